@@ -531,7 +531,9 @@ class Server(NothingFree):
         work = reduce(add, (self._work(place) for place in places))
         known = (self.worker, setting.centre_place, Direction.UPDATE)
         kind = (*known, work.flop, work.bytes, work.operations)
-        price = occupancy_s(self._device, work, is_light=False), setting.recorder.kinds.number(kind)
+        seconds_on = partial(occupancy_s, work=work, is_light=False)
+        price = seconds_on(self._device), setting.recorder.kinds.number(kind)
+        setting.recorder.kinds.seconds_on[price[1]] = seconds_on
         self._prices[places] = price
         return price
 

@@ -217,16 +217,17 @@ class Host:
         rows, elements = None, None
         if not is_light and node.direction != UPDATE:
             rows, elements = shape[0], shapes[1][0] * shapes[1][1]
-        seconds = occupancy_s(
-            self.device, work, is_light=is_light, rows=rows, matrix_elements=elements,
+        seconds_on = partial(
+            occupancy_s, work=work, is_light=is_light, rows=rows, matrix_elements=elements,
             is_backward=node.direction == 1,
         )  # fmt: skip
         kind = self._recorder.kinds.number(
             (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),
             COMPUTE_LANE,
         )
+        self._recorder.kinds.seconds_on[kind] = seconds_on
         output = standin(shape, itemsize) if self._is_abstract else None
-        return _Cost(output, seconds, kind, math.prod(shape) * itemsize)
+        return _Cost(output, seconds_on(self.device), kind, math.prod(shape) * itemsize)
 
     # --- a client that decides
 

@@ -256,6 +256,7 @@ def _placed(
         work=with_forward_again(steps.work) if recomputes else steps.work,
         work_of_charge=of_charge,
         resident_bytes=setup.resident_bytes[worker],
+        light_is_free=setup.settings.light_is_free,
     )
     has_turns = setup.schedule.order.turns is not None and place in setup.stages
     return PlacedNode(

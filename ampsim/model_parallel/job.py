@@ -179,6 +179,8 @@ class RunSettings:
         spans_kept: how many records of each kind to keep, from the first; None for all.
         on_rows: takes the records chunk by chunk, as of `Recorder`.
         keeps_order: whether each pass of training gives its whole order, not the digest alone.
+        light_is_free: whether light steps take no time, whatever devices say: nodes without
+            parameters.
     """
 
     clock: Clock = field(default_factory=SimClock)
@@ -189,6 +191,7 @@ class RunSettings:
     spans_kept: int | None = None
     on_rows: OnRows | None = None
     keeps_order: bool = False
+    light_is_free: bool = False
 
     @classmethod
     def of_trial(cls, graph: Graph, spans_kept: int | None = None) -> RunSettings:

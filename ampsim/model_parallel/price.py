@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Final, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.errors import SimulationError
-from ampsim.hardware import Device, light_is_free, occupancy_s
+from ampsim.hardware import Device, occupancy_s
+from ampsim.hardware import light_is_free as is_free
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, Work
 from ampsim.text import shown
 from ampsim.trace import Kinds
@@ -80,6 +81,7 @@ class Prices:
         work: what a step does: the node's own method, or what stands for it.
         work_of_charge: what an update does that has a `Charge`; None where none has.
         resident_bytes: weights that the worker hosts; they stay in a cache that has room.
+        light_is_free: whether light steps take no time, whatever the device says.
 
     Attributes:
         is_free: whether no step of the node ever takes device time.
@@ -102,11 +104,13 @@ class Prices:
         work: WorkOf,
         work_of_charge: WorkOfCharge | None = None,
         resident_bytes: int = 0,
+        light_is_free: bool = False,
     ) -> None:
         self._node, self._place, self._worker, self._device = node, place, worker, device
         self._kinds, self._work, self._resident_bytes = kinds, work, resident_bytes
         self._work_of_charge = work_of_charge
-        self.is_free = device is None or (not node.is_parameterized and light_is_free(device))
+        is_light = not node.is_parameterized
+        self.is_free = device is None or (is_light and (light_is_free or is_free(device)))
         self._elements = _matrix_elements(node)
         self.free = tuple(Price(0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
         self._prices: dict[tuple[Direction, Charged, Needed | None], Price] = {}
@@ -182,9 +186,9 @@ class Prices:
         if self._device is None:
             return self.free[direction]
         is_light = not self._node.is_parameterized
-        seconds = occupancy_s(
-            self._device,
-            work,
+        seconds_on = partial(
+            occupancy_s,
+            work=work,
             is_light=is_light,
             rows=rows,
             resident_bytes=self._resident_bytes,
@@ -193,7 +197,8 @@ class Prices:
         )
         flop, moved, operations = work.flop, work.bytes, work.operations
         kind = self.kind(direction, flop, moved, operations)
-        return Price(seconds, flop, moved, kind, operations)
+        self._kinds.seconds_on[kind] = seconds_on
+        return Price(seconds_on(self._device), flop, moved, kind, operations)
 
 
 def required_work(node: Node, direction: Direction, shape: Extents, work: object) -> Work:

@@ -224,4 +224,5 @@ class Row:
                 {} if options.validate_every is None else {"validate_every": options.validate_every}
             ),
             **({} if options.times_validation else {"times_validation": False}),
+            **({"light_is_free": True} if options.light_is_free else {}),
         }

@@ -119,6 +119,7 @@ class RunOptions:
         spans_kept: how many records of each kind to keep, from the first; None for all.
         times_validation: whether validation takes its time on the cluster; under a solver it never
             does.
+        light_is_free: whether light steps take no time, whatever devices say, as of `RunSettings`.
         learning: "live", step by step as the clock goes, or "apart": by the order that the clock
             decided, afterwards; the numbers are the same to the bit. What cannot be, is live.
         learnings: a folder where what is learned apart is kept, and found by other runs.
@@ -138,6 +139,7 @@ class RunOptions:
     validate_every: int | None = None
     spans_kept: int | None = None
     times_validation: bool = True
+    light_is_free: bool = False
     learning: Learning = "live"
     learnings: Path | None = None
     on_start: Callable[[Simulation], None] | None = None
@@ -341,6 +343,7 @@ def _settings_of(options: RunOptions, cluster: Cluster) -> RunSettings:
         counts_memory=options.mode == "numeric" or limits if chosen is None else chosen,
         seed=options.seed,
         times_validation=options.times_validation,
+        light_is_free=options.light_is_free,
         spans_kept=options.spans_kept,
         on_rows=options.on_rows,
     )

@@ -3,6 +3,7 @@
 from ampsim.trace.bounds import Bounds, Crossing, Crossings, bounds_of
 from ampsim.trace.critical_path import KINDS as PATH_KINDS
 from ampsim.trace.critical_path import Path, critical_path
+from ampsim.trace.holding import Held, held_path
 from ampsim.trace.kinds import (
     COMPUTE_LANE,
     COPY_IN_LANE,
@@ -43,6 +44,7 @@ __all__ = [
     "Cause",
     "Crossing",
     "Crossings",
+    "Held",
     "Kinds",
     "OnRows",
     "Path",
@@ -51,6 +53,7 @@ __all__ = [
     "Summary",
     "bounds_of",
     "critical_path",
+    "held_path",
     "of_admission",
     "of_transfer",
     "read_only",

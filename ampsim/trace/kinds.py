@@ -7,7 +7,8 @@ what nothing came before, and below that transfers and admissions in turn.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -36,10 +37,15 @@ class Kinds:
 
     A run has few: nodes, directions, and shapes. A row that names its kind by number is half as
     long as one that spells it out, and becomes columns in half the time.
+
+    Attributes:
+        seconds_on: of kinds that a device's numbers price, by number: what such a step takes on a
+            device, so that who asks later can change one of its numbers.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, ...], int] = {}
+        self.seconds_on: dict[int, Callable[[Any], float]] = {}
 
     def number(self, kind: Kind, lane: int = COMPUTE_LANE) -> int:
         """Return the number of a kind on a lane, a new one if it is new."""

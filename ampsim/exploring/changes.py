@@ -1,0 +1,272 @@
+"""What may change on a cluster: each device, worker, link, overhead and number, made faster.
+
+A change has a factor: rates times that, durations over it. Infinity is no time at all, or, of a
+rate, the largest that a file may name. What is charged by several numbers at once, such as a device
+class, changes in all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, Final
+
+from ampsim.exploring.axes import changed
+from ampsim.exploring.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities, Place
+from ampsim.hardware import HOST, Cluster, Device, Link, Route, light_is_free
+from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
+from ampsim.hardware.record import NUMBER_MAX
+from ampsim.model_parallel import Schedule
+
+FACTORS: Final = (0.5, 2.0, math.inf)
+CURVE: Final = (0.5, 0.71, 1.0, 1.41, 2.0, 4.0, math.inf)
+"""Factors of a curve. Source: Curtsinger and Berger, "Coz", 2015, for the idea: a speed-up that is
+tried, not a share that is read off."""
+
+_PAIRS_MAX: Final = 4
+_WORKERS_MAX: Final = 16
+"""Most links, and most workers, that are changed each by itself: those of the largest elasticities
+(chosen: a table that nobody reads is a slip)."""
+
+System = tuple[Cluster, Schedule]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that is made faster.
+
+    Args:
+        what: as the table calls it.
+        on: gives cluster and schedule with it so many times as fast.
+        share: the elasticity of the time over it; None where it is no time constant.
+        factors: that are tried.
+        frees_light: whether light steps take no time under it.
+    """
+
+    what: str
+    on: Callable[[Cluster, Schedule, float], System]
+    share: float | None
+    factors: Sequence[float] = FACTORS
+    frees_light: bool = False
+
+
+def sped(key: str, value: Any, factor: float) -> Any:
+    """A number that is so many times as fast: a rate times the factor, a duration over it.
+
+    >>> sped("flop_per_s", 1e12, 2.0), sped("latency_s", 1e-6, math.inf), sped("memory_bytes", 8, 2)
+    (2000000000000.0, 0.0, 8)
+    """
+    if value is None or not sign_of(key):
+        return value
+    return min(value * factor, NUMBER_MAX) if sign_of(key) > 0 else value / factor
+
+
+def faster_device(device: Device, factor: float, keys: Collection[str] = NUMBERS) -> Device:
+    """A device of which these time constants are so many times as fast.
+
+    It is not checked as a file is: a memory may become faster than the cache before it.
+    """
+    given = {key: getattr(device, key) for key in keys if sign_of(key)}
+    return device.model_copy(update={key: sped(key, one, factor) for key, one in given.items()})
+
+
+def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> list[Change]:
+    """Everything that is tried on a cluster: of what takes time there, each thing."""
+    return [
+        *_of_devices(cluster, shares),
+        *_of_numbers(cluster, shares),
+        *_of_links(cluster, shares),
+        *_of_waits(schedule),
+        *_of_more(cluster),
+        Change("everything", everything, 1.0),
+    ]
+
+
+def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
+    kinds = list(dict.fromkeys(cluster.devices))
+    names = _names([one.name for one in kinds])
+    for device, name in zip(kinds, names, strict=True):
+        on = [place for place, one in enumerate(cluster.devices) if one == device]
+        share = sum(shares.of(("worker", worker)) for worker in on)
+        yield Change(f"device {name}", _on_cluster(partial(_workers, on)), share)
+    if cluster.workers > 1:
+        workers = sorted(range(cluster.workers), key=lambda one: -shares.of(("worker", one)))
+        for worker in sorted(workers[:_WORKERS_MAX]):
+            share = shares.of(("worker", worker))
+            yield Change(f"worker {worker}", _on_cluster(partial(_workers, [worker])), share)
+    if not cluster.is_host_free:
+        yield Change("host", _on_cluster(_host), shares.of(HOST_PLACE))
+
+
+def _names(names: Sequence[str]) -> list[str]:
+    """Names that differ: those that come twice have a number."""
+    return [
+        one if names.count(one) == 1 else f"{one} ({names[: place + 1].count(one)})"
+        for place, one in enumerate(names)
+    ]
+
+
+def _of_numbers(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
+    """Each time constant of all devices together, where there are several."""
+    keys = dict.fromkeys(
+        key for one in dict.fromkeys(cluster.devices) for key in one.numbers if sign_of(key)
+    )
+    if len(keys) > 1:
+        every = list(range(cluster.workers))
+        for key in keys:
+            share = sum(shares.of(("worker", worker), key) for worker in every)
+            yield Change(key, _on_cluster(partial(_workers, every, keys=(key,))), share)
+
+
+def _of_links(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
+    pairs = [place for place in shares.places if place[0] == "link"]
+    latency = sum(shares.of(place, LATENCY) for place in pairs)
+    bandwidth = sum(shares.of(place, BANDWIDTH) for place in pairs)
+    has_latency, has_bandwidth = _has(cluster, LATENCY), _has(cluster, BANDWIDTH)
+    if has_latency:
+        yield Change("latency of links", _on_cluster(partial(_links, keys=(LATENCY,))), latency)
+    if has_bandwidth:
+        change = _on_cluster(partial(_links, keys=_RATES))
+        yield Change("bandwidth of links", change, bandwidth)
+    if cluster.has_shared_bandwidth or not (has_latency or has_bandwidth):
+        return
+    used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
+    for _link, source, target in used[:_PAIRS_MAX]:
+        name = " to ".join("host" if place == HOST else str(place) for place in (source, target))
+        share = shares.of(("link", source, target))
+        yield Change(f"link {name}", _on_cluster(partial(_pair, source, target)), share)
+
+
+_RATES: Final = (BANDWIDTH, "egress_bytes_per_s", "ingress_bytes_per_s")
+
+
+def _has(cluster: Cluster, key: str) -> bool:
+    """Whether some link, edge or port has a number that takes time."""
+    rooms = [cluster.link, *(route.link for route in cluster.links), cluster.topology]
+    rooms += [*cluster.edges, *(cluster.topology.levels if cluster.topology else ())]
+    found = [getattr(one, key) for one in rooms if one is not None]
+    return any(found) or (key == BANDWIDTH and cluster.ports is not None)
+
+
+_SCHEDULE_WAITS: Final = ("group_wait_s", "round_trip_s")
+
+
+def _of_waits(schedule: Any) -> Iterator[Change]:
+    names = [one.name for one in fields(schedule)]
+    for key in _SCHEDULE_WAITS:
+        if key in names and getattr(schedule, key):
+            yield Change(f"{key} of the schedule", partial(_waits, keys=(key,)), None)
+
+
+def _waits(
+    cluster: Cluster, schedule: Any, factor: float, keys: Sequence[str] = _SCHEDULE_WAITS
+) -> System:
+    known = [one.name for one in fields(schedule) if one.name in keys]
+    return cluster, replace(
+        schedule, **{key: sped(key, getattr(schedule, key), factor) for key in known}
+    )
+
+
+def _of_more(cluster: Cluster) -> Iterator[Change]:
+    """What can only be there or not."""
+    if not all(map(light_is_free, cluster.devices)):
+        yield Change("no light work", _on_cluster(_same), None, (math.inf,), frees_light=True)
+    varies = cluster.events or cluster.failures or cluster.checkpoints or cluster.messages
+    if varies or any(one.jitter_cv for one in cluster.devices):
+        yield Change("no stragglers", _on_cluster(_steady), None, (math.inf,))
+
+
+def _on_cluster(
+    change: Callable[[Cluster, float], Cluster],
+) -> Callable[[Cluster, Schedule, float], System]:
+    return partial(_changed_cluster, change)
+
+
+def _changed_cluster(
+    change: Callable[[Cluster, float], Cluster], cluster: Cluster, schedule: Schedule, factor: float
+) -> System:
+    return change(cluster, factor), schedule
+
+
+def _same(cluster: Cluster, _factor: float) -> Cluster:
+    return cluster
+
+
+def _steady(cluster: Cluster, _factor: float) -> Cluster:
+    """A cluster without jitter, outages, and messages that are late or lost."""
+    steady = changed(cluster, events=(), failures=None, checkpoints=None, messages=None)
+    devices = tuple(one.model_copy(update={"jitter_cv": 0.0}) for one in cluster.devices)
+    return steady.model_copy(update={"devices": devices})
+
+
+def _workers(
+    on: Sequence[int], cluster: Cluster, factor: float, keys: Collection[str] = NUMBERS
+) -> Cluster:
+    made = {one: faster_device(one, factor, keys) for one in dict.fromkeys(cluster.devices)}
+    places = set(on)
+    devices = [made[one] if at in places else one for at, one in enumerate(cluster.devices)]
+    return cluster.model_copy(update={"devices": tuple(devices)})
+
+
+def _host(cluster: Cluster, factor: float) -> Cluster:
+    assert cluster.host is not None, "a host that takes no time is not changed"
+    return cluster.model_copy(update={"host": faster_device(cluster.host, factor, HOST_NUMBERS)})
+
+
+def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
+    before = cluster.link_between(source, target)
+    own = Route(source=source, target=target, link=_faster(before, factor, (LATENCY, BANDWIDTH)))
+    others = [one for one in cluster.links if (one.source, one.target) != (source, target)]
+    return changed(cluster, links=(*others, own))
+
+
+def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_RATES)) -> Cluster:
+    """A cluster all of whose links, edges and ports are faster."""
+
+    def faster(one: Any) -> Any:
+        return None if one is None else _faster(one, factor, keys)
+
+    topology, ports = faster(cluster.topology), faster(cluster.ports)
+    if topology is not None:
+        levels = tuple(map(faster, topology.levels))
+        topology = topology.model_copy(update={"levels": levels})
+    if ports is not None:
+        ports = ports.model_copy(update={"host": faster(ports.host)})
+    routes = (one.model_copy(update={"link": faster(one.link)}) for one in cluster.links)
+    return changed(
+        cluster, link=faster(cluster.link), links=tuple(routes), topology=topology, ports=ports,
+        edges=tuple(map(faster, cluster.edges)),
+    )  # fmt: skip
+
+
+def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
+    """A record of hardware with these of its numbers so many times as fast."""
+    own = {key: getattr(part, key) for key in keys if key in type(part).model_fields}
+    return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
+
+
+_TIMES: Final = {
+    "failures": ("mean_time_between_s", "mean_time_to_repair_s"),
+    "checkpoints": ("every_s", "takes_s", BANDWIDTH),
+    "messages": ("retry_after_s",),
+}
+"""Times of what varies, by the cluster's key."""
+
+
+def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:
+    """All time constants so many times as fast: every time of the run is that over the factor."""
+    cluster, schedule = _waits(_links(cluster, factor), schedule, factor)
+    if math.isinf(factor):
+        cluster = _steady(cluster, factor)
+    else:
+        varying = {
+            key: _faster(getattr(cluster, key), factor, times)
+            for key, times in _TIMES.items()
+            if getattr(cluster, key) is not None
+        }
+        events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
+        cluster = changed(cluster, events=events, **varying)
+    cluster = _workers(range(cluster.workers), cluster, factor)
+    return (cluster if cluster.host is None else _host(cluster, factor)), schedule

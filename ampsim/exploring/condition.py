@@ -1,0 +1,192 @@
+"""Conditions such as "time_s(pipeline:4) >= 2 * time_s(amp:4)": until when something is asked for.
+
+    condition  =  product ("<=" | ">=" | "<" | ">") product
+    product    =  factor { ("*" | "/") factor }
+    factor     =  NUMBER  |  COLUMN  |  COLUMN "(" SCHEDULE ")"
+
+A column without a schedule is that of each schedule asked about. Columns are those of a forecast;
+some follow from timing alone, others are learned.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ampsim.errors import OptionError, one_of
+from ampsim.text import short
+
+TIMED: Final = {
+    "epoch_s": "seconds of an epoch with validation",
+    "train_per_s": "training items a second",
+    "valid_per_s": "validation items a second",
+    "utilisation": "share of the workers' time in which they are busy",
+    "peak_bytes": "bytes in the fullest worker's memory",
+    "staleness_mean": "mean staleness of gradients",
+    "staleness_max": "largest staleness of a gradient",
+}
+"""Columns that follow from timing, with what they are."""
+
+LEARNED: Final = {
+    "time_to_target_s": "seconds to the target",
+    "epochs_to_target": "epochs to the target",
+    "cost_to_target_usd": "US dollars to the target",
+    "energy_to_target_j": "joules to the target",
+    "best_accuracy": "best validation accuracy",
+    "best_error": "least validation error",
+}
+"""Columns that are learned; of those to the target, a run that does not arrive has no end."""
+
+_SHORT: Final = {"time_s": "time_to_target_s", "epochs": "epochs_to_target"}
+
+Value: TypeAlias = "tuple[str, str]"
+"""A column, and the schedule that it is of as written; "" for each one asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of numbers and columns.
+
+    Args:
+        number: the product of its numbers.
+        over: columns that multiply.
+        under: columns that divide.
+    """
+
+    number: float
+    over: tuple[Value, ...]
+    under: tuple[Value, ...]
+
+    def of(self, values: Mapping[Value, float]) -> float:
+        """What it is; NaN where that is not known, as of two runs that do not arrive."""
+        found = self.number
+        for one in self.over:
+            found *= values[one]
+        for one in self.under:
+            found = found / values[one] if values[one] else math.nan
+        return found
+
+
+_SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on columns of forecasts.
+
+    Args:
+        text: as it was written.
+        left, right: its two sides.
+        sign: between them.
+    """
+
+    text: str
+    left: Product
+    sign: str
+    right: Product
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All columns in it, each once."""
+        sides = (self.left, self.right)
+        return tuple(dict.fromkeys(one for side in sides for one in (*side.over, *side.under)))
+
+    @property
+    def is_learned(self) -> bool:
+        """Tell whether it needs runs that learn."""
+        return any(column in LEARNED for column, _schedule in self.values)
+
+    def holds(self, values: Mapping[Value, float]) -> bool:
+        """Tell whether it holds; it does not where a side is unknown."""
+        return _SIGNS[self.sign](self.left.of(values), self.right.of(values))
+
+
+def condition_of(text: str) -> Condition:
+    """Read a condition.
+
+    Raises:
+        OptionError: it is none, or names no column; the message says where.
+
+    >>> found = condition_of("time_s(pipeline:4) >= 2 * time_s(amp:4)")
+    >>> found.left.over, found.sign, found.right.number
+    ((('time_to_target_s', 'pipeline:4'),), '>=', 2.0)
+    """
+    parts = re.split(r"(<=|>=|<|>)", text)
+    if len(parts) != 3:
+        raise OptionError(
+            "until must be two sides with one of <=, >=, < and > between them, such as "
+            f"'time_s <= 0.5', got {short(text)}"
+        )
+    left, sign, right = parts
+    found = Condition(text.strip(), _product(left, text), sign, _product(right, text))
+    if not found.values:
+        raise OptionError(
+            f"until must name a column, such as 'time_s <= 0.5', got {short(text)}; there are "
+            f"{', '.join(_known())}"
+        )
+    return found
+
+
+_FACTOR: Final = re.compile(
+    r"\s*(?:(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<column>[A-Za-z_]+)\s*(?:\(\s*(?P<schedule>[^()]*?)\s*\))?)\s*"
+)
+
+
+def _product(side: str, text: str) -> Product:
+    number, over, under = 1.0, list[Value](), list[Value]()
+    at, divides = 0, False
+    while True:
+        factor = _FACTOR.match(side, at)
+        if factor is None:
+            raise _wrong(side[at:], text)
+        if factor["number"] is not None:
+            value = _number(factor["number"], text)
+            number = number / value if divides else number * value
+        else:
+            (under if divides else over).append(_column(factor, text))
+        at = factor.end()
+        if at == len(side):
+            return Product(number, tuple(over), tuple(under))
+        if side[at] not in "*/":
+            raise _wrong(side[at:], text)
+        divides, at = side[at] == "/", at + 1
+
+
+def _number(word: str, text: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        raise _wrong(word, text) from None
+    if not 0 < value < math.inf:
+        raise OptionError(f"until: a number must be above 0, got {word} in {short(text)}")
+    return value
+
+
+def _column(factor: re.Match[str], text: str) -> Value:
+    column = _SHORT.get(factor["column"], factor["column"])
+    if column not in _known():
+        raise OptionError(f"until: {one_of('column', column, _known())}")
+    if factor["schedule"] == "":
+        raise OptionError(f"until: {column}() must name a schedule, such as {column}(amp:8)")
+    return column, factor["schedule"] or ""
+
+
+def _known() -> list[str]:
+    return [*_SHORT, *TIMED, *LEARNED]
+
+
+def _wrong(rest: str, text: str) -> OptionError:
+    where = (
+        f"{short(rest.strip())} in {short(text)}" if rest.strip() else f"the end of {short(text)}"
+    )
+    return OptionError(
+        "until: expected a number, a column or a column with a schedule, such as time_s(amp:8), "
+        f"joined by * and /, got {where}"
+    )

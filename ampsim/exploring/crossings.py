@@ -1,0 +1,199 @@
+"""Crossings: where along an axis a condition begins or ends to hold, of one function or of many.
+
+A function is only known to hold or not at a point. First it is asked at nine points from end to end
+all at once, for times need not be monotonous: each pair of neighbours that differ brackets a
+crossing, which is halved until it is narrow. Two crossings between neighbours are not seen.
+
+With several seeds each has a function of its own, which is as sure as any other. So each has its
+own root, and of these the median is given with a distribution-free interval; that bears seeds that
+never cross, which lie beyond one of the ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final, TypeAlias
+
+from ampsim.exploring.axes import Axis
+from ampsim.runs.rows import median_interval
+
+POINTS: Final = 9
+"""Points at which each function is asked first (chosen: in three decades a factor of 2.4 apart)."""
+
+WANTED: Final = 0.95
+"""Coverage aimed at by the interval of a median root."""
+
+Ask: TypeAlias = "Callable[[Sequence[tuple[int, float]]], Sequence[bool]]"
+"""Says for each seed and value whether the condition holds there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """A crossing of one function.
+
+    Args:
+        low, high: values between which it lies.
+        rises: whether the condition holds at `high`, and not at `low`.
+    """
+
+    low: float
+    high: float
+    rises: bool
+
+    @property
+    def middle(self) -> float:
+        """The value in the middle, in logarithms where both ends are above 0."""
+        return middle_of(self.low, self.high)
+
+    @property
+    def holding(self) -> float:
+        """The end at which the condition holds."""
+        return self.high if self.rises else self.low
+
+
+def middle_of(low: float, high: float) -> float:
+    """The value in the middle of two, in logarithms where both are above 0."""
+    return math.sqrt(low) * math.sqrt(high) if low > 0 else (low + high) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A crossing of most of the functions.
+
+    Args:
+        value: the median of their roots, infinite where that lies beyond an end; with one function
+            the end of its bracket at which the condition holds.
+        low, high: of its interval, or bracket; None where that has no such end.
+        rises: whether the condition holds above it.
+        below, above: how many seeds have their root before the low end, and after the high one.
+        coverage: of the interval; 0 of a bracket.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    rises: bool
+    below: int = 0
+    above: int = 0
+    coverage: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """What is known of all functions.
+
+    Args:
+        points: values that all of them were asked at.
+        holds: for each seed, whether its condition holds at each of them.
+        brackets: for each seed its crossings, in order.
+    """
+
+    points: tuple[float, ...]
+    holds: Mapping[int, tuple[bool, ...]]
+    brackets: Mapping[int, tuple[Bracket, ...]]
+
+    def roots(self) -> list[Root]:
+        """The crossings of most functions, in order; none where most hold throughout, or nowhere.
+
+        Of each function that is the nearest crossing in the same direction.
+        """
+        if len(self.holds) == 1:
+            (own,) = self.brackets.values()
+            return [Root(one.holding, one.low, one.high, one.rises) for one in own]
+        count = len(self.holds)
+        most = [2 * sum(held) > count for held in zip(*self.holds.values(), strict=True)]
+        return [
+            self._root(Bracket(low, high, rises=after))
+            for low, high, before, after in zip(
+                self.points, self.points[1:], most, most[1:], strict=False
+            )
+            if before != after
+        ]
+
+    def _root(self, about: Bracket) -> Root:
+        values = sorted(self._of(seed, about) for seed in self.holds)
+        found = median_interval(values, WANTED)
+        middle = median(values)
+        return Root(
+            value=middle,
+            low=found.low,
+            high=found.high,
+            rises=about.rises,
+            below=values.count(-math.inf),
+            above=values.count(math.inf),
+            coverage=found.coverage,
+        )
+
+    def _of(self, seed: int, about: Bracket) -> float:
+        """The root of one function near a crossing of most; infinite where it has none."""
+        own = [one for one in self.brackets[seed] if one.rises == about.rises]
+        if own:
+            return min(own, key=lambda one: abs(_scale(one.middle) - _scale(about.middle))).middle
+        held = self.holds[seed][self.points.index(about.high)]
+        return -math.inf if held == about.rises else math.inf
+
+
+def _scale(value: float) -> float:
+    return math.log(value) if value > 0 else value
+
+
+def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossings:
+    """Ask each seed's function at points of a range, and narrow each of its crossings.
+
+    Args:
+        axis: a range; its points lie evenly in the logarithm where it begins above 0.
+        seeds: one a function.
+        ask: is asked for all functions at once.
+        tolerance: a bracket is narrow where its ends differ by this share; of whole numbers, by 1.
+    """
+    even = Axis(axis.key, low=axis.low, high=axis.high, is_log=axis.low > 0, is_whole=axis.is_whole)
+    points = tuple(float(one) for one in even.points(POINTS))
+    held = iter(ask([(seed, point) for seed in seeds for point in points]))
+    holds = {seed: tuple(next(held) for _point in points) for seed in seeds}
+    left = [
+        (seed, Bracket(low, high, rises=after))
+        for seed in seeds
+        for low, high, before, after in zip(
+            points, points[1:], holds[seed], holds[seed][1:], strict=False
+        )
+        if before != after
+    ]
+    found: list[tuple[int, Bracket]] = []
+    while True:
+        found += [one for one in left if _is_narrow(one[1], axis, tolerance)]
+        left = [one for one in left if not _is_narrow(one[1], axis, tolerance)]
+        if not left:
+            break
+        middles = [_middle(one, axis) for _seed, one in left]
+        asked = ask([(seed, x) for (seed, _one), x in zip(left, middles, strict=True)])
+        left = [
+            (seed, _half(one, x, holds=now))
+            for (seed, one), x, now in zip(left, middles, asked, strict=True)
+        ]
+    own = {seed: [one for of, one in found if of == seed] for seed in seeds}
+    return Crossings(
+        points,
+        holds,
+        {seed: tuple(sorted(one, key=lambda at: at.low)) for seed, one in own.items()},
+    )
+
+
+def _is_narrow(one: Bracket, axis: Axis, tolerance: float) -> bool:
+    if axis.is_whole:
+        return one.high - one.low <= 1
+    return one.high - one.low <= tolerance * max(one.high, 1e-12 * axis.high)
+
+
+def _middle(one: Bracket, axis: Axis) -> float:
+    """Where a bracket is halved; between whole numbers, at one."""
+    if not axis.is_whole:
+        return one.middle
+    return float(min(max(round(one.middle), one.low + 1), one.high - 1))
+
+
+def _half(one: Bracket, x: float, *, holds: bool) -> Bracket:
+    is_high = holds == one.rises
+    return Bracket(one.low, x, one.rises) if is_high else Bracket(x, one.high, one.rises)

@@ -1,0 +1,176 @@
+"""Elasticities: by how many percent a run is longer where one time constant is one percent larger.
+
+A time constant is a duration, such as a latency, or one over a rate. A run's time is homogeneous of
+degree 1 in all of them together: twice of each is twice the time, with the same order of
+everything. So by Euler's theorem the elasticities over all time constants add up to 1. Each is the
+share of the path through whoever held the device (`ampsim.trace.holding`) that it accounts for: of
+a step, what the price of the step has of it, found by changing it a little where the step is
+priced.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import pandas as pd
+
+from ampsim.hardware import HOST, Cluster, Device
+from ampsim.hardware.device import NUMBERS, sign_of
+from ampsim.study.result import Result
+from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Held, held_path
+
+Place: TypeAlias = "tuple[str, int] | tuple[str, int, int] | tuple[str]"
+"""("worker", number), ("link", source, target), the host, or what is neither."""
+
+LATENCY: Final = "latency_s"
+BANDWIDTH: Final = "bandwidth_bytes_per_s"
+HOST_PLACE: Final = ("host",)
+WAITS: Final = ("waits",)
+_STEP: Final = 2.0**-20
+"""By how much a number is changed; chosen: a price is linear in it but for a kink."""
+
+
+@dataclass(frozen=True)
+class Elasticities:
+    """The elasticities of a run's time.
+
+    Args:
+        by_constant: by place and key of a time constant there. Of `WAITS` is what no device or link
+            accounts for: set times, such as those of outages, and exchanges by a closed form.
+    """
+
+    by_constant: Mapping[tuple[Place, str], float]
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Where time constants are."""
+        return list(dict.fromkeys(place for place, _key in self.by_constant))
+
+    def of(self, place: Place, key: str | None = None) -> float:
+        """The elasticity over a time constant of a place, or over all of them."""
+        if key is not None:
+            return self.by_constant.get((place, key), 0.0)
+        return sum(one for (at, _key), one in self.by_constant.items() if at == place)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row a time constant: where, constant, elasticity; the largest first."""
+        rows = [(_words(place), key, one) for (place, key), one in self.by_constant.items()]
+        frame = pd.DataFrame(rows, columns=["where", "constant", "elasticity"])
+        return frame.sort_values("elasticity", ascending=False, kind="stable", ignore_index=True)
+
+
+def _words(place: Place) -> str:
+    """A place in words."""
+    kind, *numbers = place
+    ends = ["host" if one == HOST else str(one) for one in numbers]
+    return " ".join([kind, " to ".join(ends)]).strip()
+
+
+def elasticities(result: Result, cluster: Cluster) -> Elasticities:
+    """The elasticities of a run's makespan, which add up to 1; none where no time passed.
+
+    Args:
+        result: of a run that kept all of its records.
+        cluster: on what it ran.
+    """
+    path, found = held_path(result.recorder, result.crossings), Counter[tuple[Place, str]]()
+    total_s = sum(path.values())
+    prices = _Prices(result, cluster)
+    for held, seconds in path.items():
+        for place, key, share in prices.shares(held):
+            found[place, key] += seconds * share / total_s
+    return Elasticities({one: share for one, share in found.items() if share})
+
+
+class _Prices:
+    """What the steps of a run are charged by."""
+
+    def __init__(self, result: Result, cluster: Cluster) -> None:
+        self._cluster = cluster
+        kinds = result.recorder.kinds
+        numbers = {kind: number for number, kind in enumerate(kinds.all)}
+        self._seconds_on = {
+            kind: kinds.seconds_on[number]
+            for kind, number in numbers.items()
+            if number in kinds.seconds_on
+        }
+        self._alike = {kind[:3]: one for kind, one in self._seconds_on.items()}
+        self._known: dict[tuple[int, ...], tuple[float, dict[str, float]]] = {}
+
+    def shares(self, held: Held) -> Iterator[tuple[Place, str, float]]:
+        """The share of each time constant in what held a run up."""
+        if held.kind == "wait":
+            yield WAITS, "", 1.0
+        elif held.kind == "latency":
+            yield ("link", held.source_worker, held.worker), LATENCY, 1.0
+        elif held.kind == "bandwidth":
+            yield ("link", held.source_worker, held.worker), BANDWIDTH, 1.0
+        elif held.worker == HOST:
+            for key, share in _split(self._host_s(), "message_overhead_s", held.size):
+                yield HOST_PLACE, key, share
+        else:
+            device = self._cluster.devices[held.worker]
+            for key, share in self._of_step(held, device):
+                yield ("worker", held.worker), key, share
+
+    def _host_s(self) -> dict[str, float]:
+        host = self._cluster.host
+        return {} if host is None else {"step_overhead_s": host.step_overhead_s}
+
+    def _of_step(self, held: Held, device: Device) -> Iterator[tuple[str, float]]:
+        lane = held.step[-1]
+        if lane in (COPY_OUT_LANE, COPY_IN_LANE):
+            yield from _split(
+                {"copy_latency_s": device.copy_latency_s}, "copy_bandwidth_bytes_per_s", held.size
+            )
+        elif lane != COMPUTE_LANE:
+            yield "dispatch_s", 1.0
+        else:
+            priced_s, parts = self._parts(held.step, device)
+            is_longer = device.message_overhead_s and held.size > priced_s
+            size = held.size if is_longer else priced_s
+            yield from _split(parts, "message_overhead_s", size)
+
+    def _parts(self, step: tuple[int, ...], device: Device) -> tuple[float, dict[str, float]]:
+        """What a step is priced, and the seconds of it of each time constant.
+
+        A member of a group is priced as another step of its node, for its share of the time; one
+        that only waited has no price.
+        """
+        if step not in self._known:
+            is_free = step not in self._seconds_on and not any(step[3:6])
+            seconds_on = self._seconds_on.get(step) or self._alike.get(step[:3])
+            if is_free or seconds_on is None:
+                self._known[step] = 0.0, {}
+            else:
+                keys = [key for key in NUMBERS if sign_of(key) and getattr(device, key)]
+                parts: dict[str, float] = {}
+                for key in keys:
+                    more = seconds_on(_slower(device, key, 1 + _STEP))
+                    less = seconds_on(_slower(device, key, 1 - _STEP))
+                    parts[key] = (more - less) / (2 * _STEP)
+                self._known[step] = seconds_on(device), parts
+        return self._known[step]
+
+
+def _slower(device: Device, key: str, factor: float) -> Device:
+    """A device with a time constant that is so many times as large."""
+    value = getattr(device, key)
+    return device.model_copy(update={key: value / factor if sign_of(key) > 0 else value * factor})
+
+
+def _split(parts: Mapping[str, float], rest: str, size: float) -> Iterator[tuple[str, float]]:
+    """Shares of the parts of a step of this size, and of what is left of it."""
+    known = sum(parts.values())
+    left = max(0.0, size - known) if size - known > 1e-9 * size else 0.0
+    whole = known + left
+    for key, seconds in parts.items():
+        if seconds:
+            yield key, seconds / whole
+    if left:
+        yield rest, left / whole

@@ -1,0 +1,258 @@
+"""The path through whoever held the device or link, of which derivatives of the makespan follow.
+
+`ampsim.trace.critical_path` follows messages, and shows a wait for a device as a wait. Were the
+device faster, the wait would be shorter: what takes its time is the step before. So this path
+follows a message only where nothing held it up; else it goes on with the step that had the device
+until then, or the transfer that had the link. Each second of the makespan then lies in one step,
+one transfer or a wait for a set time, and the derivative of the makespan by the logarithm of a time
+constant is the time on the path that is proportional to it, as long as no order changes
+(infinitesimal perturbation analysis). Where several paths are equally long, one is taken.
+
+Source: Ho and Cao, "Perturbation analysis of discrete event dynamic systems", 1991, chapter 3.
+Under fair shares of bandwidth a transfer's time is taken as proportional to 1 / bandwidth, though
+who shares with it may change, too.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ampsim.trace.bounds import Crossings
+from ampsim.trace.kinds import COMPUTE_LANE, KIND_SCHEMA, START, record_of
+from ampsim.trace.recorder import Recorder
+from ampsim.trace.table import Columns
+
+Kind: TypeAlias = Literal["step", "latency", "bandwidth", "wait"]
+
+
+class Held(NamedTuple):
+    """What holds a run up for a while.
+
+    Args:
+        kind: a step on a device, a message's latency, its bytes on a link, or a wait for something
+            that is neither, such as a set time.
+        worker: whose step, or who receives; -1 for the host.
+        source_worker: who sends; -2 of what is no transfer.
+        step: the kind of the step, as `ampsim.trace.Kinds` has it; () of what is no step.
+        size: of the step's seconds as recorded, which tell it from others of its kind; 0 of others.
+    """
+
+    kind: Kind
+    worker: int
+    source_worker: int
+    step: tuple[int, ...]
+    size: float
+
+
+_NOBODY: Final = -2
+_ROUNDING: Final = 1e-12
+
+
+def held_path(recorder: Recorder, crossings: Crossings | None = None) -> dict[Held, float]:
+    """Seconds of each part of the path, which add up to the makespan.
+
+    Args:
+        recorder: a run's, which has kept all of its records.
+        crossings: what messages cross where they share links; None where each pair has its own.
+    """
+    spans, transfers = recorder.columns("spans"), recorder.columns("transfers")
+    assert len(spans["end_s"]) == recorder.spans.count, "the path needs all spans of the run"
+    if not len(spans["end_s"]):
+        return {}
+    return _Walk(spans, transfers, recorder.columns("admissions"), crossings).walked()
+
+
+class _Walk:
+    """A walk from the end of the last span back to time 0."""
+
+    def __init__(
+        self,
+        spans: Columns,
+        transfers: Columns,
+        admissions: Columns,
+        crossings: Crossings | None,
+    ) -> None:
+        self._kinds = _kinds_of(spans)
+        self._workers: list[int] = spans["worker"].tolist()
+        self._starts: list[float] = spans["start_s"].tolist()
+        self._ends: list[float] = spans["end_s"].tolist()
+        self._causes: list[int] = spans["cause"].tolist()
+        self._transfers: list[tuple[Any, ...]] = list(
+            zip(
+                *(transfers[name].tolist() for name in _OF_TRANSFER),
+                strict=True,
+            )
+        )
+        self._admissions: list[tuple[float, int]] = list(
+            zip(admissions["time_s"].tolist(), admissions["cause"].tolist(), strict=True)
+        )
+        self._on_place = _by_end(spans)
+        self._on_link = self._by_link(crossings)
+        self._crossings = crossings
+        self.found: Counter[Held] = Counter()
+
+    def _by_link(self, crossings: Crossings | None) -> dict[Any, list[tuple[float, int]]]:
+        """Transfers that held each link, edge or port, by when they let it go."""
+        found: dict[Any, list[tuple[float, int]]] = {}
+        for number, (*_times, held_s, _end_s, source, target, _cause) in enumerate(self._transfers):
+            for link in _links(source, target, crossings):
+                found.setdefault(link, []).append((held_s, number))
+        for one in found.values():
+            one.sort()
+        return found
+
+    def walked(self) -> dict[Held, float]:
+        """Walk, and give the seconds of each part."""
+        last = max(range(len(self._ends)), key=lambda number: (self._ends[number], number))
+        now_s, cause, from_link = self._ends[last], last, False
+        for _ in range(2 * (len(self._ends) + len(self._transfers) + len(self._admissions)) + 2):
+            if cause == START:
+                self._add(_WAIT, now_s)
+                return self.found
+            table, number = record_of(cause)
+            if table == "span":
+                now_s, cause = self._at_span(number, now_s)
+                from_link = False
+            elif table == "transfer":
+                now_s, cause, from_link = self._at_transfer(number, now_s, skips=from_link)
+            else:
+                time_s, cause = self._admissions[number]
+                now_s = self._waited(now_s, time_s)
+        raise AssertionError("the path through whoever held the device runs in a circle")
+
+    def _add(self, part: Held, seconds: float) -> None:
+        if seconds > 0:
+            self.found[part] += seconds
+
+    def _waited(self, now_s: float, until_s: float) -> float:
+        """Go back to a time before without a step or transfer."""
+        if until_s >= now_s or _is_near(until_s, now_s):
+            return now_s
+        self._add(_WAIT, now_s - until_s)
+        return until_s
+
+    def _at_span(self, number: int, now_s: float) -> tuple[float, int]:
+        """Take a step; who held its device until it began comes next, or else its message."""
+        now_s = self._waited(now_s, self._ends[number])
+        start_s, kind = self._starts[number], self._kinds[number]
+        size = self._ends[number] - start_s
+        self._add(Held("step", self._workers[number], _NOBODY, kind, size), now_s - start_s)
+        now_s = min(now_s, start_s)
+        cause = self._causes[number]
+        if self._has_come(cause, now_s):
+            return now_s, cause
+        before = self._holder(number, now_s)
+        return (now_s, cause) if before is None else (now_s, before)
+
+    def _has_come(self, cause: int, now_s: float) -> bool:
+        """Whether what a cause brought came just now, so that nothing held it up."""
+        end_s = self._end_of(cause)
+        return end_s >= now_s or _is_near(end_s, now_s)
+
+    def _end_of(self, cause: int) -> float:
+        table, number = record_of(cause)
+        if table == "span":
+            return self._ends[number]
+        if table == "transfer":
+            return float(self._transfers[number][3])
+        return self._admissions[number][0] if table == "admission" else 0.0
+
+    def _holder(self, number: int, now_s: float) -> int | None:
+        """What had a step's device until it began: a step that ended then, or what came then.
+
+        It may have waited for another message, as a member of a group does; then that one's cause.
+        """
+        ends_s, numbers = self._on_place[self._workers[number], self._kinds[number][-1]]
+        first, last = bisect_left(ends_s, now_s), bisect_right(ends_s, now_s)
+        there = [one for one in numbers[first:last] if one < number]
+        for one in reversed(there):
+            if self._starts[one] < now_s:
+                return one
+        for one in reversed(there):
+            if self._has_come(self._causes[one], now_s):
+                return one
+        return self._of_group(numbers, ends_s, number)
+
+    def _of_group(self, numbers: list[int], ends_s: list[float], number: int) -> int | None:
+        """The cause of a later member of a step's group, if that came last."""
+        now_s, until_s = self._starts[number], self._ends[number]
+        for place in range(bisect_right(ends_s, until_s), len(numbers)):
+            one = numbers[place]
+            if self._starts[one] != until_s or self._kinds[one][1:3] != self._kinds[number][1:3]:
+                return None
+            if self._has_come(self._causes[one], now_s):
+                return self._causes[one]
+            until_s = self._ends[one]
+        return None
+
+    def _at_transfer(self, number: int, now_s: float, *, skips: bool) -> tuple[float, int, bool]:
+        """Take a transfer; `skips` its latency where it is met because it held the link."""
+        sent_s, start_s, held_s, end_s, source, target, cause = self._transfers[number]
+        if not skips:
+            now_s = self._waited(now_s, end_s)
+            self._add(Held("latency", target, source, (), 0.0), now_s - held_s)
+            now_s = min(now_s, held_s)
+        self._add(Held("bandwidth", target, source, (), 0.0), now_s - start_s)
+        now_s = min(now_s, start_s)
+        if sent_s < now_s and not _is_near(sent_s, now_s):
+            for link in _links(source, target, self._crossings):
+                before = self._before_on(link, number, now_s)
+                if before is not None:
+                    return now_s, -2 - 2 * before, True
+            now_s = self._waited(now_s, sent_s)
+        return now_s, cause, False
+
+    def _before_on(self, link: Any, number: int, now_s: float) -> int | None:
+        """The transfer that had a link until a time."""
+        held = self._on_link[link]
+        near_s = now_s * _ROUNDING
+        for place in range(bisect_right(held, (now_s + near_s, len(self._transfers))) - 1, -1, -1):
+            held_s, other = held[place]
+            if held_s < now_s - near_s:
+                return None
+            if other < number and self._transfers[other][1] < now_s:
+                return other
+        return None
+
+
+_WAIT: Final = Held("wait", _NOBODY, _NOBODY, (), 0.0)
+_OF_TRANSFER: Final = (
+    "sent_s", "start_s", "held_s", "end_s", "source_worker", "target_worker", "cause",
+)  # fmt: skip
+
+
+def _is_near(first_s: float, second_s: float) -> bool:
+    """Whether two times differ by rounding alone: the clock counts ticks, links add up seconds."""
+    return abs(first_s - second_s) <= 1e-18 + 4 * math.ulp(second_s)
+
+
+def _links(source: int, target: int, crossings: Crossings | None) -> Sequence[Any]:
+    """What a message from one worker to another holds."""
+    if crossings is None:
+        return [(source, target)]
+    return [one.name for one in crossings(source, target)]
+
+
+def _kinds_of(spans: Columns) -> list[tuple[int, ...]]:
+    """The kind of each step, with its lane."""
+    lanes: Mapping[str, Any] = {"lane": np.full(len(spans["end_s"]), COMPUTE_LANE), **spans}
+    return list(zip(*(lanes[name].tolist() for name in KIND_SCHEMA), strict=True))
+
+
+def _by_end(spans: Columns) -> dict[tuple[int, int], tuple[list[float], list[int]]]:
+    """Ends of the steps of each lane of each worker, in order, and their numbers."""
+    lane = spans.get("lane", np.full(len(spans["end_s"]), COMPUTE_LANE))
+    order = np.lexsort((np.arange(len(lane)), spans["end_s"]))
+    found: dict[tuple[int, int], tuple[list[float], list[int]]] = {}
+    ends, workers, lanes = (one[order].tolist() for one in (spans["end_s"], spans["worker"], lane))
+    for end_s, worker, on, number in zip(ends, workers, lanes, order.tolist(), strict=True):
+        ends_s, numbers = found.setdefault((worker, on), ([], []))
+        ends_s.append(end_s)
+        numbers.append(number)
+    return found
