@@ -18,7 +18,9 @@ from .dependency import PerDevice as PerDevice
 from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
 from .exploring import Exploration as Exploration
+from .exploring import Searched as Searched
 from .exploring import explore as explore
+from .exploring import search as search
 from .forecasting import Forecast as Forecast
 from .forecasting import forecast as forecast
 from .hardware import Cluster as Cluster

@@ -19,6 +19,7 @@ from ampsim.cli import (
     models,
     report,
     run,
+    search,
 )
 from ampsim.cli.console import Code, Panelled, command, complain, write
 
@@ -33,6 +34,7 @@ app = typer.Typer(
 for _function, _help in (
     (forecast.forecast, "How fast, and to what accuracy, would a model train?"),
     (explore.explore, "Map which schedule is first over a space of hardware."),
+    (search.search, "Search hardware and schedules for what no other choice beats."),
     (run.run, "Run one schedule and keep its trace."),
     (gantt.gantt, "Draw who works when."),
     (compare.compare, "Say what differs between two runs that were kept."),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
@@ -20,6 +19,7 @@ from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
 from ampsim.exploring.cells import Cells, Method, stated_wrong
+from ampsim.exploring.clock import Budget
 from ampsim.exploring.exploration import Exploration
 from ampsim.exploring.timing import Timed, Timer
 from ampsim.forecasting.forecast import MAX_EPOCHS
@@ -29,7 +29,7 @@ from ampsim.runs.ranking import SURE, finite
 from ampsim.runs.rows import table_of, times_of
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
-from ampsim.study.progress import OnProgress, Progress
+from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import (
@@ -41,7 +41,6 @@ from ampsim.study.simulation import (
     model_of,
     schedules_of,
 )
-from ampsim.units import format_seconds
 
 POINTS: Final = 8
 """Points of a range, unless told otherwise (chosen: eight of three decades are a factor of 2.7)."""
@@ -51,10 +50,6 @@ REPEATS: Final = 8
 
 POINTS_MAX: Final = 4096
 """Most points of a map (chosen: more are not timed in a day, and fill no page)."""
-
-
-class BudgetSpentError(KeyboardInterrupt):
-    """The time that an exploration was given is over; it ends as Ctrl-C ends it."""
 
 
 @checked
@@ -116,7 +111,7 @@ def explore(
     places = [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
     options = RunOptions(epochs=max_epochs, instances=instances, target=target)
     rows = [_rows_at(point, setup_at(setup, point), options) for point in places]
-    clock = _Budget(budget_s, on_progress)
+    clock = Budget(budget_s, on_progress)
     maker = RunMaker(jobs, clock.tell, keeping)
     timer = Timer(maker, None if keeping is None else keeping.store.folder)
     explorer = _Explorer(rows, range(seed, seed + repeats), max_epochs, maker, timer)
@@ -172,54 +167,6 @@ def _value_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-class _Budget:
-    """The wall clock of an exploration: says when its time is over, to runs under way as well."""
-
-    def __init__(self, budget_s: float | None, on_progress: OnProgress | None) -> None:
-        self._end_s = math.inf if budget_s is None else time.monotonic() + budget_s
-        self._budget_s, self._on_progress = budget_s, on_progress
-
-    def tell(self, progress: Progress) -> None:
-        """Hand news on.
-
-        Raises:
-            BudgetSpentError: time is over.
-        """
-        self.require_left()
-        if self._on_progress is not None:
-            self._on_progress(progress)
-
-    def require_left(self) -> None:
-        """Go on only if there is time.
-
-        Raises:
-            BudgetSpentError: time is over.
-        """
-        if self.is_over:
-            raise BudgetSpentError
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no time left."""
-        return time.monotonic() >= self._end_s
-
-    def refuse(self) -> None:
-        """Tell that the budget is too small, if it is over.
-
-        Raises:
-            OptionError: it is.
-        """
-        if self.is_over:
-            raise OptionError(
-                f"budget_s must be enough to time a point, got {self._budget_s:g}; give more"
-            ) from None
-
-    def sentence(self, done: str) -> str:
-        """Why it ended, and how far it is."""
-        spent = f"the budget of {format_seconds(self._budget_s)} was spent"
-        return f"{spent if self.is_over else 'interrupted'}: {done}; the same call goes on"
-
-
 class _Explorer:
     """Times all cells, then learns one after the other."""
 
@@ -236,7 +183,7 @@ class _Explorer:
             Method(row.schedule.admission.drains, seeds.start, epochs) for row in rows[0]
         ]
 
-    def run(self, clock: _Budget, sure: float) -> str | None:
+    def run(self, clock: Budget, sure: float) -> str | None:
         """Go on until all is sure; say why not, if something came first."""
         try:
             self._time_all()
