@@ -25,6 +25,7 @@ SamplerName: TypeAlias = Literal["tpe", "random"]
 
 JOURNAL: Final = "search.journal"
 _TRIAL: Final = "ampsim"
+_STARTS: Final = "starts"
 _SEEDS: Final = 2**31
 
 
@@ -98,88 +99,94 @@ def _suggested(trial: Any, axis: Axis) -> Value:
 
 
 class Trials:
-    """The trials of one search, in a journal or in memory.
+    """The trials of one search, in memory, and in a journal if there is one.
+
+    Points are asked for in memory, and stand in the journal, whole, from then on; so a process may
+    end at any moment.
 
     Args:
         name: of the search: another one has other trials, in the same journal.
         space: of the points.
         objectives: how many there are.
-        journal: the file; None for memory.
+        journal: the file; None for none.
     """
 
     def __init__(self, name: str, space: Space, objectives: int, journal: Path | None) -> None:
         """Find those of an earlier call."""
         self._optuna, self._space = optuna_here(), space
-        storages = self._optuna.storages
-        self._storage = storages.InMemoryStorage()
+        directions = ["minimize"] * objectives
+        self._memory = self._optuna.create_study(directions=directions)
+        self._kept: Any = None
         if journal is not None:
             journal.parent.mkdir(parents=True, exist_ok=True)
+            storages = self._optuna.storages
             file = storages.journal.JournalFileBackend(str(journal))
-            self._storage = storages.JournalStorage(file)
-        self._study = self._optuna.create_study(
-            storage=self._storage, study_name=name, load_if_exists=True,
-            directions=["minimize"] * objectives,
-        )  # fmt: skip
+            self._kept = self._optuna.create_study(
+                storage=storages.JournalStorage(file), study_name=name, load_if_exists=True,
+                directions=directions,
+            )  # fmt: skip
+            self._memory.add_trials(self._kept.get_trials(deepcopy=False))
 
     def all(self) -> Iterator[tuple[int, dict[str, Value], Trial | None]]:
         """Each trial: number, point, and what came of it; None where it was not told yet."""
-        for frozen in self._begun():
-            told = frozen.user_attrs.get(_TRIAL)
+        for frozen in self._memory.get_trials(deepcopy=False):
             is_told = frozen.state.is_finished()
-            yield frozen.number, dict(frozen.params), _trial(told) if is_told else None
-
-    def _begun(self) -> list[Any]:
-        """The trials that were asked for."""
-        waiting = self._optuna.trial.TrialState.WAITING
-        trials: list[Any] = self._study.get_trials(deepcopy=False)
-        return [one for one in trials if one.state != waiting]
+            told = _trial(frozen.user_attrs.get(_TRIAL)) if is_told else None
+            yield frozen.number, dict(frozen.params), told
 
     def start_from_others(self, most: int) -> None:
         """Let the first points be those that other searches in the journal completed.
 
-        A search that has trials has begun already.
+        Which these are stands in the journal, too, once the search has begun.
         """
-        if self._study.get_trials(deepcopy=False):
+        if self._kept is None:
             return
+        if _STARTS not in self._kept.user_attrs:
+            self._kept.set_user_attr(_STARTS, list(self._others().values())[:most])
+        begun = len(self._memory.get_trials(deepcopy=False))
+        for point in self._kept.user_attrs[_STARTS][begun:]:
+            self._memory.enqueue_trial(point)
+
+    def _others(self) -> dict[str, dict[str, Value]]:
+        """Points of this space that other searches completed, each once."""
         points: dict[str, dict[str, Value]] = {}
-        for one in self._optuna.get_all_study_summaries(storage=self._storage):
-            other = self._optuna.load_study(storage=self._storage, study_name=one.study_name)
+        storage = self._kept._storage
+        for name in self._optuna.get_all_study_names(storage=storage):
+            other = self._optuna.load_study(storage=storage, study_name=name)
             for frozen in other.get_trials(deepcopy=False):
                 told = frozen.user_attrs.get(_TRIAL)
                 is_known = told is not None and _trial(told).outcome == "complete"
                 if is_known and self._space.has(frozen.params):
                     points[json.dumps(frozen.params, sort_keys=True)] = dict(frozen.params)
-        for point in list(points.values())[:most]:
-            self._study.enqueue_trial(point)
+        return points
 
-    def ask(self, sampler: SamplerName, seed: int) -> tuple[int, dict[str, Value]]:
-        """Number and point of the next trial."""
-        number = len(self._begun())
-        self._study.sampler = self._sampler(sampler, seed, number)
+    def ask(self, number: int, sampler: SamplerName, seed: int) -> dict[str, Value]:
+        """The point of the next trial."""
+        self._memory.sampler = self._sampler(sampler, seed, number)
         with _quiet():
-            asked = self._study.ask()
-            return asked.number, self._space.point(asked)
-
-    def again(self, number: int, sampler: SamplerName, seed: int) -> dict[str, Value]:
-        """The point of a trial that an earlier call asked for, also if that was cut off."""
-        self._study.sampler = self._sampler(sampler, seed, number)
-        with _quiet():
-            return self._space.point(self._asked(number))
+            asked = self._memory.ask()
+            assert asked.number == number, "trials are asked for one after the other"
+            point = self._space.point(asked)
+            if self._kept is not None:
+                self._kept.add_trial(self._frozen(number))
+        return point
 
     def tell(self, number: int, trial: Trial) -> None:
         """Say what came of a trial."""
-        asked = self._asked(number)
-        asked.set_user_attr(_TRIAL, json.dumps(asdict(trial)))
-        asked.set_constraint("holds", trial.violation)
-        failed = self._optuna.trial.TrialState.FAIL
-        if trial.outcome == "failed":
-            self._study.tell(number, state=failed)
-        else:
-            self._study.tell(number, list(trial.values))
+        for study in (self._memory, self._kept):
+            if study is None:
+                continue
+            frozen = study.get_trials(deepcopy=False)[number]
+            asked = self._optuna.trial.Trial(study, frozen._trial_id)
+            asked.set_user_attr(_TRIAL, json.dumps(asdict(trial)))
+            asked.set_constraint("holds", trial.violation)
+            if trial.outcome == "failed":
+                study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+            else:
+                study.tell(number, list(trial.values))
 
-    def _asked(self, number: int) -> Any:
-        trials = self._study.get_trials(deepcopy=False)
-        return self._optuna.trial.Trial(self._study, trials[number]._trial_id)
+    def _frozen(self, number: int) -> Any:
+        return self._memory.get_trials(deepcopy=False)[number]
 
     def _sampler(self, name: SamplerName, seed: int, number: int) -> Any:
         own = int(stream(seed, f"trial {number} of a search").integers(_SEEDS))

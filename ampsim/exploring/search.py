@@ -167,28 +167,26 @@ class _Asked:
     """The trials of one sampler, as far as they were told."""
 
     def __init__(self, trials: Trials, sampler: SamplerName, seed: int) -> None:
-        self.trials, self._sampler, self._seed = trials, sampler, seed
+        self.trials, self._seed = trials, seed
+        self._sampler: SamplerName = sampler
         self.known: Known = {}
-        self._open: list[int] = []
+        self._open: dict[int, dict[str, Value]] = {}
         for number, point, told in trials.all():
             if told is None:
-                self._open.append(number)
+                self._open[number] = point
             else:
                 self.known[number] = (point, told)
 
     def batch(self, size: int, most: int) -> dict[int, dict[str, Value]]:
         """The points of the batch that is not all told yet, by number; fewer at the end."""
-        first = (len(self.known) + len(self._open) - bool(self._open)) // size * size
-        numbers = range(first, min(first + size, most))
+        first = min(self._open, default=len(self.known)) // size * size
         found: dict[int, dict[str, Value]] = {}
-        for number in numbers:
+        for number in range(first, min(first + size, most)):
             if number in self._open:
-                found[number] = self.trials.again(number, self._sampler, self._seed)
+                found[number] = self._open[number]
             elif number not in self.known:
-                asked, point = self.trials.ask(self._sampler, self._seed)
-                assert asked == number, "trials are asked for one after the other"
-                found[number] = point
-        self._open = []
+                found[number] = self.trials.ask(number, self._sampler, self._seed)
+        self._open = {}
         return found
 
     def before(self, number: int) -> list[tuple[dict[str, Value], Trial]]:

@@ -20,7 +20,7 @@ from ampsim.data_parallel.inside import inner_named
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at
 from ampsim.exploring.axes import Value as AxisValue
-from ampsim.exploring.condition import TIMED, Condition, Value, condition_of
+from ampsim.exploring.condition import TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.making import Asked, make, sleeping
 from ampsim.exploring.whatif import epoch_s
