@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from filelock import FileLock, Timeout
 
@@ -23,10 +23,12 @@ from ampsim.errors import FileFormatError, OutputError
 from ampsim.files import output_error, prepared_folder, read_regular, sha256_of
 from ampsim.text import mapping
 
-Kind: TypeAlias = Literal["run", "forecast", "report", "calibration", "exploration", "search"]
+Kind: TypeAlias = Literal[
+    "run", "forecast", "report", "calibration", "exploration", "search", "whatif", "solve"
+]
 
 MANIFEST: Final = "manifest.toml"
-_KINDS: Final = ("run", "forecast", "report", "calibration", "exploration", "search")
+_KINDS: Final = get_args(Kind)
 _LOCK: Final = ".ampsim.lock"
 _STAGING: Final = ".ampsim-new-"
 _SUFFIXES: Final = (".csv", ".html", ".json", ".md", ".parquet", ".png")

@@ -129,6 +129,7 @@ def _options_under(heading: str) -> list[str]:
 
 
 PANELS: Final = {
+    "Question": ("over", "until", "learn"),
     "Model and data": ("settings", "data", "instances"),
     "Hardware": (
         "device", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "placement"

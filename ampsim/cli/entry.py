@@ -20,6 +20,7 @@ from ampsim.cli import (
     report,
     run,
     search,
+    whatif,
 )
 from ampsim.cli.console import Code, Panelled, command, complain, write
 
@@ -36,6 +37,8 @@ for _function, _help in (
     (explore.explore, "Map which schedule is first over a space of hardware."),
     (search.search, "Search hardware and schedules for what no other choice beats."),
     (run.run, "Run one schedule and keep its trace."),
+    (whatif.whatif, "What binds, and what would each thing buy if it were faster?"),
+    (whatif.solve, "How fast, or how many, until a condition holds?"),
     (gantt.gantt, "Draw who works when."),
     (compare.compare, "Say what differs between two runs that were kept."),
     (devices.devices, "List the devices, or show one."),

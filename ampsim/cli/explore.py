@@ -12,7 +12,7 @@ from ampsim.cli.console import Code, complain, in_columns, prepare_json, write, 
 from ampsim.cli.options import Tuning
 
 if TYPE_CHECKING:
-    from ampsim.exploring import Exploration
+    from ampsim.exploring.exploration import Exploration
 
 POINTS = 8
 """Points of a range; a test compares this and the next two with the library's."""
@@ -72,9 +72,9 @@ def explore(
     interrupted, rows (one a point and schedule, with the columns of explore.csv).
     """
     from ampsim.cli.progress import shown
-    from ampsim.exploring import explore as make
     from ampsim.exploring.axes import Setup, axes_of
     from ampsim.exploring.exploration import FILES, to_json, write_exploration
+    from ampsim.exploring.explore import explore as make
     from ampsim.options import seconds_of
     from ampsim.output_folder import taken
     from ampsim.report.words import slug

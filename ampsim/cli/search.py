@@ -14,7 +14,7 @@ from ampsim.cli.console import Code, complain, in_columns, prepare_json, write, 
 from ampsim.cli.options import Tuning, optional
 
 if TYPE_CHECKING:
-    from ampsim.exploring import Searched
+    from ampsim.exploring.searched import Searched
 
 TRIALS = 100
 """Points tried; a test compares this and the next two with the library's."""
@@ -118,9 +118,9 @@ def search(
     hypervolume_random, interrupted, rows (one a trial, with the columns of search.csv).
     """
     from ampsim.cli.progress import shown
-    from ampsim.exploring import search as make
     from ampsim.exploring.axes import Setup, axes_of
     from ampsim.exploring.sampling import optuna_here
+    from ampsim.exploring.search import search as make
     from ampsim.exploring.searched import FILES, to_json, write_search
     from ampsim.options import seconds_of
     from ampsim.output_folder import taken

@@ -131,6 +131,15 @@ def axes_of(texts: Iterable[str], setup: Setup) -> tuple[Axis, ...]:
             that the key can have.
         UnknownNameError: a value names nothing that there is.
     """
+    return axes_over(texts_over(texts), setup)
+
+
+def texts_over(texts: Iterable[str]) -> dict[str, str]:
+    """Split such texts at their first "=".
+
+    Raises:
+        OptionError: one is no axis, or a key comes twice.
+    """
     given: dict[str, str] = {}
     for text in texts:
         key, equals, values = (part.strip() for part in text.partition("="))
@@ -142,7 +151,7 @@ def axes_of(texts: Iterable[str], setup: Setup) -> tuple[Axis, ...]:
         if key in given:
             raise OptionError(f"axes must differ, got {key} twice; name all its values at once")
         given[key] = values
-    return axes_over(given, setup)
+    return given
 
 
 def axes_over(given: Mapping[str, str | Sequence[Value] | Axis], setup: Setup) -> tuple[Axis, ...]:

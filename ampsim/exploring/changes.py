@@ -11,11 +11,12 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+from ampsim.data_parallel import Solver
 from ampsim.exploring.axes import changed
-from ampsim.exploring.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities, Place
-from ampsim.hardware import HOST, Cluster, Device, Link, Route, light_is_free
+from ampsim.exploring.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
+from ampsim.hardware import HOST, Cluster, Device, Route, light_is_free
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
@@ -30,7 +31,7 @@ _WORKERS_MAX: Final = 16
 """Most links, and most workers, that are changed each by itself: those of the largest elasticities
 (chosen: a table that nobody reads is a slip)."""
 
-System = tuple[Cluster, Schedule]
+System: TypeAlias = tuple[Cluster, Schedule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,10 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
     return [
         *_of_devices(cluster, shares),
         *_of_numbers(cluster, shares),
-        *_of_links(cluster, shares),
+        *_of_links(cluster, shares, are_apart=not isinstance(schedule, Solver)),
         *_of_waits(schedule),
         *_of_more(cluster),
-        Change("everything", everything, 1.0),
+        Change("everything", everything, 1.0, (0.5, 2.0)),
     ]
 
 
@@ -90,7 +91,8 @@ def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     for device, name in zip(kinds, names, strict=True):
         on = [place for place, one in enumerate(cluster.devices) if one == device]
         share = sum(shares.of(("worker", worker)) for worker in on)
-        yield Change(f"device {name}", _on_cluster(partial(_workers, on)), share)
+        if len(on) > 1 or cluster.workers == 1:  # else it is its worker's row
+            yield Change(f"device {name}", _on_cluster(partial(_workers, on)), share)
     if cluster.workers > 1:
         workers = sorted(range(cluster.workers), key=lambda one: -shares.of(("worker", one)))
         for worker in sorted(workers[:_WORKERS_MAX]):
@@ -120,8 +122,12 @@ def _of_numbers(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
             yield Change(key, _on_cluster(partial(_workers, every, keys=(key,))), share)
 
 
-def _of_links(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
-    pairs = [place for place in shares.places if place[0] == "link"]
+def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Iterator[Change]:
+    """Latency and bandwidth of all links, and the links that matter most, each by itself.
+
+    Links of a solver are not `are_apart`: a collective goes over all of them at once.
+    """
+    pairs = [place for place in shares.places if len(place) == 3]
     latency = sum(shares.of(place, LATENCY) for place in pairs)
     bandwidth = sum(shares.of(place, BANDWIDTH) for place in pairs)
     has_latency, has_bandwidth = _has(cluster, LATENCY), _has(cluster, BANDWIDTH)
@@ -130,13 +136,13 @@ def _of_links(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     if has_bandwidth:
         change = _on_cluster(partial(_links, keys=_RATES))
         yield Change("bandwidth of links", change, bandwidth)
-    if cluster.has_shared_bandwidth or not (has_latency or has_bandwidth):
+    if cluster.has_shared_bandwidth or not are_apart or not (has_latency or has_bandwidth):
         return
     used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
-    for _link, source, target in used[:_PAIRS_MAX]:
+    for pair in used[:_PAIRS_MAX]:
+        source, target = pair[1:]
         name = " to ".join("host" if place == HOST else str(place) for place in (source, target))
-        share = shares.of(("link", source, target))
-        yield Change(f"link {name}", _on_cluster(partial(_pair, source, target)), share)
+        yield Change(f"link {name}", _on_cluster(partial(_pair, source, target)), shares.of(pair))
 
 
 _RATES: Final = (BANDWIDTH, "egress_bytes_per_s", "ingress_bytes_per_s")
@@ -243,7 +249,7 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
 
 def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
     """A record of hardware with these of its numbers so many times as fast."""
-    own = {key: getattr(part, key) for key in keys if key in type(part).model_fields}
+    own = {key: getattr(part, key) for key in keys if hasattr(part, key)}
     return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
 
 

@@ -183,9 +183,8 @@ def _known() -> list[str]:
 
 
 def _wrong(rest: str, text: str) -> OptionError:
-    where = (
-        f"{short(rest.strip())} in {short(text)}" if rest.strip() else f"the end of {short(text)}"
-    )
+    rest = rest.strip()
+    where = f"{short(rest)} in {short(text)}" if rest else f"the end of {short(text)}"
     return OptionError(
         "until: expected a number, a column or a column with a schedule, such as time_s(amp:8), "
         f"joined by * and /, got {where}"

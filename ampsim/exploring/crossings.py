@@ -131,13 +131,14 @@ class Crossings:
         """The root of one function near a crossing of most; infinite where it has none."""
         own = [one for one in self.brackets[seed] if one.rises == about.rises]
         if own:
-            return min(own, key=lambda one: abs(_scale(one.middle) - _scale(about.middle))).middle
+            return min(own, key=lambda one: distance(one.middle, about.middle)).middle
         held = self.holds[seed][self.points.index(about.high)]
         return -math.inf if held == about.rises else math.inf
 
 
-def _scale(value: float) -> float:
-    return math.log(value) if value > 0 else value
+def distance(one: float, other: float) -> float:
+    """How far two values are apart, in logarithms where both are above 0."""
+    return abs(math.log(one / other)) if one > 0 and other > 0 else abs(one - other)
 
 
 def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossings:

@@ -10,7 +10,7 @@ priced.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +20,14 @@ import pandas as pd
 
 from ampsim.hardware import HOST, Cluster, Device
 from ampsim.hardware.device import NUMBERS, sign_of
+from ampsim.study.outages import down_within_s
 from ampsim.study.result import Result
 from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Held, held_path
 
 Place: TypeAlias = "tuple[str, int] | tuple[str, int, int] | tuple[str]"
 """("worker", number), ("link", source, target), the host, or what is neither."""
+
+_Constant: TypeAlias = "tuple[Place, str]"
 
 LATENCY: Final = "latency_s"
 BANDWIDTH: Final = "bandwidth_bytes_per_s"
@@ -78,7 +81,10 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
         result: of a run that kept all of its records.
         cluster: on what it ran.
     """
-    path, found = held_path(result.recorder, result.crossings), Counter[tuple[Place, str]]()
+    spans, found = result.recorder.columns("spans"), defaultdict[_Constant, float](float)
+    times_s = spans["start_s"], spans["end_s"]
+    down_s = down_within_s(result.outages, spans["worker"], times_s)
+    path = held_path(result.recorder, result.crossings, down_s)
     total_s = sum(path.values())
     prices = _Prices(result, cluster)
     for held, seconds in path.items():

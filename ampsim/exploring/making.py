@@ -11,7 +11,7 @@ from ampsim.forecasting.making import RunMaker, entries_of, require_fit
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.runs.run import Run
-from ampsim.runs.task import Row, RunPlan
+from ampsim.runs.task import Row, RunPlan, Task
 from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.simulation import PlacementLike, RunOptions
 
@@ -80,7 +80,7 @@ def make(maker: RunMaker, asked: Asked, runs: Sequence[tuple[Row, int]]) -> list
     """
     if not runs:
         return []
-    tasks = [row.task(seed, seed - asked.seed + 1, asked.repeats) for row, seed in runs]
+    tasks = [_task(asked, row, seed) for row, seed in runs]
     made = maker.make(tasks)
     if made.interrupted is not None:
         raise KeyboardInterrupt
@@ -88,3 +88,9 @@ def make(maker: RunMaker, asked: Asked, runs: Sequence[tuple[Row, int]]) -> list
         raise SimulationError(sentence)
     found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
     return [found[row.label, seed] for row, seed in runs]
+
+
+def _task(asked: Asked, row: Row, seed: int) -> Task:
+    """One run; of what is only timed there is one, and of what is learned one a seed."""
+    is_timed = row.plan.options.mode == "sleep"
+    return row.task(seed, *((1, 1) if is_timed else (seed - asked.seed + 1, asked.repeats)))

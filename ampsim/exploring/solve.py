@@ -21,9 +21,9 @@ from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at
 from ampsim.exploring.axes import Value as AxisValue
 from ampsim.exploring.condition import TIMED, Condition, condition_of
-from ampsim.exploring.crossings import Crossings, Root, find
+from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.making import Asked, make, sleeping
-from ampsim.exploring.whatif import epoch_s
+from ampsim.exploring.whatif import epoch_s, plain_rows
 from ampsim.forecasting.making import RunMaker
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
@@ -348,11 +348,7 @@ class _Tried:
 
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
-        scale = (lambda x: math.log(x)) if value > 0 else float
-        near = min(
-            (key for key in self._known if value <= 0 or key[1] > 0),
-            key=lambda key: (abs(scale(key[1]) - scale(value)), key[0]),
-        )
+        near = min(self._known, key=lambda key: (distance(key[1], value), key[0]))
         run = self._known[near][3]
         return named(run.bound_by, run.bound_at) if run.bound_by else None
 
@@ -453,3 +449,8 @@ def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
         for one in table.to_dict("records")
     ]  # fmt: skip
     return headings, rows
+
+
+def to_plain(found: Solved) -> dict[str, Any]:
+    """The answer as JSON can hold it; unknown and infinite are None."""
+    return {"rows": plain_rows(found.table), "curve": plain_rows(found.curve)}

@@ -34,6 +34,7 @@ from ampsim.exploring.making import Asked, make, moved, sleeping
 from ampsim.forecasting.making import RunMaker
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.compare import first_apart
+from ampsim.runs.ranking import Times
 from ampsim.runs.rows import median_interval, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping
@@ -237,7 +238,7 @@ class _Question:
         first = sorted(self._matter(tried), key=lambda one: -_effect(one, now_s))
         runs = self._learned(first[: self._learn], now)
         facts = _Facts(row, runs, now, now_s)
-        curves = self._curves(first[:CURVES_MAX], now_s)
+        curves = self._curves(first[:CURVES_MAX], [now, *others], now_s)
         rows = [facts.first(), *map(facts.of, tried)]
         table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
         said = [*self._said(table, first[:CURVES_MAX]), *self._anomalies(tried, base, now_s)]
@@ -283,12 +284,16 @@ class _Question:
         """An epoch of each row, with the first seed."""
         return make(self._maker, self._asked, [(one, self._asked.seed) for one in rows])
 
-    def _curves(self, first: Sequence[_Tried], now_s: float) -> pd.DataFrame:
-        """What factors between do to the time of an epoch."""
+    def _curves(self, first: Sequence[_Tried], made: Sequence[Run], now_s: float) -> pd.DataFrame:
+        """What factors between do to the time of an epoch; those that were made are taken."""
         points = [self._tried(one.change, factor) for one in first for factor in CURVE]
+        known = {run.label: run for run in made}
+        known |= {one.row.label: made[0] for one in points if one.factor == 1.0}
+        left = [one.row for one in points if one.row.label not in known]
+        known |= {run.label: run for run in self._timed(left)}
         rows: list[tuple[Any, ...]] = []
-        for one, run in zip(points, self._timed([one.row for one in points]), strict=True):
-            change = epoch_s(run) / now_s - 1
+        for one in points:
+            change = epoch_s(known[one.row.label]) / now_s - 1
             rows.append((self._label, one.change.what, one.factor, change))
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
@@ -296,20 +301,24 @@ class _Question:
         """What matters most, in words."""
         for one in first:
             is_it = (table["what"] == one.change.what) & (table["factor"] == 2.0)
-            yield f"{self._label}: {_sentence(table[is_it].to_dict('records')[0])}"
+            records: Any = table[is_it].to_dict("records")
+            yield f"{self._label}: {_sentence(records[0])}"
 
     def _anomalies(self, tried: Sequence[_Tried], base: Result, now_s: float) -> Iterator[str]:
-        """What is slower though something is faster, or the other way round, and where it begins."""
+        """What is slower though something is faster, or the reverse, and where that begins."""
         odd = [one for one in tried if one.run is not None and _is_odd(one, now_s)]
         for one in sorted(odd, key=lambda one: -_effect(one, now_s))[:CURVES_MAX]:
             assert one.run is not None, "an odd run was made"
             change = epoch_s(one.run) / now_s - 1
-            other = timed(one.row, self._asked.seed)
+            way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
             yield (
-                f"{self._label}: {one.change.what} {_times(one.factor)} makes an epoch "
-                f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}, an anomaly "
-                f"of order: {parting(base, other)}"
+                f"{self._label}: {one.change.what} {_times(one.factor)} makes an epoch {way}, an "
+                f"anomaly of order: {parting(base, timed(one.row, self._asked.seed))}."
             )
+
+
+_Pair: TypeAlias = tuple[float, float]
+"""Times to the target of one seed, now and after a change."""
 
 
 class _Facts:
@@ -319,7 +328,7 @@ class _Facts:
         self._row, self._now, self._now_s = row, now, now_s
         self._goal = row.plan.goal
         has_goal = self._goal.target is not None
-        self._times = times_of(self._goal, runs) if has_goal else {}
+        self._times: Times = times_of(self._goal, runs) if has_goal else {}
 
     def first(self) -> dict[str, Any]:
         """The row of what there is now."""
@@ -347,7 +356,7 @@ class _Facts:
         factor: float,
         basis: Basis,
         seconds: float,
-        pairs: list[tuple[float, float]],
+        pairs: Sequence[_Pair],
     ) -> dict[str, Any]:
         times = [after for _before, after in pairs]
         time_s = median(times) if times else math.nan
@@ -428,7 +437,8 @@ def timed(row: Row, seed: int) -> Result:
 
 def parting(base: Result, other: Result) -> str:
     """Where two runs first serve something else, in words."""
-    ours, theirs = _served(base), _served(other)
+    taking = _taking_time(base) | _taking_time(other)
+    ours, theirs = _served(base, taking), _served(other, taking)
     found: list[tuple[float, str]] = []
     for worker in sorted(ours.keys() | theirs.keys()):
         a, b = ours.get(worker, []), theirs.get(worker, [])
@@ -448,14 +458,23 @@ def parting(base: Result, other: Result) -> str:
 _Step: TypeAlias = "tuple[float, str, str, int, str]"
 
 
-def _served(result: Result) -> dict[int, list[_Step]]:
-    """What each device serves that takes time: when it begins, node, direction, instance, state."""
+def _taking_time(result: Result) -> set[tuple[str, str]]:
+    """Nodes and directions some of whose steps take time."""
     spans = result.spans
-    spans = spans[spans["end_s"] > spans["start_s"]]
+    taking = spans[spans["end_s"] > spans["start_s"]]
+    return set(zip(taking["node"], taking["direction"], strict=True))
+
+
+def _served(result: Result, taking: set[tuple[str, str]]) -> dict[int, list[_Step]]:
+    """What each device serves of these: when it begins, node, direction, instance, state."""
+    spans = result.spans
     names = ("start_s", "node", "direction", "instance", "state")
     found: dict[int, list[_Step]] = {}
     for worker, *step in zip(spans["worker"], *(spans[name] for name in names), strict=True):
-        found.setdefault(int(worker), []).append(tuple(step))  # pyright: ignore[reportArgumentType]  # of five
+        start_s, node, direction, instance, state = step
+        if (node, direction) in taking:
+            one = (float(start_s), node, direction, int(instance), state)
+            found.setdefault(int(worker), []).append(one)
     return found
 
 
@@ -471,11 +490,11 @@ def _sentence(record: dict[str, Any]) -> str:
     change, share = record["change"], record["share"]
     way = "sooner" if change < 0 else "later"
     said = f"{record['what']} twice as fast: {format_percent(abs(change))} {way}"
-    if record["low"] is not None and not math.isnan(record["low"]):
+    if not math.isnan(record["low"]) and not math.isnan(record["high"]):
         ends = sorted(abs(record[name]) for name in ("low", "high"))
         seeds = f"{record['seeds_agree']:.0f} of {record['seeds']} seeds"
         said += f" ({format_percent(ends[0])} to {format_percent(ends[1])}, {seeds})"
-    elif record["basis"] == "timing" and record["time_to_target_s"] is not None:
+    elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):
         said += ", if it takes as many epochs as now"
     if share is None or math.isnan(share):
         return f"{said}."
@@ -496,7 +515,8 @@ def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     ]
     rows: list[list[str]] = []
     for (schedule, what), own in table.groupby(["schedule", "what"], sort=False):
-        by_factor = {one["factor"]: one for one in own.to_dict("records")}
+        records: Any = own.to_dict("records")
+        by_factor = {one["factor"]: one for one in records}
         twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
         share = twice["share"]
         rows.append(
@@ -523,24 +543,23 @@ def _change_text(record: dict[str, Any] | None) -> str:
 
 
 def to_plain(found: WhatIf) -> dict[str, Any]:
-    """The answer as JSON can hold it; no time at all is the factor null."""
+    """The answer as JSON can hold it; the factor of what takes no time is None."""
     return {
-        name: [
-            {str(key): _value(value) for key, value in record.items()}
-            for record in table.to_dict("records")
-        ]
-        for name, table in (
-            ("rows", found.table), ("curves", found.curves), ("elasticities", found.elasticities)
-        )
-    }  # fmt: skip
+        "rows": plain_rows(found.table),
+        "curves": plain_rows(found.curves),
+        "elasticities": plain_rows(found.elasticities),
+    }
 
 
-def _value(value: Any) -> Any:
-    """A value of a table; unknown and infinite are None."""
-    if value is None or isinstance(value, str):
-        return value
-    return (
-        float(value)
-        if isinstance(value, float) and math.isfinite(value)
-        else (None if isinstance(value, float) else int(value))
-    )
+def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as JSON can hold them; unknown and infinite are None."""
+    return [
+        {str(key): _plain(value) for key, value in record.items()}
+        for record in table.to_dict("records")
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

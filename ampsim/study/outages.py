@@ -63,19 +63,35 @@ def no_outages() -> pd.DataFrame:
 def held_up_s(spans: Iterable[Any], outages: pd.DataFrame, workers: int) -> np.ndarray:
     """Per worker, the seconds within steps in which the device was down."""
     total_s = np.zeros(workers)
-    down: pd.DataFrame = outages[outages["kind"].isin(_DOWN)]
-    if not len(down):
+    if not outages["kind"].isin(_DOWN).any():
         return total_s
-    numbers: list[int] = down["worker"].unique().tolist()
-    until = {number: _down_until(down[down["worker"] == number]) for number in numbers}
     for chunk in spans:
         worker = np.asarray(chunk["worker"])
-        start_s, end_s = np.asarray(chunk["start_s"]), np.asarray(chunk["end_s"])
-        for number, (times_s, down_s) in until.items():
-            own = worker == number
-            first, last = (np.interp(at[own], times_s, down_s) for at in (start_s, end_s))
-            total_s[number] += float((last - first).sum())
+        times_s = np.asarray(chunk["start_s"]), np.asarray(chunk["end_s"])
+        down_s = down_within_s(outages, worker, times_s)
+        total_s += np.bincount(worker[worker >= 0], down_s[worker >= 0], minlength=workers)
     return total_s
+
+
+def down_within_s(
+    outages: pd.DataFrame, worker: np.ndarray, times_s: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """The seconds of each step in which its device was down.
+
+    Args:
+        outages: as of `outage_table`.
+        worker: of each step.
+        times_s: starts and ends of the steps.
+    """
+    found = np.zeros(len(worker))
+    down: pd.DataFrame = outages[outages["kind"].isin(_DOWN)]
+    numbers: list[int] = down["worker"].unique().tolist()
+    for number in numbers:
+        edges_s, down_s = _down_until(down[down["worker"] == number])
+        own = worker == number
+        first, last = (np.interp(at[own], edges_s, down_s) for at in times_s)
+        found[own] = last - first
+    return found
 
 
 def _down_until(outages: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

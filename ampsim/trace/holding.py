@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -54,18 +54,24 @@ _NOBODY: Final = -2
 _ROUNDING: Final = 1e-12
 
 
-def held_path(recorder: Recorder, crossings: Crossings | None = None) -> dict[Held, float]:
+def held_path(
+    recorder: Recorder, crossings: Crossings | None = None, down_s: np.ndarray | None = None
+) -> dict[Held, float]:
     """Seconds of each part of the path, which add up to the makespan.
 
     Args:
         recorder: a run's, which has kept all of its records.
         crossings: what messages cross where they share links; None where each pair has its own.
+        down_s: of each span, for how long its device was down meanwhile; None for not at all.
     """
     spans, transfers = recorder.columns("spans"), recorder.columns("transfers")
     assert len(spans["end_s"]) == recorder.spans.count, "the path needs all spans of the run"
     if not len(spans["end_s"]):
         return {}
-    return _Walk(spans, transfers, recorder.columns("admissions"), crossings).walked()
+    walk = _Walk(spans, transfers, recorder.columns("admissions"), crossings)
+    if down_s is not None:
+        walk.down_s = dict(enumerate(down_s.tolist()))
+    return walk.walked()
 
 
 class _Walk:
@@ -95,7 +101,8 @@ class _Walk:
         self._on_place = _by_end(spans)
         self._on_link = self._by_link(crossings)
         self._crossings = crossings
-        self.found: Counter[Held] = Counter()
+        self.down_s: dict[int, float] = {}
+        self.found: defaultdict[Held, float] = defaultdict(float)
 
     def _by_link(self, crossings: Crossings | None) -> dict[Any, list[tuple[float, int]]]:
         """Transfers that held each link, edge or port, by when they let it go."""
@@ -141,8 +148,12 @@ class _Walk:
         """Take a step; who held its device until it began comes next, or else its message."""
         now_s = self._waited(now_s, self._ends[number])
         start_s, kind = self._starts[number], self._kinds[number]
-        size = self._ends[number] - start_s
-        self._add(Held("step", self._workers[number], _NOBODY, kind, size), now_s - start_s)
+        down_s = self.down_s.get(number, 0.0)
+        size = self._ends[number] - start_s - down_s
+        self._add(_WAIT, down_s)
+        self._add(
+            Held("step", self._workers[number], _NOBODY, kind, size), now_s - start_s - down_s
+        )
         now_s = min(now_s, start_s)
         cause = self._causes[number]
         if self._has_come(cause, now_s):

@@ -33,6 +33,14 @@ CALLS = {
         "model cluster seed verdict rows epochs",
     ),
     "run": (("rnn", *SMALL, "--quiet"), "model cluster seed rows folder ended epochs"),
+    "whatif": (
+        ("rnn", *SMALL, "--jobs", "1", "--quiet"),
+        "model cluster seed sentences rows curves elasticities",
+    ),
+    "solve": (
+        ("rnn", *SMALL[:-4], "--for", "latency_s=1e-6..1", "--until", "epoch_s <= 1", "--quiet"),
+        "model cluster seed sentences rows curve",
+    ),
     "gantt": (("rnn", *SMALL, "--out", "g.svg"), "file title workers schedules text"),
     "compare": (("run-rnn", "run-rnn"), "a b is_identical origin numbers tables"),
     "calibrate": (

@@ -138,7 +138,7 @@ def numeric_options():
 
 @pytest.mark.parametrize(("command", "option"), list(numeric_options()))
 def test_what_is_no_number_is_told_with_the_option_and_the_text(command, option, mistake):
-    needed = {"gantt": ["rnn", "--out", "x.png"], "run": ["rnn"]}.get(command, [])
+    needed = NEEDED.get(command, [])
     line = mistake(command, *needed, option, "4,8")
     assert re.search(rf"{option} must be a (whole )?number.*, got '4,8'; for several ", line)
 

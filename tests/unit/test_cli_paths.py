@@ -18,6 +18,19 @@ SMALL = ("--instances", "20", "--set", "hidden=4", "--mode", "sleep", "--quiet")
 WORDS = {
     "forecast": ("rnn", *SMALL, "--schedule", "amp"),
     "run": ("rnn", *SMALL),
+    "whatif": ("rnn", *SMALL),
+    "solve": (
+        "rnn",
+        "--instances",
+        "20",
+        "--set",
+        "hidden=4",
+        "--quiet",
+        "--for",
+        "latency_s=1e-6..1",
+        "--until",
+        "epoch_s <= 1",
+    ),
     "gantt": ("rnn", "--instances", "20", "--out", "g.png"),
     "compare": ("a", "b"),
     "calibrate": ("machine", "--rounds", "1", "--quiet"),
@@ -37,7 +50,9 @@ epochs = 1
 name = "amp"
 """
 SUFFIXES = {("gantt", "--out"): ".png", ("models", "--graph"): ".dot", ("models", "name"): ".py"}
-SUFFIXES |= {(name, "model"): ".py" for name in ("forecast", "run")} | {("gantt", "source"): ".py"}
+SUFFIXES |= {(name, "model"): ".py" for name in ("forecast", "run", "whatif", "solve")} | {
+    ("gantt", "source"): ".py"
+}
 ENTRIES = ("FILE", "DIR", "MODEL", "RUN_")
 OUTPUTS = ("--out", "--json", "--graph")
 

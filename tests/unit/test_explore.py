@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import re
@@ -16,13 +15,13 @@ import pytest
 import ampsim
 from ampsim.cli import explore as command
 from ampsim.errors import OptionError
+from ampsim.exploring import explore as library
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.cells import LeftOut
 from ampsim.exploring.exploration import sentences, to_json
 from ampsim.exploring.timing import FILE
 from ampsim.runs import Keeping
 
-library: Any = importlib.import_module("ampsim.exploring.explore")
 OVER: dict[str, Any] = {"latency_s": "1e-7..1e-5:log", "device.flop_per_s": [1e11, 1e13]}
 HOW: dict[str, Any] = {
     "points": 3, "instances": 400, "target": 0.12, "max_epochs": 6, "repeats": 2, "seed": 1,

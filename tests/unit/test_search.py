@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import sys
@@ -16,6 +15,8 @@ from hypothesis import strategies as st
 import ampsim
 from ampsim.cli import search as command
 from ampsim.errors import OptionError
+from ampsim.exploring import sampling
+from ampsim.exploring import search as library
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.pareto import dominates, hypervolume, pareto, reference_of
 from ampsim.exploring.sampling import Space, Trials
@@ -23,7 +24,6 @@ from ampsim.exploring.searched import sentences, to_json
 from ampsim.runs import Keeping
 
 pytest.importorskip("optuna", reason="optuna is not installed")
-library: Any = importlib.import_module("ampsim.exploring.search")
 
 OVER: dict[str, Any] = {"workers": [1, 2, 3], "max_active_keys": [1, 2, 4], "latency_s": [0, 1e-6]}
 TIMES: dict[str, Any] = {
@@ -144,8 +144,8 @@ def test_a_trial_that_was_cut_off_between_two_of_its_values_gets_the_others(
     setup, tmp_path, monkeypatch
 ):
     whole = ampsim.search(*setup, **TIMES, trials=8)
-    sampling: Any = importlib.import_module("ampsim.exploring.sampling")
-    usual, calls = sampling._suggested, itertools.count()
+    private: Any = sampling
+    usual, calls = private._suggested, itertools.count()
 
     def cut(*arguments: Any) -> Any:
         if next(calls) == 6:

@@ -1,0 +1,178 @@
+"""What each thing would buy: bars of what is half and twice as fast, and curves over the factor.
+
+Source of the first: Howard, "Decision analysis: practice and promise", 1988, the tornado diagram:
+bars from low to high, the longest on top. Of the second: Curtsinger and Berger, "Coz", 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from ampsim.report.frames import DataFrame
+from ampsim.report.style import (
+    FAINT_INK,
+    INK,
+    LINES,
+    Axes,
+    beside,
+    legend_on_top,
+    marker_pt,
+    name_rows,
+    new_figure,
+    styled,
+)
+from ampsim.report.words import plain
+
+_WIDTH_IN: Final = 7.5
+_BAR: Final = 0.62
+_BARS: Final = {
+    0.5: ("half as fast", ""),
+    2.0: ("twice as fast", "////"),
+    math.inf: ("no time", ""),
+}
+_COLOURS: Final = {0.5: "#D55E00", 2.0: "#0072B2", math.inf: "#8C8C8C"}
+_LEFT_OUT: Final = ("now", "everything")
+ROWS_MAX: Final = 16
+"""Bars of a panel at most (chosen: more cannot be read); those left out are the shortest."""
+
+
+@styled
+def tornado(table: DataFrame) -> Figure:
+    """For each schedule a panel: how much longer the run is, in percent, with each thing changed.
+
+    Bars are those of half and of twice the speed; a mark is where the thing takes no time at all.
+
+    Args:
+        table: that of `ampsim.whatif`.
+    """
+    panels = [(str(name), _bars_of(own)) for name, own in table.groupby("schedule", sort=False)]
+    longest = max(len(bars) for _name, bars in panels)
+    figure = new_figure(_WIDTH_IN, 0.9 + len(panels) * (0.6 + 0.27 * longest))
+    for place, (name, bars) in enumerate(panels):
+        axes = figure.add_subplot(len(panels), 1, place + 1)
+        axes.set_title(plain(name, 60))
+        _draw(axes, bars)
+        if place + 1 == len(panels):
+            is_timed = table["time_to_target_s"].isna().all()
+            axes.set_xlabel(
+                f"change of the time {'of an epoch' if is_timed else 'to the target'} (%)"
+            )
+    handles: list[Any] = [
+        Patch(facecolor="white" if hatch else _COLOURS[factor], edgecolor=_COLOURS[factor],
+              hatch=hatch, label=words)
+        for factor, (words, hatch) in _BARS.items()
+        if not math.isinf(factor)
+    ]  # fmt: skip
+    axes = figure.axes[0]
+    axes.plot([], [], "|", color=INK, markersize=9, label=_BARS[math.inf][0])
+    handles += axes.get_legend_handles_labels()[0]
+    figure.legend(handles=handles, loc="outside upper left", ncols=beside(3))
+    return figure
+
+
+def _bars_of(own: Any) -> list[tuple[str, dict[float, float]]]:
+    """Things and their changes by factor, the largest first."""
+    found: dict[str, dict[float, float]] = {}
+    for record in own.to_dict("records"):
+        if record["what"] not in _LEFT_OUT and not math.isnan(record["change"]):
+            found.setdefault(str(record["what"]), {})[record["factor"]] = record["change"]
+    order = sorted(found.items(), key=lambda one: -_extent(one[1]))
+    return order[:ROWS_MAX]
+
+
+def _extent(changes: dict[float, float]) -> float:
+    known = [min(abs(changes[factor]), 10.0) for factor in (0.5, 2.0) if factor in changes]
+    return max(known, default=0.0)
+
+
+def _draw(axes: Axes, bars: list[tuple[str, dict[float, float]]]) -> None:
+    for place, (_what, changes) in enumerate(bars):
+        for factor, (_words, hatch) in _BARS.items():
+            if factor not in changes:
+                continue
+            length = 100 * min(changes[factor], 10.0)
+            if math.isinf(factor):
+                axes.plot([length], [place], "|", color=INK, markersize=13, markeredgewidth=1.6)
+                continue
+            axes.barh(
+                place, length, height=_BAR, facecolor="white" if hatch else _COLOURS[factor],
+                edgecolor=_COLOURS[factor], hatch=hatch, linewidth=0.8,
+            )  # fmt: skip
+    name_rows(axes, [what for what, _changes in bars])
+    axes.axvline(0.0, color=FAINT_INK, linewidth=0.8)
+    axes.grid(visible=True, axis="x")
+
+
+@styled
+def speed_up_curves(curves: DataFrame) -> Figure:
+    """For each schedule a panel: the change of an epoch's time over the factor of what is faster.
+
+    The last point, at the right edge, is where the thing takes no time at all.
+
+    Args:
+        curves: those of `ampsim.whatif`.
+    """
+    panels = list(curves.groupby("schedule", sort=False))
+    figure = new_figure(_WIDTH_IN, 0.9 + 2.6 * max(1, len(panels)))
+    factors = sorted({float(one) for one in curves["factor"]})
+    places = {factor: place for place, factor in enumerate(factors)}
+    for index, (name, own) in enumerate(panels):
+        axes = figure.add_subplot(len(panels), 1, index + 1)
+        axes.set_title(plain(str(name), 60))
+        for line, (what, points) in enumerate(own.groupby("what", sort=False)):
+            axes.plot(
+                [places[float(one)] for one in points["factor"]], 100 * points["change"],
+                **LINES[line + 1].drawn, markersize=marker_pt(line) * 0.7, linewidth=1.4,
+                label=plain(str(what), 32),
+            )  # fmt: skip
+        axes.set_xticks(
+            range(len(factors)),
+            ["no time" if math.isinf(one) else f"{one:g}×" for one in factors],
+        )
+        axes.set_ylabel("change of an epoch (%)")
+        axes.grid(visible=True)
+        axes.legend(loc="upper right")
+    figure.axes[-1].set_xlabel("speed of the thing")
+    return figure
+
+
+@styled
+def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figure:
+    """For each schedule of a condition a panel: its two sides over what varies, a point a run.
+
+    Args:
+        curve: that of `ampsim.solve`.
+        key: what varies.
+        until: the condition.
+        is_log: whether it varies in the logarithm.
+    """
+    panels = list(curve.groupby("schedule", sort=False))
+    figure = new_figure(_WIDTH_IN, 0.9 + 2.8 * max(1, len(panels)))
+    for index, (name, own) in enumerate(panels):
+        axes = figure.add_subplot(len(panels), 1, index + 1)
+        axes.set_title(plain(f"{name}: {until}", 90))
+        for line, side in enumerate(("left", "right")):
+            known = own[own[side] < math.inf]
+            points = known.groupby("value")[side].median()
+            drawn = LINES[line + 1]
+            axes.plot(
+                points.index, points, color=drawn.colour, linestyle=drawn.dash, linewidth=1.4,
+                label=f"{side} side, median",
+            )  # fmt: skip
+            axes.plot(
+                known["value"], known[side], linestyle="", marker=drawn.marker, markersize=3.5,
+                color=drawn.colour, alpha=0.6,
+            )  # fmt: skip
+        if is_log:
+            axes.set_xscale("log")
+        if (own[["left", "right"]] > 0).all(axis=None):
+            axes.set_yscale("log")
+        axes.grid(visible=True)
+        if index + 1 == len(panels):
+            axes.set_xlabel(plain(key, 60))
+    legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], beside(2))
+    return figure

@@ -1,0 +1,207 @@
+"""Elasticities: their sum is 1, and each is what a small change does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.data_parallel.inside import inner_named
+from ampsim.exploring.changes import changes_of, everything
+from ampsim.exploring.elasticity import WAITS, elasticities
+from ampsim.hardware import (
+    Cluster,
+    Device,
+    Event,
+    Link,
+    Messages,
+    Ports,
+    Route,
+    Topology,
+)
+from ampsim.model_parallel import SCHEDULES, Schedule
+from ampsim.study import Result, Simulation
+from ampsim.study.simulation import RunOptions
+
+WORKERS = 4
+STEP = 1e-5
+CHAIN = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
+LOOP = ampsim.load_model("rnn", hidden=4, batch=20, replicas=2)
+
+
+def timed(model: Any, cluster: Cluster, schedule: Schedule) -> Result:
+    options = RunOptions(seed=1, mode="sleep", instances=100)
+    simulation = Simulation(model, cluster, schedule, options)
+    simulation.run_epoch()
+    return simulation.result()
+
+
+def devices(random: np.random.Generator, **more: Any) -> tuple[Device, ...]:
+    return tuple(
+        Device(
+            name=f"d{place}",
+            flop_per_s=float(10 ** random.uniform(8.5, 10)),
+            step_overhead_s=float(random.uniform(1e-7, 1e-6)),
+            **more,
+        )
+        for place in range(WORKERS)
+    )
+
+
+def uneven(seed: int) -> Cluster:
+    """A cluster on which no two times are the same, so that no two paths are equally long."""
+    random = np.random.default_rng(seed)
+    memory = {"memory_bandwidth_bytes_per_s": 3.1e9, "memory_bandwidth_basis": "peak"}
+    pairs = [(one, other) for one in range(WORKERS) for other in range(WORKERS) if one != other]
+    links = [
+        Link(
+            latency_s=float(random.uniform(1e-7, 5e-6)),
+            bandwidth_bytes_per_s=float(random.uniform(1e8, 1e9)),
+        )
+        for _pair in pairs
+    ]
+    return Cluster(
+        name="uneven",
+        devices=devices(random, **memory, message_overhead_s=float(random.uniform(1e-8, 1e-7))),
+        links=tuple(
+            Route(source=one, target=other, link=link)
+            for (one, other), link in zip(pairs, links, strict=True)
+        ),
+    )
+
+
+def assert_is_derivative(model: Any, cluster: Cluster, schedule: Schedule, waits: float = 0.0):
+    result = timed(model, cluster, schedule)
+    shares = elasticities(result, cluster)
+    assert sum(shares.by_constant.values()) == pytest.approx(1.0, abs=1e-9)
+    assert shares.of(WAITS) <= waits
+    changes = [one for one in changes_of(cluster, schedule, shares) if one.share is not None]
+    assert len(changes) > WORKERS
+    for change in changes:
+        faster, slower = (
+            timed(model, *change.on(cluster, schedule, factor)).makespan_s
+            for factor in (1 + STEP, 1 / (1 + STEP))
+        )
+        found = (slower - faster) / result.makespan_s / (2 * STEP)
+        assert found == pytest.approx(change.share, abs=2e-3), change.what
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_each_is_what_a_small_change_does_under_every_schedule(name):
+    several = {"max_active_keys": 4} if hasattr(SCHEDULES[name], "max_active_keys") else {}
+    kind: Any = SCHEDULES[name]
+    assert_is_derivative(CHAIN, uneven(len(name)), kind(**several))
+
+
+def test_each_is_what_a_small_change_does_in_a_loop():
+    assert_is_derivative(LOOP, uneven(3), ampsim.Amp(max_active_keys=6))
+
+
+LATE = Link(latency_s=1.3e-6)
+HARDWARE: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
+    "host": (
+        {
+            "link": LATE,
+            "host": Device(
+                name="h", flop_per_s=1e9, step_overhead_s=3.1e-6, message_overhead_s=1.7e-6
+            ),
+        },
+        {},
+        0.0,
+    ),
+    "dispatch": ({"link": LATE}, {"dispatch_s": 2.3e-6}, 0.0),
+    "ports": (
+        {"link": LATE, "ports": Ports(egress_bytes_per_s=2.1e8, ingress_bytes_per_s=1.9e8)},
+        {},
+        0.0,
+    ),
+    "ports in turn": (
+        {
+            "link": LATE,
+            "sharing": "first-come",
+            "ports": Ports(egress_bytes_per_s=2.1e8, ingress_bytes_per_s=1.9e8),
+        },
+        {},
+        0.0,
+    ),
+    "ring": (
+        {"topology": Topology(kind="ring", latency_s=1.1e-6, bandwidth_bytes_per_s=3.3e8)},
+        {},
+        0.0,
+    ),
+    "jitter": ({"link": LATE}, {"jitter_cv": 0.2}, 0.0),
+    "pause": (
+        {"link": LATE, "events": (Event(kind="pause", worker=0, from_s=1e-4, until_s=4e-4),)},
+        {},
+        0.9,
+    ),
+    "losses": (
+        {"link": LATE, "messages": Messages(loss_probability=0.1, retry_after_s=1e-5)},
+        {},
+        0.9,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HARDWARE)
+def test_each_is_what_a_small_change_does_on_every_kind_of_hardware(kind):
+    parts, numbers, waits = HARDWARE[kind]
+    random = np.random.default_rng(7)
+    cluster = Cluster(name=kind, devices=devices(random, **numbers), **parts)
+    assert_is_derivative(CHAIN, cluster, ampsim.Amp(max_active_keys=6), waits)
+
+
+@pytest.mark.parametrize("name", ["sync-sgd:4", "async-sgd:3", "easgd:3"])
+def test_each_is_what_a_small_change_does_under_solvers(name):
+    link = Link(latency_s=1.3e-6, bandwidth_bytes_per_s=1.1e9)
+    cluster = Cluster(name="c", devices=devices(np.random.default_rng(2)), link=link)
+    assert_is_derivative(CHAIN, cluster, inner_named(name))
+
+
+def test_each_is_what_a_small_change_does_to_a_program():
+    link = Link(latency_s=1.3e-6, bandwidth_bytes_per_s=1.1e9)
+    cluster = Cluster(name="c", devices=devices(np.random.default_rng(2)), link=link)
+    assert_is_derivative(CHAIN, cluster, ampsim.Dataflow())
+
+
+def even(seed: int, **numbers: float) -> Cluster:
+    """A cluster whose times are whole numbers of ticks, also at twice the length.
+
+    Bandwidth is infinite: when a link is free again is a sum of rounded seconds, and no tick.
+    """
+    random = np.random.default_rng(seed)
+
+    def seconds() -> float:
+        return int(random.integers(1, 2000)) * 1e-9
+
+    return Cluster(
+        name="even",
+        devices=tuple(
+            Device(
+                name=f"d{place}", flop_per_s=1e9 * 2.0 ** int(random.integers(0, 5)),
+                step_overhead_s=seconds(), **numbers,
+            )
+            for place in range(WORKERS)
+        ),
+        link=Link(latency_s=seconds()),
+        host=Device(name="h", flop_per_s=1e9, step_overhead_s=seconds()),
+        events=(Event(kind="pause", worker=0, from_s=1e-4, until_s=2e-4),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["sequential", "pipeline:4", "amp:6", "pipedream"])
+def test_twice_as_fast_in_everything_is_half_the_time_to_the_bit(name, seed):
+    cluster, schedule = even(seed, message_overhead_s=3.5e-8), inner_named(name)
+    slow = timed(CHAIN, *everything(cluster, schedule, 0.5))
+    run = timed(CHAIN, cluster, schedule)
+    assert slow.makespan_s == 2 * run.makespan_s
+    assert (slow.spans["start_s"] == 2 * run.spans["start_s"]).all()
+
+
+def test_waits_of_a_schedule_are_scaled_with_everything():
+    schedule = ampsim.Amp(max_active_keys=6, max_group=3, group_wait_s=2e-6)
+    slow = timed(CHAIN, *everything(even(1), schedule, 0.5))
+    assert slow.makespan_s == 2 * timed(CHAIN, even(1), schedule).makespan_s

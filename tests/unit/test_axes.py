@@ -1,0 +1,164 @@
+"""`--for KEY=...`: what varies, and the model, cluster and schedules at a point."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import ampsim
+from ampsim.errors import AmpsimError
+from ampsim.exploring.axes import (
+    DEVICE_NUMBERS,
+    Axis,
+    Setup,
+    axes_of,
+    axes_over,
+    keys_of,
+    setup_at,
+)
+from ampsim.hardware.device import HOST_NUMBERS
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    model = ampsim.load_model("rnn", hidden=8)
+    cluster = ampsim.load_cluster("ampnet-core", workers=4)
+    return Setup(model, cluster, (ampsim.Amp(max_active_keys=8), ampsim.Sequential()))
+
+
+def test_texts_become_axes(setup):
+    axes = axes_of(
+        ["latency_s=1e-7..1e-4:log", "workers=2,4,8", "flop_per_s=1e9..3e9", "schedule=amp"], setup
+    )
+    assert axes == (
+        Axis("latency_s", low=1e-7, high=1e-4, is_log=True),
+        Axis("workers", (2, 4, 8), is_whole=True),
+        Axis("device.flop_per_s", low=1e9, high=3e9),
+        Axis("schedule", ("amp",)),
+    )
+    assert axes[2].points(3) == (1e9, 2e9, 3e9)
+
+
+def test_values_in_python_become_the_same_axes(setup):
+    given: dict[str, Any] = {"latency_s": "1e-7..1e-4:log", "workers": [2, 4], "topology": ["ring"]}
+    assert axes_over(given, setup) == axes_of(
+        ["latency_s=1e-7..1e-4:log", "workers=2,4", "topology=ring"], setup
+    )
+
+
+POINTS: dict[str, tuple[Any, Any]] = {
+    "workers": (2, lambda at: at.cluster.workers),
+    "latency_s": (1e-6, lambda at: at.cluster.link.latency_s),
+    "bandwidth_bytes_per_s": (1e9, lambda at: at.cluster.link.bandwidth_bytes_per_s),
+    "topology": ("ring", lambda at: at.cluster.topology.kind),
+    "model.hidden": (16, lambda at: at.model.config.hidden),
+    "max_active_keys": (2, lambda at: at.schedules[0].max_active_keys),
+    "ports.egress_bytes_per_s": (1e9, lambda at: at.cluster.ports.egress_bytes_per_s),
+}
+
+
+@pytest.mark.parametrize("key", POINTS)
+def test_a_point_has_the_value_and_else_what_there_was(setup, key):
+    value, read = POINTS[key]
+    at = setup_at(setup, {key: value})
+    assert read(at) == value
+    same = [one == other for one, other in zip(at, setup, strict=True)]
+    assert sum(same) == 2, "one of model, cluster and schedules changes"
+    assert at.schedules[1] == ampsim.Sequential()
+
+
+VALUES = {"jitter_cv": 0.1, "memory_bytes": 10**9}
+NEEDED = {
+    "cache_bytes": {"cache_bandwidth_bytes_per_s": 1e10, "memory_bandwidth_bytes_per_s": 1e9},
+    "cache_bandwidth_bytes_per_s": {"cache_bytes": 1000, "memory_bandwidth_bytes_per_s": 1e9},
+    "light_bandwidth_bytes_per_s": {"memory_bandwidth_bytes_per_s": 1e9},
+    "idle_power_w": {"busy_power_w": 2e9 / 2},
+    "busy_power_w": {"idle_power_w": 0.0},
+    "copy_latency_s": {"copy_bandwidth_bytes_per_s": 1e9},
+}
+
+
+@pytest.mark.parametrize("number", DEVICE_NUMBERS)
+def test_every_number_of_a_device_can_vary(setup, number):
+    value = VALUES.get(number, 2000 if number.endswith("_bytes") else 2e9)
+    value = 1e-6 if number.endswith("_s") and not number.endswith("_per_s") else value
+    value = 1.5 if number.endswith(("_w", "_per_h")) else value
+    point = {f"device.{key}": one for key, one in NEEDED.get(number, {}).items()}
+    at = setup_at(setup, {**point, f"device.{number}": value})
+    assert [getattr(one, number) for one in at.cluster.devices] == [value] * 4
+    assert f"device.{number}" in keys_of(setup)
+
+
+@pytest.mark.parametrize("number", HOST_NUMBERS)
+def test_every_number_of_the_host_can_vary(setup, number):
+    at = setup_at(setup, {f"host.{number}": 1e-6})
+    assert getattr(at.cluster.host, number) == 1e-6
+    assert not at.cluster.is_host_free
+
+
+def test_a_schedule_by_name_keeps_the_options_of_one_that_is_there(setup):
+    at = setup_at(setup, {"schedule": "amp", "max_active_keys": 2})
+    assert at.schedules == (ampsim.Amp(max_active_keys=2),)
+    assert setup_at(setup, {"schedule": "amp"}).schedules == (setup.schedules[0],)
+    assert setup_at(setup, {"schedule": "gpipe"}).schedules == (ampsim.GPipe(),)
+
+
+def test_a_cluster_by_name_takes_the_other_keys_of_the_point(setup):
+    at = setup_at(setup, {"cluster": "p100", "workers": 3, "latency_s": 2e-6})
+    assert at.cluster.name == "3 x p100"
+    assert at.cluster.link.latency_s == 2e-6
+
+
+def test_a_cluster_with_other_workers_is_the_one_that_is_loaded_so(setup):
+    at = setup_at(setup, {"workers": 6, "latency_s": 1e-6})
+    assert at.cluster == ampsim.load_cluster("ampnet-core", workers=6, latency_s=1e-6)
+
+
+WRONG = {
+    "latency_s": "an axis must be KEY=A,B,... or KEY=A..B[:log], such as",
+    "latency=1": "nothing named 'latency' can vary; did you mean 'latency_s'? there are schedule",
+    "model.hiden=1": "did you mean 'model.hidden'?",
+    "device.efficiency=1": "nothing named 'device.efficiency' can vary",
+    "latency_s=3..1": "latency_s must be a range A..B from a number to a larger one",
+    "latency_s=0..1:log": "latency_s must begin above 0 to be even in the logarithm, got 0",
+    "latency_s=-1": "latency_s must be >= 0, got -1",
+    "latency_s=nan": "latency_s must be numbers with commas between, or a range A..B, got 'nan'",
+    "workers=2.5": "workers must be whole numbers",
+    "workers=1..2.5": "workers must be whole numbers, got '1..2.5'",
+    "workers=2,2": "workers must have values that differ",
+    "workers=0,1": "workers must be a whole number >= 1, got 0",
+    "flop_per_s=-1,2": "flop_per_s must be > 0, got -1",
+    "schedule=amp,foo": "no schedule named 'foo'",
+    "cluster=nope": "no device named 'nope'",
+    "topology=,": "topology must be values with single commas between, got an empty one",
+    "model.dtype=flaot": "field 'dtype': input should be 'float32' or 'float64', got 'flaot'",
+    "vertical_sync=true": "vertical_sync has no effect on amp, sequential; leave it out",
+    "overlap=maybe": "overlap must be true or false, got 'maybe'",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_axis_is_told_in_one_line(setup, text):
+    with pytest.raises(AmpsimError, match=re.escape(WRONG[text])) as caught:
+        axes_of([text], setup)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_key_may_come_once(setup):
+    for texts in (["workers=1", "workers=2"], ["flop_per_s=1e9", "device.flop_per_s=2e9"]):
+        with pytest.raises(AmpsimError, match=r"axes must differ, got .* twice"):
+            axes_of(texts, setup)
+
+
+def test_workers_of_several_kinds_of_devices_cannot_vary(setup):
+    mixed = setup._replace(cluster=ampsim.load_cluster("p100:2,cpu-core:1"))
+    with pytest.raises(AmpsimError, match="workers cannot vary on 2 x p100, 1 x cpu-core, which"):
+        axes_of(["workers=1,2"], mixed)
+
+
+def test_options_of_a_model_made_in_python_cannot_vary(setup):
+    changed = setup.model.set_parameters(setup.model.parameters())
+    with pytest.raises(AmpsimError, match="options of a model can vary where load_model gave it"):
+        axes_of(["model.hidden=8"], setup._replace(model=changed))

@@ -1,0 +1,275 @@
+"""`ampsim solve`: conditions, crossings and their intervals, and roots that are known."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import AmpsimError
+from ampsim.exploring.axes import Axis
+from ampsim.exploring.condition import condition_of
+from ampsim.exploring.crossings import Crossings, find
+from ampsim.exploring.solve import nearest, unit_of
+from ampsim.runs import Keeping
+
+RANGE = Axis("latency_s", low=1e-3, high=1e3)
+
+
+def crossings(holds: Callable[[int, float], bool], seeds: Sequence[int] = (0,), **more: float):
+    def ask(wanted: Sequence[tuple[int, float]]) -> list[bool]:
+        return [holds(seed, x) for seed, x in wanted]
+
+    return find(RANGE, seeds, ask, more.get("tolerance", 1e-3))
+
+
+@pytest.mark.parametrize("root", [2e-3, 1.0, 700.0])
+@pytest.mark.parametrize("rises", [True, False])
+def test_one_crossing_is_bracketed_as_narrow_as_asked(root, rises):
+    (found,) = crossings(lambda _seed, x: (x >= root) == rises).roots()
+    assert found.low <= root <= found.high
+    assert found.high - found.low <= 1e-3 * found.high
+    assert (found.rises, found.value) == (rises, found.high if rises else found.low)
+    assert found.coverage == 0.0
+
+
+def test_three_crossings_are_all_found():
+    edges = (0.02, 1.5, 300.0)
+    found = crossings(lambda _seed, x: sum(x >= edge for edge in edges) % 2 == 1).roots()
+    assert [one.rises for one in found] == [True, False, True]
+    for one, edge in zip(found, edges, strict=True):
+        assert one.value == pytest.approx(edge, rel=1e-3)
+
+
+def test_no_crossing_is_none():
+    for holds in (True, False):
+        assert crossings(lambda _seed, _x, held=holds: held).roots() == []
+
+
+def test_whole_numbers_are_bracketed_by_neighbours_and_asked_once():
+    asked: list[float] = []
+
+    def ask(wanted: Sequence[tuple[int, float]]) -> list[bool]:
+        asked.extend(x for _seed, x in wanted)
+        return [x >= 11 for _seed, x in wanted]
+
+    axis = Axis("workers", low=1, high=64, is_whole=True)
+    (found,) = find(axis, [0], ask, 1e-3).roots()
+    assert (found.low, found.high) == (10, 11)
+    assert len(asked) == len(set(asked))
+    assert all(x.is_integer() for x in asked)
+
+
+def test_a_range_from_zero_is_halved_evenly():
+    axis = Axis("latency_s", low=0.0, high=8.0)
+    found = find(axis, [0], lambda wanted: [x >= 0.5 for _seed, x in wanted], 1e-3).roots()
+    assert found[0].value == pytest.approx(0.5, rel=1e-3)
+
+
+SEEDS = 9
+
+
+def roots_with_noise(trial: int, root: float, spread: float = 0.3) -> Crossings:
+    """T(x) = root / x times a lognormal factor of each seed; asked until T <= 1."""
+    noise = np.random.default_rng(trial).lognormal(0.0, spread, SEEDS).tolist()
+    return crossings(lambda seed, x: noise[seed] * root / x <= 1.0, range(SEEDS), tolerance=1e-2)
+
+
+def test_intervals_of_95_percent_cover_the_root_in_95_of_100_trials():
+    root, covered = 1.7, 0
+    for trial in range(1000):
+        (found,) = roots_with_noise(trial, root).roots()
+        assert found.coverage == pytest.approx(0.961, abs=1e-3)
+        covered += (found.low or 0.0) <= root <= (found.high or math.inf)
+    assert abs(covered / 1000 - 0.95) <= 0.02
+
+
+def test_seeds_that_never_cross_count_as_beyond_the_end():
+    edges = [0.5, 0.6, 0.7, 5e3, 6e3]
+    (found,) = crossings(lambda seed, x: x >= edges[seed], range(5)).roots()
+    assert (found.below, found.above) == (0, 2)
+    assert found.value == pytest.approx(0.7, rel=1e-2)
+    assert found.high is None
+    (found,) = crossings(lambda seed, x: x >= [1e-4, 0.6, 0.7][seed], range(3)).roots()
+    assert (found.below, found.above) == (1, 0)
+    assert found.low is None
+
+
+def test_where_most_seeds_do_not_cross_there_is_no_root():
+    edges = [0.5, 5e3, 6e3]
+    found = crossings(lambda seed, x: x >= edges[seed], range(3))
+    assert found.roots() == []
+    assert len(found.brackets[0]) == 1
+
+
+def test_a_condition_is_read_and_holds():
+    found = condition_of("time_s(pipeline:4) / 2 >= 1.5e0 * time_s")
+    assert found.values == (("time_to_target_s", "pipeline:4"), ("time_to_target_s", ""))
+    assert found.is_learned
+    assert not condition_of("epoch_s < 1").is_learned
+    pipeline, other = found.values
+    assert found.holds({pipeline: 3.0, other: 1.0})
+    assert not found.holds({pipeline: 2.9, other: 1.0})
+    assert found.holds({pipeline: math.inf, other: 1.0})
+    assert not found.holds({pipeline: math.nan, other: 1.0})
+    assert not condition_of("epoch_s(amp) / epoch_s(gpipe) < 2").holds(
+        {("epoch_s", "amp"): math.inf, ("epoch_s", "gpipe"): math.inf}
+    )
+
+
+WRONG = {
+    "time_s": "until must be two sides with one of <=, >=, < and > between them",
+    "1 < epoch_s < 2": "until must be two sides",
+    "time_s = 1": "until must be two sides",
+    "1 <= 2": "until must name a column",
+    "time <= 1": "no column named 'time'; did you mean 'time_s'?",
+    "time_s <= ": "expected a number, a column or a column with a schedule, such as time_s(amp:8)",
+    "time_s + 1 <= 2": "joined by * and /, got '+ 1' in",
+    "time_s() <= 2": "time_to_target_s() must name a schedule",
+    "time_s <= -2": "got '-2' in",
+    "time_s <= 0": "a number must be above 0, got 0",
+    "time_s <= 1e999": "a number must be above 0",
+    "time_s(amp <= 2": "got '(amp' in",
+    "__import__('os') <= 2": "no column named '__import__'",
+    "time_s <= 1.2.3": "got '1.2.3' in",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_wrong_condition_is_told_in_one_line(text):
+    with pytest.raises(AmpsimError, match=re.escape(WRONG[text])) as caught:
+        condition_of(text)
+    assert "\n" not in str(caught.value)
+
+
+MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
+HOW = {"instances": 200}
+
+
+def test_the_root_of_one_worker_is_work_over_time():
+    device = ampsim.Device(name="d", flop_per_s=1e9)
+    cluster = ampsim.Cluster(name="c", devices=(device,))
+    spans = ampsim.simulate(MODEL, cluster, "sequential", mode="sleep", **HOW).spans
+    work = float(spans["flop"].sum())
+    found = ampsim.solve(
+        MODEL, cluster, "sequential", over={"flop_per_s": "1e7..1e12"}, until="epoch_s <= 0.01",
+        **HOW,
+    )  # fmt: skip
+    (row,) = found.table.to_dict("records")
+    assert row["value"] == pytest.approx(work / 0.01, rel=1e-3)
+    assert row["low"] <= work / 0.01 <= row["high"] == row["value"]
+    assert (row["holds"], row["unit"], row["seeds"]) == ("above", "FLOP/s", 1)
+    assert row["bound_by"].startswith("linear-1, ")
+
+
+def test_the_root_of_a_chain_is_where_latency_takes_as_long_as_work():
+    device = ampsim.Device(name="d", flop_per_s=1e9)
+    cluster = ampsim.Cluster(name="c", devices=(device,) * 4)
+
+    def epoch_s(latency_s: float) -> float:
+        on = cluster.model_copy(update={"link": ampsim.Link(latency_s=latency_s)})
+        return float(
+            ampsim.simulate(MODEL, on, "sequential", mode="sleep", **HOW).epochs["time_s"].iloc[-1]
+        )
+
+    work_s = epoch_s(0.0)
+    crossed = (epoch_s(1.0) - work_s) / 1.0  # messages of an epoch, one after the other
+    found = ampsim.solve(
+        MODEL, cluster, "sequential", over={"latency_s": "1e-9..1"},
+        until=f"epoch_s >= {2 * work_s!r}", **HOW,
+    )  # fmt: skip
+    assert found.table["value"].tolist() == pytest.approx([work_s / crossed], rel=1e-3)
+
+
+def test_a_ratio_of_two_schedules_has_a_row_of_its_own():
+    cluster = ampsim.load_cluster("tflops-1", workers=4)
+    found = ampsim.solve(
+        MODEL, cluster, over={"latency_s": "1e-9..1e-3"},
+        until="epoch_s(pipeline:4) <= 0.5 * epoch_s(sequential)", **HOW,
+    )  # fmt: skip
+    (row,) = found.table.to_dict("records")
+    assert row["schedule"] == "pipeline:4, sequential"
+    sides = found.curve.set_index("value").loc[row["value"]]
+    assert sides["left"] <= sides["right"]
+    assert found.curve["is_held"].tolist() == (found.curve["left"] <= found.curve["right"]).tolist()
+
+
+def test_what_is_learned_has_a_root_for_each_seed_and_drains_learn_once(tmp_path):
+    cluster = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
+    found = ampsim.solve(
+        MODEL, cluster, "pipeline", over={"flop_per_s": "1e8..1e11"}, until="time_s <= 0.01",
+        target=0.05, max_epochs=2, repeats=3, keeping=Keeping(tmp_path), **HOW,
+    )  # fmt: skip
+    (row,) = found.table.to_dict("records")
+    assert row["low"] <= row["value"] <= row["high"]
+    assert (row["seeds"], row["coverage"], row["holds"]) == (3, 0.75, "above")
+    said: list[str] = []
+    again = ampsim.solve(
+        MODEL, cluster, "pipeline", over={"flop_per_s": "1e8..1e11"}, until="time_s <= 0.01",
+        target=0.05, max_epochs=2, repeats=3, keeping=Keeping(tmp_path, say=said.append), **HOW,
+    )  # fmt: skip
+    assert len(said) == len(found.curve)
+    assert all(line.endswith("kept from before") for line in said)
+    pd.testing.assert_frame_equal(again.table, found.table)
+
+
+def test_the_nearest_shipped_devices_are_named():
+    assert nearest("device.flop_per_s", 5e11) == ("cpu-core", "ampnet-tflops-1") or nearest(
+        "device.flop_per_s", 5e11
+    ) == ("cpu-core", "tflops-1")
+    assert nearest("device.flop_per_s", 1e30)[1] is None
+    assert nearest("latency_s", 1e-6) == (None, None)
+    assert [unit_of(key) for key in ("workers", "device.memory_bytes")] == ["", "bytes"]
+
+
+SMALL = (
+    "mlp", "--set", "hidden=8", "--set", "data=synthetic", "--set", "batch=20",
+    "--set", "valid_images=40", "--instances", "100", "--workers", "4", "-q", "-j", "1",
+)  # fmt: skip
+
+
+def test_the_command_gives_rows_and_files(call, tmp_path):
+    ended = call(
+        "solve", *SMALL, "--schedule", "amp", "--for", "device.flop_per_s=1e8..1e12",
+        "--until", "epoch_s <= 0.001", "--json", "s.json",
+    )  # fmt: skip
+    assert (ended.code, ended.err) == (0, "")
+    made = json.loads((tmp_path / "s.json").read_text())
+    assert [row["schedule"] for row in made["rows"]] == ["amp"]
+    assert set(made["rows"][0]) > {"schedule", "value", "low", "high", "unit"}
+    assert "epoch_s <= 0.001 holds from device.flop_per_s = " in ended.out
+    written = {path.name for path in (tmp_path / "solve-mlp").iterdir()}
+    assert written == {"report.md", "solve.csv", "curve.csv", "solve.png", "manifest.toml"}
+
+
+MISTAKES = {
+    ("latency_s=1e-6,1e-5", "epoch_s <= 1"): "solve varies one key over a range",
+    ("latency=1e-6..1", "epoch_s <= 1"): "nothing named 'latency' can vary",
+    ("latency_s=1e-6..1e-3", "time_s(nope) <= 1"): "no schedule named 'nope'",
+    ("latency_s=1e-6..1e-3", "time_s(amp:8) <= 1"): "schedules have no effect on",
+    ("latency_s=1e-6..1e-3", "cost_to_target_usd <= 1"): "says no cost_to_target_usd",
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_are_one_line(mistake, words):
+    over, until = words
+    arguments = (
+        "--for",
+        over,
+        "--until",
+        until,
+        "--schedule",
+        "sequential",
+        "--target",
+        "0.05",
+        "--repeats",
+        "1",
+    )
+    assert MISTAKES[words] in mistake("solve", *SMALL, "--max-epochs", "1", *arguments)

@@ -1,0 +1,189 @@
+"""`ampsim whatif`: what each thing would buy, anomalies, and what is learned again."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import pytest
+
+import ampsim
+from ampsim.errors import OptionError
+from ampsim.exploring.changes import changes_of, sped
+from ampsim.exploring.elasticity import elasticities
+from ampsim.exploring.page import folded
+from ampsim.exploring.whatif import COLUMNS, cells
+from ampsim.hardware import Cluster, Device, Event
+from ampsim.runs import Keeping
+from ampsim.study import Simulation
+
+MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
+CLUSTER = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-6)
+HOW: dict[str, Any] = {"instances": 200, "mode": "sleep"}
+
+
+def rows(found: Any) -> dict[tuple[str, float], dict[str, Any]]:
+    return {(one["what"], one["factor"]): one for one in found.table.to_dict("records")}
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    return ampsim.whatif(MODEL, CLUSTER, "sequential", **HOW)
+
+
+def test_each_row_is_a_run_of_the_changed_cluster(found):
+    by_what = rows(found)
+    now_s = by_what["now", 1.0]["epoch_s"]
+    fast = ampsim.load_cluster("ampnet-core", workers=4)
+    run = ampsim.simulate(MODEL, fast, "sequential", mode="sleep", instances=200)
+    without = by_what["latency of links", math.inf]
+    assert without["epoch_s"] == run.makespan_s
+    assert without["change"] == pytest.approx(run.makespan_s / now_s - 1, rel=1e-12)
+
+
+def test_where_nothing_is_beside_anything_all_changes_follow_from_shares():
+    by_what = rows(ampsim.whatif(MODEL, ampsim.load_cluster("ampnet-core", workers=1), **HOW))
+    assert {what for what, _factor in by_what} == {
+        "now", "device ampnet-core", "flop_per_s", "step_overhead_s", "no light work", "everything",
+    }  # fmt: skip
+    for (what, factor), row in by_what.items():
+        if not math.isnan(row["share"]):
+            expected = row["share"] * (1 / factor - 1)
+            assert row["change"] == pytest.approx(expected, abs=1e-9), (what, factor)
+    assert by_what["device ampnet-core", 2.0]["share"] == pytest.approx(1.0, abs=1e-9)
+
+
+def test_elasticities_of_the_table_add_up_to_one(found):
+    assert found.elasticities["elasticity"].sum() == pytest.approx(1.0, abs=1e-9)
+    assert set(found.elasticities["constant"]) == {"flop_per_s", "step_overhead_s", "latency_s"}
+
+
+def test_curves_are_of_what_matters_most_and_fall(found):
+    assert found.curves["what"].nunique() == 3
+    for _what, own in found.curves.groupby("what"):
+        assert own["change"].is_monotonic_decreasing
+        assert own.set_index("factor").loc[1.0, "change"] == 0.0
+
+
+def test_the_sentences_say_what_matters_most(found):
+    first = found.sentences[0]
+    assert first.startswith("sequential: device ampnet-core twice as fast: ")
+    assert re.search(r"[0-9.]+ % sooner; it accounts for [0-9.]+ % of the time now\.$", first)
+    assert "<details><summary>" in folded(found)
+    assert len(cells(found.table)[1]) == found.table["what"].nunique()
+
+
+def test_what_varies_and_what_is_light_can_only_be_left_out():
+    devices = (
+        Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6, jitter_cv=0.3),
+        Device(name="b", flop_per_s=2e9, step_overhead_s=1e-6),
+    )
+    pause = Event(kind="pause", worker=0, from_s=1e-5, until_s=2e-3)
+    found = ampsim.whatif(MODEL, Cluster(name="c", devices=devices, events=(pause,)), **HOW)
+    by_what = rows(found)
+    assert {factor for what, factor in by_what if what == "no stragglers"} == {math.inf}
+    assert by_what["no stragglers", math.inf]["change"] < -0.05
+    assert by_what["no light work", math.inf]["change"] < -0.03
+    assert {"worker 0", "worker 1", "flop_per_s", "step_overhead_s"} <= {
+        what for what, _factor in by_what
+    }
+
+
+LATE = ampsim.load_cluster("ampnet-core", workers=4, latency_s=3e-5)
+"""On it AMP is slower where worker 2 is twice as fast; found by trying latencies."""
+
+
+def test_a_faster_worker_that_makes_it_slower_is_found_and_explained():
+    found = ampsim.whatif(MODEL, LATE, "amp", **HOW)
+    assert rows(found)["worker 2", 2.0]["change"] == pytest.approx(0.0301, abs=1e-4)
+    said = next(one for one in found.sentences if "worker 2 twice as fast makes" in one)
+    parts = re.search(
+        r"an epoch 3\.01 % longer, an anomaly of order: from ([0-9.]+ [µm]s) on, worker (\d) "
+        r"serves (\w+) of (\S+) for instance (\d+) at its step (\d+), and not (\w+) of (\S+) for "
+        r"instance (\d+)\.",
+        said,
+    )
+    assert parts is not None, said
+    fast = LATE.devices[2].model_copy(
+        update={"flop_per_s": 2 * 22.31e9, "step_overhead_s": 2.293e-05 / 2}
+    )
+    faster = LATE.model_copy(update={"devices": (*LATE.devices[:2], fast, LATE.devices[3])})
+    worker, step = int(parts[2]), int(parts[6])
+    served = [steps_of(cluster, worker) for cluster in (faster, LATE)]
+    assert served[0][: step - 1] == served[1][: step - 1]
+    assert served[0][step - 1] == (parts[3], parts[4], parts[5])
+    assert served[1][step - 1] == (parts[7], parts[8], parts[9])
+
+
+def steps_of(cluster: Cluster, worker: int) -> list[tuple[str, str, str]]:
+    spans = ampsim.simulate(MODEL, cluster, "amp", mode="sleep", instances=200).spans
+    own = spans[(spans["worker"] == worker) & (spans["end_s"] > spans["start_s"])]
+    names = ("direction", "node", "instance")
+    return [(d, n, str(i)) for d, n, i in zip(*(own[name] for name in names), strict=True)]
+
+
+def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_path):
+    how: dict[str, Any] = {"instances": 200, "target": 0.05, "max_epochs": 2, "repeats": 2}
+    drains = rows(ampsim.whatif(MODEL, CLUSTER, "pipeline", **how))
+    assert {row["basis"] for (what, _), row in drains.items() if what != "now"} == {"shared"}
+    now = drains["now", 1.0]
+    twice = drains["device ampnet-core", 2.0]
+    ratio = twice["epoch_s"] / now["epoch_s"]
+    assert twice["time_to_target_s"] == pytest.approx(now["time_to_target_s"] * ratio, rel=1e-12)
+    made = ampsim.whatif(MODEL, LATE, "amp", learn=1, keeping=Keeping(tmp_path), **how)
+    learned = [key for key, row in rows(made).items() if row["basis"] == "learned"]
+    assert learned == [("now", 1.0), ("device ampnet-core", 2.0)]
+    row = rows(made)["device ampnet-core", 2.0]
+    assert row["low"] <= row["change"] <= row["high"]
+    assert (row["seeds"], row["seeds_agree"]) == (2, 2)
+    said: list[str] = []
+    again = ampsim.whatif(
+        MODEL, LATE, "amp", learn=1, keeping=Keeping(tmp_path, say=said.append), **how
+    )
+    assert again.table.equals(made.table)
+    assert all(line.endswith("kept from before") for line in said)
+
+
+def test_a_change_of_one_worker_leaves_the_others():
+    run = Simulation(MODEL, CLUSTER, ampsim.Amp(), instances=100, mode="sleep")
+    run.run_epoch()
+    changes = changes_of(CLUSTER, ampsim.Amp(), elasticities(run.result(), CLUSTER))
+    (worker,) = [one for one in changes if one.what == "worker 2"]
+    cluster, schedule = worker.on(CLUSTER, ampsim.Amp(), 4.0)
+    rates = [one.flop_per_s / CLUSTER.devices[0].flop_per_s for one in cluster.devices]
+    assert (rates, schedule) == ([1, 1, 4, 1], ampsim.Amp())
+    assert cluster.devices[2].step_overhead_s == CLUSTER.devices[0].step_overhead_s / 4
+    assert sped("idle_power_w", 3.0, 2.0) == 3.0
+
+
+def test_a_model_that_decides_by_values_is_told():
+    with pytest.raises(OptionError, match="sleep"):
+        ampsim.whatif("moe_rnn", "tflops-1", "dataflow", instances=20)
+
+
+SMALL = (
+    "mlp", "--set", "hidden=8", "--set", "data=synthetic", "--set", "batch=20",
+    "--set", "valid_images=40", "--instances", "100", "--workers", "4", "-q", "-j", "1",
+)  # fmt: skip
+
+
+def test_the_command_gives_rows_and_files(call, tmp_path):
+    ended = call("whatif", *SMALL, "--mode", "sleep", "--device", "ampnet-core", "--json", "w.json")
+    assert (ended.code, ended.err) == (0, "")
+    made = json.loads((tmp_path / "w.json").read_text())
+    assert set(made["rows"][0]) == set(COLUMNS)
+    assert {"what", "factor", "time_to_target_s", "change", "low", "high"} < set(COLUMNS)
+    assert made["rows"][3]["factor"] is None
+    assert made["elasticities"]
+    assert "device ampnet-core twice as fast: " in ended.out
+    written = {path.name for path in (tmp_path / "whatif-mlp").iterdir()}
+    figures = {"tornado.png", "curves.png"}
+    tables = {"whatif.csv", "curves.csv", "elasticities.csv"}
+    assert written == {"report.md", "manifest.toml", *figures, *tables}
+
+
+def test_mistakes_are_one_line(mistake):
+    assert "no model named 'mlpp'" in mistake("whatif", "mlpp")
+    assert "learn must be a whole number >= 0" in mistake("whatif", *SMALL, "--learn", "-1")
