@@ -136,6 +136,15 @@ def numeric_options():
                 yield name, max(option.opts, key=len)
 
 
+NEEDED = {
+    "gantt": ["rnn", "--out", "x.png"],
+    "run": ["rnn"],
+    "whatif": ["rnn"],
+    "solve": ["rnn", "--for", "latency_s=1e-6..1", "--until", "epoch_s <= 1"],
+}
+"""What a command does not run without."""
+
+
 @pytest.mark.parametrize(("command", "option"), list(numeric_options()))
 def test_what_is_no_number_is_told_with_the_option_and_the_text(command, option, mistake):
     needed = NEEDED.get(command, [])
@@ -224,7 +233,7 @@ WHOLE = (
     "workers", "instances", "max-epochs", "epochs", "repeats", "seed", "jobs", "validate-every",
     "ranks", "workers-per-rank", "max-group", "servers", "period", "bucket-bytes",
     "staleness-bound", "backup-ranks", "ranks-per-group", "max-active-keys", "min-update-interval",
-    "trials",
+    "trials", "learn",
 )  # fmt: skip
 
 
