@@ -70,6 +70,17 @@ class SimClock:
         self.now = 0.0
 
     @property
+    def ticks(self) -> int:
+        """The time as a whole number of ticks."""
+        return int(self._environment._now)
+
+    def skip(self, ticks: int) -> None:
+        """Let so many ticks pass in which nothing happens; no event may be to come."""
+        assert not self._environment._queue, "there are events to come"
+        self._environment._now += ticks
+        self.now = self._environment._now * SECONDS_PER_TICK
+
+    @property
     def is_settled(self) -> bool:
         """Whether the next event, if there is one, comes at a later tick."""
         # As `Environment.peek` and `now`, in half the time: this is asked once a message.

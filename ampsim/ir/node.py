@@ -323,6 +323,10 @@ class ParameterizedNode(Node):
         self.version += 1
         self.reset_accumulation()
 
+    def skip(self, updates: int) -> None:
+        """Go on as after so many updates, whose weights somebody else has or needs."""
+        self.version += updates
+
 
 @dataclass(frozen=True, slots=True)
 class LossReport:

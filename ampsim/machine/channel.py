@@ -39,7 +39,7 @@ class Transfers:
     """Numbers transfers in the order of sending, and records their rows in that order.
 
     Args:
-        recorder: takes the rows; nothing else may add any.
+        recorder: takes the rows; nothing else may add any, but before `skip`.
     """
 
     __slots__ = ("_append", "_count", "_known", "_recorded", "_table", "_under_way")
@@ -81,6 +81,11 @@ class Transfers:
                 self._append(row_behind)
                 self._recorded += 1
         del self._under_way[number]
+
+    def skip(self) -> None:
+        """Number on behind all rows that there are; somebody else has added some."""
+        assert not self._under_way and not self._known, "transfers are under way"
+        self._recorded = self._count = self._table.count
 
     def record(self, expected: Mapping[int, Row], *, overtaken_only: bool) -> None:
         """Record what is under way, and the rows that waited for it.

@@ -14,6 +14,7 @@ from ampsim.model_parallel.placements import (
     placement_of,
     probe,
 )
+from ampsim.model_parallel.repeat import Repeater, repeater_of
 from ampsim.model_parallel.schedules import (
     SCHEDULES,
     Admission,
@@ -45,6 +46,7 @@ __all__ = [
     "Prediction",
     "Probe",
     "Pump",
+    "Repeater",
     "RunSettings",
     "Schedule",
     "Search",
@@ -58,6 +60,7 @@ __all__ = [
     "paper_placement",
     "placement_of",
     "probe",
+    "repeater_of",
     "stages_of",
 ]
 __all__ += registry.__all__

@@ -143,6 +143,11 @@ class Controller:
         self.totals = PassTotals()
         self._admit(cause)
 
+    def skip(self, instances: int, received: tuple[Cause, float]) -> None:
+        """Go on as after a pass of so many instances, whose last message was `received`."""
+        self._next_instance += instances
+        self.last_received = received
+
     def _admit(self, cause: Cause, *, is_limited: bool = False) -> None:
         """Pump as many instances as may come; `is_limited` if the limit kept them out so far."""
         admission = of_admission(self._recorder.admissions.count)

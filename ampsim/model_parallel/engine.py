@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ampsim.clock import SimClock
 from ampsim.errors import StuckError
 from ampsim.hardware import HOST, Cluster, load_cluster
 from ampsim.ir import ParameterizedNode
@@ -85,19 +86,24 @@ class Engine:
             self._order.start(self.controller.next_instance)
         try:
             self._take_parameters()
-            self.controller.start_pass(batches, is_training, self._latest())
+            self.controller.start_pass(batches, is_training, self.latest_cause())
             self._run()
         finally:
             note_peaks(self._recorder, self.memories, self.placed_nodes)
             self._fabric.note_unfinished()
         self._require_drained()
         if is_training:
-            self.controller.send_updates(self._latest())
+            self.controller.send_updates(self.latest_cause())
             self._run()
         for one in self._checkpointed:
             one.settle()
         order = self._order.end() if is_training else None
         return PassReport(start_s, self._clock.now, self.controller.totals, order)
+
+    def skip(self, clock: SimClock, ticks: int) -> None:
+        """Let so much time pass, in which things happened whose records are there already."""
+        clock.skip(ticks)
+        self._fabric.transfers.skip()
 
     def _take_parameters(self) -> None:
         if self._has_parameters:
@@ -116,9 +122,9 @@ class Engine:
         while is_going_on:
             self._instant.settle()
             self._clock.run()
-            is_going_on = self._barrier is not None and self._barrier.let_go(self._latest())
+            is_going_on = self._barrier is not None and self._barrier.let_go(self.latest_cause())
 
-    def _latest(self) -> Cause:
+    def latest_cause(self) -> Cause:
         """What ended last: the step, or the message to the controller, after which all was done."""
         number, end_s = self._recorder.latest_span()
         cause, received_s = self.controller.last_received

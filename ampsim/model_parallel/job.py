@@ -181,6 +181,8 @@ class RunSettings:
         keeps_order: whether each pass of training gives its whole order, not the digest alone.
         light_is_free: whether light steps take no time, whatever devices say: nodes without
             parameters.
+        repeats_passes: whether a pass that is as an earlier one is not run again, in `sleep` mode
+            (`ampsim.model_parallel.repeat`).
     """
 
     clock: Clock = field(default_factory=SimClock)
@@ -192,6 +194,7 @@ class RunSettings:
     on_rows: OnRows | None = None
     keeps_order: bool = False
     light_is_free: bool = False
+    repeats_passes: bool = False
 
     @classmethod
     def of_trial(cls, graph: Graph, spans_kept: int | None = None) -> RunSettings:

@@ -40,8 +40,6 @@ class ScheduleEntry(_Tuned):
         topology: likewise.
         mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
         set: options of the model, over those of the recipe.
-        epochs_of: label of a row that learns the same whatever it runs on; see
-            `ampsim.recipes.borrowed`.
     """
 
     placement: Text | None = None
@@ -52,7 +50,6 @@ class ScheduleEntry(_Tuned):
     topology: Text | None = None
     mode: ModeName | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
-    epochs_of: Text | None = None
 
     @property
     def title(self) -> str:

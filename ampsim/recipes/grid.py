@@ -1,11 +1,4 @@
-"""The grid of a recipe: clusters and schedules varied together, and how they scale.
-
-Where devices have nothing but a FLOP rate, and links nothing but a latency, a step takes FLOP over
-FLOP rate and a message its latency. With FLOP rates times c and latencies over c every time is that
-over c: every message meets every other as before, and the weights are the same. So only FLOP rate
-times latency, the FLOP of a latency, decides who wins; `tests/unit/test_scaling_law.py` holds it to
-the bit for powers of two.
-"""
+"""The grid of a recipe: clusters and schedules varied together."""
 
 from __future__ import annotations
 
@@ -19,22 +12,15 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field
 
 from ampsim.errors import one_of
-from ampsim.hardware import Cluster, Device
 from ampsim.options import Count
 from ampsim.recipes.entry import HARDWARE, ScheduleEntry
 from ampsim.report.grid import SHOW_AXIS
 from ampsim.toml_file import Record, Text
 
 Axis: TypeAlias = Literal["cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology"]
-MapAxis: TypeAlias = Literal[
-    "cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "flop_per_s"
-]
 Several = Field(min_length=2)
 ROWS_MAX: Final = 2000
 """Most rows of a report; chosen: a table that nobody reads is a slip."""
-
-FLOP_RATE: Final = "flop_per_s"
-"""Axis of a map that no row needs to be run for."""
 
 
 class Grid(Record):
@@ -69,18 +55,15 @@ class HeatMap(Record):
 
     Args:
         across: key of the grid whose values are the columns.
-        down: key of the grid whose values are the lines, or "flop_per_s".
+        down: key of the grid whose values are the lines.
         panels: key of the grid that has a panel for each value; none unless given.
         ours: labels of the rows whose best is compared with the best of all others.
-        flop_per_s: FLOP rates of the lines, where `down` is "flop_per_s": times of rows that were
-            run at one of them say what happens at the others; see `ampsim.recipes.grid`.
     """
 
     across: Axis
-    down: MapAxis
+    down: Axis
     panels: Axis | None = None
     ours: Annotated[list[Text], Field(min_length=1)]
-    flop_per_s: Annotated[list[Annotated[float, Field(gt=0)]], Several] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +158,7 @@ def map_faults(
         yield "heat_map needs a grid, whose keys are its axes; add [grid]"
         return
     named = {"across": heat_map.across, "down": heat_map.down, "panels": heat_map.panels}
-    used = {place: str(key) for place, key in named.items() if key not in (None, FLOP_RATE)}
+    used = {place: str(key) for place, key in named.items() if key is not None}
     for place, key in used.items():
         if key not in grid.axes:
             yield f"heat_map.{place}: {one_of('list of the grid', str(key), grid.axes)}"
@@ -185,10 +168,6 @@ def map_faults(
     left = [key for key in grid.axes if key not in used.values()]
     if left:
         yield f"heat_map has no place for grid.{left[0]}; make it across, down or panels"
-    if (heat_map.down == FLOP_RATE) != (heat_map.flop_per_s is not None):
-        yield 'heat_map.flop_per_s and down = "flop_per_s" belong together; give both or neither'
-    if heat_map.down == FLOP_RATE and heat_map.across != "latency_s":
-        yield 'heat_map.across must be "latency_s" where down is "flop_per_s"'
     yield from _wrong_ours(heat_map, entries)
 
 
@@ -199,33 +178,3 @@ def _wrong_ours(heat_map: HeatMap, entries: Sequence[ScheduleEntry]) -> Iterator
             yield f"heat_map.ours[{place}]: {one_of('row', one, titles)}"
     if set(titles) <= set(heat_map.ours):
         yield "heat_map.ours must leave a row to compare with"
-
-
-_FREE: Final = frozenset(
-    {"name", "description", "flop_per_s", "memory_bytes", "idle_power_w",
-     "busy_power_w", "price_usd_per_h", "sources"}
-)  # fmt: skip
-"""Fields of a device that the law does not ask about: they cost no time."""
-
-
-def flop_rate_of(cluster: Cluster) -> float:
-    """The one FLOP rate of a cluster that the law holds for.
-
-    Raises:
-        ValueError: it does not; the message says what is in its way.
-    """
-    rates = {device.flop_per_s for device in cluster.devices}
-    if len(rates) > 1:
-        raise ValueError("its devices have several FLOP rates")
-    for device in dict.fromkeys(cluster.devices):
-        for key, field in Device.model_fields.items():
-            if key not in _FREE and getattr(device, key) != field.default:
-                raise ValueError(f"{device.name} names {key}")
-    links = (cluster.link, *(route.link for route in cluster.links))
-    edges = () if cluster.network is None else cluster.network.edges
-    if any(one.bandwidth_bytes_per_s is not None for one in (*links, *edges)):
-        raise ValueError("a link has a bandwidth")
-    for key in ("ports", "events", "failures", "checkpoints", "messages"):
-        if getattr(cluster, key):
-            raise ValueError(f"it names {key}")
-    return rates.pop()

@@ -97,7 +97,7 @@ FILES = (TABLE, PAGE)
 _DRAWN_MAX = 40  # chosen: figures with a panel or line a row cannot be read with more
 _SHOWN = ("replicas", "min_update_interval", "max_active_keys")
 _OF_ROW = (
-    "name", "label", "mode", "set", "epochs_of", "cluster", "workers", "latency_s",
+    "name", "label", "mode", "set", "cluster", "workers", "latency_s",
     "bandwidth_bytes_per_s", "topology",
 )  # fmt: skip
 """Keys of a row that are no options of its schedule."""

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
@@ -18,7 +17,6 @@ from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import expanded, sha256_of
 from ampsim.forecasting.tuning import require_budget
 from ampsim.options import Count
-from ampsim.recipes.borrowed import borrowing_faults
 from ampsim.recipes.entry import ModeName, ScheduleEntry
 from ampsim.recipes.grid import Cell, Grid, HeatMap, grid_faults, map_faults, multiplied
 from ampsim.study.learning_rates import Scaling
@@ -176,9 +174,7 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     _require(path, _faults(file))
     rows, cells = multiplied(file.schedules, file.grid)
     file = file.model_copy(update={"schedules": rows})
-    has_end = file.max_epochs is not None
-    borrowing = borrowing_faults(rows, cells, file.mode, has_end=has_end)
-    _require(path, chain(_row_faults(file, cells), borrowing))
+    _require(path, _row_faults(file, cells))
     return Recipe(place, str(path), sha256_of(path), _asked_sha256(table), file, cells)
 
 
@@ -217,13 +213,7 @@ def _faults(file: RecipeFile) -> Iterator[str]:
 
 
 def _tuning_faults(file: RecipeFile) -> Iterator[str]:
-    """What `tune` and `validate_every` say that does not fit the rest."""
-    borrowed = [entry.title for entry in file.schedules if entry.epochs_of is not None]
-    if file.validate_every is not None and borrowed:
-        yield (
-            f"validate_every counts parts of epochs, and {borrowed[0]!r} takes whole ones with "
-            "epochs_of; leave out one of the two"
-        )
+    """What `tune` says that does not fit the rest."""
     if file.tune is None:
         return
     try:

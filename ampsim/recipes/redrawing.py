@@ -90,7 +90,7 @@ _WRITTEN: Final = ("files", "drawn_with")
 _LAST: Final = (
     "recipe", "seeds", "epochs", "max_epochs", "target", "metric", "instances", "validate_every",
     "tune", "scale_rate", "unreached", "model", "cluster", "schedules", "data",
-    "scaled_from_flop_per_s", "assumptions", "costs",
+    "assumptions", "costs",
 )  # fmt: skip
 """Keys of a manifest that come last, in this order, when a report is made."""
 
@@ -134,13 +134,12 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
     goal = Goal(outlines.metric, file.target)
     spreads = [outlines.spreads.get(entry.title) for entry in file.schedules]
     of_runs, _ = tables_of(recipe, goal, outlines.runs, rates, copies, spreads=spreads)
-    cluster, scaled = manifest["cluster"], manifest.get("scaled_from_flop_per_s")
+    cluster = manifest["cluster"]
     return Results(
         **of_runs,
         model=str(manifest["model"]["name"]),
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),
-        flop_per_s=None if scaled is None else float(scaled),
         trials=_trials(recipe, folder, manifest),
         manifest=_as_made({key: one for key, one in manifest.items() if key not in _WRITTEN}),
     )

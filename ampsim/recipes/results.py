@@ -12,7 +12,6 @@ from ampsim.data_parallel import SOLVERS
 from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
 from ampsim.forecasting.making import note_validation
 from ampsim.metric import Goal
-from ampsim.recipes.borrowed import borrowed
 from ampsim.recipes.grid import Cell
 from ampsim.recipes.recipe import Published, Recipe
 from ampsim.runs.ranking import Times
@@ -86,7 +85,6 @@ class Results(RunTable):
         model: the model's name.
         cluster: the cluster's name.
         workers: how many workers.
-        flop_per_s: FLOP rate of all devices, where the heat map has others; None where it has not.
         manifest: where it came from, all but the hashes of what is written.
         trials: of learning rates, as of a forecast; empty where none were tried.
         times: time to the target of each row, by seed.
@@ -95,7 +93,6 @@ class Results(RunTable):
     recipe: Recipe
     over_seeds: pd.DataFrame
     comparison: pd.DataFrame
-    flop_per_s: float | None
     times: tuple[Times, ...] = field(repr=False)
 
     @property
@@ -157,15 +154,7 @@ def _rows(
         for label, of, rate in zip(modes, runs, rates, strict=True)
     ]
     note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
-    lenders = {entry.title: entry.epochs_of for entry in recipe.file.schedules if entry.epochs_of}
-    if not lenders:  # ranks are of rows that all learned themselves
-        return compared(goal, rows, runs), times
-    by_label = dict(zip(modes, runs, strict=True))
-    for place, row in enumerate(rows):
-        lender, own = lenders.get(row["schedule"]), by_label[row["schedule"]]
-        if lender is not None and not any(run.failure for run in own):
-            rows[place], times[place] = borrowed(row, goal, own, by_label[lender])
-    return rows, times
+    return compared(goal, rows, runs), times
 
 
 def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -8,14 +8,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ampsim.assets import locate
-from ampsim.errors import FileFormatError
 from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule, placement_of
-from ampsim.recipes.borrowed import unfit, unlike
 from ampsim.recipes.entry import HARDWARE, ScheduleEntry
-from ampsim.recipes.grid import flop_rate_of
 from ampsim.recipes.recipe import Recipe
 from ampsim.runs.task import PAPER, Row, RunPlan
 from ampsim.study.learning_rates import rate_of
@@ -38,14 +35,12 @@ class Rows:
         goal: what is measured, and the value aimed at.
         model: of the first row.
         cluster: of all rows that name none of their own.
-        flop_per_s: FLOP rate of all devices, where the heat map has others; None where it has not.
     """
 
     rows: tuple[Row, ...]
     goal: Goal
     model: Model
     cluster: Cluster
-    flop_per_s: float | None = None
 
     @property
     def clusters(self) -> list[Cluster]:
@@ -76,9 +71,8 @@ def make_rows(recipe: Recipe) -> Rows:
     cluster = cluster_of(recipe)
     schedules = _schedules(recipe)
     rows = tuple(_row(recipe, index, cluster, schedules) for index in range(len(schedules)))
-    flop_per_s = _told(recipe, "heat_map.flop_per_s", lambda: _scaled_from(recipe, rows))
     goal = Goal(rows[0].plan.model.measure, file.target)
-    return Rows(rows, goal, rows[0].plan.model, cluster, flop_per_s)
+    return Rows(rows, goal, rows[0].plan.model, cluster)
 
 
 def cluster_of(recipe: Recipe, index: int | None = None) -> Cluster:
@@ -102,39 +96,12 @@ def _cluster(recipe: Recipe, own: Mapping[str, Any]) -> Cluster:
     return load_cluster(path, **asked)
 
 
-def _scaled_from(recipe: Recipe, rows: Sequence[Row]) -> float | None:
-    """The FLOP rate of all rows, where the heat map says what happens at others."""
-    heat_map = recipe.file.heat_map
-    if heat_map is None or heat_map.flop_per_s is None:
-        return None
-    rates: set[float] = set()
-    for row in rows:
-        try:
-            rates.add(flop_rate_of(row.plan.cluster))
-        except ValueError as error:
-            raise FileFormatError(
-                f"times at other FLOP rates follow only where devices have nothing but a FLOP "
-                f"rate and links nothing but a latency, but of {row.label!r} {error}; take "
-                "another axis"
-            ) from None
-    if len(rates) > 1:
-        raise FileFormatError(f"all rows must have one FLOP rate, got {sorted(rates)}")
-    return rates.pop()
-
-
 def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Schedule]) -> Row:
     file, entry = recipe.file, recipe.file.schedules[index]
     where = recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = schedules[index]
     _told(recipe, where, lambda: resolved(schedule, own))
-    if entry.epochs_of is not None:
-        lender = [one.title for one in file.schedules].index(entry.epochs_of)
-        lent = cluster_of(recipe, lender) if file.schedules[lender].hardware else cluster
-        pair = resolved(schedule, own), resolved(schedules[lender], lent)
-        fault = unfit(schedule, own, lent) or unlike(*pair)
-        if fault is not None:
-            raise FileFormatError(f"{recipe.label}: {where}: {fault}")
     settings = {**file.set, **entry.set}
     path = recipe.beside(file.model, ".py")
     model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))

@@ -294,7 +294,6 @@ def _gather(
         model=rows.model.name,
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
-        flop_per_s=rows.flop_per_s,
         trials=tuned.trials,
         manifest=_manifest(recipe, tuned, of_rows, assumed),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
@@ -330,7 +329,6 @@ def _manifest(
         "instances": "all" if file.instances is None else file.instances,
         **origin_of(file, tuned),
         **origin,
-        **({} if rows.flop_per_s is None else {"scaled_from_flop_per_s": rows.flop_per_s}),
         **({"assumptions": assumed} if assumed else {}),
         "costs": _costs(rows),
     }

@@ -14,13 +14,11 @@ from ampsim.report.words import plain
 from ampsim.runs.ranking import SAME, Answer, Ranking, Times, rank
 from ampsim.units import (
     format_bytes,
-    format_flop,
     format_percent,
     format_rate,
     format_seconds,
 )
 
-FLOP_RATE = "flop_per_s"
 NOTHING: Final = "Nothing was run that can be compared."
 Cell: TypeAlias = Any
 """Where a row stands, as `ampsim.recipes.grid.Cell`: its entry's label, and values of the keys."""
@@ -123,7 +121,6 @@ def contest(
     table: DataFrame,
     cells: Sequence[Cell],
     heat_map: Any,
-    flop_per_s: float | None,
     times: Sequence[Times],
 ) -> Contest:
     """Find the best of a group and of the others at each point.
@@ -132,21 +129,17 @@ def contest(
         table: one row a schedule and point.
         cells: where each row stands.
         heat_map: what the map shows, as `ampsim.recipes.grid.HeatMap`.
-        flop_per_s: FLOP rate of all devices that were run, where the map's lines are FLOP rates.
         times: to the target, of each row by seed.
     """
     records = rows(table)
     is_time = any(not math.isnan(number(row, "time_to_target_s")) for row in records)
-    across, down = _axes(cells, heat_map, flop_per_s)
+    across, down = _values(cells, heat_map.across), _values(cells, heat_map.down)
     over = str(heat_map.panels or "")
     panels: list[Any] = _values(cells, over) if over else [None]
     at = [*zip(cells, records, times, strict=True)]
 
     def at_point(panel: Any, line: Any, column: Any) -> GridPoint | None:
-        wanted, factor = {heat_map.across: column, heat_map.down: line}, 1.0
-        if flop_per_s is not None:
-            factor = flop_per_s / wanted.pop(FLOP_RATE)
-            wanted[heat_map.across] = column / factor
+        wanted = {heat_map.across: column, heat_map.down: line}
         if over:
             wanted[over] = panel
         there = [(cell.label, row, one) for cell, row, one in at if _is_at(cell, wanted)]
@@ -156,29 +149,13 @@ def contest(
         ]
         if not all(sides):
             return None
-        group, others = (_best(side, factor, is_time=is_time) for side in sides)
+        group, others = (_best(side, is_time=is_time) for side in sides)
         fastest = [min((one[2] for one in side), key=_middle) for side in sides]
         return GridPoint(group, others, is_time, rank(fastest) if is_time else None)
 
     points = [[[at_point(panel, line, x) for x in across] for line in down] for panel in panels]
     axes = (heat_map.across, across), (heat_map.down, down), (over, panels)
     return Contest(*axes, points, is_time)
-
-
-def _axes(
-    cells: Sequence[Cell], heat_map: Any, flop_per_s: float | None
-) -> tuple[list[Any], list[Any]]:
-    """Values of columns and lines; at FLOP rates, the latencies that are known at all of them."""
-    ran = _values(cells, heat_map.across)
-    if flop_per_s is None:
-        return ran, _values(cells, heat_map.down)
-    rates = sorted(heat_map.flop_per_s, reverse=True)
-    latencies = sorted({one * flop_per_s / rate for one in ran for rate in rates})
-    known = [
-        one for one in latencies
-        if all(any(_same(one * rate / flop_per_s, had) for had in ran) for rate in rates)
-    ]  # fmt: skip
-    return known, rates
 
 
 def _values(cells: Iterable[Cell], key: str) -> list[Any]:
@@ -203,9 +180,7 @@ def _middle(times: Times) -> tuple[float, float]:
     return (median(times.values()) if times else math.inf, missed)
 
 
-def _best(
-    side: Sequence[tuple[str, Row, Times]], factor: float, *, is_time: bool
-) -> BestRow | None:
+def _best(side: Sequence[tuple[str, Row, Times]], *, is_time: bool) -> BestRow | None:
     name, best = ("time_to_target_s", min) if is_time else ("train_per_s", max)
     known = [(number(row, name), label, row) for label, row, _times in side]
     known = [one for one in known if (not math.isnan(one[0]) if is_time else one[0] > 0)]
@@ -213,13 +188,13 @@ def _best(
         return None
     value, label, row = best(known, key=lambda one: one[0])
     if not is_time:
-        return BestRow(label, value / factor, value / factor, value / factor, math.nan)
+        return BestRow(label, value, value, value, math.nan)
     low, high = (number(row, f"time_to_target_{end}_s") for end in ("low", "high"))
     if math.isnan(high):
         high = value if math.isnan(low) else math.inf
     low = value if math.isnan(low) else low
     epochs = number(row, "epochs_to_target")
-    return BestRow(label, value * factor, low * factor, high * factor, epochs)
+    return BestRow(label, value, low, high, epochs)
 
 
 def words(point: Mapping[str, Any]) -> str:
@@ -228,7 +203,6 @@ def words(point: Mapping[str, Any]) -> str:
 
 
 SHOW_AXIS: Final[Mapping[str, Callable[[Any], str]]] = {
-    FLOP_RATE: lambda value: f"{format_flop(value)}/s",
     "latency_s": format_seconds,
     "bandwidth_bytes_per_s": lambda value: f"{format_bytes(value)}/s",
     "workers": lambda value: f"{value} worker{'s' * (value != 1)}",
@@ -239,8 +213,8 @@ SHOW_AXIS: Final[Mapping[str, Callable[[Any], str]]] = {
 def axis_words(key: str, value: Any) -> str:
     """A value of one key in words.
 
-    >>> axis_words("flop_per_s", 1e12), axis_words("workers", 4), axis_words("cluster", "./a.toml")
-    ('1.00 TFLOP/s', '4 workers', 'a')
+    >>> axis_words("workers", 4), axis_words("cluster", "./a.toml")
+    ('4 workers', 'a')
     """
     if key in SHOW_AXIS:
         return SHOW_AXIS[key](value)

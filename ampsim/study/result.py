@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,16 @@ from ampsim.study.model import Model
 from ampsim.study.outages import never_met, no_outages, wait_share, waits_of
 from ampsim.study.read_off import Occupation, ReadOff, path_frame, path_parts, timeline
 from ampsim.text import html_table
-from ampsim.trace import DIRECTIONS, Bounds, Crossings, Path, Recorder, bounds_of, critical_path
+from ampsim.trace import (
+    DIRECTIONS,
+    Bounds,
+    Columns,
+    Crossings,
+    Path,
+    Recorder,
+    bounds_of,
+    critical_path,
+)
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
 from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate, format_seconds
@@ -60,6 +69,8 @@ class Result(ReadOff):
             same versions of weights read, and the same gradients in each update. None of solvers
             and programs, whose order is not taken down, and where weights went back to those of a
             checkpoint.
+        recount: counts what lay in the workers' memories, where the run did not; None where nobody
+            can.
     """
 
     model: Model
@@ -70,6 +81,7 @@ class Result(ReadOff):
     outages: pd.DataFrame = field(default_factory=no_outages, repr=False, compare=False)
     crossings: Crossings | None = field(default=None, repr=False, compare=False)
     learning_digest: str | None = field(default=None, repr=False)
+    recount: Callable[[], Columns] | None = field(default=None, repr=False, compare=False)
     _frames: dict[str, pd.DataFrame] = field(
         default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
     )
@@ -203,7 +215,10 @@ class Result(ReadOff):
     def memory(self) -> pd.DataFrame:
         """As `ReadOff.memory`."""
         if "memory" not in self._frames:
-            self._frames["memory"] = timeline(self.recorder.columns("memory"))
+            columns = self.recorder.columns("memory")
+            if not self.recorder.memory and self.recount is not None:
+                columns = self.recount()
+            self._frames["memory"] = timeline(columns)
         return self._frames["memory"].copy(deep=False)
 
     @property
@@ -412,7 +427,7 @@ class Result(ReadOff):
 
     @property
     def _peak_text(self) -> str:
-        return format_bytes(float(self.peak_bytes.max())) if self.recorder.memory else UNKNOWN
+        return format_bytes(float(self.peak_bytes.max())) if len(self.memory) else UNKNOWN
 
     @cached_property
     def update_interval(self) -> int | None:

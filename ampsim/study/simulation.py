@@ -14,6 +14,7 @@ from ampsim.clock import Clock, SimClock
 from ampsim.dataflow import OfProgram
 from ampsim.errors import OptionError, SimulationError, one_of
 from ampsim.hardware import Cluster, load_cluster
+from ampsim.ir import Graph
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
 from ampsim.optim import within_epochs
@@ -38,7 +39,7 @@ from ampsim.study.read_off import crossings_of
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import schedules_of as schedules_named
 from ampsim.study.training import PROBE_SEED, EpochTotals, Training, resolved, validations
-from ampsim.trace import OnRows, Step
+from ampsim.trace import Columns, OnRows, Step
 
 ModelLike: TypeAlias = Annotated[
     Model | str | os.PathLike[str], "a model, or the name or path of one"
@@ -123,6 +124,8 @@ class RunOptions:
         learning: "live", step by step as the clock goes, or "apart": by the order that the clock
             decided, afterwards; the numbers are the same to the bit. What cannot be, is live.
         learnings: a folder where what is learned apart is kept, and found by other runs.
+        repeats_passes: whether a pass that is as an earlier one is not run again where learning is
+            apart (`ampsim.model_parallel.repeat`).
         on_start: called with the run before its first epoch.
         on_rows: takes the records chunk by chunk, as of `RunSettings`.
         on_items: called with the number of items of each instance that finishes.
@@ -142,6 +145,7 @@ class RunOptions:
     light_is_free: bool = False
     learning: Learning = "live"
     learnings: Path | None = None
+    repeats_passes: bool = False
     on_start: Callable[[Simulation], None] | None = None
     on_rows: OnRows | None = None
     on_items: Callable[[int], None] | None = None
@@ -184,10 +188,8 @@ class Simulation:
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         options = replace(options or RunOptions(), **more)
+        _require_known(options)
         seed, mode = options.seed, options.mode
-        for name, value, known in (("mode", mode, MODES), ("learning", options.learning, LEARNING)):
-            if value not in known:
-                raise OptionError(one_of(name, value, known))
         instances = _count_if_any("instances", options.instances)
         self._every = _count_if_any("validate_every", options.validate_every)
         placed = options.placed
@@ -207,7 +209,7 @@ class Simulation:
         is_apart = options.learning == "apart" and mode == "numeric" and not self._why_live
         self._training = Training(
             model, self._graph, cluster, workers, schedule,
-            settings=_settings_of(options, cluster),
+            settings=_settings_of(options, self._graph, cluster, schedule),
             apart=self._subject.apart(options.learnings) if is_apart else None,
         )  # fmt: skip
         if options.on_items is not None:
@@ -221,6 +223,8 @@ class Simulation:
         }
         self.epoch, self.batches_grow = 0, self._data.grows
         self.scores: list[float] = []
+        self._is_within_epoch = False
+        self._options = replace(options, placement=placed)
 
     def advise(self, epochs: int) -> Advice | None:
         """Say, also in the origin, if another placement than the default would be faster.
@@ -243,6 +247,7 @@ class Simulation:
         Raises:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
+        self._is_within_epoch = True
         self._training.start_epoch(self.epoch)
         if within_epochs(self._model.optimizer.rate):
             self._training.expect(self._data.epoch_batches)
@@ -257,6 +262,7 @@ class Simulation:
                 epoch.add(train, valid)
                 self._note_validation(epoch, valid)
         self.epoch += 1
+        self._is_within_epoch = False
         self._training.recorder.epochs.append((self.epoch, *epoch.row(self._error_scale)))
         return self.scores[-1]
 
@@ -326,24 +332,78 @@ class Simulation:
             outages=outage_table(self._cluster, self._seed, recorder),
             crossings=crossings_of(self._cluster),
             learning_digest=self._learning_digest,
+            recount=self._recount,
         )
+
+    @property
+    def _recount(self) -> Recount | None:
+        """What counts memory afterwards; None where the run did, or ended within an epoch."""
+        options, is_counted = self._options, self._training.counts_memory
+        if is_counted or options.counts_memory is False or self._is_within_epoch or not self.epoch:
+            return None
+        options = replace(
+            options, mode="sleep", learning="live", counts_memory=True, spans_kept=0,
+            on_rows=None, on_items=None, on_start=None,
+        )  # fmt: skip
+        return Recount(self._model, self._cluster, self._schedule, options, self.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """Counts what lay in the memories of a run, in mode "sleep", of the same trace.
+
+    Args:
+        model, cluster, schedule, options: of the run, which did not count.
+        epochs: that it had.
+    """
+
+    model: Model
+    cluster: Cluster
+    schedule: Schedule
+    options: RunOptions
+    epochs: int
+
+    def __call__(self) -> Columns:
+        """Columns as of the recorder's memory."""
+        run = Simulation(self.model, self.cluster, self.schedule, self.options)
+        for _epoch in range(self.epochs):
+            run.run_epoch()
+        return run.result().recorder.columns("memory")
+
+
+def _require_known(options: RunOptions) -> None:
+    told = ("mode", options.mode, MODES), ("learning", options.learning, LEARNING)
+    for name, value, known in told:
+        if value not in known:
+            raise OptionError(one_of(name, value, known))
 
 
 def _count_if_any(option: str, value: object) -> int | None:
     return None if value is None else require_count(option, value)
 
 
-def _settings_of(options: RunOptions, cluster: Cluster) -> RunSettings:
-    """What all parts of a run know; memory is counted as chosen, or where it tells or is cheap."""
-    limits = any(one.memory_bytes is not None for one in cluster.devices)
+def _settings_of(
+    options: RunOptions, graph: Graph, cluster: Cluster, schedule: Schedule
+) -> RunSettings:
+    """What all parts of a run know.
+
+    Memory is counted as chosen, or where it tells; else when somebody asks, if a run in mode
+    "sleep" can tell (`Recount`).
+    """
     chosen = options.counts_memory
+    if chosen is None:
+        limits = any(one.memory_bytes is not None for one in cluster.devices)
+        needs_numbers = any(node.reads_values for node in graph.nodes)
+        is_own = isinstance(schedule, OfProgram) or options.clock is not None
+        chosen = limits or (options.mode == "numeric" and (needs_numbers or is_own))
     return RunSettings(
         clock=SimClock() if options.clock is None else options.clock,
         is_abstract=options.mode == "sleep",
-        counts_memory=options.mode == "numeric" or limits if chosen is None else chosen,
+        counts_memory=chosen,
         seed=options.seed,
         times_validation=options.times_validation,
         light_is_free=options.light_is_free,
+        repeats_passes=options.repeats_passes,
         spans_kept=options.spans_kept,
         on_rows=options.on_rows,
     )
@@ -384,8 +444,9 @@ def simulate(
             ``result.origin["assumptions"]`` says so (`ampsim.study.placement_advice`).
         clock: a new virtual clock unless given; `ampsim.clock.WallClock` really waits.
         counts_memory: whether to count what lies in the workers' memories, for
-            `Result.peak_bytes`. None is yes, but for mode "sleep" on devices without
-            `memory_bytes`, where counting takes a good part of the time.
+            `Result.peak_bytes`. None is when somebody asks for it, by another run in mode "sleep",
+            or at once on devices with `memory_bytes`, on a wall clock, and where control flow reads
+            values.
         validate_every: also validate within an epoch, whenever so many training items have
             finished: what is in flight finishes first, gradients that wait are applied, and the
             pass over the validation data takes its time. Under a solver nothing stops and no time

@@ -21,11 +21,13 @@ from ampsim.model_parallel import (
     Observer,
     PassReport,
     Probe,
+    Repeater,
     RunSettings,
     Schedule,
     Situation,
     average_replicas,
     probe,
+    repeater_of,
 )
 from ampsim.model_parallel.job import PassTotals
 from ampsim.model_parallel.placements.file import FromFile, read_placement
@@ -170,6 +172,7 @@ class ModelParallel:
         observer: what validates, on a graph of its own, so that no virtual time passes; None for
             the engine itself.
         apart: learns what the engine, which sleeps, decides; None where the engine itself learns.
+        repeater: takes passes from tape that are as earlier ones; None where each is run.
 
     Attributes:
         chain: digest of the passes of training so far.
@@ -181,9 +184,10 @@ class ModelParallel:
         graph: Graph,
         observer: Observer | None,
         apart: LearningApart | None = None,
+        repeater: Repeater | None = None,
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
-        self._apart = apart
+        self._apart, self._passes = apart, repeater or engine
         self.chain = Chain()
         self._end_s, self._observed = 0.0, 0
         self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
@@ -219,23 +223,23 @@ class ModelParallel:
         start = epoch, first, self._batches_of(epoch)
         self._engine.updater.start_epoch(*start)
         rate = self._engine.updater.rate
-        taken: list[Any] = []
-        kept = batches if self._apart is None else _noted(batches, taken)
-        report = self._engine.run_pass(kept, is_training=True)
+        if self._apart is not None:
+            batches = list(batches)
+        report = self._passes.run_pass(batches, is_training=True)
         self._end_s = report.end_s
         assert report.order is not None, "a pass of training has an order"
         self.chain.add(report.order, epoch, rate, start[2])
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)
-        return replace(report, totals=self._apart.train(taken, report.order, self.chain))
+        return replace(report, totals=self._apart.train(batches, report.order, self.chain))
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """As of `Training`, on the same devices and clock unless there is an observer."""
         if self._apart is not None:
             return self._validate_apart(self._apart, batches)
         if self._observer is None:
-            return self._engine.run_pass(batches, is_training=False)
+            return self._passes.run_pass(batches, is_training=False)
         self._observer.adopt(self._graph.parameterized)
         return self._observer.validate(batches, self._end_s)
 
@@ -245,16 +249,9 @@ class ModelParallel:
         report = PassReport(self._end_s, self._end_s, PassTotals())
         if self._observer is None:
             first = self._engine.controller.next_instance
-            report = self._engine.run_pass(taken, is_training=False)
+            report = self._passes.run_pass(taken, is_training=False)
         self._observed += len(taken)
         return replace(report, totals=apart.validate(taken, first))
-
-
-def _noted(batches: Iterable[Any], taken: list[Any]) -> Iterator[Any]:
-    """Hand batches on, and note them."""
-    for batch in batches:
-        taken.append(batch)
-        yield batch
 
 
 class DataParallel:
@@ -337,6 +334,7 @@ class Training:
     Attributes:
         recorder: what has happened.
         is_abstract: whether it is in `sleep` mode.
+        counts_memory: whether what lies in the workers' memories is counted.
 
     Raises:
         OptionError: the schedule does not fit the graph or the cluster, or control flow reads
@@ -359,13 +357,12 @@ class Training:
         if apart is not None:
             settings = replace(settings, is_abstract=True, keeps_order=True)
         self._apart = apart
-        self.is_abstract = settings.is_abstract
+        self.is_abstract, self.counts_memory = settings.is_abstract, settings.counts_memory
         self._graph = graph
         names = [node.name for node in graph.nodes]
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
-        if isinstance(schedule, OfProgram):
-            known = []
+        known = [] if isinstance(schedule, OfProgram) else known
         self._method: ModelParallel | DataParallel | OfPrograms
         self._engine: Any
         self.recorder = Recorder(
@@ -388,12 +385,13 @@ class Training:
                 made = SolverEngine(job_of(model, graph), model.bare_graph, *place, schedule, **how)
                 self._method, self._engine = DataParallel(made), made
             else:
-                at_work = graph if apart is None else _asleep(model, graph)
-                self._engine = Engine(job_of(model, at_work), *place, schedule, **how)
+                job = job_of(model, graph if apart is None else _asleep(model, graph))
+                self._engine = Engine(job, *place, schedule, **how)
                 observer = None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
-                self._method = ModelParallel(self._engine, graph, observer, apart)
+                repeater = repeater_of(self._engine, job, cluster, schedule, **how)
+                self._method = ModelParallel(self._engine, graph, observer, apart, repeater)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""

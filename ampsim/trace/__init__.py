@@ -27,6 +27,8 @@ from ampsim.trace.recorder import (
 )
 from ampsim.trace.records import CausalRecords
 from ampsim.trace.summary import DIRECTIONS, Summary
+from ampsim.trace.table import Columns
+from ampsim.trace.tape import Later, Tape
 
 __all__ = [
     "COMPUTE_LANE",
@@ -42,15 +44,18 @@ __all__ = [
     "Bounds",
     "CausalRecords",
     "Cause",
+    "Columns",
     "Crossing",
     "Crossings",
     "Held",
     "Kinds",
+    "Later",
     "OnRows",
     "Path",
     "Recorder",
     "Step",
     "Summary",
+    "Tape",
     "bounds_of",
     "critical_path",
     "held_path",

@@ -61,6 +61,21 @@ class RecordTable:
         """The rows that are not columns yet."""
         return self._rows
 
+    def listen(self, sink: Sink) -> None:
+        """Hand chunks to one more sink."""
+        self._sinks = (*self._sinks, sink)
+
+    def ignore(self, sink: Sink) -> None:
+        """Hand no more chunks to a sink."""
+        self._sinks = tuple(one for one in self._sinks if one != sink)
+
+    def extend(self, columns: Columns) -> None:
+        """Add rows that are columns already, as sinks take them, behind all that came."""
+        self.flush()
+        self._flushed += len(next(iter(columns.values())))
+        for sink in self._sinks:
+            sink(columns)
+
     def flush_if_full(self) -> None:
         """Hand a chunk on if one is full."""
         if len(self._rows) >= CHUNK_ROWS:

@@ -1,12 +1,13 @@
 """Learning apart: what noting the order costs a sleeping run, and what replay takes beside live.
 
-    python tests/benchmark/bench_learning.py [--rounds N] [--only MODEL ...] [--grid]
+    python tests/benchmark/bench_learning.py [--rounds N] [--only MODEL ...] [--grid [--seeds N]]
 
 Each round takes all variants in turn, processor time, one thread. `sleep` is a pass in mode "sleep"
 whose order is taken down, `without` the same of an engine that nobody asks for its order, `live` a
 pass in mode "numeric" without a count of memory, `replay` the same pass learned from its order.
-Medians of the rounds; the spread is that of the middle half. With --grid: the points of a map of
-hardware, each live and then all apart with one folder, and how many learnings they share.
+Medians of the rounds; the spread is that of the middle half. With --grid: the 60 points of a map of
+hardware, some of them live (the time of all is theirs in proportion), then all apart with one
+folder, and how many learnings they share.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 import ampsim
 from ampsim.hardware import Cluster
 from ampsim.learning import Replay
-from ampsim.model_parallel import Engine, RunSettings, placement_of
+from ampsim.model_parallel import Engine, RunSettings, needs_chain, placement_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.model import job_of
 from ampsim.study.process_settings import fixed_settings
@@ -72,39 +75,52 @@ def passed(name: str, kind: str) -> tuple[float, Any]:
 
 
 GRID = {
-    "rate": (1e11, 1e12, 1e13),
+    "rate": (1e11, 3e11, 1e12, 3e12, 1e13),
     "latency_s": (1e-7, 1e-6, 1e-5, 1e-4),
+    "workers": (4, 8, 16),
 }
-SCHEDULES = {"pipeline": ampsim.Pipeline(8), "gpipe": ampsim.GPipe(8), "amp": ampsim.Amp(8)}
+SCHEDULES = {
+    "pipeline": ampsim.Pipeline(8), "gpipe": ampsim.GPipe(8), "1f1b": ampsim.OneFOneB(4),
+    "amp": ampsim.Amp(8),
+}  # fmt: skip
 EPOCHS = 3
 
 
-def grid(name: str) -> None:
+def grid(name: str, seeds: int) -> None:
     """Print what the runs of a grid take live and apart, and on how many learnings they rest."""
     options, instances = CASES[name]
     model = ampsim.load_model(name, **options)
     link = ampsim.load_cluster("tflops-1", workers=WORKERS)
     for label, schedule in SCHEDULES.items():
+        if needs_chain(schedule) and name != "mlp":
+            continue
         tasks: list[Task] = []
-        for rate, latency_s in product(*GRID.values()):
+        for rate, latency_s, workers in product(*GRID.values()):
             device = link.devices[0].model_copy(update={"flop_per_s": rate})
             cluster = Cluster(
-                name="point", devices=(device,) * WORKERS, link=ampsim.Link(latency_s=latency_s)
+                name="point", devices=(device,) * workers, link=ampsim.Link(latency_s=latency_s)
             )
             options_of = RunOptions(epochs=EPOCHS, instances=instances, placement=PLACED)
-            tasks.append(Task(RunPlan(model, cluster, options_of), schedule, 0, label, 1, 1))
+            plan = RunPlan(model, cluster, options_of)
+            tasks += [Task(plan, schedule, seed, label, 1, 1) for seed in range(seeds)]
         start = time.process_time()
-        live = [task.run(None)[0] for task in tasks]
+        live = {place: tasks[place].run(None)[0] for place in range(0, len(tasks), len(tasks) // 3)}
         between = time.process_time()
         with TemporaryDirectory() as folder:
             apart = [task.learning_in(Path(folder)).run(None)[0] for task in tasks]
         end = time.process_time()
-        assert [one.digest for one in live] == [one.digest for one in apart]
+        for place, one in live.items():
+            found = apart[place]
+            assert one.learning_digest == found.learning_digest
+            for key, part in one.model.parameters().items():
+                assert np.array_equal(part, found.model.parameters()[key])
+            assert np.allclose(one.validations, found.validations, rtol=1e-12, equal_nan=True)
         learned = len({one.learning_digest for one in apart})
+        live_s = (between - start) * len(tasks) / len(live)
         print(
-            f"{name:14} {label:9} {len(tasks)} points, {learned} learnings: live "
-            f"{between - start:.1f} s, apart {end - between:.1f} s, "
-            f"{(between - start) / (end - between):.1f} times as fast",
+            f"{name:14} {label:9} {len(tasks)} runs, {learned} learnings: live {live_s:.1f} s "
+            f"(by {len(live)} of them), apart {end - between:.1f} s, "
+            f"{live_s / (end - between):.1f} times as fast",
             flush=True,
         )
 
@@ -115,10 +131,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="*", default=[*CASES])
     parser.add_argument("--grid", action="store_true")
+    parser.add_argument("--seeds", type=int, default=1)
     asked = parser.parse_args()
     if asked.grid:
         for name in asked.only:
-            grid(name)
+            grid(name, asked.seeds)
         return
     print("model  sleep/without  live/replay  live/(sleep+replay)  ms: live sleep replay")
     for name in asked.only:

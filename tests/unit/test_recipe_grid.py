@@ -142,16 +142,6 @@ def test_the_topology_of_a_recipe_is_that_of_all_rows(write):
             "heat_map.ours must leave a row to compare with",
         ),
         (GRID, "", "heat_map needs a grid, whose keys are its axes; add [grid]"),
-        (
-            'ours = ["amp"]',
-            'ours = ["amp"]\nflop_per_s = [1e12, 8e12]',
-            'heat_map.flop_per_s and down = "flop_per_s" belong together; give both or neither',
-        ),
-        (
-            'across = "latency_s"\ndown = "workers"',
-            'across = "workers"\ndown = "flop_per_s"\npanels = "latency_s"\nflop_per_s = [1, 2]',
-            'heat_map.across must be "latency_s" where down is "flop_per_s"',
-        ),
         ("[2, 4]", '["two", 4]', "grid.workers[0] must be a whole number, got 'two'"),
         ("workers = 3", "workers = 0", "schedules[2].workers must be >= 1, got 0"),
         (
@@ -169,28 +159,6 @@ def test_the_topology_of_a_recipe_is_that_of_all_rows(write):
 def test_a_grid_or_map_that_makes_no_sense_is_refused(before, after, said, write):
     assert before in GOOD
     assert refusal(write(GOOD.replace(before, after, 1))).startswith(said)
-
-
-SCALED = """
-[heat_map]
-across = "latency_s"
-down = "flop_per_s"
-panels = "workers"
-ours = ["amp"]
-flop_per_s = [1e12, 8e12]
-"""
-
-
-def test_flop_rates_are_derived_only_where_the_law_holds(write):
-    content = HEAD + GRID + SCALED + ROWS
-    assert make_rows(read_recipe(write(content))).flop_per_s == 1e12
-    slow = content.replace("workers = 2\n", "workers = 2\nbandwidth_bytes_per_s = 1e9\n", 1)
-    said = refusal(write(slow))
-    assert said.startswith("heat_map.flop_per_s: times at other FLOP rates follow only where")
-    assert said.endswith("of 'amp, 2 workers, 1.00 µs' a link has a bandwidth; take another axis")
-    other = content.replace("workers = 3", 'workers = 3\ncluster = "tflops-10"')
-    said = "heat_map.flop_per_s: all rows must have one FLOP rate, got [1000000000000.0, 10000000"
-    assert refusal(write(other)).startswith(said)
 
 
 def test_a_report_over_a_grid_is_written_follows_and_is_drawn_again(write, make_report):

@@ -47,18 +47,11 @@ ranks = 2
 period = 3
 latency_s = 4e-5
 """
-BORROWED = """
-[[schedules]]
-name = "pipeline"
-label = "lender"
-max_active_keys = 2
-
+LINKED = """
 [[schedules]]
 name = "pipeline"
 max_active_keys = 2
 latency_s = 1e-5
-mode = "sleep"
-epochs_of = "lender"
 """
 FLOP_ENDS = "low = 8e8\nhigh = 1.6e9"
 STEP_ENDS = "low = 1e-5\nhigh = 5e-5"
@@ -145,7 +138,7 @@ def test_under_a_solver_they_are_those_of_a_forecast_and_of_whole_runs(tmp_path)
 
 def test_where_a_flop_rate_is_all_a_row_takes_its_time_scales_exactly(tmp_path):
     """Rate times low / value and high / value; the time the other way round."""
-    folder = put(tmp_path, HEAD.replace("[3, 4]", "[0, 1, 2, 3, 4]") + PAIR + BORROWED, FLOP_ONLY)
+    folder = put(tmp_path, HEAD.replace("[3, 4]", "[0, 1, 2, 3, 4]") + PAIR + LINKED, FLOP_ONLY)
     found = run_recipe(read_recipe(folder), folder)
     before = records(found.over_seeds)
     assert [one for one in before if math.isfinite(before[one]["time_to_target_s"])]
@@ -165,25 +158,6 @@ def test_where_a_flop_rate_is_all_a_row_takes_its_time_scales_exactly(tmp_path):
         above = math.hypot(math.log(high / time_s), math.log(1 / 0.8))
         assert row["time_to_target_low_s"] == pytest.approx(time_s * math.exp(-below))
         assert row["time_to_target_high_s"] == pytest.approx(time_s * math.exp(above))
-
-
-def test_a_row_that_borrows_epochs_is_spread_as_whole_runs_of_its_own_are(tmp_path):
-    """Its epochs times what a whole epoch takes in mode "sleep" with one number at an end."""
-    folder = put(tmp_path, HEAD + BORROWED, device(step_ends=STEP_ENDS))
-    row = records(run_recipe(read_recipe(folder), folder).table)["pipeline"]
-    assert row["note"].startswith("epochs as lender; of the device alone, 95 %: training ")
-    for step, end in ((1e-5, "low"), (5e-5, "high")):
-        (tmp_path / "at.toml").write_text(device(step=step))
-        cluster = ampsim.load_cluster(tmp_path / "at.toml", workers=2, latency_s=1e-5)
-        run = ampsim.simulate(
-            ampsim.load_model("mlp", **OPTIONS), cluster, ampsim.Pipeline(2), mode="sleep",
-            instances=200, seed=3,
-        )  # fmt: skip
-        (epoch,) = run.epochs.to_dict("records")
-        rates = (run.train_per_s, run.valid_per_s)
-        taken = epoch["instances"] / rates[0] + epoch["valid_instances"] / rates[1]
-        time_s = row["epochs_to_target"] * taken
-        assert row[f"time_to_target_device_{end}_s"] == pytest.approx(time_s, rel=0.01)
 
 
 def test_a_row_of_mode_sleep_has_throughputs_alone_and_their_order_is_looked_at(tmp_path):

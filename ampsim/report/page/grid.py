@@ -116,9 +116,7 @@ _RATES = (
 def _contest(findings: Any, file: Any) -> Contest | None:
     if file.heat_map is None:
         return None
-    return contest(
-        findings.over_seeds, findings.cells, file.heat_map, findings.flop_per_s, findings.times
-    )
+    return contest(findings.over_seeds, findings.cells, file.heat_map, findings.times)
 
 
 def _costs(costs: list[Costs]) -> list[str]:
@@ -131,12 +129,7 @@ def _costs(costs: list[Costs]) -> list[str]:
 
 
 def _point_table(found: Contest, findings: Any, file: Any) -> list[str]:
-    """A table with a line for each point that was run; those that only follow are on the map."""
-    ran = found
-    if findings.flop_per_s is not None:
-        own = file.heat_map.model_copy(update={"down": file.heat_map.panels or "latency_s",
-                                               "panels": None, "flop_per_s": None})  # fmt: skip
-        ran = contest(findings.over_seeds, findings.cells, own, None, findings.times)
+    """A table with a line for each point."""
     value = "time to the target" if found.is_time else "training throughput"
     known = ["epochs", value, "interval"] if found.is_time else [value]
     headings = [
@@ -144,7 +137,7 @@ def _point_table(found: Contest, findings: Any, file: Any) -> list[str]:
         "ours / others", "first",
     ]  # fmt: skip
     seen: dict[str, list[str]] = {}
-    for place, point in ran.compared:
+    for place, point in found.compared:
         seen.setdefault(place, _line(place, point))
     left = ("at", "best of ours", "best of the others", "first")
     told = _TIMES if found.is_time else _RATES

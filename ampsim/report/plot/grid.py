@@ -50,7 +50,6 @@ _DARK = 0.45  # chosen: luminance below which letters are white
 _RANGE_MIN = 1.0  # in octaves; chosen: a lead of a tenth is not drawn as loud as one of ten
 _RANGE_MAX = 3.0  # chosen: beyond 8 times, colours say no more
 _AXES: Final = {
-    "flop_per_s": "FLOP rate of a device",
     "latency_s": "latency of a link",
     "bandwidth_bytes_per_s": "bandwidth of a link",
     "workers": "workers",

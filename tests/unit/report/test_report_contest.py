@@ -43,11 +43,11 @@ def cells_and_table(times=TIMES):
     return cells, pd.DataFrame(records)
 
 
-def made(ran_flop_per_s=None, **fields) -> Any:
-    keys = {"across": "latency_s", "down": "workers", "panels": None, "flop_per_s": None}
+def made(**fields) -> Any:
+    keys = {"across": "latency_s", "down": "workers", "panels": None}
     cells, table = cells_and_table()
     keyed = Plain(ours=["amp"], **{**keys, **fields})
-    return contest(table, cells, keyed, ran_flop_per_s, times_of(table))
+    return contest(table, cells, keyed, times_of(table))
 
 
 def times_of(table, seeds=6):
@@ -108,10 +108,10 @@ def test_the_verdict_counts_the_three_answers():
 def test_few_seeds_call_nobody_first():
     """A single run, and three that agree, say who is ahead and how many seeds would tell."""
     cells, table = cells_and_table()
-    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
+    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"])
     for seeds in (1, 3):
         times = [{0: one[1]} if seeds == 1 else one for one in times_of(table, 3)]
-        found: Any = contest(table, cells, keys, None, times)
+        found: Any = contest(table, cells, keys, times)
         assert {point.answer for _place, point in found.compared} == {"too few seeds"}
         assert contest_verdict(found).startswith(
             "Of 4 points, amp is first at 0, the best of the others at 0, and at 4 there are too "
@@ -125,9 +125,9 @@ def test_few_seeds_call_nobody_first():
 def test_a_grid_and_a_table_give_one_answer():
     """The map's answer is that of the ranking of the two rows it compares."""
     cells, table = cells_and_table()
-    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
+    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"])
     times = times_of(table)
-    found: Any = contest(table, cells, keys, None, times)
+    found: Any = contest(table, cells, keys, times)
     for place, point in enumerate(point for _place, point in found.compared):
         amp, *pipelines = times[3 * place : 3 * place + 3]
         best = min(pipelines, key=lambda one: median(one.values()))
@@ -135,22 +135,12 @@ def test_a_grid_and_a_table_give_one_answer():
         assert told is not None and point.answer == told.answer
 
 
-def test_other_flop_rates_follow_from_the_latency_that_is_as_many_flop():
-    found = made(1e12, down="flop_per_s", panels="workers", flop_per_s=[1e12, 8e12])
-    assert found.across == ("latency_s", [S])
-    assert found.down == ("flop_per_s", [8e12, 1e12])
-    ((fast,), (plain,)) = found.points[found.panels[1].index(2)]
-    assert (plain.group.value, plain.others.value) == (4.0, 2.0)
-    assert (fast.group.value, fast.others.value) == (0.5, 0.625)
-    assert fast.answer == "too few seeds"
-
-
 def test_throughputs_are_compared_where_nothing_was_learned():
     cells, table = cells_and_table()
     table = table.assign(time_to_target_s=math.nan)
     table["train_per_s"] = [100.0, 50.0, 80.0, 100.0, 97.0, 60.0] + [100.0, 90.0, 400.0] * 2
-    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
-    found: Any = contest(table, cells, keys, None, times_of(table))
+    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"])
+    found: Any = contest(table, cells, keys, times_of(table))
     assert [one.ratio for line in found.points[0] for one in line] == pytest.approx(
         [1.25, 100 / 97, 0.25, 0.25]
     )
@@ -162,8 +152,8 @@ def test_a_point_that_nobody_reached_is_said_so():
     nobody = dict.fromkeys(TIMES, ((None, None, None),) * 3)
     times = {**nobody, (2, S): TIMES[2, S]}
     cells, table = cells_and_table(times)
-    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"], flop_per_s=None)
-    found: Any = contest(table, cells, keys, None, times_of(table))
+    keys = Plain(across="latency_s", down="workers", panels=None, ours=["amp"])
+    found: Any = contest(table, cells, keys, times_of(table))
     assert [sign_of(one) for line in found.points[0] for one in line] == [-1, 0, 0, 0]
     assert ", nobody reached the target at 3." in contest_verdict(found)
     assert [text.get_text() for text in heat_map(found).axes[0].texts][1:] == ["not reached"] * 3
