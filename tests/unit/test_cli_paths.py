@@ -42,7 +42,7 @@ WORDS = {
         "epoch_s",
         "--trials",
         "2",
-    ),  # fmt: skip
+    ),
     "gantt": ("rnn", "--instances", "20", "--out", "g.png"),
     "compare": ("a", "b"),
     "calibrate": ("machine", "--rounds", "1", "--quiet"),
