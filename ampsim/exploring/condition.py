@@ -48,7 +48,7 @@ Value: TypeAlias = "tuple[str, str]"
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Side:
     """A product of numbers and columns.
 
     Args:
@@ -87,9 +87,9 @@ class Condition:
     """
 
     text: str
-    left: Product
+    left: Side
     sign: str
-    right: Product
+    right: Side
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -139,7 +139,7 @@ _FACTOR: Final = re.compile(
 )
 
 
-def _product(side: str, text: str) -> Product:
+def _product(side: str, text: str) -> Side:
     number, over, under = 1.0, list[Value](), list[Value]()
     at, divides = 0, False
     while True:
@@ -153,7 +153,7 @@ def _product(side: str, text: str) -> Product:
             (under if divides else over).append(_column(factor, text))
         at = factor.end()
         if at == len(side):
-            return Product(number, tuple(over), tuple(under))
+            return Side(number, tuple(over), tuple(under))
         if side[at] not in "*/":
             raise _wrong(side[at:], text)
         divides, at = side[at] == "/", at + 1

@@ -22,7 +22,7 @@ from ampsim.hardware import HOST, Cluster, Device
 from ampsim.hardware.device import NUMBERS, sign_of
 from ampsim.study.outages import down_within_s
 from ampsim.study.result import Result
-from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Held, held_path
+from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Holding, held_path
 
 Place: TypeAlias = "tuple[str, int] | tuple[str, int, int] | tuple[str]"
 """("worker", number), ("link", source, target), the host, or what is neither."""
@@ -108,7 +108,7 @@ class _Prices:
         self._alike = {kind[:3]: one for kind, one in self._seconds_on.items()}
         self._known: dict[tuple[int, ...], tuple[float, dict[str, float]]] = {}
 
-    def shares(self, held: Held) -> Iterator[tuple[Place, str, float]]:
+    def shares(self, held: Holding) -> Iterator[tuple[Place, str, float]]:
         """The share of each time constant in what held a run up."""
         if held.kind == "wait":
             yield WAITS, "", 1.0
@@ -128,7 +128,7 @@ class _Prices:
         host = self._cluster.host
         return {} if host is None else {"step_overhead_s": host.step_overhead_s}
 
-    def _of_step(self, held: Held, device: Device) -> Iterator[tuple[str, float]]:
+    def _of_step(self, held: Holding, device: Device) -> Iterator[tuple[str, float]]:
         lane = held.step[-1]
         if lane in (COPY_OUT_LANE, COPY_IN_LANE):
             yield from _split(

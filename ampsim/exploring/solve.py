@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import pandas as pd
 from annotated_types import Ge, Le
@@ -170,7 +170,7 @@ def solve(
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     for case in cases:
-        tried = _Tried(condition, case, setup, axis, asked, maker)
+        tried = _Points(condition, case, _Where(setup, axis, asked), maker)
         width = LEARNED if condition.is_learned else EXACT
         found = find(axis, asked.seeds, tried.holds, width)
         rows += tried.rows(found)
@@ -188,7 +188,7 @@ def solve(
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _Topic:
     """What one row of the answer is about.
 
     Args:
@@ -202,7 +202,7 @@ class _Case:
     places: Mapping[str, int]
 
 
-def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Case]:
+def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic]:
     """A case for each schedule asked about; one, where the condition names all of its own.
 
     Raises:
@@ -217,10 +217,10 @@ def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Case]
                 f"schedules have no effect on {condition.text!r}, which names its own; leave them "
                 "out"
             )
-        return [_Case(", ".join(written), tuple(own), places)]
+        return [_Topic(", ".join(written), tuple(own), places)]
     bare = schedules_like("amp" if schedules is None else schedules)
     return [
-        _Case(label, (*own, one), {**places, "": len(own)})
+        _Topic(label, (*own, one), {**places, "": len(own)})
         for one, label in zip(bare, labels_of(bare), strict=True)
     ]
 
@@ -253,20 +253,20 @@ _Sides: TypeAlias = "tuple[float, float, bool, Run]"
 """Both sides of the condition, whether it holds, and the last of the runs that say so."""
 
 
-class _Tried:
+class _Where(NamedTuple):
+    """What varies, from where on, and how runs are made."""
+
+    setup: Setup
+    axis: Axis
+    asked: Asked
+
+
+class _Points:
     """The points that were tried, of one case."""
 
-    def __init__(
-        self,
-        condition: Condition,
-        case: _Case,
-        setup: Setup,
-        axis: Axis,
-        asked: Asked,
-        maker: RunMaker,
-    ) -> None:
-        self._condition, self._case, self._setup = condition, case, setup
-        self._axis, self._asked, self._maker = axis, asked, maker
+    def __init__(self, condition: Condition, case: _Topic, where: _Where, maker: RunMaker) -> None:
+        self._condition, self._case, self._maker = condition, case, maker
+        self._setup, self._axis, self._asked = where
         self._rows: dict[float, list[Row]] = {}
         self._known: dict[tuple[int, float], _Sides] = {}
 

@@ -42,7 +42,7 @@ from ampsim.model_parallel.schedules.turns import Admitted, WorkerStages
 from ampsim.model_parallel.schedules.values import VersionRule
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.steps import Steps, split_steps_of, steps_of
-from ampsim.model_parallel.wiring import Barrier, Setup, Wiring
+from ampsim.model_parallel.wiring import AssemblySetup, Barrier, Wiring
 from ampsim.model_parallel.worker import Inbox, Shared, TurnQueue, Worker
 from ampsim.trace import Recorder
 
@@ -90,7 +90,7 @@ def assemble(
     if cluster.host is not None and not cluster.is_host_free:
         host = HostLane(Processor(HOST, clock, instant), clock, recorder, cluster.host)
     has_budget = schedule.admission.staleness_budget is not None
-    setup = Setup(
+    setup = AssemblySetup(
         job=job,
         cluster=cluster,
         placement=placement,
@@ -127,7 +127,7 @@ def _set_modes(job: Job, schedule: Schedule, is_abstract: bool) -> None:
         require_rows(node, job.optimizer)
 
 
-def _controller(setup: Setup) -> Controller:
+def _controller(setup: AssemblySetup) -> Controller:
     admission = setup.schedule.admission
     has_versions = setup.schedule.weights.versions is not None
     in_flight_max = admission.in_flight_max or len(setup.stages) or 1
@@ -147,7 +147,7 @@ def _controller(setup: Setup) -> Controller:
     return Controller(setup.nodes[0], pump, admitting, setup.clock, setup.recorder)
 
 
-def _workers(setup: Setup, controller: Controller) -> list[Worker]:
+def _workers(setup: AssemblySetup, controller: Controller) -> list[Worker]:
     machine, order = setup.shared, setup.schedule.order
     shared = Shared(setup.clock, setup.recorder, order, controller, machine.updater)
     where = (setup.clock, machine.instant)
@@ -165,7 +165,7 @@ def _workers(setup: Setup, controller: Controller) -> list[Worker]:
     return workers
 
 
-def _inbox(setup: Setup, processor: Processor, admitted: Admitted) -> Inbox:
+def _inbox(setup: AssemblySetup, processor: Processor, admitted: Admitted) -> Inbox:
     """Build where messages wait for a worker; those of its stages, for their turn."""
     order, stages, machine = setup.schedule.order, setup.stages, setup.shared
     queues: dict[Direction, deque[Message]] = {kind: deque() for kind in order.kinds}
@@ -182,7 +182,7 @@ def _inbox(setup: Setup, processor: Processor, admitted: Admitted) -> Inbox:
 
 
 def _placed_nodes(
-    setup: Setup, controller: Controller
+    setup: AssemblySetup, controller: Controller
 ) -> tuple[list[PlacedNode], dict[int, PlacedNode]]:
     """Put every node where it runs; and the second halves of split backward steps, by place."""
     stages, versions = setup.stages, setup.schedule.weights.versions
@@ -204,7 +204,7 @@ def _placed_nodes(
     return placed_nodes, seconds
 
 
-def _steps(setup: Setup, place: int, rule: VersionRule | None) -> Steps:
+def _steps(setup: AssemblySetup, place: int, rule: VersionRule | None) -> Steps:
     """What serves the messages of a node whose backward steps are not split."""
     node = setup.nodes[place]
     return steps_of(
@@ -216,7 +216,7 @@ def _steps(setup: Setup, place: int, rule: VersionRule | None) -> Steps:
     )
 
 
-def _note_of_stash(setup: Setup, place: int) -> Callable[[int], None]:
+def _note_of_stash(setup: AssemblySetup, place: int) -> Callable[[int], None]:
     """Return who records how many bytes the node at `place` has stashed from now on."""
     record, clock, before = setup.recorder.stashes.append, setup.clock, 0
     memory = setup.shared.memories.of(setup.placement[place])
@@ -232,7 +232,7 @@ def _note_of_stash(setup: Setup, place: int) -> Callable[[int], None]:
 
 
 def _placed(
-    setup: Setup,
+    setup: AssemblySetup,
     place: int,
     steps: Steps,
     footprint: Footprint | None,
@@ -272,7 +272,7 @@ def _placed(
     )
 
 
-def _footprint(setup: Setup, place: int, *, frees: bool) -> Footprint | None:
+def _footprint(setup: AssemblySetup, place: int, *, frees: bool) -> Footprint | None:
     """What a node holds of its worker's memory; None where nobody counts."""
     worker = setup.placement[place]
     memory = setup.shared.memories.of(worker)
@@ -281,7 +281,7 @@ def _footprint(setup: Setup, place: int, *, frees: bool) -> Footprint | None:
     return setup.lanes.footprint(setup.nodes[place], place, worker, memory, frees=frees)
 
 
-def _far(setup: Setup, place: int) -> FarPorts | None:
+def _far(setup: AssemblySetup, place: int) -> FarPorts | None:
     """Which messages of a node come from other places; None where none costs by itself."""
     node, worker = setup.nodes[place], setup.placement[place]
     if worker == HOST or not setup.cluster.devices[worker].message_overhead_s:
@@ -291,7 +291,7 @@ def _far(setup: Setup, place: int) -> FarPorts | None:
     return far if sends_report or any(map(any, far.values())) else None
 
 
-def _barrier(setup: Setup, controller: Controller) -> Barrier:
+def _barrier(setup: AssemblySetup, controller: Controller) -> Barrier:
     """What holds gradients back; beside copies it counts, to let go at the right moment."""
     if not setup.cluster.offloads:
         return Barrier()
@@ -309,7 +309,7 @@ def _barrier(setup: Setup, controller: Controller) -> Barrier:
 
 
 def _tasks(
-    setup: Setup, workers: Sequence[Worker], placed_nodes: Sequence[PlacedNode]
+    setup: AssemblySetup, workers: Sequence[Worker], placed_nodes: Sequence[PlacedNode]
 ) -> tuple[list[tuple[Processor, Tasks]], list[Checkpointed]]:
     """What every processor does, with what varies around it; and what looks after weights."""
     found: list[tuple[Processor, Tasks]] = []
@@ -328,7 +328,7 @@ def _tasks(
 
 
 def _tasks_of(
-    setup: Setup, worker: Worker, learners: Sequence[PlacedNode]
+    setup: AssemblySetup, worker: Worker, learners: Sequence[PlacedNode]
 ) -> tuple[Tasks, Checkpointed | None]:
     cluster, clock, seed = setup.cluster, setup.clock, setup.settings.seed
     overhead_s = cluster.devices[worker.index].message_overhead_s
@@ -342,7 +342,7 @@ def _tasks_of(
     return checkpointed(Foretelling(tasks, worker, overhead_s), *where, kept, seed=seed)
 
 
-def _paced(setup: Setup, lane: Lane, *, computes: bool) -> Tasks:
+def _paced(setup: AssemblySetup, lane: Lane, *, computes: bool) -> Tasks:
     cluster, seed = setup.cluster, setup.settings.seed
     if seed is None:
         return lane

@@ -75,7 +75,7 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
+class AssemblySetup:
     """What everything is built from.
 
     Args:
@@ -121,7 +121,7 @@ class Wiring:
         barrier: holds gradients back; None where they go on at once.
     """
 
-    setup: Setup
+    setup: AssemblySetup
     controller: Controller
     workers: Mapping[int, Worker]
     placed_nodes: Sequence[PlacedNode]

@@ -3,7 +3,7 @@
 from ampsim.trace.bounds import Bounds, Crossing, Crossings, bounds_of
 from ampsim.trace.critical_path import KINDS as PATH_KINDS
 from ampsim.trace.critical_path import Path, critical_path
-from ampsim.trace.holding import Held, held_path
+from ampsim.trace.holding import Holding, held_path
 from ampsim.trace.kinds import (
     COMPUTE_LANE,
     COPY_IN_LANE,
@@ -47,7 +47,7 @@ __all__ = [
     "Columns",
     "Crossing",
     "Crossings",
-    "Held",
+    "Holding",
     "Kinds",
     "Later",
     "OnRows",

@@ -31,7 +31,7 @@ from ampsim.trace.table import Columns
 Kind: TypeAlias = Literal["step", "latency", "bandwidth", "wait"]
 
 
-class Held(NamedTuple):
+class Holding(NamedTuple):
     """What holds a run up for a while.
 
     Args:
@@ -56,7 +56,7 @@ _ROUNDING: Final = 1e-12
 
 def held_path(
     recorder: Recorder, crossings: Crossings | None = None, down_s: np.ndarray | None = None
-) -> dict[Held, float]:
+) -> dict[Holding, float]:
     """Seconds of each part of the path, which add up to the makespan.
 
     Args:
@@ -70,7 +70,8 @@ def held_path(
         return {}
     walk = _Walk(spans, transfers, recorder.columns("admissions"), crossings)
     if down_s is not None:
-        walk.down_s = dict(enumerate(down_s.tolist()))
+        of_spans: list[float] = down_s.tolist()
+        walk.down_s = dict(enumerate(of_spans))
     return walk.walked()
 
 
@@ -102,7 +103,7 @@ class _Walk:
         self._on_link = self._by_link(crossings)
         self._crossings = crossings
         self.down_s: dict[int, float] = {}
-        self.found: defaultdict[Held, float] = defaultdict(float)
+        self.found: defaultdict[Holding, float] = defaultdict(float)
 
     def _by_link(self, crossings: Crossings | None) -> dict[Any, list[tuple[float, int]]]:
         """Transfers that held each link, edge or port, by when they let it go."""
@@ -114,7 +115,7 @@ class _Walk:
             one.sort()
         return found
 
-    def walked(self) -> dict[Held, float]:
+    def walked(self) -> dict[Holding, float]:
         """Walk, and give the seconds of each part."""
         last = max(range(len(self._ends)), key=lambda number: (self._ends[number], number))
         now_s, cause, from_link = self._ends[last], last, False
@@ -133,7 +134,7 @@ class _Walk:
                 now_s = self._waited(now_s, time_s)
         raise AssertionError("the path through whoever held the device runs in a circle")
 
-    def _add(self, part: Held, seconds: float) -> None:
+    def _add(self, part: Holding, seconds: float) -> None:
         if seconds > 0:
             self.found[part] += seconds
 
@@ -152,7 +153,7 @@ class _Walk:
         size = self._ends[number] - start_s - down_s
         self._add(_WAIT, down_s)
         self._add(
-            Held("step", self._workers[number], _NOBODY, kind, size), now_s - start_s - down_s
+            Holding("step", self._workers[number], _NOBODY, kind, size), now_s - start_s - down_s
         )
         now_s = min(now_s, start_s)
         cause = self._causes[number]
@@ -207,9 +208,9 @@ class _Walk:
         sent_s, start_s, held_s, end_s, source, target, cause = self._transfers[number]
         if not skips:
             now_s = self._waited(now_s, end_s)
-            self._add(Held("latency", target, source, (), 0.0), now_s - held_s)
+            self._add(Holding("latency", target, source, (), 0.0), now_s - held_s)
             now_s = min(now_s, held_s)
-        self._add(Held("bandwidth", target, source, (), 0.0), now_s - start_s)
+        self._add(Holding("bandwidth", target, source, (), 0.0), now_s - start_s)
         now_s = min(now_s, start_s)
         if sent_s < now_s and not _is_near(sent_s, now_s):
             for link in _links(source, target, self._crossings):
@@ -232,7 +233,7 @@ class _Walk:
         return None
 
 
-_WAIT: Final = Held("wait", _NOBODY, _NOBODY, (), 0.0)
+_WAIT: Final = Holding("wait", _NOBODY, _NOBODY, (), 0.0)
 _OF_TRANSFER: Final = (
     "sent_s", "start_s", "held_s", "end_s", "source_worker", "target_worker", "cause",
 )  # fmt: skip

@@ -52,7 +52,10 @@ USED = {
         "model_parallel/engine.py", "model_parallel/placements/base.py", "report/page/text.py",
         "study/checking.py",
     },
-    "amp": {"calibration/fit.py", "cli/run.py"},
+    "amp": {
+        "calibration/fit.py", "cli/run.py", "cli/whatif.py", "exploring/solve.py",
+        "exploring/whatif.py",
+    },
     "local-sgd": {"data_parallel/solvers/diloco.py"},
     "dataflow": {"cli/run.py", "forecasting/forecast.py", "study/checking.py"},
 }  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,8 +34,9 @@ def crossings(holds: Callable[[int, float], bool], seeds: Sequence[int] = (0,), 
 @pytest.mark.parametrize("rises", [True, False])
 def test_one_crossing_is_bracketed_as_narrow_as_asked(root, rises):
     (found,) = crossings(lambda _seed, x: (x >= root) == rises).roots()
-    assert found.low <= root <= found.high
-    assert found.high - found.low <= 1e-3 * found.high
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= root <= found.high <= found.low / (1 - 1e-3)
     assert (found.rises, found.value) == (rises, found.high if rises else found.low)
     assert found.coverage == 0.0
 
@@ -149,7 +151,7 @@ def test_a_wrong_condition_is_told_in_one_line(text):
 
 
 MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
-HOW = {"instances": 200}
+HOW: dict[str, Any] = {"instances": 200}
 
 
 def test_the_root_of_one_worker_is_work_over_time():

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, NullFormatter
 
 from ampsim.report.frames import DataFrame
 from ampsim.report.style import (
@@ -167,10 +168,11 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
                 known["value"], known[side], linestyle="", marker=drawn.marker, markersize=3.5,
                 color=drawn.colour, alpha=0.6,
             )  # fmt: skip
-        if is_log:
-            axes.set_xscale("log")
-        if (own[["left", "right"]] > 0).all(axis=None):
-            axes.set_yscale("log")
+        are_log = {"x": is_log, "y": bool((own[["left", "right"]] > 0).all(axis=None))}
+        for letter in (name for name, is_so in are_log.items() if is_so):
+            getattr(axes, f"set_{letter}scale")("log")
+            getattr(axes, f"{letter}axis").set_major_formatter(EngFormatter(sep=""))
+            getattr(axes, f"{letter}axis").set_minor_formatter(NullFormatter())
         axes.grid(visible=True)
         if index + 1 == len(panels):
             axes.set_xlabel(plain(key, 60))
