@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
-from ampsim.exploring.timing import Timed
+from ampsim.exploring.timing import FirstEpoch
 from ampsim.runs.ranking import rank
 from ampsim.runs.rows import median_interval
 
@@ -90,7 +90,9 @@ class Method:
     drains: bool
     first_seed: int
     epochs_max: int
-    timed: dict[int, dict[int, Timed]] = field(default_factory=dict[int, dict[int, Timed]])
+    timed: dict[int, dict[int, FirstEpoch]] = field(
+        default_factory=dict[int, dict[int, FirstEpoch]]
+    )
     learned: dict[int, dict[int, float]] = field(default_factory=dict[int, dict[int, float]])
 
     @cached_property
@@ -98,7 +100,7 @@ class Method:
         """The points that are timed; to be asked for when all are."""
         return sorted(self.timed)
 
-    def first(self, point: int) -> Timed:
+    def first(self, point: int) -> FirstEpoch:
         """What a point takes with the first seed."""
         return self.timed[point][self.first_seed]
 

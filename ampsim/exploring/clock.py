@@ -14,7 +14,7 @@ class BudgetSpentError(KeyboardInterrupt):
     """The time that a question was given is over; it ends as Ctrl-C ends it."""
 
 
-class Budget:
+class TimeBudget:
     """The wall clock of a question: says when its time is over, to runs under way as well."""
 
     def __init__(self, budget_s: float | None, on_progress: OnProgress | None) -> None:

@@ -19,9 +19,9 @@ from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
 from ampsim.exploring.cells import Cells, Method, stated_wrong
-from ampsim.exploring.clock import Budget
+from ampsim.exploring.clock import TimeBudget
 from ampsim.exploring.exploration import Exploration
-from ampsim.exploring.timing import Timed, Timer
+from ampsim.exploring.timing import FirstEpoch, Timer
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of
 from ampsim.options import REPEATS_MAX, Count, Seed
@@ -111,7 +111,7 @@ def explore(
     places = [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
     options = RunOptions(epochs=max_epochs, instances=instances, target=target)
     rows = [_rows_at(point, setup_at(setup, point), options) for point in places]
-    clock = Budget(budget_s, on_progress)
+    clock = TimeBudget(budget_s, on_progress)
     maker = RunMaker(jobs, clock.tell, keeping)
     timer = Timer(maker, None if keeping is None else keeping.store.folder)
     explorer = _Explorer(rows, range(seed, seed + repeats), max_epochs, maker, timer)
@@ -183,7 +183,7 @@ class _Explorer:
             Method(row.schedule.admission.drains, seeds.start, epochs) for row in rows[0]
         ]
 
-    def run(self, clock: Budget, sure: float) -> str | None:
+    def run(self, clock: TimeBudget, sure: float) -> str | None:
         """Go on until all is sure; say why not, if something came first."""
         try:
             self._time_all()
@@ -217,7 +217,7 @@ class _Explorer:
             if seed not in self.methods[place].timed.get(point, {})
         ]
 
-        def take(index: int, found: Timed) -> None:
+        def take(index: int, found: FirstEpoch) -> None:
             point, place, seed = left[index]
             self.methods[place].timed.setdefault(point, {})[seed] = found
 
@@ -266,7 +266,7 @@ class _Explorer:
 
 
 def _line(
-    cells: Cells, point: int, place: int, timed: Timed | None, numbers: dict[str, int]
+    cells: Cells, point: int, place: int, timed: FirstEpoch | None, numbers: dict[str, int]
 ) -> dict[str, Any]:
     """What the table says of a cell beside its keys; unknown is None."""
     of = cells.estimates.get(point)
@@ -286,10 +286,12 @@ def _line(
     }
 
 
-def _of_epoch(timed: Timed | None, time_s: float | None, numbers: dict[str, int]) -> dict[str, Any]:
+def _of_epoch(
+    timed: FirstEpoch | None, time_s: float | None, numbers: dict[str, int]
+) -> dict[str, Any]:
     """What the table says of a cell's first epoch."""
     if timed is None:
-        timed = Timed(math.nan, math.nan, "", {})
+        timed = FirstEpoch(math.nan, math.nan, "", {})
     ages = timed.staleness.values()
     digest = timed.digest
     return {

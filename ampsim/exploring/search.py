@@ -15,13 +15,13 @@ from annotated_types import Ge, Le
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Setup, Value, axes_over, setup_at
-from ampsim.exploring.clock import Budget
+from ampsim.exploring.clock import TimeBudget
 from ampsim.exploring.condition import Condition, condition_of
 from ampsim.exploring.pareto import hypervolume, pareto, reference_of
-from ampsim.exploring.sampling import JOURNAL, SamplerName, Space, Trials
+from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
 from ampsim.exploring.searched import Searched, table_of_trials
 from ampsim.exploring.timing import Timer
-from ampsim.exploring.trials import Aim, Evaluator, Trial, objectives_of
+from ampsim.exploring.trials import Aim, Evaluated, Evaluator, objectives_of
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of
 from ampsim.options import REPEATS_MAX, Count, Seed
@@ -49,7 +49,7 @@ REPEATS: Final = 3
 IN_FLIGHT: Final = 8
 """Points under way at a time (chosen: not the cores, so that every machine finds the same)."""
 
-Known = dict[int, tuple[dict[str, Value], Trial]]
+Told = dict[int, tuple[dict[str, Value], Evaluated]]
 
 
 @checked
@@ -121,13 +121,13 @@ def search(
         raise OptionError(
             f"{model.name} has no target, and what is minimised needs one; give target"
         )
-    clock = Budget(budget_s, on_progress)
+    clock = TimeBudget(budget_s, on_progress)
     maker = RunMaker(jobs, clock.tell, keeping)
     timer = Timer(maker, None if keeping is None else keeping.store.folder)
     searcher = _Searcher(setup, over, options, Evaluator(aim, maker, timer), aim)
     journal = None if keeping is None else keeping.store.folder / JOURNAL
     interrupted: str | None = None
-    found: dict[SamplerName, Known] = {}
+    found: dict[SamplerName, Told] = {}
     samplers: list[SamplerName] = [sampler]
     if against_random and sampler != "random":
         samplers.append("random")
@@ -163,13 +163,13 @@ def _condition(text: str) -> Condition:
     return found
 
 
-class _Asked:
+class _Batches:
     """The trials of one sampler, as far as they were told."""
 
-    def __init__(self, trials: Trials, sampler: SamplerName, seed: int) -> None:
+    def __init__(self, trials: Proposals, sampler: SamplerName, seed: int) -> None:
         self.trials, self._seed = trials, seed
         self._sampler: SamplerName = sampler
-        self.known: Known = {}
+        self.known: Told = {}
         self._open: dict[int, dict[str, Value]] = {}
         for number, point, told in trials.all():
             if told is None:
@@ -189,11 +189,11 @@ class _Asked:
         self._open = {}
         return found
 
-    def before(self, number: int) -> list[tuple[dict[str, Value], Trial]]:
+    def before(self, number: int) -> list[tuple[dict[str, Value], Evaluated]]:
         """Points and what came of them, of all trials with lower numbers."""
         return [one for known, one in sorted(self.known.items()) if known < number]
 
-    def tell(self, number: int, point: dict[str, Value], trial: Trial) -> None:
+    def tell(self, number: int, point: dict[str, Value], trial: Evaluated) -> None:
         """Say what came of a trial."""
         self.trials.tell(number, trial)
         self.known[number] = (point, trial)
@@ -226,15 +226,15 @@ class _Searcher:
 
     def trials(
         self, sampler: SamplerName, seed: int, in_flight: int, journal: Path | None
-    ) -> _Asked:
+    ) -> _Batches:
         """The trials of a sampler, with those that an earlier call made."""
         what = {**self._asked(), "sampler": sampler, "seed": seed, "in_flight": in_flight}
         text = json.dumps({**what, "code": code_digest()}, sort_keys=True, default=str)
         name = f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}"
         space = Space(self._axes, self._setup)
-        return _Asked(Trials(name, space, len(self._aim.objectives), journal), sampler, seed)
+        return _Batches(Proposals(name, space, len(self._aim.objectives), journal), sampler, seed)
 
-    def run(self, asked: _Asked, clock: Budget, count: int, in_flight: int) -> str | None:
+    def run(self, asked: _Batches, clock: TimeBudget, count: int, in_flight: int) -> str | None:
         """Go on until so many points are tried; say why not, if something came first."""
         try:
             while len(asked.known) < count:
@@ -244,7 +244,7 @@ class _Searcher:
             return clock.sentence(f"{len(asked.known)} of {count} points are tried")
         return None
 
-    def _batch(self, asked: _Asked, count: int, in_flight: int) -> None:
+    def _batch(self, asked: _Batches, count: int, in_flight: int) -> None:
         points = asked.batch(in_flight, count)
         first = min(points) // in_flight * in_flight  # what the batch itself finds prunes nothing
         before = asked.before(first)
@@ -283,10 +283,10 @@ class _Searcher:
 
     def found(
         self,
-        known: Mapping[SamplerName, Known],
+        known: Mapping[SamplerName, Told],
         sampler: SamplerName,
         interrupted: str | None,
-        clock: Budget,
+        clock: TimeBudget,
     ) -> Searched:
         """What came of it."""
         complete = {

@@ -24,7 +24,7 @@ FILE: Final = "timings.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class FirstEpoch:
     """What the first epoch of a run takes.
 
     Args:
@@ -46,13 +46,13 @@ class Timed:
     peak_bytes: int | None = None
 
 
-def timed(result: Result) -> Timed:
+def timed(result: Result) -> FirstEpoch:
     """What a run of one epoch took."""
     rows = result.staleness
     sums = (rows["staleness"] * rows["count"]).groupby(rows["node"]).sum()
     counts = rows["count"].groupby(rows["node"]).sum()
     end_s, memory = result.makespan_s, result.peak_memory
-    return Timed(
+    return FirstEpoch(
         epoch_s=float(result.epochs["time_s"].iloc[0]),
         train_per_s=float(result.train_per_s),
         digest=result.learning_digest or "",
@@ -81,7 +81,7 @@ class Timer:
         self._file = None if folder is None else folder / FILE
         self._known = {} if self._file is None else _read(self._file)
 
-    def time(self, tasks: Sequence[Task], take: Callable[[int, Timed], None]) -> None:
+    def time(self, tasks: Sequence[Task], take: Callable[[int, FirstEpoch], None]) -> None:
         """Hand over what each task takes in one epoch, by its place, as soon as it is known.
 
         Raises:
@@ -108,7 +108,7 @@ class Timer:
 
         self._maker.make_beside([asleep[place] for place in left], keep, lose)
 
-    def _keep(self, key: str | None, made: Timed) -> None:
+    def _keep(self, key: str | None, made: FirstEpoch) -> None:
         if self._file is None or key is None:
             return
         self._known[key] = made
@@ -123,13 +123,13 @@ def _asleep(task: Task) -> Task:
     return Task(plan, task.schedule, task.seed, task.label, task.repeat, task.repeats)
 
 
-def _read(file: Path) -> dict[str, Timed]:
+def _read(file: Path) -> dict[str, FirstEpoch]:
     """Timings by their keys; a line that is not whole is left out."""
-    found: dict[str, Timed] = {}
+    found: dict[str, FirstEpoch] = {}
     with contextlib.suppress(OSError, FileFormatError):
         for line in read_regular(file).splitlines():
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 content: dict[str, Any] = mapping(json.loads(line))
                 key = content.pop("key")
-                found[key] = Timed(**content)
+                found[key] = FirstEpoch(**content)
     return found

@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 from ampsim.errors import OptionError, one_of
 from ampsim.exploring.condition import Condition
 from ampsim.exploring.pareto import Values, dominates
-from ampsim.exploring.timing import Timed, Timer
+from ampsim.exploring.timing import FirstEpoch, Timer
 from ampsim.forecasting.making import RunMaker
 from ampsim.metric import Goal
 from ampsim.runs.rows import row_of, times_of
@@ -66,7 +66,7 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Evaluated:
     """What came of a point.
 
     Args:
@@ -131,10 +131,10 @@ class _Candidate:
     """A point under evaluation."""
 
     row: Row
-    timed: Timed | None = None
+    timed: FirstEpoch | None = None
     runs: dict[int, Run] = field(default_factory=dict[int, Run])
     whole: set[int] = field(default_factory=set[int])  # seeds whose runs went to their end
-    trial: Trial | None = None
+    trial: Evaluated | None = None
 
 
 class Evaluator:
@@ -150,7 +150,7 @@ class Evaluator:
         """Evaluate nothing yet."""
         self._aim, self._maker, self._timer = aim, maker, timer
 
-    def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[Trial]:
+    def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[Evaluated]:
         """What comes of rows, one for each point; those of one label are one point.
 
         Args:
@@ -172,7 +172,7 @@ class Evaluator:
         first = self._aim.seeds.start
         tasks = [one.row.task(first, at, len(points)) for at, one in enumerate(points, 1)]
 
-        def take(place: int, found: Timed) -> None:
+        def take(place: int, found: FirstEpoch) -> None:
             points[place].timed = found
 
         self._timer.time(tasks, take)
@@ -182,9 +182,9 @@ class Evaluator:
             violation = self._aim.violation(columns, learned=False)
             values = self._values(one, {})
             if violation:
-                one.trial = Trial("infeasible", values, violation)
+                one.trial = Evaluated("infeasible", values, violation)
             elif not self._aim.learns:
-                one.trial = Trial("complete", values)
+                one.trial = Evaluated("complete", values)
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""
@@ -194,7 +194,7 @@ class Evaluator:
             self._run([(one, seed, self._cap(one, front)) for one in points for seed in half])
             for one in points:
                 if any(dominates(known, self._bounds(one)) for known in front):
-                    one.trial = Trial("pruned", self._bounds(one), seeds=len(one.whole))
+                    one.trial = Evaluated("pruned", self._bounds(one), seeds=len(one.whole))
         left = [one for one in points if one.trial is None]
         self._run([(one, s, _epochs(one)) for one in left for s in seeds if s not in one.whole])
         for one in left:
@@ -213,7 +213,7 @@ class Evaluator:
         for one, seed, epochs in asked:
             run = found.get((one.row.label, seed))
             if run is None:
-                one.trial = Trial("failed", self._values(one, {}), note=made.lost[0])
+                one.trial = Evaluated("failed", self._values(one, {}), note=made.lost[0])
                 continue
             one.runs[seed] = run
             if epochs == _epochs(one) or run.failure or _time_s(one.row, run) < math.inf:
@@ -236,7 +236,7 @@ class Evaluator:
         most = _epochs(one)
         return most if enough >= most else min(math.floor(enough) + 1, most)
 
-    def _rate(self, timed: Timed, name: str) -> float | None:
+    def _rate(self, timed: FirstEpoch, name: str) -> float | None:
         """What an epoch adds to an objective; None of one that no run changes."""
         per_s = {
             "time_to_target_s": 1.0,
@@ -247,16 +247,16 @@ class Evaluator:
             return 1.0
         return per_s[name] * timed.epoch_s if name in per_s else None
 
-    def _settled(self, one: _Candidate) -> Trial:
+    def _settled(self, one: _Candidate) -> Evaluated:
         """What came of a point of which all seeds ran."""
         runs = [one.runs[seed] for seed in self._aim.seeds]
         goal = one.row.plan.goal
         values = self._bounds(one)
         columns = {**row_of(one.row.label, goal, runs), **_timed_columns(_known(one.timed))}
         if columns["time_to_target_s"] is None and any(n in SPENT for n in self._aim.objectives):
-            return Trial("not reached", values, 1.0, len(runs))
+            return Evaluated("not reached", values, 1.0, len(runs))
         violation = self._aim.violation(columns, learned=True)
-        return Trial("infeasible" if violation else "complete", values, violation, len(runs))
+        return Evaluated("infeasible" if violation else "complete", values, violation, len(runs))
 
     def _bounds(self, one: _Candidate) -> Values:
         """Medians over all seeds; what they are at least, as far as seeds have not ended."""
@@ -274,7 +274,7 @@ class Evaluator:
             found.append(median(_spent(name, goal, run) if run else 0.0 for run in of_seeds))
         return tuple(found)
 
-    def _require_known(self, name: str, timed: Timed, row: Row) -> None:
+    def _require_known(self, name: str, timed: FirstEpoch, row: Row) -> None:
         needed = {"cost_to_target_usd": timed.usd_per_s, "energy_to_target_j": timed.power_w}
         if name in needed:
             _require(name, needed[name], row)
@@ -293,12 +293,12 @@ def _open(points: Mapping[str, _Candidate]) -> list[_Candidate]:
     return [one for one in points.values() if one.trial is None]
 
 
-def _known(timed: Timed | None) -> Timed:
+def _known(timed: FirstEpoch | None) -> FirstEpoch:
     assert timed is not None, "points are timed first"
     return timed
 
 
-def _timed_columns(timed: Timed) -> dict[str, float | None]:
+def _timed_columns(timed: FirstEpoch) -> dict[str, float | None]:
     ages = timed.staleness.values()
     staleness = sum(ages) / len(ages) if ages else None
     return dict(

@@ -11,7 +11,7 @@ import pytest
 
 from ampsim.exploring.cells import Cells, LeftOut, Method, call, stated_wrong
 from ampsim.exploring.predicting import Predictor, Process, probability_below
-from ampsim.exploring.timing import Timed
+from ampsim.exploring.timing import FirstEpoch
 
 EPOCHS = 40
 
@@ -91,7 +91,7 @@ def method(*, drains: bool, learned: dict[int, list[float]], digests: str, ages:
     """Points whose first epochs take 1, 2, 4, ... seconds, with two seeds."""
     timed = {
         point: {
-            seed: Timed(2.0**point, 1.0, digest and f"{digest}{seed}", {"linear": age})
+            seed: FirstEpoch(2.0**point, 1.0, digest and f"{digest}{seed}", {"linear": age})
             for seed in ((0,) if drains else (0, 1))
         }
         for point, (digest, age) in enumerate(zip(digests, ages, strict=True))
@@ -109,7 +109,7 @@ def test_points_of_one_digest_share_a_learning_in_their_own_time():
 
 def test_points_whose_other_seeds_part_share_nothing_unless_the_method_drains():
     one = method(drains=False, learned={1: [6.0, 10.0]}, digests="aaa", ages=[1, 1, 2])
-    one.timed[2][1] = Timed(4.0, 1.0, "other", {"linear": 2.0})
+    one.timed[2][1] = FirstEpoch(4.0, 1.0, "other", {"linear": 2.0})
     del one.timed[0][1]
     assert [Cells([one]).estimates[p][0].basis for p in range(3)] == [
         "predicted", "learned", "predicted",

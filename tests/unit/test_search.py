@@ -19,7 +19,7 @@ from ampsim.exploring import sampling
 from ampsim.exploring import search as library
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.pareto import dominates, hypervolume, pareto, reference_of
-from ampsim.exploring.sampling import Space, Trials
+from ampsim.exploring.sampling import Proposals, Space
 from ampsim.exploring.searched import sentences, to_json
 from ampsim.runs import Keeping
 
@@ -123,7 +123,7 @@ def test_a_search_that_was_killed_goes_on_to_the_same_bytes(
     setup, where, after, tmp_path, monkeypatch
 ):
     whole = ampsim.search(*setup, **TIMES, trials=16, keeping=Keeping(tmp_path / "whole"))
-    owner: Any = {"ask": Trials, "tell": Trials, "point": library}[where]
+    owner: Any = {"ask": Proposals, "tell": Proposals, "point": library}[where]
     name = {"ask": "ask", "tell": "tell", "point": "setup_at"}[where]
     usual, calls = getattr(owner, name), itertools.count()
 
