@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Setup, Value, setup_at
-from ampsim.exploring.trials import Evaluated
+from ampsim.exploring.trials import PointOutcome
 from ampsim.rng import stream
 from ampsim.study.schedule_names import option_names
 
@@ -127,7 +127,7 @@ class Proposals:
             )  # fmt: skip
             self._memory.add_trials(self._kept.get_trials(deepcopy=False))
 
-    def all(self) -> Iterator[tuple[int, dict[str, Value], Evaluated | None]]:
+    def all(self) -> Iterator[tuple[int, dict[str, Value], PointOutcome | None]]:
         """Each trial: number, point, and what came of it; None where it was not told yet."""
         for frozen in self._memory.get_trials(deepcopy=False):
             is_told = frozen.state.is_finished()
@@ -171,7 +171,7 @@ class Proposals:
                 self._kept.add_trial(self._frozen(number))
         return point
 
-    def tell(self, number: int, trial: Evaluated) -> None:
+    def tell(self, number: int, trial: PointOutcome) -> None:
         """Say what came of a trial."""
         for study in (self._memory, self._kept):
             if study is None:
@@ -204,9 +204,9 @@ def _quiet() -> Generator[None]:
         yield
 
 
-def _trial(text: Any) -> Evaluated:
+def _trial(text: Any) -> PointOutcome:
     if text is None:
-        return Evaluated("failed", (), note="it was told by something else than ampsim")
+        return PointOutcome("failed", (), note="it was told by something else than ampsim")
     content: dict[str, Any] = json.loads(text)
     content["values"] = tuple(content["values"])
-    return Evaluated(**content)
+    return PointOutcome(**content)

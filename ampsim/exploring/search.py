@@ -21,7 +21,7 @@ from ampsim.exploring.pareto import hypervolume, pareto, reference_of
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
 from ampsim.exploring.searched import Searched, table_of_trials
 from ampsim.exploring.timing import Timer
-from ampsim.exploring.trials import Aim, Evaluated, Evaluator, objectives_of
+from ampsim.exploring.trials import Aim, Evaluator, PointOutcome, objectives_of
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of
 from ampsim.options import REPEATS_MAX, Count, Seed
@@ -49,7 +49,7 @@ REPEATS: Final = 3
 IN_FLIGHT: Final = 8
 """Points under way at a time (chosen: not the cores, so that every machine finds the same)."""
 
-Told = dict[int, tuple[dict[str, Value], Evaluated]]
+Told = dict[int, tuple[dict[str, Value], PointOutcome]]
 
 
 @checked
@@ -189,11 +189,11 @@ class _Batches:
         self._open = {}
         return found
 
-    def before(self, number: int) -> list[tuple[dict[str, Value], Evaluated]]:
+    def before(self, number: int) -> list[tuple[dict[str, Value], PointOutcome]]:
         """Points and what came of them, of all trials with lower numbers."""
         return [one for known, one in sorted(self.known.items()) if known < number]
 
-    def tell(self, number: int, point: dict[str, Value], trial: Evaluated) -> None:
+    def tell(self, number: int, point: dict[str, Value], trial: PointOutcome) -> None:
         """Say what came of a trial."""
         self.trials.tell(number, trial)
         self.known[number] = (point, trial)

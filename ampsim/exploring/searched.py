@@ -13,7 +13,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.arguments import checked
-from ampsim.exploring.trials import Evaluated
+from ampsim.exploring.trials import PointOutcome
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.forecasting.forecast import row_values
 from ampsim.output_folder import MANIFEST, staged
@@ -101,7 +101,7 @@ class Searched:
 
 
 def table_of_trials(
-    trials: Sequence[tuple[int, tuple[Mapping[str, Any], Evaluated]]],
+    trials: Sequence[tuple[int, tuple[Mapping[str, Any], PointOutcome]]],
     keys: Sequence[str],
     objectives: Sequence[str],
     front: set[int],

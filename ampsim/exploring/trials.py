@@ -66,7 +66,7 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class PointOutcome:
     """What came of a point.
 
     Args:
@@ -134,7 +134,7 @@ class _Candidate:
     timed: FirstEpoch | None = None
     runs: dict[int, Run] = field(default_factory=dict[int, Run])
     whole: set[int] = field(default_factory=set[int])  # seeds whose runs went to their end
-    trial: Evaluated | None = None
+    trial: PointOutcome | None = None
 
 
 class Evaluator:
@@ -150,7 +150,7 @@ class Evaluator:
         """Evaluate nothing yet."""
         self._aim, self._maker, self._timer = aim, maker, timer
 
-    def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[Evaluated]:
+    def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[PointOutcome]:
         """What comes of rows, one for each point; those of one label are one point.
 
         Args:
@@ -182,9 +182,9 @@ class Evaluator:
             violation = self._aim.violation(columns, learned=False)
             values = self._values(one, {})
             if violation:
-                one.trial = Evaluated("infeasible", values, violation)
+                one.trial = PointOutcome("infeasible", values, violation)
             elif not self._aim.learns:
-                one.trial = Evaluated("complete", values)
+                one.trial = PointOutcome("complete", values)
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""
@@ -194,7 +194,7 @@ class Evaluator:
             self._run([(one, seed, self._cap(one, front)) for one in points for seed in half])
             for one in points:
                 if any(dominates(known, self._bounds(one)) for known in front):
-                    one.trial = Evaluated("pruned", self._bounds(one), seeds=len(one.whole))
+                    one.trial = PointOutcome("pruned", self._bounds(one), seeds=len(one.whole))
         left = [one for one in points if one.trial is None]
         self._run([(one, s, _epochs(one)) for one in left for s in seeds if s not in one.whole])
         for one in left:
@@ -213,7 +213,7 @@ class Evaluator:
         for one, seed, epochs in asked:
             run = found.get((one.row.label, seed))
             if run is None:
-                one.trial = Evaluated("failed", self._values(one, {}), note=made.lost[0])
+                one.trial = PointOutcome("failed", self._values(one, {}), note=made.lost[0])
                 continue
             one.runs[seed] = run
             if epochs == _epochs(one) or run.failure or _time_s(one.row, run) < math.inf:
@@ -247,16 +247,16 @@ class Evaluator:
             return 1.0
         return per_s[name] * timed.epoch_s if name in per_s else None
 
-    def _settled(self, one: _Candidate) -> Evaluated:
+    def _settled(self, one: _Candidate) -> PointOutcome:
         """What came of a point of which all seeds ran."""
         runs = [one.runs[seed] for seed in self._aim.seeds]
         goal = one.row.plan.goal
         values = self._bounds(one)
         columns = {**row_of(one.row.label, goal, runs), **_timed_columns(_known(one.timed))}
         if columns["time_to_target_s"] is None and any(n in SPENT for n in self._aim.objectives):
-            return Evaluated("not reached", values, 1.0, len(runs))
+            return PointOutcome("not reached", values, 1.0, len(runs))
         violation = self._aim.violation(columns, learned=True)
-        return Evaluated("infeasible" if violation else "complete", values, violation, len(runs))
+        return PointOutcome("infeasible" if violation else "complete", values, violation, len(runs))
 
     def _bounds(self, one: _Candidate) -> Values:
         """Medians over all seeds; what they are at least, as far as seeds have not ended."""
