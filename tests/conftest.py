@@ -18,6 +18,7 @@ import threadpoolctl  # pyright: ignore[reportMissingTypeStubs]  # has none
 from invariants import watch
 
 import ampsim
+from ampsim.data import mnist
 from ampsim.hardware import HOST, Cluster, Device, Link
 from ampsim.hardware.topology import Route
 from ampsim.ir import Direction, Graph, Send, Work
@@ -52,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 APART = {
-    "tests/oracle/test_old_weights.py", "tests/property/test_models.py",
+    "tests/test_notebooks.py", "tests/oracle/test_old_weights.py", "tests/property/test_models.py",
     "tests/property/test_modes.py", "tests/unit/test_page_examples.py",
 }  # fmt: skip
 """Long files whose tests share nothing: several processes share such a file."""
@@ -64,6 +65,10 @@ SLOW_S, QUICK_S = 3.0, 0.1
 """Seconds of a test that is marked slow, and of another; chosen, to begin with long files."""
 
 
+IMAGES_MAX = 20
+"""Drawn data sets that are kept; chosen: 2,000 images are 1.6 MB."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Have every run that a test makes obey what all runs obey; keep the order of long files.
 
@@ -72,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     patch = pytest.MonkeyPatch()
     watch(patch)
     look_libraries_up_once(patch)
+    patch.setattr(mnist, "_draw", draw_once(mnist._draw))
     gc.disable()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
@@ -96,6 +102,24 @@ def look_libraries_up_once(patch: pytest.MonkeyPatch) -> None:
             self._make_controller_from_path(path)
 
     patch.setattr(kind, "_load_libraries", load)
+
+
+def draw_once(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Draw synthetic images once for many runs: they take as long as a short run, and are frozen.
+
+    Patterns hang on the seed alone.
+    """
+    known: dict[tuple[int, str, int], Any] = {}
+
+    def drawn(seed: int, patterns: Any, split: str, count: int) -> Any:
+        if len(known) > IMAGES_MAX:
+            known.clear()
+        key = seed, split, count
+        if key not in known:
+            known[key] = draw(seed, patterns, split, count)
+        return known[key]
+
+    return drawn
 
 
 def pytest_collection_finish() -> None:

@@ -4,6 +4,7 @@ Source: the house style; TigerBeetle's `src/tidy.zig` for the idea.
 """
 
 import ast
+import importlib.util
 import io
 import re
 import tokenize
@@ -282,3 +283,19 @@ def test_an_ignore_carries_its_reason_on_the_same_line():
                 yield f"{number}: {line.strip()}"
 
     expect_none(CODE + SCRIPTS + TESTS, find)
+
+
+def test_every_planted_fault_still_has_its_line():
+    spec = importlib.util.spec_from_file_location(
+        "planted_faults", ROOT / "tests" / "robustness" / "planted_faults.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    planted = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(planted)
+    lost = [
+        name
+        for name, fault in planted.FAULTS.items()
+        if (ROOT / "ampsim" / fault.file).read_text(encoding="utf-8").count(fault.right) != 1
+    ]
+    assert lost == []

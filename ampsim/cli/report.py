@@ -47,8 +47,8 @@ CheckOption = Annotated[
     typer.Option(
         "--check",
         help="Say whether the reports still follow from recipe and code: by the hashes in their "
-        "manifests, by tiny runs of their rows, and by drawing page, tables and figures again in "
-        "a temporary folder. All recipes unless some are named.",
+        "manifests, by tiny runs of rows and programs, and by drawing page, tables and figures "
+        "again in a temporary folder. All recipes unless some are named.",
     ),
 ]
 RerunOption = Annotated[
@@ -206,7 +206,7 @@ def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
 
     program = read_program(folder)
     if way in ("check", "rerun"):
-        verdict = check_program(program, target)
+        verdict = check_program(program, target, is_again=way == "rerun")
         return _say(program, target, verdict, how)
     written = write_program_report(program, program.tables(), target)
     state, verb = ("written", "wrote") if way == "write" else ("redrawn", "redrew")

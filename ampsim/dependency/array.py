@@ -195,7 +195,7 @@ class Array:
             given.copyto(self)
             return
         if isinstance(given, np.ndarray):
-            own = np.array(given)
+            own = np.array(given) if self.context.is_numeric else given
             given = Expression("set", (), lambda: own, own.shape)
         if not isinstance(given, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(

@@ -168,13 +168,17 @@ class CaseStudy:
         return len(self.widths) - 1
 
     def first_weights(self) -> list[np.ndarray]:
-        """The weights before the first batch, for each layer (d_in, d_out)."""
+        """The first weights of each layer, (d_in, d_out); zeros where no numbers are computed."""
+        pairs = list(zip(self.widths[:-1], self.widths[1:], strict=True))
+        if not self.is_numeric:
+            return [np.zeros(pair) for pair in pairs]
         random = stream(self.seed, "weights")
-        pairs = zip(self.widths[:-1], self.widths[1:], strict=True)
         return [random.standard_normal((one, other)) / np.sqrt(one) for one, other in pairs]
 
     def data(self, iteration: int) -> tuple[np.ndarray, np.ndarray]:
-        """A batch: (batch, d_in) numbers, and a class for each row."""
+        """A batch: (batch, d_in) numbers, and a class for each row; zeros without numbers."""
+        if not self.is_numeric:
+            return np.zeros((self.batch, self.widths[0])), np.zeros(self.batch)
         random = stream(self.seed, "batch", iteration)
         rows = random.standard_normal((self.batch, self.widths[0]))
         return rows, random.integers(0, self.widths[-1], self.batch).astype(float)

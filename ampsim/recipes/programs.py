@@ -1,20 +1,26 @@
 """Reports made by a program of their own, and the folder that they fill.
 
 A program is what no recipe of models and schedules can say, such as one on a dependency engine. It
-is run by `ampsim report NAME`, as recipes are; `ampsim report --check` runs it again, and compares
-page, tables and figures.
+is run by `ampsim report NAME`, as recipes are. `ampsim report --check` runs it again, and compares
+page, tables and figures. Of a program that is long, `WITNESS` names globals with small values: with
+these it is run beside the report, `--check` repeats only that, and draws the rest of the tables.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import numbers
 import os
 import re
 import runpy
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +29,11 @@ import pandas as pd
 from ampsim.errors import AmpsimError, FileFormatError, one_of
 from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
+from ampsim.recipes.beside import read_beside
 from ampsim.recipes.checking import PAGE, Drawn, Verdict, differences, lacks_of, skipped_pictures
+from ampsim.recipes.page import WITNESS
 from ampsim.recipes.recipe import PROGRAM
-from ampsim.recipes.redrawing import edits_of, read_manifest
+from ampsim.recipes.redrawing import edits_of, files_of, read_manifest
 from ampsim.recipes.running import FORMAT, KIND
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame
@@ -48,24 +56,68 @@ def write_program_report(
         OutputError: the folder or a file in it cannot be written, or is another's.
     """
     with staged(folder, "report") as place:
-        written: list[Path] = []
-        for name, table in tables.items():
-            written.append(place / f"{name}.csv")
-            write_text(written[-1], str(table.to_csv(index=False)))
-        for figure in program.curves:
-            written.append(
-                save(draw_curves(tables[figure.table], figure), place / f"{figure.name}.png")
-            )
-        for timeline in program.timelines:
-            table: Any = tables[timeline.table]
-            drawn = gantt(table, workers=1 + int(table["worker"].max()), title=timeline.title)
-            written.append(save(drawn, place / f"{timeline.name}.png"))
-        written.append(place / PAGE)
-        write_text(written[-1], page(program, tables))
+        written = [place / f"{name}.csv" for name in tables]
+        for path, table in zip(written, tables.values(), strict=True):
+            write_text(path, _csv(table))
+        if program.witness:
+            if page(program, read_tables(place, tables)) != page(program, tables):
+                raise FileFormatError(
+                    f"{program.folder / PROGRAM}: with a {WITNESS_NAME} tables are read again from "
+                    "their CSV; a text must not read as a number, and none be empty"
+                )
+            written.append(_write_witness(program, place))
+        written += _draw(program, tables, place)
         files = {path.name: sha256_of(path) for path in written}
         manifest = {**program.manifest(), "drawn_with": drawn_with(), "files": files}
         write_text(place / MANIFEST, to_toml(manifest))
     return [expanded(folder) / name for name in (*files, MANIFEST)]
+
+
+def _csv(table: DataFrame) -> str:
+    return str(table.to_csv(index=False))
+
+
+def _write_witness(program: ReportProgram, place: Path) -> Path:
+    """Run the program with its small values, and keep what it gives: JSON, a line a row."""
+    tables = {name: _csv(one).splitlines() for name, one in program.tiny_tables().items()}
+    path = place / WITNESS
+    write_text(path, json.dumps({"kind": "witness", "tables": tables}, indent=1) + "\n")
+    return path
+
+
+def _draw(program: ReportProgram, tables: Mapping[str, DataFrame], place: Path) -> Iterator[Path]:
+    """Figures and page, drawn into a folder of the tables."""
+    for figure in program.curves:
+        drawn = draw_curves(tables[figure.table], figure)
+        yield save(drawn, place / f"{figure.name}.png")
+    for timeline in program.timelines:
+        table: Any = tables[timeline.table]
+        drawn = gantt(table, workers=1 + int(table["worker"].max()), title=timeline.title)
+        yield save(drawn, place / f"{timeline.name}.png")
+    write_text(place / PAGE, page(program, tables))
+    yield place / PAGE
+
+
+def read_tables(folder: Path, names: Iterable[str]) -> dict[str, pd.DataFrame]:
+    """The tables of a report of these names, from its own files.
+
+    Raises:
+        FileFormatError: one cannot be read.
+    """
+    tables: dict[str, pd.DataFrame] = {}
+    for name in names:
+        path = folder / f"{name}.csv"
+        cells = read_beside(partial(pd.read_csv, path, dtype=str, keep_default_na=False), path.name)
+        tables[name] = cells.map(_value).infer_objects()
+    return tables
+
+
+def _value(cell: str) -> int | float | str:
+    """What a cell says: a number, text, or NaN where it is empty."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(cell or math.nan)
+    return cell
 
 
 def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
@@ -96,6 +148,7 @@ _A_NAME: Final = "must be up to 60 letters, digits, - and _, and be given once"
 _LARGEST: Final = 1e100  # chosen: beyond, an axis has no ticks
 
 _NAMES: Final = ("TITLE", "TEXT", "CURVES", "tables")
+WITNESS_NAME: Final = "WITNESS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +185,7 @@ class ReportProgram:
         text: its paragraphs, in Markdown.
         curves, timelines: its figures.
         make_tables: runs it.
+        witness: globals with which it is run in a small way, if it has such.
     """
 
     folder: Path
@@ -141,6 +195,7 @@ class ReportProgram:
     curves: tuple[Curves, ...]
     timelines: tuple[Timeline, ...]
     make_tables: Callable[[], Mapping[str, pd.DataFrame]]
+    witness: Mapping[str, Any]
 
     @property
     def name(self) -> str:
@@ -163,6 +218,19 @@ class ReportProgram:
         for fault in _faults_of_tables(tables, self):  # pyright: ignore[reportUnknownArgumentType]  # a user's
             raise FileFormatError(f"{path}: {fault}")
         return dict(given)
+
+    def tiny_tables(self) -> dict[str, pd.DataFrame]:
+        """Run the program with the small values of `WITNESS`, in a copy of its own.
+
+        Raises:
+            FileFormatError: it gives something else, or what no report can hold.
+            SimulationError: it fails.
+        """
+        path = self.folder / PROGRAM
+        with user_code(f"{path} failed with its {WITNESS_NAME}"):
+            tables: Any = runpy.run_path(str(path))["tables"]
+            tables.__globals__.update(self.witness)
+        return replace(self, make_tables=tables).tables()
 
     def manifest(self) -> dict[str, Any]:
         """What a report of it says of its origin."""
@@ -195,7 +263,8 @@ def read_program(folder: Path) -> ReportProgram:
         raise FileFormatError(f"{path}: {fault}")
     title, text = names["TITLE"], names["TEXT"]
     figures = tuple(names["CURVES"]), tuple(names.get("TIMELINES", ()))
-    return ReportProgram(folder, digest, title, text, *figures, names["tables"])
+    witness = names.get(WITNESS_NAME, {})
+    return ReportProgram(folder, digest, title, text, *figures, names["tables"], witness)
 
 
 def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
@@ -208,8 +277,15 @@ def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
         yield from faults
         if faults:
             return
-    if not callable(names["tables"]):
+    if not isinstance(names["tables"], FunctionType):
         yield f"tables must be a function, got {short(names['tables'])}"
+    witness: Any = names.get(WITNESS_NAME, {})
+    if not isinstance(witness, dict):
+        yield f"{WITNESS_NAME} must be small values by names of the program, got {short(witness)}"
+        return
+    for name in map(str, witness):  # pyright: ignore[reportUnknownArgumentType]  # a user's
+        if name not in names:
+            yield f"{WITNESS_NAME}: {one_of('global', name, names)}"
 
 
 def _faults_of_figures(key: str, given: Any, kind: type[Any], files: set[str]) -> Iterator[str]:
@@ -328,12 +404,16 @@ _IS_KIND: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def check_program(program: ReportProgram, folder: Path) -> Verdict:
-    """Whether a report follows from its program, which is run again.
+def check_program(program: ReportProgram, folder: Path, *, is_again: bool = False) -> Verdict:
+    """Whether a report follows from its program.
+
+    That is run again in whole, unless it has a witness: then only in the small way of that, and
+    page and figures are drawn of the tables that the report has.
 
     Args:
         program: what made it.
         folder: where it lies; nothing is written there.
+        is_again: run it in whole, also if it has a witness.
     """
     try:
         manifest = read_manifest(folder)
@@ -345,12 +425,28 @@ def check_program(program: ReportProgram, folder: Path) -> Verdict:
             notes = ("ampsim's code has changed",)
         if faults:
             return Verdict(faults, notes)
+        skipped = skipped_pictures(manifest)
         with tempfile.TemporaryDirectory() as temporary:
-            written = write_program_report(program, program.tables(), temporary)
-            names = {path.name for path in written}
-            drawn = Drawn(names, Path(temporary), f"what {PROGRAM} gives")
-            skipped = skipped_pictures(manifest)
+            place = Path(temporary)
+            if program.witness and not is_again:
+                drawn = _drawn_of_tables(program, folder, manifest, place)
+            else:
+                written = write_program_report(program, program.tables(), place)
+                drawn = Drawn({path.name for path in written}, place, f"what {PROGRAM} gives")
             faults = tuple(differences(folder, manifest, drawn, skipped))
     except AmpsimError as error:
         return Verdict((str(error),))
     return Verdict(faults, (*notes, *filter(None, [skipped])))
+
+
+def _drawn_of_tables(
+    program: ReportProgram, folder: Path, manifest: Mapping[str, Any], place: Path
+) -> Drawn:
+    """Page and figures of the tables that a report has, and its witness, made now."""
+    files = [one for one in files_of(manifest) if one.endswith(".csv")]
+    tables = read_tables(folder, [one.removesuffix(".csv") for one in files])
+    for fault in _faults_of_tables(tables, program):
+        raise FileFormatError(f"{', '.join(files)}: {fault}")
+    written = [_write_witness(program, place), *_draw(program, tables, place)]
+    names = {*files, *(path.name for path in written)}
+    return Drawn(names, place, f"what {', '.join(files)} and {WITNESS_NAME} of {PROGRAM} give")

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -336,7 +337,7 @@ class Simulation:
         )
 
     @property
-    def _recount(self) -> Recount | None:
+    def _recount(self) -> Callable[[], Columns] | None:
         """What counts memory afterwards; None where the run did, or ended within an epoch."""
         options, is_counted = self._options, self._training.counts_memory
         if is_counted or options.counts_memory is False or self._is_within_epoch or not self.epoch:
@@ -345,30 +346,17 @@ class Simulation:
             options, mode="sleep", learning="live", counts_memory=True, spans_kept=0,
             on_rows=None, on_items=None, on_start=None,
         )  # fmt: skip
-        return Recount(self._model, self._cluster, self._schedule, options, self.epoch)
+        return partial(counted, self._model, self._cluster, self._schedule, options, self.epoch)
 
 
-@dataclass(frozen=True, slots=True)
-class Recount:
-    """Counts what lay in the memories of a run, in mode "sleep", of the same trace.
-
-    Args:
-        model, cluster, schedule, options: of the run, which did not count.
-        epochs: that it had.
-    """
-
-    model: Model
-    cluster: Cluster
-    schedule: Schedule
-    options: RunOptions
-    epochs: int
-
-    def __call__(self) -> Columns:
-        """Columns as of the recorder's memory."""
-        run = Simulation(self.model, self.cluster, self.schedule, self.options)
-        for _epoch in range(self.epochs):
-            run.run_epoch()
-        return run.result().recorder.columns("memory")
+def counted(
+    model: Model, cluster: Cluster, schedule: Schedule, options: RunOptions, epochs: int
+) -> Columns:
+    """Run so many epochs; give what lay in the workers' memories, as columns of the recorder's."""
+    run = Simulation(model, cluster, schedule, options)
+    for _epoch in range(epochs):
+        run.run_epoch()
+    return run.result().recorder.columns("memory")
 
 
 def _require_known(options: RunOptions) -> None:
@@ -388,7 +376,7 @@ def _settings_of(
     """What all parts of a run know.
 
     Memory is counted as chosen, or where it tells; else when somebody asks, if a run in mode
-    "sleep" can tell (`Recount`).
+    "sleep" can tell (`counted`).
     """
     chosen = options.counts_memory
     if chosen is None:

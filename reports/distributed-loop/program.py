@@ -43,6 +43,7 @@ DISPATCH_S = 5.7e-6
 MACHINES = (1, 2, 4, 8, 16, 32, 64)
 WAYS = {"no barrier": 1e-5, "barrier, 10 µs": 1e-5, "barrier, 100 µs": 1e-4}
 WINDOW, SPAN = 8, (100, 200)
+WITNESS = {"MACHINES": (1, 2, 12), "SPAN": (24, 48)}
 CURVES = [
     Curves(
         "rates", "Iterations a second over machines", "rates", x="machines", y="per_s", by="way",

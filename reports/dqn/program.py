@@ -52,6 +52,11 @@ FREE = {"operation_overhead_s": 0.0, "memory_bytes": None}  # dispatch_s is in p
 DOUBLE = {"dtype": "float64"}  # so that another library's rounding changes no decision
 DISPATCH_S = (1e-6, 5e-6, 2e-5)
 ROUND_TRIPS_S = tuple(10 ** (-5 + step / 2) for step in range(7))
+HAS_WEIGHTS = False  # whether a table tells of the weights, as the rewards are too coarse a witness
+WITNESS = {
+    "SEEDS": range(2), "EPOCHS": 2, "LAST": 1, "DISPATCH_S": (5e-6,),
+    "ROUND_TRIPS_S": (1e-5, 1e-3), "HAS_WEIGHTS": True,
+}  # fmt: skip
 CURVES = [
     Curves(
         "learning", "Reward of an episode, of ten seeds", "learning",
@@ -72,6 +77,14 @@ def rewards(seed: int, **options: Any) -> np.ndarray:
     model = ampsim.load_model("dqn", **DOUBLE, **options)
     result = ampsim.simulate(model, "tflops-1", "dataflow", epochs=EPOCHS, seed=seed)
     return -result.epochs["valid_loss"].to_numpy()
+
+
+def weights() -> pd.DataFrame:
+    """How large each array of parameters is, once the first seed has learned."""
+    model = ampsim.load_model("dqn", **DOUBLE)
+    result = ampsim.simulate(model, "tflops-1", "dataflow", epochs=EPOCHS, seed=SEEDS[0])
+    sizes = {name: np.linalg.norm(one) for name, one in result.model.parameters().items()}
+    return pd.DataFrame({"name": list(sizes), "size": list(sizes.values())})
 
 
 def learning_tables() -> dict[str, pd.DataFrame]:
@@ -138,4 +151,5 @@ def tables() -> dict[str, pd.DataFrame]:
     for dispatch_s in DISPATCH_S:
         inside = timed(dispatch_s, "dataflow")
         rows += [speed_row(dispatch_s, one, inside) for one in ROUND_TRIPS_S]
-    return {**learning_tables(), "speed": pd.DataFrame(rows)}
+    more = {"weights": weights()} if HAS_WEIGHTS else {}
+    return {**learning_tables(), "speed": pd.DataFrame(rows), **more}

@@ -46,6 +46,13 @@ BATCHES = (16, 32, 64, 128, 256, 512)
 K40 = ampsim.load_cluster("k40").devices[0]
 LAUNCH_S = K40.operation_overhead_s
 DISPATCH_S = (LAUNCH_S, 1e-6, 0.0)
+LENGTHS = (25, 50, 100, 200)  # of the table by length
+SHORTEST, ROWS, APART = 60, 16_000, 40  # of the two lengths from which memory follows
+WITNESS = {
+    "BATCHES": (16, 512), "LENGTH": 8, "DISPATCH_S": (LAUNCH_S, 0.0), "LENGTHS": (4, 8),
+    "SHORTEST": 6, "ROWS": 0, "APART": 4,
+    "WAYS": {"dynamic": ampsim.Dataflow(parallel_iterations=3), "unrolled": ampsim.Unrolled()},
+}  # fmt: skip
 WAYS = {"dynamic": ampsim.Dataflow(), "unrolled": ampsim.Unrolled()}
 CURVES = [
     Curves(
@@ -111,14 +118,14 @@ def memory() -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for how in WAYS:
         for batch in BATCHES:
-            length = max(60, 16_000 // batch) if how == "dynamic" else 60
-            lengths = (length, length + 40)
+            length = max(SHORTEST, ROWS // batch) if how == "dynamic" else SHORTEST
+            lengths = (length, length + APART)
             short, long = (int(run(how, batch, one, 0.0).peak_bytes[0]) for one in lengths)
-            each = (long - short) / 40
+            each = (long - short) / APART
             rows.append(
                 {
                     "how": how, "batch": batch, "mb_a_step": each / 1e6,
-                    "first_oom_length": length + 41 + int((K40.memory_bytes - long) / each),
+                    "first_oom_length": lengths[1] + 1 + int((K40.memory_bytes - long) / each),
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)
@@ -127,7 +134,7 @@ def memory() -> pd.DataFrame:
 def tables() -> dict[str, pd.DataFrame]:
     """Time by batch and dispatch, by length, what is dispatched, and memory."""
     times = [row(batch, LENGTH, one) for one in DISPATCH_S for batch in BATCHES]
-    by_length = [row(batch, one, LAUNCH_S) for batch in (16, 128) for one in (25, 50, 100, 200)]
+    by_length = [row(batch, one, LAUNCH_S) for batch in (16, 128) for one in LENGTHS]
     return {
         "times": pd.DataFrame(times), "by_length": pd.DataFrame(by_length),
         "dispatches": dispatches(), "memory": memory(),

@@ -76,6 +76,13 @@ WAYS: Final[dict[str, tuple[Any, int]]] = {
 }
 """Schedules, and how many devices each has; four instances are in flight under the two that may."""
 
+HAS_LOSSES = False  # whether a table tells of them, which are the witness of what is learned
+WITNESS = {
+    "LISTS": 800, "TARGET": 0.01, "EPOCHS_MAX": 2, "RATES": (3e-3, 1.2e-2), "TRIAL_EPOCHS": 1,
+    "SEEDS": range(2), "TUNING_SEEDS": (100,), "SMALL_BYTES": 4_000_000, "LENGTHS": (5, 10),
+    "HAS_LOSSES": True,
+}  # fmt: skip
+
 SWAPPING = (ampsim.Dataflow(swap_memory=True), 1)
 LEARNERS = ("sequential", "pipeline on 4", "amp on 4")
 """Who learns in a way of its own; all others learn as `sequential`."""
@@ -121,6 +128,18 @@ def learned(way: str, rate: float, seed: int, epochs: int = EPOCHS_MAX) -> tuple
     )  # fmt: skip
     is_there = result.epochs["accuracy"].iloc[-1] >= TARGET
     return len(result.epochs), float(result.epochs["time_s"].iloc[-1]) if is_there else math.inf
+
+
+def losses() -> pd.DataFrame:
+    """Those of each way that learns in its own, after the last epoch."""
+    made: list[dict[str, Any]] = []
+    for way in LEARNERS:
+        schedule, devices = WAYS[way]
+        result = ampsim.simulate(
+            model_of(RATES[0]), gpus(devices), schedule, instances=LISTS, epochs=EPOCHS_MAX
+        )
+        made.append({"way": way, **result.epochs[["loss", "valid_loss"]].iloc[-1].to_dict()})
+    return pd.DataFrame(made)
 
 
 def tuned(way: str) -> float:
@@ -262,5 +281,5 @@ def tables() -> dict[str, pd.DataFrame]:
     swapping = {"way": ["dataflow, swapping"], "tokens": [first_out_of_memory(*SWAPPING)]}
     return {
         "rows": rows(), "hosts": hosts(), "lengths": pd.DataFrame(lengths),
-        "swapping": pd.DataFrame(swapping),
+        "swapping": pd.DataFrame(swapping), **({"losses": losses()} if HAS_LOSSES else {}),
     }  # fmt: skip

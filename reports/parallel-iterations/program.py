@@ -49,6 +49,7 @@ WINDOWS = (1, 2, 4, 8, 16, 32, 64)
 SIZES = (64, 256, 1024)
 LINKS = {"k40": 10e9, "v100-sxm2": 25e9}
 LATENCY_S = 6e-6
+WITNESS = {"DEVICES": 4, "TRIPS": 16, "WINDOWS": (1, 2, 8), "SIZES": (64, 1024)}
 CURVES = [
     Curves(
         "closed-form", "Eight stages: speed over that of window 1", "closed_form", x="window",
@@ -132,7 +133,7 @@ def stages() -> ampsim.Cluster:
 
 def closed_form() -> pd.DataFrame:
     """One row a way and a window."""
-    trips, n = 200, DEVICES
+    trips, n = TRIPS, DEVICES
 
     def seconds(way: str, window: int) -> float:
         if way == "closed form":

@@ -46,6 +46,7 @@ gradients older. The paper's asynchronous runs on ResNet-50 have one server and 
 """
 RANKS = (64, 256, 1024, 3200)
 SERVED = (1, 2, 4, 8, 16, 32, 64)
+WITNESS = {"RANKS": (32, 64), "SERVED": (1, 8)}
 LATENCIES_S = (2e-6, 30e-6, 100e-6)
 SIMULATED_S = 30e-6
 BANDWIDTH = 1e10

@@ -60,8 +60,17 @@ PAPER = {
 }
 LENGTHS = tuple(PAPER["on"])
 FITTED = 100
-UNITS, BATCH = 512, 512
+UNITS, BATCH, WINDOW = 512, 512, 32
 K40 = ampsim.load_cluster("k40").devices[0]
+BATCHES, APART = (256, 512, 768, 896, 1024), 40
+BEYOND = (("off", 949), ("off", 950), ("on", 1500), ("on", 1800), ("on", 2000))
+SHOWN = (900, 902)  # steps of the forward loop
+WITNESS = {
+    "PAPER": {"off": {10: 5.8}, "on": {10: 5.8, 20: 5.8}}, "LENGTHS": (10, 20), "FITTED": 10,
+    "WINDOW": 3, "BATCHES": (512,), "APART": 8, "BEYOND": (("off", 28), ("on", 28)),
+    "SHOWN": (16, 18),
+    "K40": K40.model_copy(update={"memory_bytes": 320_000_000}),
+}  # fmt: skip
 CURVES = [
     Curves(
         "memory", "Bytes on the device, by length", "times", x="length", y="peak_gb", by="swap",
@@ -87,7 +96,7 @@ def run(length: int, swap: str, hardware: ampsim.Cluster, batch: int = BATCH) ->
     model = ampsim.load_model(
         "dynamic_lstm", hidden=UNITS, batch=batch, length=length, shortest=1.0
     )
-    schedule = ampsim.Dataflow(swap_memory=swap == "on")
+    schedule = ampsim.Dataflow(swap_memory=swap == "on", parallel_iterations=WINDOW)
     try:
         return ampsim.simulate(model, hardware, schedule, mode="sleep", instances=batch)
     except OutOfMemoryError:
@@ -133,15 +142,15 @@ def batches() -> pd.DataFrame:
     """With nothing fitted: time, and the first length that does not fit, by batch."""
     rows: list[dict[str, Any]] = []
     assert K40.memory_bytes is not None
-    for batch in (256, 512, 768, 896, 1024):
-        short, long = (run(length, "off", cluster(), batch) for length in (40, 80))
+    for batch in BATCHES:
+        short, long = (run(length, "off", cluster(), batch) for length in (APART, 2 * APART))
         peaks = [int(one.peak_bytes[0]) for one in (short, long)]
-        each = (peaks[1] - peaks[0]) // 40
+        each = (peaks[1] - peaks[0]) // APART
         rows.append(
             {
-                "batch": batch, "unfitted_ms": step_ms(long, 80),
+                "batch": batch, "unfitted_ms": step_ms(long, 2 * APART),
                 "arrays_a_step": each / (4 * batch * UNITS), "mb_a_step": each / 1e6,
-                "first_oom_length": 81 + (K40.memory_bytes - peaks[1]) // each,
+                "first_oom_length": 2 * APART + 1 + (K40.memory_bytes - peaks[1]) // each,
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
@@ -153,7 +162,7 @@ def timeline(result: Any) -> pd.DataFrame:
     iteration = spans["state"].astype(str).str.extract(r"while-1/(\d+)$")[0]
     spans = spans.assign(step=pd.to_numeric(iteration))
     spans = spans[(spans["end_s"] > spans["start_s"]) & (spans["instance"] == 0)]
-    shown = spans[(spans["lane"] == "compute") & spans["step"].between(900, 902)]
+    shown = spans[(spans["lane"] == "compute") & spans["step"].between(*SHOWN)]
     start_s, end_s = shown["start_s"].min(), shown["end_s"].max()
     spans = spans[(spans["start_s"] < end_s) & (spans["end_s"] > start_s)]
     spans = spans[spans["lane"] != "dispatch"].sort_values(["lane", "start_s"])
@@ -171,7 +180,7 @@ def tables() -> dict[str, pd.DataFrame]:
     share = fitted()
     table, longest = times(cluster(share))
     beyond: list[dict[str, Any]] = []
-    for swap, length in (("off", 949), ("off", 950), ("on", 1500), ("on", 1800), ("on", 2000)):
+    for swap, length in BEYOND:
         result = run(length, swap, cluster(share))
         beyond.append(
             {

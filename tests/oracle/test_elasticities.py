@@ -26,7 +26,7 @@ from ampsim.study import Result, Simulation
 from ampsim.study.simulation import RunOptions
 
 WORKERS = 4
-STEP = 1e-5
+STEP = 1e-7
 CHAIN = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
 LOOP = ampsim.load_model("rnn", hidden=4, batch=20, replicas=2)
 

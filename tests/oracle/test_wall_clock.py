@@ -73,6 +73,7 @@ def story(request, chain, make_cluster, random_cluster) -> tuple[Any, Any, Any]:
 def require_kept(virtual: Any, run: Callable[[WallClock], Any], runs: int = RUNS) -> None:
     """Runs on the wall have the trace of the virtual run to the bit, and take as long as it says.
 
+    The median of so many runs is known as soon as more than half of them have taken no longer.
     Where they take longer, the test fails unless this machine holds up a process that does nothing.
     """
     ratios: list[float] = []
@@ -84,8 +85,10 @@ def require_kept(virtual: Any, run: Callable[[WallClock], Any], runs: int = RUNS
         assert clock.now >= real.makespan_s * (1 - 1e-9)  # the last word to the host comes after it
         ratios.append(clock.elapsed_s / clock.now)
         late_s = clock.late_max_s
+        if 2 * sum(one <= KEPT for one in ratios) > runs:
+            break
     assert min(ratios) >= 1.0 - 1e-6
-    if (ratio := statistics.median(ratios)) > KEPT:
+    if (ratio := statistics.median_low(ratios)) > KEPT:
         loaded_s = held_up_s(WALL_S)
         if loaded_s > (KEPT - 1) * WALL_S / 2:
             pytest.skip(

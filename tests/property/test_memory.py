@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -209,11 +210,23 @@ def run_with_memory(schedule: str, model: str, capacity_bytes: list[int]) -> Any
 
 
 def test_memory_that_nobody_counted_is_not_zero():
-    result = simulate(small_model("mlp"), cluster_of(2, 0.0, None), Amp(2), mode="sleep")
+    what = small_model("mlp"), cluster_of(2, 0.0, None), Amp(2)
+    result = simulate(*what, mode="sleep", counts_memory=False)
     assert len(result.memory) == 0
     assert len(result.peak_memory) == 0
     with pytest.raises(OptionError, match=r"^peak_bytes: memory was not counted in this run; "):
         _ = result.peak_bytes
+
+
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+def test_memory_is_counted_when_somebody_asks(mode):
+    """By a sleeping run: the same table as of a run that counts as it goes, also in a copy."""
+    what = small_model("rnn"), cluster_of(3, 1e-7, 1e9), Amp(4)
+    result = simulate(*what, mode=mode, epochs=2)
+    assert not result.recorder.memory
+    counting = simulate(*what, mode=mode, epochs=2, counts_memory=True)
+    assert result.memory.equals(counting.memory)
+    assert pickle.loads(pickle.dumps(result)).peak_bytes.equals(counting.peak_bytes)
 
 
 def test_counting_changes_no_bit_of_the_run():

@@ -53,11 +53,43 @@ def test_the_report_verified_longest_ago_that_fits_the_time_is_chosen(script):
         "c": entry(script, "2026-01-01", 60.0),
         "d": entry(script, "2026-02-01", 5.0),
     }
-    assert script.choose(["a", "b", "c", "d"], found, 60.0) == "b"
+    assert script.choose(["a", "b", "c"], found, 60.0) == "b"
     assert script.choose(["a", "b", "c", "d"], found, 60.1) == "c"
-    assert script.choose(["a", "d", "e", "f"], found, 60.0) == "e"
+    assert script.choose(["a", "d", "e"], found, 60.0) == "e"
     assert script.choose(["c"], found, 60.0) is None
     assert script.choose([], found, 60.0) is None
+
+
+def test_commits_take_turns_among_those_of_one_day(script):
+    found = {name: entry(script, "2026-03-01", 5.0) for name in "abcd"} | {
+        "old": entry(script, "2026-02-01", 30.0)
+    }
+    chosen = [script.choose([*"abcd", "old"], found, 30.0, f"{n:x}") for n in range(60)]
+    assert set(chosen) == set("abcd")
+    assert script.choose([*"abcd"], found, 30.0, "7") == chosen[7]
+    assert {script.choose([*"ab", "new", "newer"], found, 30.0, f"{n:x}") for n in range(9)} == {
+        "new", "newer",
+    }  # fmt: skip
+
+
+def test_what_cannot_fit_is_not_tried(script, tmp_path):
+    """Two million messages take longer than half a minute; what is known to fit does."""
+    text = '{"runs": [{"numbers": {"messages": %d}}, {"numbers": {"messages": null}}]}'
+    for name, messages in (("short", 1_000), ("long", 2_000_000), ("timed", 2_000_000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.toml").write_text("")
+        (tmp_path / name / "witness.json").write_text("")
+        (tmp_path / name / "outlines.json").write_text(text % messages)
+    found = {"timed": entry(script, "2026-02-01", 5.0)}
+    assert script.candidates(tmp_path, found, 30.0) == ["short", "timed"]
+    assert script.candidates(tmp_path, found, 60.0) == ["long", "short", "timed"]
+
+
+def test_the_log_names_reports_that_are_there(script):
+    reports = SCRIPT.parents[1] / "reports"
+    found = script.read_log(reports / script.LOG)
+    assert len(found) > 8
+    assert [name for name in found if not (reports / name / "witness.json").is_file()] == []
 
 
 def test_only_reports_with_witnesses_and_data_take_part(script, tmp_path, monkeypatch):
@@ -69,10 +101,10 @@ def test_only_reports_with_witnesses_and_data_take_part(script, tmp_path, monkey
             (tmp_path / name / "manifest.toml").write_text(manifest)
         if name != "old":
             (tmp_path / name / "witness.json").write_text("")
-    assert script.candidates(tmp_path) == ["plain"]
+    assert script.candidates(tmp_path, {}, 30.0) == ["plain"]
     (tmp_path / "data" / "set").mkdir(parents=True)
     (tmp_path / "data" / "set" / "one.txt").write_text("")
-    assert script.candidates(tmp_path) == ["fed", "plain"]
+    assert script.candidates(tmp_path, {}, 30.0) == ["fed", "plain"]
 
 
 def test_what_was_found_is_written_by_name_and_read_again(script, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -108,6 +109,85 @@ def test_a_timeline_is_drawn_of_spans_in_lanes(folder):
     assert (folder / "who.png").read_bytes() != drawn
 
 
+SMALL = """
+N = 3
+WITNESS = {"N": 2}
+
+
+def tables():
+    marks = ["first", 0.5, float("nan"), 7, "last"]
+    each = [{"x": x, "y": x**2.0, "kind": "all", "mark": marks[x % 5]} for x in range(1, 2 * N)]
+    return {"numbers": pd.DataFrame(each)}
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A report whose program has a witness of two numbers."""
+    (tmp_path / "program.py").write_text(PROGRAM + SMALL)
+    write(tmp_path)
+    return tmp_path
+
+
+def again(folder: Path) -> Verdict:
+    return check_program(read_program(folder), folder, is_again=True)
+
+
+def test_the_witness_is_what_the_program_gives_with_its_small_values(small):
+    rows = ["x,y,kind,mark", "1,1.0,all,0.5", "2,4.0,all,", "3,9.0,all,7.0"]
+    told = json.loads((small / "witness.json").read_text())
+    assert told == {"kind": "witness", "tables": {"numbers": rows}}
+    assert len((small / "numbers.csv").read_text().splitlines()) == 6
+    assert check(small) == again(small) == Verdict(())
+
+
+def test_with_a_witness_only_that_is_run_again(small, monkeypatch):
+    def none(self) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(programs, "source_digest", lambda: "another")
+    whole = programs.ReportProgram.tables
+    monkeypatch.setattr(
+        programs.ReportProgram,
+        "tables",
+        lambda self: whole(self) if self.make_tables.__globals__["N"] == 2 else none(self),
+    )
+    assert check(small) == Verdict((), ("ampsim's code has changed",))
+    with pytest.raises(AssertionError):
+        again(small)
+
+
+def test_numbers_that_move_are_seen_in_the_witness_and_in_a_whole_run(small, monkeypatch):
+    whole = programs.ReportProgram.tables
+    monkeypatch.setattr(
+        programs.ReportProgram,
+        "tables",
+        lambda self: {"numbers": whole(self)["numbers"].replace({"y": {9.0: 9.000001}})},
+    )
+    (fault,) = check(small).faults
+    assert fault.startswith("witness.json is not what numbers.csv and WITNESS of program.py give")
+    assert "'9.0' in place of '9.000001'" in fault
+    assert any(
+        one.startswith("numbers.csv is not what program.py gives") for one in again(small).faults
+    )
+
+
+def test_with_a_witness_an_edited_table_with_its_new_hash_is_not_what_was_drawn(small):
+    before = programs.sha256_of(small / "numbers.csv")
+    (small / "numbers.csv").write_text((small / "numbers.csv").read_text().replace("16.0", "17.0"))
+    manifest = (small / "manifest.toml").read_text()
+    now = programs.sha256_of(small / "numbers.csv")
+    (small / "manifest.toml").write_text(manifest.replace(before, now))
+    files = [one.split(" is not what numbers.csv")[0] for one in check(small).faults]
+    assert files == ["squares.png", "report.md"]
+
+
+def test_a_text_that_reads_as_a_number_cannot_be_read_again(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM + SMALL.replace('"first"', '"12345"'))
+    with pytest.raises(FileFormatError, match="a text must not read as a number"):
+        write(tmp_path)
+
+
 NO_TIMELINE = {
     "a list of others": ("[Timeline(", "[3, Timeline(", "must be a list of Timeline, got [3"),
     "a name that is taken": ('"who"', '"Squares"', "TIMELINES[0].name must be up to 60 letters"),
@@ -152,6 +232,8 @@ WRONG = {
     "a figure of text": ('"x", "y", "kind"', '"kind", "y", "x"', "kind of row 1 must be a number"),
     "a logarithm of 0": ("[1.0, 4.0", "[0.0, 4.0", "y of row 1 must be a number above 0"),
     "an axis of infinity": ("9.0]", 'float("inf")]', "y of row 3 must be a number"),
+    "a witness of a list": ("TITLE = ", "WITNESS = [1]\nTITLE = ", "WITNESS must be small values"),
+    "a witness of nobody": ("TITLE = ", 'WITNESS = {"TEXTS": 1}\nTITLE = ', "no global named"),
     "no tables": (TABLE, "{}", "must give tables by name, got {}"),
     "a list of tables": (TABLE, "[1]", "must give tables by name, got [1]"),
     "nothing": (TABLE, "None", "must give tables by name, got None"),
