@@ -15,6 +15,7 @@ import pytest
 import ampsim
 from ampsim.cli import explore as command
 from ampsim.errors import OptionError
+from ampsim.exploring import clock as time_budget
 from ampsim.exploring import explore as library
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.cells import LeftOut
@@ -124,7 +125,7 @@ def test_a_map_that_was_stopped_goes_on_to_the_same_bytes(setup, whole, after, t
 def test_a_budget_ends_it_and_says_so(setup, tmp_path, monkeypatch):
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))
-    monkeypatch.setattr(library, "time", clock)
+    monkeypatch.setattr(time_budget, "time", clock)
     keeping = Keeping(tmp_path)
     found = ampsim.explore(*setup, over=OVER, **HOW, budget_s=60, sure=0.999, keeping=keeping)
     assert found.interrupted is not None
