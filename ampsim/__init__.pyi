@@ -27,6 +27,7 @@ from .exploring.whatif import WhatIf as WhatIf
 from .exploring.whatif import whatif as whatif
 from .forecasting import Forecast as Forecast
 from .forecasting import forecast as forecast
+from .forecasting import stream as stream
 from .hardware import Cluster as Cluster
 from .hardware import Device as Device
 from .hardware import Link as Link

@@ -64,6 +64,10 @@ class Failure(str):
         return failure
 
 
+class ExecutorError(AmpsimError):
+    """What makes runs elsewhere is gone; what came back of it before is whole."""
+
+
 class DivergenceError(SimulationError):
     """A loss or a weight stopped being a finite number."""
 

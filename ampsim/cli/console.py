@@ -140,7 +140,7 @@ PANELS: Final = {
     "Repeats and rates": ("repeats", "sure", "max_repeats", "scale_rate", "tune", "trials"),
     "Run": (
         "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",
-        "jobs",
+        "jobs", "executor",
     ),
     "Output": ("out", "json", "columns", "window", "transfers", "quiet", "traceback"),
 }  # fmt: skip

@@ -128,6 +128,7 @@ def forecast(
     ] = 40,
     comparing: Comparing,
     jobs: options.JobsOption = None,
+    executor: options.ExecutorOption = None,
     data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
@@ -146,7 +147,7 @@ def forecast(
     forecast.csv), epochs (a list, as in epochs.csv), and, where there are some, validations and
     trials likewise.
     """
-    from ampsim.cli.progress import shown
+    from ampsim.cli.progress import Filling, shown
     from ampsim.forecasting.forecast import forecast as make_forecast
     from ampsim.forecasting.page import FILES
     from ampsim.output_folder import taken
@@ -168,23 +169,14 @@ def forecast(
 
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
         keeping = Keeping(folder.path, with_failures=False, say=say)
-        with shown(is_quiet=quiet) as on_progress:
+        filling = Filling(loaded, target)
+        with shown(is_quiet=quiet, filling=filling) as on_progress:
             made = make_forecast(
-                loaded,
-                cluster,
-                schedules,
-                target=target,
-                max_epochs=max_epochs,
-                instances=instances,
-                seed=seed,
-                mode=mode.value,
-                placement=placement,
-                jobs=options.make_jobs(jobs),
-                on_progress=on_progress,
-                keeping=keeping,
-                **given,
-            )
-
+                loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
+                instances=instances, mode=mode.value, placement=placement, keeping=keeping,
+                executor=options.make_executor(jobs, executor), on_progress=on_progress,
+                on_run=filling.take, **given,
+            )  # fmt: skip
         printed = partial(_print_answer, made, chosen, options.free_links_line(cluster))
         code = _deliver(made, folder, json, seed, printed)
         if code is Code.FINE:

@@ -119,6 +119,14 @@ BudgetOption = Annotated[
     str | None,
     optional("TIME", "End after this time, such as 60s, 30m or 2h.  [default: none]", "--budget"),
 ]
+ExecutorOption = Annotated[
+    str | None,
+    optional(
+        "dask:FILE|dask:ADDRESS|dask",
+        "Make runs on the workers of a Dask cluster, by the file or the address of its scheduler; "
+        "dask alone reads $DASK_SCHEDULER_ADDRESS.  [default: processes here, see --jobs]",
+    ),
+]
 ColumnsOption = Annotated[
     str | None,
     optional(
@@ -226,11 +234,21 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
     return load_model(name, **chosen)
 
 
-def make_jobs(jobs: int | None) -> int:
-    """How many runs to make at a time: as told, else as many as there are cores."""
-    from ampsim.runs import jobs_here, require_jobs
+def make_executor(jobs: int | None, executor: str | None) -> int | str:
+    """What makes runs: as told, else as many processes as there are cores.
 
-    return require_jobs(jobs_here() if jobs is None else jobs)
+    Raises:
+        OptionError: both are given.
+    """
+    from ampsim.runs import jobs_here
+
+    if executor is None:
+        return jobs_here() if jobs is None else jobs
+    if jobs is not None:
+        raise OptionError(
+            f"--jobs {jobs} and --executor {executor} say the same thing; leave one of them out"
+        )
+    return executor
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.cli.console import complain
@@ -15,9 +15,11 @@ from ampsim.text import printable
 from ampsim.units import UNKNOWN, format_rate
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
-    from ampsim.study import Progress
+    from ampsim.runs.run import Run
+    from ampsim.study import Model, Progress
     from ampsim.study.progress import Whole
 
 Show: TypeAlias = "Callable[[Progress], None]"
@@ -29,16 +31,51 @@ _SHARE_TO_TELL = 0.02  # chosen: what is left is told from two hundredths of the
 _BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
 
 
+@dataclass(slots=True)
+class Filling:
+    """The table of a forecast that is under way: its rows fill as runs end.
+
+    Args:
+        model: what is trained.
+        target: what is aimed at; None for what the model says.
+    """
+
+    model: Model
+    target: float | None
+    _runs: list[Run] = field(default_factory=list["Run"], init=False)
+    _drawn: tuple[int, Table] | None = field(default=None, init=False)
+
+    def take(self, run: Run) -> None:
+        """Take a run that has ended."""
+        self._runs.append(run)
+
+    def table(self, width: int) -> Table | None:
+        """The rows of which runs have ended, in so many characters; None where none has."""
+        from ampsim.forecasting.streaming import table_so_far
+        from ampsim.metric import Goal
+        from ampsim.report.table import to_rich
+
+        count = len(self._runs)
+        if count and (self._drawn is None or self._drawn[0] != count):
+            target = self.model.target if self.target is None else self.target
+            rows = table_so_far(self._runs[:count], Goal(self.model.measure, target))
+            self._drawn = count, to_rich(rows, width=width, has_target=target is not None)
+        return self._drawn and self._drawn[1]
+
+
 @contextlib.contextmanager
-def shown(*, is_quiet: bool) -> Generator[Show | None]:
-    """Whom to tell of progress while the block runs; None where nobody wants to know."""
+def shown(*, is_quiet: bool, filling: Filling | None = None) -> Generator[Show | None]:
+    """Whom to tell of progress while the block runs; None where nobody wants to know.
+
+    On a terminal, the table that fills stands above the bars until the block ends.
+    """
     if is_quiet:
         yield None
         return
     from rich.console import Console
 
     console = Console(stderr=True)
-    display = Bars(console) if is_drawn_on(console) else Lines()
+    display = Bars(console, filling) if is_drawn_on(console) else Lines()
     try:
         yield display.show
     finally:
@@ -118,11 +155,21 @@ class Bars:
     That of a run is for the epoch that it is in or ended with.
     """
 
-    def __init__(self, console: Any) -> None:
+    def __init__(self, console: Any, filling: Filling | None = None) -> None:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
-        self._rich = RichProgress(
+        self._filling = filling
+        bars = self
+
+        class BarsBelowTable(RichProgress):
+            """Bars below the table, if there is one."""
+
+            def get_renderables(self) -> Iterable[RenderableType]:
+                table = bars._filling and bars._filling.table(console.width)
+                return [*([table] if table else []), self.make_tasks_table(self.tasks)]
+
+        self._rich = BarsBelowTable(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rate]:>9}", markup=False),
@@ -180,6 +227,7 @@ class Bars:
 
     def close(self) -> None:
         """Leave the bars as they are."""
+        self._filling = None  # the whole table follows
         with contextlib.suppress(OSError):  # nobody looks any more
             self._rich.stop()
             sys.stderr.flush()

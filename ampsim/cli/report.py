@@ -85,6 +85,7 @@ def report(
     redraw: RedrawOption = False,
     out: OutOption = None,
     jobs: options.JobsOption = None,
+    executor: options.ExecutorOption = None,
     json: options.JsonOption = None,
     quiet: options.QuietOption = False,
 ) -> Code:
@@ -105,7 +106,7 @@ def report(
         return how.told(json, Code.FINE)
     names = every
     recipes, programs = _split(names)
-    how = _How(options.make_jobs(jobs), quiet, json == "-", [])
+    how = _How(options.make_executor(jobs, executor), quiet, json == "-", [])
     prepare_json(json)
     codes: list[Code] = []
     for recipe in recipes:
@@ -152,12 +153,12 @@ def _list(names: list[str], how: _How) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How recipes are run: so many runs at a time, with or without progress; and what came of it.
+    """How recipes are run: by what, with or without progress; and what came of it.
 
     `is_silent` tells whether standard output is for the JSON object alone; `rows` are its.
     """
 
-    jobs: int
+    executor: int | str
     is_quiet: bool
     is_silent: bool
     rows: list[dict[str, Any]]
@@ -192,7 +193,7 @@ def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> 
 
     try:
         with shown(is_quiet=how.is_quiet) as on_progress:
-            options = RecipeOptions(how.jobs, is_fresh, on_progress, say)
+            options = RecipeOptions(how.executor, is_fresh, on_progress, say)
             return run_recipe(recipe, folder, options)
     except InterruptedReport as error:
         told = "interrupted; the runs of a check are not kept" if is_fresh else error

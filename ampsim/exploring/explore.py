@@ -25,6 +25,7 @@ from ampsim.exploring.timing import FirstEpoch, Timer
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.runs.jobs import opened
 from ampsim.runs.ranking import SURE, finite
 from ampsim.runs.rows import table_of, times_of
 from ampsim.runs.store import Keeping
@@ -112,10 +113,11 @@ def explore(
     options = RunOptions(epochs=max_epochs, instances=instances, target=target)
     rows = [_rows_at(point, setup_at(setup, point), options) for point in places]
     clock = TimeBudget(budget_s, on_progress)
-    maker = RunMaker(jobs, clock.tell, keeping)
-    timer = Timer(maker, None if keeping is None else keeping.store.folder)
-    explorer = _Explorer(rows, range(seed, seed + repeats), max_epochs, maker, timer)
-    interrupted = explorer.run(clock, sure)
+    with opened(jobs, jobs) as executor:
+        maker = RunMaker(executor, clock.tell, keeping)
+        timer = Timer(maker, None if keeping is None else keeping.store.folder)
+        explorer = _Explorer(rows, range(seed, seed + repeats), max_epochs, maker, timer)
+        interrupted = explorer.run(clock, sure)
     asked = {"seeds": [seed, seed + repeats - 1], "target": target, "max_epochs": max_epochs}
     manifest = {
         **software(), **asked, "instances": instances, "sure": sure,

@@ -25,6 +25,7 @@ from ampsim.exploring.trials import Aim, Evaluator, PointOutcome, objectives_of
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.runs.jobs import opened
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.progress import OnProgress
@@ -122,21 +123,24 @@ def search(
             f"{model.name} has no target, and what is minimised needs one; give target"
         )
     clock = TimeBudget(budget_s, on_progress)
-    maker = RunMaker(jobs, clock.tell, keeping)
-    timer = Timer(maker, None if keeping is None else keeping.store.folder)
-    searcher = _Searcher(setup, over, options, Evaluator(aim, maker, timer), aim)
-    journal = None if keeping is None else keeping.store.folder / JOURNAL
-    interrupted: str | None = None
-    found: dict[SamplerName, Told] = {}
-    samplers: list[SamplerName] = [sampler]
-    if against_random and sampler != "random":
-        samplers.append("random")
-    for name in samplers:
-        of = searcher.trials(name, seed, in_flight, journal)
-        if name != "random":
-            of.trials.start_from_others(trials // 2)
-        interrupted = searcher.run(of, clock, trials, in_flight) if interrupted is None else None
-        found[name] = of.known
+    with opened(jobs, jobs) as executor:
+        maker = RunMaker(executor, clock.tell, keeping)
+        timer = Timer(maker, None if keeping is None else keeping.store.folder)
+        searcher = _Searcher(setup, over, options, Evaluator(aim, maker, timer), aim)
+        journal = None if keeping is None else keeping.store.folder / JOURNAL
+        interrupted: str | None = None
+        found: dict[SamplerName, Told] = {}
+        samplers: list[SamplerName] = [sampler]
+        if against_random and sampler != "random":
+            samplers.append("random")
+        for name in samplers:
+            of = searcher.trials(name, seed, in_flight, journal)
+            if name != "random":
+                of.trials.start_from_others(trials // 2)
+            interrupted = (
+                searcher.run(of, clock, trials, in_flight) if interrupted is None else None
+            )
+            found[name] = of.known
     return searcher.found(found, sampler, interrupted, clock)
 
 

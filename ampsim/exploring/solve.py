@@ -28,6 +28,7 @@ from ampsim.forecasting.making import RunMaker
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.runs.jobs import opened
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping
@@ -152,7 +153,7 @@ def solve(
         >>> import ampsim
         >>> model = ampsim.load_model("mlp", hidden=16, data="synthetic")
         >>> found = ampsim.solve(model, "tflops-1", "sequential", instances=400,
-        ...     over={"device.flop_per_s": "1e9..1e12"}, until="epoch_s <= 1")
+        ...     over={"device.flop_per_s": "1e9..1e12"}, until="epoch_s <= 0.01")
         >>> found.table["holds"].tolist(), found.table["unit"].tolist()
         (['above'], ['FLOP/s'])
     """
@@ -166,15 +167,16 @@ def solve(
         repeats=repeats if condition.is_learned else 1, instances=instances, seed=seed,
         is_numeric=condition.is_learned, placement=placement,
     )  # fmt: skip
-    maker = RunMaker(jobs, on_progress, keeping)
-    rows: list[dict[str, Any]] = []
-    curves: list[dict[str, Any]] = []
-    for case in cases:
-        tried = _Points(condition, case, _Where(setup, axis, asked), maker)
-        width = LEARNED if condition.is_learned else EXACT
-        found = find(axis, asked.seeds, tried.holds, width)
-        rows += tried.rows(found)
-        curves += tried.curve()
+    with opened(jobs, jobs) as executor:
+        maker = RunMaker(executor, on_progress, keeping)
+        rows: list[dict[str, Any]] = []
+        curves: list[dict[str, Any]] = []
+        for case in cases:
+            tried = _Points(condition, case, _Where(setup, axis, asked), maker)
+            width = LEARNED if condition.is_learned else EXACT
+            found = find(axis, asked.seeds, tried.holds, width)
+            rows += tried.rows(found)
+            curves += tried.curve()
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ampsim.errors import FileFormatError, SimulationError
 from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.making import RunMaker
+from ampsim.runs.run import Run
 from ampsim.runs.task import Task
 from ampsim.study.result import Result
 from ampsim.text import mapping
@@ -46,8 +47,10 @@ class FirstEpoch:
     peak_bytes: int | None = None
 
 
-def timed(result: Result) -> FirstEpoch:
-    """What a run of one epoch took."""
+def timed(result: Result | Run, failure: str | None) -> FirstEpoch | str:
+    """What a run of one epoch took; why it failed, if it did."""
+    if failure is not None:
+        return failure
     rows = result.staleness
     sums = (rows["staleness"] * rows["count"]).groupby(rows["node"]).sum()
     counts = rows["count"].groupby(rows["node"]).sum()
@@ -96,17 +99,16 @@ class Timer:
             found = self._known.get(key) if key else None
             left.append(place) if found is None else take(place, found)
 
-        def keep(index: int, result: Result, failure: str | None) -> None:
-            if failure is not None:
-                raise SimulationError(f"{asleep[left[index]].label}: {failure}")
-            made = timed(result)
+        def keep(index: int, made: FirstEpoch | str) -> None:
+            if isinstance(made, str):
+                raise SimulationError(f"{asleep[left[index]].label}: {made}")
             self._keep(keys[left[index]], made)
             take(left[index], made)
 
         def lose(_index: int, sentence: str) -> None:
             raise SimulationError(sentence)
 
-        self._maker.make_beside([asleep[place] for place in left], keep, lose)
+        self._maker.make_beside([asleep[place] for place in left], keep, timed, lose)
 
     def _keep(self, key: str | None, made: FirstEpoch) -> None:
         if self._file is None or key is None:

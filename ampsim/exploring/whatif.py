@@ -34,6 +34,7 @@ from ampsim.exploring.making import Asked, make, moved, sleeping
 from ampsim.forecasting.making import RunMaker
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.compare import first_apart
+from ampsim.runs.jobs import opened
 from ampsim.runs.ranking import Times
 from ampsim.runs.rows import median_interval, times_of
 from ampsim.runs.run import Run
@@ -172,8 +173,9 @@ def whatif(
         instances=instances, seed=seed, is_numeric=mode == "numeric", placement=placement,
     )  # fmt: skip
     setup = Setup(loaded, on, tuple(schedules_of(schedules)))
-    maker = RunMaker(jobs, on_progress, keeping)
-    tables = [_Question(row, asked, maker, learn).answer() for row in asked.rows(setup)]
+    with opened(jobs, jobs) as executor:
+        maker = RunMaker(executor, on_progress, keeping)
+        tables = [_Question(row, asked, maker, learn).answer() for row in asked.rows(setup)]
     return WhatIf(
         table=pd.concat([one.table for one in tables], ignore_index=True),
         curves=pd.concat([one.curves for one in tables], ignore_index=True),

@@ -17,6 +17,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -33,6 +34,7 @@ from ampsim.forecasting.making import (
     ASSUMPTION,
     MAX_REPEATS,
     Made,
+    OnRow,
     RunMaker,
     entries_of,
     looks_of,
@@ -47,6 +49,7 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import RunSettings, Schedule, Search, Sequential, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.report.table import answer_cells
+from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Ranking, Sureness
 from ampsim.runs.rows import compared, is_draining_pipeline, ranked, row_of, table_of
 from ampsim.runs.run import Run, RunTable
@@ -260,6 +263,8 @@ def forecast(
     sure: Annotated[float, Ge(0.5), Le(0.999)] | None = None,
     max_repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = MAX_REPEATS,
     validate_every: Count | None = None,
+    executor: ExecutorLike = None,
+    on_run: OnRow | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
 
@@ -280,7 +285,7 @@ def forecast(
         seed: of the first repeat.
         mode: "numeric" or "sleep".
         placement: as in `simulate`; the same for all schedules, and tried under each of them.
-        jobs: runs to make at a time, each on a core of its own; what they give is the same.
+        jobs: runs to make at a time, each in a process of its own; what they give is the same.
         on_progress: told whenever an instance finishes, after each epoch, and when a run ends.
         keeping: where finished runs are kept and those of an earlier call are taken from, as under
             `ampsim forecast --out`; they then have no `result`. None keeps none.
@@ -293,13 +298,16 @@ def forecast(
             are made (`ampsim.forecasting.making`); None makes `repeats`.
         max_repeats: runs of each schedule at most, with `sure`.
         validate_every: as of `simulate`.
+        executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
+            "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
+        on_run: told of each run of a row, made or kept, as soon as it is there (`stream`).
 
     Raises:
         OptionError: an option has a value that it cannot have, or a schedule does not fit the
-            model's graph or the cluster; nothing has run then.
+            model's graph or the cluster, or the executor is none; nothing has run then.
         UnknownNameError: no placement has such a name.
         FileFormatError: a placement file does not fit graph or cluster.
-        SimulationError: every process that made runs died.
+        SimulationError, ExecutorError: every process that made runs died, or the executor did.
     """
     model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
     target = model.measure.require_target(target)
@@ -323,26 +331,23 @@ def forecast(
     warn(advice)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
     entries = [replace(row, plan=row.plan.having(placement=placed)) for row, placed in rows]
-    goal, maker = plan.goal, RunMaker(jobs, on_progress, keeping)
     tuned = Tuned(tuple(entries), no_trials())
-    if budget is not None:
-        tuned = Tuner(entries, seed, goal, maker).tune(budget)
-    made = Made((), tuned.interrupted, ())
-    if tuned.interrupted is None:
-        ran, made = run_rows(
-            tuned.entries,
-            looks,
-            seed,
-            maker,
-            lambda rows: _ranking(goal, rows, tuned.entries, looks.sureness),
-        )
-        tuned = replace(tuned, entries=ran)
-    made = with_spreads(tuned.entries, made, seed, maker)
+    with opened(jobs if executor is None else executor, jobs) as makes:
+        maker = RunMaker(makes, on_progress, keeping)
+        if budget is not None:
+            tuned = Tuner(entries, seed, plan.goal, maker).tune(budget)
+        made = Made((), tuned.interrupted, ())
+        if tuned.interrupted is None:
+            maker.on_run = on_run or maker.on_run
+            rank = partial(_ranking, plan.goal, tuned.entries, looks.sureness)
+            ran, made = run_rows(tuned.entries, looks, seed, maker, rank)
+            tuned = replace(tuned, entries=ran)
+        made = with_spreads(tuned.entries, made, seed, maker)
     return _collect(plan, schedules, tuned, made, looks.sureness, seed=seed, advice=advice)
 
 
 def _ranking(
-    goal: Goal, rows: Sequence[Sequence[Run]], entries: Sequence[Row], sureness: Sureness
+    goal: Goal, entries: Sequence[Row], sureness: Sureness, rows: Sequence[Sequence[Run]]
 ) -> Ranking | None:
     rules = {one.label: one.plan.rate.rule for one in entries}
     return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)

@@ -14,6 +14,7 @@ Short runs of a row, in mode "sleep", are made at the ends of its devices' inter
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import shutil
@@ -29,9 +30,10 @@ from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
 from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, Unspread, ends_of
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Placement, RunSettings, Schedule
-from ampsim.runs.jobs import Listeners, OnFinish, OnLoss, run_all
+from ampsim.runs.executor import RunExecutor
+from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
-from ampsim.runs.run import Run, run_of
+from ampsim.runs.run import Run
 from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
 from ampsim.runs.witness import leading
@@ -127,12 +129,26 @@ class Made:
     spreads: tuple[Spreading, ...] = ()
 
 
-class RunMaker:
-    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early."""
+Rated: TypeAlias = tuple[Throughputs, str | None]
+"""Throughputs of a run, and why it ended early if it did."""
 
-    def __init__(self, jobs: int, on_progress: OnProgress | None, keeping: Keeping | None) -> None:
+OnRow: TypeAlias = Callable[[Run], None]
+"""``on_run(run)`` takes a run of a row that has ended, in the order in which they end."""
+
+
+class RunMaker:
+    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early.
+
+    Attributes:
+        on_run: told of each run as soon as it has ended.
+    """
+
+    def __init__(
+        self, executor: RunExecutor, on_progress: OnProgress | None, keeping: Keeping | None
+    ) -> None:
         """Make nothing yet."""
-        self._jobs, self._on_progress, self._keeping = jobs, on_progress, keeping
+        self._executor, self._on_progress, self._keeping = executor, on_progress, keeping
+        self.on_run: OnRow = lambda _run: None
         self._temporary: Path | None = None
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
@@ -146,24 +162,34 @@ class RunMaker:
         made: dict[int, Run] = {}
         lost: dict[int, str] = {}
 
-        def keep_result(place: int, result: Result, failure: str | None) -> None:
-            made[place] = replace(named(run_of(result, failure), tasks[place]), made=result)
+        def keep(place: int, run: Run, result: Result | None = None) -> None:
+            made[place] = replace(named(run, tasks[place]), made=result)
+            self.on_run(made[place])
 
         interrupted = None
         try:
             if self._keeping is None:
-                listeners = Listeners(keep_result, lost.__setitem__, self._on_progress)
-                run_all([one.learning_in(self._learnings) for one in tasks], self._jobs, listeners)
+                listeners = Listeners(keep, lost.__setitem__, self._on_progress)
+                learning = [self._learning(one) for one in tasks]
+                run_all(learning, self._executor, listeners, is_whole=True)
             else:
                 known = [known_by(self._row(one), [one.seed])[0] for one in tasks]
-                callbacks = Callbacks(made.__setitem__, lost.__setitem__, self._on_progress)
-                take_or_make(tasks, known, self._keeping, self._jobs, callbacks)
+                callbacks = Callbacks(keep, lost.__setitem__, self._on_progress)
+                take_or_make(tasks, known, self._keeping, self._executor, callbacks)
         except KeyboardInterrupt:
             interrupted = _interrupted(tasks, made)
         if lost and not made:
             raise _nothing_made(lost[min(lost)])
         sentences = tuple(lost[one] for one in sorted(lost))
         return Made(_by_schedule(tasks, made), interrupted, sentences)
+
+    def _learning(self, task: Task) -> Task:
+        """A task of which nothing is kept; elsewhere, it is known to others all the same."""
+        key = ""
+        if not self._executor.is_local:
+            with contextlib.suppress(OptionError):  # its model is of no file
+                key = known_by(self._row(task), [task.seed])[0].key
+        return task.learning_in(self._learnings, key)
 
     @property
     def _learnings(self) -> Path:
@@ -176,15 +202,26 @@ class RunMaker:
     def make_beside(
         self,
         tasks: Sequence[Task],
-        on_finish: OnFinish,
+        on_read: Callable[[int, Any], None],
+        read: Read | None = None,
         on_loss: OnLoss = lambda _place, _sentence: None,
     ) -> None:
         """Make runs that belong to no row, and keep none of them.
 
+        Args:
+            tasks: of the runs.
+            on_read: takes what is read off each, by its place.
+            read: reads it, as of `run_all`; None for throughputs.
+            on_loss: told of runs that gave nothing.
+
         Raises:
             KeyboardInterrupt: what was handed over is whole.
         """
-        run_all(tasks, self._jobs, Listeners(on_finish, on_loss, self._on_progress))
+
+        def finish(place: int, one: Any, _result: Result | None) -> None:
+            on_read(place, one)
+
+        run_all(tasks, self._executor, Listeners(finish, on_loss, self._on_progress), read or rated)
 
     def key(self, task: Task) -> str:
         """What a run is known by where runs are kept.
@@ -362,9 +399,6 @@ otherwise)."""
 VALIDATED: Final = 20
 """Its validation instances."""
 
-Rated: TypeAlias = tuple[Throughputs, str | None]
-"""Throughputs of a run, and why it ended early if it did."""
-
 
 @dataclass(frozen=True, slots=True)
 class EndRuns:
@@ -443,12 +477,8 @@ def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker)
     by_label = {one.label: one for one in entries}
     runs = [end_runs(by_label[of[0].label], seed) for of in made.rows]
     found: dict[int, Rated] = {}
-
-    def keep(place: int, result: Result, failure: str | None) -> None:
-        found[place] = rated(result, failure)
-
     try:
-        maker.make_beside(tasks_of(runs), keep)
+        maker.make_beside(tasks_of(runs), found.__setitem__)
     except KeyboardInterrupt:
         unknown = [None if of is None else Unspread(of.ends, "Ctrl-C came first") for of in runs]
         told = made.interrupted or "interrupted: short runs at the ends of intervals did not finish"

@@ -22,6 +22,8 @@ from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
+from ampsim.runs.executor import RunExecutor
+from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.run import Run
 from ampsim.runs.store import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
 from ampsim.runs.task import Row, Task
@@ -49,9 +51,13 @@ class TunedRows:
 
 
 def tuned_rows(
-    recipe: Recipe, rows: Rows, jobs: int, on_progress: OnProgress | None, keeping: Keeping
+    recipe: Recipe,
+    rows: Rows,
+    executor: RunExecutor,
+    on_progress: OnProgress | None,
+    keeping: Keeping,
 ) -> TunedRows:
-    """Try learning rates for each row, if the recipe says so, `jobs` at a time; `keeping` has them.
+    """Try learning rates for each row, if the recipe says so; `keeping` has them.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what finished is kept.
@@ -59,7 +65,7 @@ def tuned_rows(
     """
     if recipe.file.tune is None:
         return TunedRows(rows, no_trials())
-    maker = RunMaker(jobs, on_progress, keeping)
+    maker = RunMaker(executor, on_progress, keeping)
     tuned = Tuner(rows.rows, recipe.file.seeds[0], rows.goal, maker).tune(recipe.file.tune)
     if tuned.interrupted is not None:
         raise KeyboardInterrupt(tuned.interrupted)
@@ -147,13 +153,13 @@ class RecipeOptions:
     """How the runs of a recipe are made.
 
     Args:
-        jobs: runs to make at a time.
+        executor: what makes them, as of `ampsim.forecast`.
         is_fresh: make every run, also those that the store has.
         on_progress: told of each run that is made.
         say: told in a line of each run that is taken from the store, or refused.
     """
 
-    jobs: int = 1
+    executor: ExecutorLike = 1
     is_fresh: bool = False
     on_progress: OnProgress | None = None
     say: Callable[[str], None] = lambda line: None
@@ -172,20 +178,29 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         MissingDataError: a data file is not there.
         InterruptedReport: Ctrl-C; what finished is kept.
         SimulationError: the process of a run died; what finished is kept.
+        ExecutorError: what makes the runs is gone, likewise.
+        OptionError: the executor cannot be reached, or does not fit.
     """
     options = options or RecipeOptions()
+    with opened(options.executor) as executor:
+        return _run_with(recipe, folder, options, executor)
+
+
+def _run_with(
+    recipe: Recipe, folder: Path, options: RecipeOptions, executor: RunExecutor
+) -> Findings:
     rows, seeds = make_rows(recipe), recipe.file.seeds
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
     lost: dict[int, str] = {}
     try:
-        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], options.jobs, lost.__setitem__)
+        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], executor, lost.__setitem__)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     if lost:
         raise SimulationError(lost[min(lost)])
     try:
-        tuned = tuned_rows(recipe, rows, options.jobs, options.on_progress, keeping)
+        tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
         short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
         advice = _advice_on(recipe, tuned.rows.rows)
     except KeyboardInterrupt:
@@ -197,7 +212,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
     ]
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
     known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
-    made = _make_all([*tasks, *tasks_of(short)], known, keeping, options)
+    made = _make_all([*tasks, *tasks_of(short)], known, keeping, executor, options.on_progress)
     runs = [  # shipped reports have no digests beside them, and are to follow
         replace(made[place], schedule=task.label, learning_digest="")
         for place, task in enumerate(tasks)
@@ -248,14 +263,17 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
 
 
 def _make_all(
-    tasks: list[Task], known: list[Known], keeping: Keeping, options: RecipeOptions
+    tasks: list[Task],
+    known: list[Known],
+    keeping: Keeping,
+    executor: RunExecutor,
+    on_progress: OnProgress | None,
 ) -> dict[int, Run]:
     made: dict[int, Run] = {}
     lost: dict[int, str] = {}
-
-    callbacks = Callbacks(made.__setitem__, lost.__setitem__, options.on_progress)
+    callbacks = Callbacks(made.__setitem__, lost.__setitem__, on_progress)
     try:
-        take_or_make(tasks, known, keeping, options.jobs, callbacks)
+        take_or_make(tasks, known, keeping, executor, callbacks)
     except KeyboardInterrupt:
         raise InterruptedReport(len(made), len(tasks)) from None
     if lost:

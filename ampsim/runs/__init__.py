@@ -1,6 +1,6 @@
 """Runs as finished things: made, kept, read back, compared."""
 
-from ampsim.runs.jobs import jobs_here, require_jobs
+from ampsim.runs.jobs import jobs_here, opened
 from ampsim.runs.loaded_run import LoadedRun, load_run
 from ampsim.runs.store import Keeping
 
@@ -9,5 +9,5 @@ __all__ = [
     "LoadedRun",
     "jobs_here",
     "load_run",
-    "require_jobs",
+    "opened",
 ]

@@ -1,170 +1,40 @@
-"""Several runs at a time, each in a process of its own.
-
-Tasks go as bytes to a process that starts with nothing. A model is Python objects with functions of
-a file that was loaded by its path, or of a notebook. The process executes the same source under the
-same name first, whatever the file says by now; then functions of a file are found by name, and the
-rest, such as lambdas and what was defined in a notebook, is carried whole by cloudpickle.
+"""Several runs at a time: given to what makes them, taken back as they end.
 
 A run that may end at its target is expected to take as many epochs as such runs took that have
 ended: those of its own row, else all of them, else as many as it may take.
 
 A run is on one core from first to last: its order of events is what makes it reproducible. But runs
 of different schedules and seeds share nothing, so that a forecast of nine takes as many cores as
-there are.
-
-Such a process ends with the one it works for. Whatever ends that, `SIGKILL` among it, this one ends
-too, in a matrix product if need be. Signals are the other's affair: Ctrl-C reaches the whole group
-of processes, and what follows is decided in one place.
+there are, here or elsewhere.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
-import ctypes
-import multiprocessing
 import os
-import pickle
-import signal
-import sys
-import threading
+import queue
 import time
-import traceback
-import types
-import warnings
-from collections import defaultdict
+import uuid
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from multiprocessing.connection import Connection, wait
-from multiprocessing.util import Finalize
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
-from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
+from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
 from ampsim.options import REPEATS_MAX, require_count
+from ampsim.runs.any_executor import AnyExecutor
+from ampsim.runs.dask_client import SCHEME, DaskClient, connected
+from ampsim.runs.executor import Answer, Carried, Died, Read, RunExecutor
+from ampsim.runs.local_slots import LocalSlots
+from ampsim.runs.run import run_of
 from ampsim.runs.task import Task
-from ampsim.study.loading import ModelSource, loaded_sources, restore
 from ampsim.study.outages import outage_table
-from ampsim.study.pickling import bytes_of
 from ampsim.study.progress import OnProgress, Progress, Whole
 from ampsim.study.read_off import crossings_of
 from ampsim.study.result import Result
 from ampsim.study.training import resolved
-from ampsim.trace import Recorder
-
-SECONDS_BETWEEN_NEWS: Final = 0.05
-"""Progress within an epoch that is told from another process at most (chosen: as bars redraw)."""
-
-DECIDED_ELSEWHERE: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
-"""Signals that a group of processes gets together, by their names on any system."""
-
-_SET_PARENT_DEATH_SIGNAL: Final = 1
-"""Linux's `PR_SET_PDEATHSIG`. Source: prctl(2), <linux/prctl.h>."""
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What comes back of a run; the rest of a result is known to whoever asked for it."""
-
-    given: dict[str, np.ndarray]
-    origin: dict[str, Any]
-    recorder: Recorder
-    failure: str | None
-    learning_digest: str | None
-
-
-def serve(take: Callable[[], list[Task]], connection: Connection, is_heard: bool) -> None:
-    """Make the runs that are asked for by their place among the tasks, until told to end."""
-    end_with_parent()
-    leave_signals_to_parent()
-    take = cache(take)
-    with contextlib.suppress(EOFError, OSError):  # nobody is there any more
-        while (place := connection.recv()) is not None:
-            connection.send(_made(take, place, connection if is_heard else None))
-
-
-def end_with_parent() -> None:
-    """Let this process end as soon as the one that started it has, for whatever reason.
-
-    A thread waits for that. It waits in vain while compiled code keeps Python's lock; on Linux, the
-    system itself kills this process.
-    """
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "nobody has started this process"
-
-    def watch(join: Callable[[], None] = parent.join) -> None:
-        join()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="ampsim-watch", daemon=True).start()
-    if sys.platform == "linux":
-        _ask_kernel_to_kill()
-        if os.getppid() != parent.pid:  # it was gone before the system was asked
-            os._exit(1)
-
-
-def _ask_kernel_to_kill() -> None:
-    with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
-def leave_signals_to_parent() -> None:
-    """Ignore what the parent takes care of, and unblock what it blocked while starting this."""
-    numbers = [getattr(signal, name) for name in DECIDED_ELSEWHERE if hasattr(signal, name)]
-    for number in numbers:
-        signal.signal(number, signal.SIG_IGN)
-    if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
-
-
-def _made(
-    take: Callable[[], list[Task]], place: int, connection: Connection | None
-) -> Carried | Exception:
-    """Make one run, whose progress goes to `connection`; give what is to be sent back."""
-    told_s = 0.0
-
-    def tell(progress: Progress) -> None:
-        nonlocal told_s
-        now_s = time.monotonic()
-        if connection and (progress.is_epoch_end or now_s - told_s >= SECONDS_BETWEEN_NEWS):
-            told_s = now_s
-            connection.send(progress)
-
-    try:
-        result, failure = take()[place].run(tell if connection else None)
-        result.recorder.flush()
-        return Carried(
-            result.model.given, result.origin, result.recorder, failure, result.learning_digest
-        )
-    except AmpsimError as error:
-        error.add_note(traceback.format_exc())  # its own is lost on the way
-        return error
-    except Exception:
-        text = traceback.format_exc()
-        return RuntimeError(f"a run failed in a process of its own\n\n{text}")
-
-
-def _unpacked(sources: dict[str, ModelSource], content: bytes) -> list[Task]:
-    restore(sources)
-    return pickle.loads(content)
-
-
-def packed(tasks: Sequence[Task]) -> Callable[[], list[Task]]:
-    """What gives the tasks in a process that starts with nothing; it can be pickled.
-
-    Raises:
-        OptionError: a model holds something that only this process can have.
-    """
-    try:
-        return partial(_unpacked, loaded_sources(), bytes_of(list(tasks)))
-    except Exception as error:  # whatever an object raises that cannot be taken apart
-        names = ", ".join(sorted({task.plan.model.name for task in tasks}))
-        raise OptionError(
-            f"jobs must be 1 here, for model {names} cannot be sent to another process: "
-            f"{type(error).__name__}: {error}; make such objects within make_graph and make_data"
-        ) from error
-
+from ampsim.text import short
 
 SECONDS_BETWEEN_LOOKS: Final = 0.05  # chosen: as bars redraw, so that an instance costs nothing
 _MOST: Final = 0.99  # chosen: a run that goes on is not done
@@ -230,16 +100,13 @@ def _may_stop(task: Task) -> bool:
     return task.plan.goal.target is not None and task.plan.epochs > 1
 
 
-START_METHOD: Final = "fork" if sys.platform == "linux" else "spawn"
-"""A fork has everything at once, models and data. Elsewhere a process starts with nothing: Windows
-has no fork, and the libraries of macOS do not bear one."""
-
-OnFinish: TypeAlias = Callable[[int, Result, str | None], None]
-"""``on_finish(place, result, failure)`` takes what one of the tasks gave."""
+OnFinish: TypeAlias = Callable[[int, Any, Result | None], None]
+"""``on_finish(place, value, result)`` takes what was read off one of the tasks' runs, and its whole
+result where that was wanted and could come back."""
 
 OnLoss: TypeAlias = Callable[[int, str], None]
-"""``on_loss(place, sentence)`` is told of a task that gave nothing: its process died, or a run with
-its seed could not begin."""
+"""``on_loss(place, sentence)`` is told of a task that gave nothing: what made it died, or a run
+with its seed could not begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,120 +126,155 @@ class Listeners:
     earlier: int = 0
 
 
-@dataclass(slots=True)
-class _JobProcess:
-    """One process, and the place of the task that it is at."""
-
-    process: Any
-    connection: Connection
-    place: int = field(default=-1)
+def jobs_here() -> int:
+    """As many as there are cores for this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class JobPool:
-    """Processes under way, and the tasks that wait for one."""
+ExecutorLike: TypeAlias = "int | str | concurrent.futures.Executor | Any"
+"""What makes runs, as users name it; `opened` says what may be named."""
 
-    def __init__(self, tasks: Sequence[Task], listeners: Listeners) -> None:
-        """Start no process yet."""
-        self._tasks = tasks
-        self._waiting = list(range(len(tasks)))[::-1]
-        self._listeners = listeners
-        self._context: Any = multiprocessing.get_context(START_METHOD)
-        here = list(tasks)
-        self._take = (lambda: here) if START_METHOD == "fork" else packed(here)
-        self._at_work: dict[Connection, _JobProcess] = {}
-        self._processes: list[Any] = []
-        # Before Python waits for processes at its end, which one that sends a result to nobody and
-        # heeds no signal never reaches.
-        self._at_exit = Finalize(None, _end_all, args=(self._processes,), exitpriority=0)
 
-    def work(self, jobs: int) -> None:
-        """Keep `jobs` processes busy until nothing waits; then let them end.
+@contextlib.contextmanager
+def opened(executor: ExecutorLike, jobs: int = 1) -> Generator[RunExecutor]:
+    """What a user named, ready to make runs while the block lasts.
 
-        Raises:
-            AmpsimError: what a run raised.
-        """
-        while self._waiting and len(self._at_work) < jobs:
-            self._give(self._started())
-        while self._at_work:
-            for ready in wait(list(self._at_work)):
-                assert isinstance(ready, Connection)
-                self._receive(self._at_work[ready])
+    Args:
+        executor: how many processes; a `concurrent.futures.Executor`; a `distributed.Client`; or
+            "dask:ADDRESS", "dask:FILE" or "dask".
+        jobs: what the user says of the same, too.
 
-    def dismiss(self) -> None:
-        """End every process, whatever it is at.
+    Raises:
+        OptionError: it is nothing of that, or cannot be reached, or does not fit.
+    """
+    if jobs not in (1, executor):
+        raise OptionError(f"jobs {jobs} and executor say the same thing; leave one of them out")
+    made = _executor_of(executor)
+    try:
+        yield made
+    finally:
+        made.close()
 
-        Raises:
-            KeyboardInterrupt: another signal came meanwhile; they are ended nevertheless, at the
-                latest before Python ends.
-        """
-        try:
-            _end_all(self._processes)
-        except KeyboardInterrupt:
-            _end_all(self._processes)
-            raise
-        self._at_exit.cancel()
 
-    def _started(self) -> _JobProcess:
-        here, there = self._context.Pipe()
+def _executor_of(given: ExecutorLike) -> RunExecutor:
+    if isinstance(given, concurrent.futures.Executor):
+        return AnyExecutor(given)
+    if isinstance(given, str) and given.partition(":")[0] == SCHEME:
+        return connected(given)
+    if isinstance(given, int):
+        return LocalSlots(require_count("jobs", given, REPEATS_MAX))
+    if type(given).__module__.partition(".")[0] == "distributed" and hasattr(given, "submit"):
+        return DaskClient(given, is_own=False)
+    raise OptionError(
+        "executor must be a number of processes, a concurrent.futures.Executor, a "
+        "distributed.Client, or text such as 'dask:scheduler.json' or 'dask:tcp://host:8786', got "
+        f"{short(given)}"
+    )
+
+
+def run_all(
+    tasks: Sequence[Task],
+    executor: RunExecutor,
+    listeners: Listeners,
+    read: Read = run_of,
+    *,
+    is_whole: bool = False,
+) -> None:
+    """Make every run, as many at a time as may be, and hand each over as soon as it has ended.
+
+    `read`, which has a name, gives what is handed over; with `is_whole` the result is, too.
+
+    Raises:
+        AmpsimError: what a run raised; those under way are given up.
+        KeyboardInterrupt: likewise; what was handed over is whole.
+    """
+    listeners = _with_whole(tasks, listeners)
+    if executor.is_local and min(executor.slots, len(tasks)) < 2:
+        for place, task in enumerate(tasks):
+            try:
+                result, failure = task.run(listeners.on_progress)
+            except SimulationError as error:
+                listeners.on_loss(place, loss_of(task, error))
+            else:
+                listeners.on_finish(place, read(result, failure), result)
+        return
+    _Round(tasks, executor, listeners, read, is_whole=is_whole).make()
+
+
+_News: TypeAlias = tuple[str, Progress | None]
+"""A run by its key, and how far it is; None where it has ended."""
+
+
+class _Round:
+    """Runs that are asked for together."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        executor: RunExecutor,
+        listeners: Listeners,
+        read: Read,
+        *,
+        is_whole: bool,
+    ) -> None:
+        self._tasks, self._executor, self._listeners = tasks, executor, listeners
+        self._read, self._is_whole = read, is_whole
+        self._places: dict[str, list[int]] = {}
+        for place, task in enumerate(tasks):
+            self._places.setdefault(task.key or uuid.uuid4().hex, []).append(place)
+        self._waiting = deque(self._places)
+        self._asked: dict[str, concurrent.futures.Future[Answer]] = {}
+        self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
+
+    def make(self) -> None:
+        """Ask for all, and hear of each."""
         is_heard = self._listeners.on_progress is not None
-        process = self._context.Process(
-            target=serve, args=(self._take, there, is_heard), daemon=True
-        )
-        self._processes.append(process)
-        with _signals_blocked(), _without_main(), warnings.catch_warnings():
-            # of threads: those that draw bars hold nothing it needs
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-        there.close()
-        return _JobProcess(process, here)
-
-    def _give(self, member: _JobProcess) -> None:
-        """Give a process its next task, or let it end."""
-        if not self._waiting:
-            self._at_work.pop(member.connection, None)
-            with contextlib.suppress(OSError):
-                member.connection.send(None)
-            member.connection.close()
-            member.process.join()
-            return
-        member.place = self._waiting.pop()
-        self._at_work[member.connection] = member
-        with contextlib.suppress(OSError):  # it died; that is noticed where it is heard
-            member.connection.send(member.place)
-
-    def _receive(self, member: _JobProcess) -> None:
-        """Take one message: progress, an error, or a result, after which the next task is given."""
         try:
-            news = member.connection.recv()
-        except (EOFError, OSError):  # OSError: it died in the midst of a message
-            self._lose(member)
-            return
-        if isinstance(news, Progress):
-            assert self._listeners.on_progress is not None
-            self._listeners.on_progress(news)
-            return
-        if isinstance(news, BaseException) and not isinstance(news, SimulationError):
-            raise news
-        place = member.place
-        self._give(member)
-        if isinstance(news, SimulationError):
-            self._listeners.on_loss(place, loss_of(self._tasks[place], news))
-            return
-        assert isinstance(news, Carried)
-        self._listeners.on_finish(place, _result_of(self._tasks[place], news), news.failure)
+            self._executor.progress(self._take if is_heard else None)
+            while self._waiting or self._asked:
+                while self._waiting and len(self._asked) < self._executor.slots:
+                    self._ask(self._waiting.popleft())
+                self._hear(*self._news.get())
+        finally:
+            self._executor.stop(list(self._asked))
+        self._executor.progress(None)
 
-    def _lose(self, member: _JobProcess) -> None:
-        """Tell of a process that died, and start another in its place."""
-        del self._at_work[member.connection]
-        member.connection.close()
-        member.process.join()
-        task = self._tasks[member.place]
-        self._listeners.on_loss(
-            member.place,
-            f"{task.label}, seed {task.seed}: its process {_ending(member.process.exitcode)}",
-        )
-        if self._waiting:
-            self._give(self._started())
+    def _take(self, key: str, progress: Progress | None = None) -> None:
+        self._news.put((key, progress))
+
+    def _ask(self, key: str) -> None:
+        task = self._tasks[self._places[key][0]]
+        self._asked[key] = self._executor.submit(key, task, self._read, self._is_whole)
+        self._asked[key].add_done_callback(lambda _future: self._take(key))
+
+    def _hear(self, key: str, progress: Progress | None) -> None:
+        if key not in self._asked:  # another client's, or told too late
+            return
+        task = self._tasks[self._places[key][0]]
+        if progress is None:
+            future = self._asked.pop(key)
+            for place in self._places[key]:
+                self._end(place, self._tasks[place], future)
+        elif self._listeners.on_progress is not None:  # whoever asked first called it otherwise
+            called = {"schedule": task.label, "repeat": task.repeat, "repeats": task.repeats}
+            self._listeners.on_progress(replace(progress, **called))
+
+    def _end(self, place: int, task: Task, future: concurrent.futures.Future[Answer]) -> None:
+        error = future.exception()
+        if isinstance(error, Died):
+            self._listeners.on_loss(place, f"{task.label}, seed {task.seed}: {error}")
+            return
+        if isinstance(error, concurrent.futures.BrokenExecutor):
+            raise ExecutorError(f"{task.label}, seed {task.seed}: the executor broke: {error}")
+        answer = error or future.result()
+        if isinstance(answer, SimulationError) and error is None:
+            self._listeners.on_loss(place, loss_of(task, answer))
+            return
+        if isinstance(answer, BaseException):
+            raise answer
+        value, carried = answer
+        result = None if carried is None else _result_of(task, carried)
+        self._listeners.on_finish(place, value, result)
 
 
 def loss_of(task: Task, error: SimulationError) -> Failure:
@@ -380,31 +282,6 @@ def loss_of(task: Task, error: SimulationError) -> Failure:
     sentence = Failure(f"{task.label}, seed {task.seed}: {error}")
     sentence.traceback = Failure.of(error).traceback
     return sentence
-
-
-def _end_all(processes: Sequence[Any]) -> None:
-    started = [process for process in processes if process.pid is not None]
-    for process in started:
-        process.kill()
-    for process in started:
-        process.join()
-
-
-def _ending(code: int) -> str:
-    """How a process ended that should not have.
-
-    >>> _ending(3)
-    'ended by itself, with exit code 3; does the model call os._exit?'
-    """
-    if code >= 0:
-        return f"ended by itself, with exit code {code}; does the model call os._exit?"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    if name == "SIGKILL":
-        return "was killed (SIGKILL); perhaps memory ran out: try fewer jobs"
-    return f"died of {name}"
 
 
 def _result_of(task: Task, carried: Carried) -> Result:
@@ -421,83 +298,14 @@ def _result_of(task: Task, carried: Carried) -> Result:
     )
 
 
-@contextlib.contextmanager
-def _signals_blocked() -> Generator[None]:
-    """Hold back signals until the new process has said what it does with them."""
-    if sys.platform == "win32":
-        yield
-        return
-    numbers = [getattr(signal, name) for name in DECIDED_ELSEWHERE if hasattr(signal, name)]
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def _without_main() -> Generator[None]:
-    """Keep a process that starts with nothing from executing the user's script again.
-
-    What of the script is needed goes with the tasks; so it needs no ``if __name__ == "__main__"``.
-    """
-    if START_METHOD == "fork":
-        yield
-        return
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-def jobs_here() -> int:
-    """As many as there are cores for this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def require_jobs(jobs: object) -> int:
-    """Return how many runs to make at a time.
-
-    Raises:
-        OptionError: it is no whole number of at least 1.
-    """
-    return require_count("jobs", jobs, REPEATS_MAX)
-
-
-def run_all(tasks: Sequence[Task], jobs: int, listeners: Listeners) -> None:
-    """Make every run, `jobs` at a time, and hand each over as soon as it has ended.
-
-    Raises:
-        AmpsimError: what a run raised; those under way are given up.
-        KeyboardInterrupt: likewise; what was handed over is whole.
-    """
-    listeners = _with_whole(tasks, listeners)
-    if min(jobs, len(tasks)) < 2:
-        for place, task in enumerate(tasks):
-            try:
-                made = task.run(listeners.on_progress)
-            except SimulationError as error:
-                listeners.on_loss(place, loss_of(task, error))
-            else:
-                listeners.on_finish(place, *made)
-        return
-    pool = JobPool(tasks, listeners)
-    try:
-        pool.work(jobs)
-    finally:
-        pool.dismiss()
-
-
 def _with_whole(tasks: Sequence[Task], listeners: Listeners) -> Listeners:
     """Listeners that also learn how far all runs are."""
     if listeners.on_progress is None:
         return listeners
     whole = WholeProgress(tasks, listeners.on_progress, earlier=listeners.earlier)
 
-    def finish(place: int, result: Result, failure: str | None) -> None:
-        listeners.on_finish(place, result, failure)
+    def finish(place: int, value: Any, result: Result | None) -> None:
+        listeners.on_finish(place, value, result)
         whole.end(place)
 
     def lose(place: int, sentence: str) -> None:

@@ -154,12 +154,14 @@ class Run(WithRates):
         """Trace (its leading spans) and numbers, and the model as it was trained.
 
         Raises:
-            OptionError: the run was kept in a folder; results are not kept.
+            OptionError: the run was kept in a folder, or made by another executor than `jobs`;
+                results are neither kept nor sent.
         """
         if self.made is None:
             raise OptionError(
-                f"{self.schedule}, seed {self.seed}: a run that is kept in a folder has no result; "
-                "read its tables, or forecast without keeping"
+                f"{self.schedule}, seed {self.seed}: a run that is kept in a folder, or was made "
+                "on another machine, has no result; read its tables, or forecast with jobs and "
+                "without keeping"
             )
         return self.made
 

@@ -9,6 +9,7 @@ hashes of its own content; a run that was edited, or whose witness says otherwis
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -24,6 +25,7 @@ import pandas as pd
 from ampsim.errors import FileFormatError
 from ampsim.files import prepare_folder, read_regular, write_bytes, write_text
 from ampsim.metric import Goal
+from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import Listeners, OnLoss, run_all
 from ampsim.runs.run import (
     NUMBER_FIELDS,
@@ -31,7 +33,6 @@ from ampsim.runs.run import (
     Run,
     numbers_from_plain,
     numbers_to_plain,
-    run_of,
 )
 from ampsim.runs.task import Row, Task
 from ampsim.runs.witness import Witness, agree, condensed, tiny_task, witness_from_plain
@@ -222,7 +223,7 @@ class Keeping:
 
 
 def witnesses_of(
-    rows: Sequence[Row], goal: Goal, seed: int, jobs: int, on_loss: OnLoss
+    rows: Sequence[Row], goal: Goal, seed: int, executor: RunExecutor, on_loss: OnLoss
 ) -> dict[str, Witness]:
     """The witness of each row, by its label; none of a row whose tiny run died.
 
@@ -231,11 +232,16 @@ def witnesses_of(
     """
     made: dict[str, Witness] = {}
 
-    def keep(place: int, result: Result, failure: str | None) -> None:
-        made[rows[place].label] = condensed(rows[place], goal, result, failure).witness
+    def keep(place: int, witness: Witness, _result: Result | None) -> None:
+        made[rows[place].label] = witness
 
-    run_all([tiny_task(row, seed) for row in rows], jobs, Listeners(keep, on_loss))
+    tasks = [tiny_task(row, seed) for row in rows]
+    run_all(tasks, executor, Listeners(keep, on_loss), functools.partial(_witness_of, goal))
     return made
+
+
+def _witness_of(goal: Goal, result: Result, failure: str | None) -> Witness:
+    return condensed("", goal, result, failure).witness
 
 
 def known_by(
@@ -276,7 +282,7 @@ def take_or_make(
     tasks: Sequence[Task],
     known: Sequence[Known],
     keeping: Keeping,
-    jobs: int,
+    executor: RunExecutor,
     callbacks: Callbacks,
 ) -> None:
     """Take what is kept, make the rest, and keep each run as soon as it has ended.
@@ -299,8 +305,7 @@ def take_or_make(
         for place in alike:
             callbacks.on_run(place, named(kept, tasks[place]))
 
-    def keep(index: int, result: Result, failure: str | None) -> None:
-        run = run_of(result, failure)
+    def keep(index: int, run: Run, _result: Result | None) -> None:
         keeping.put(known[left[index][0]], run)
         for place in left[index]:
             callbacks.on_run(place, named(run, tasks[place]))
@@ -312,8 +317,9 @@ def take_or_make(
     earlier = len(tasks) - sum(map(len, left))
     listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
     if left:
-        learning = [tasks[alike[0]].learning_in(keeping.learnings()) for alike in left]
+        folder = keeping.learnings()
+        learning = [tasks[of[0]].learning_in(folder, known[of[0]].key) for of in left]
         try:
-            run_all(learning, jobs, listeners)
+            run_all(learning, executor, listeners)
         finally:
             keeping.tidy()

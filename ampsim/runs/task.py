@@ -53,7 +53,11 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run that is to be made: that of its row with number `repeat`, from 1, of `repeats`."""
+    """One run that is to be made: that of its row with number `repeat`, from 1, of `repeats`.
+
+    Args:
+        key: what it is known by to whoever makes it; empty where nobody else has it made.
+    """
 
     plan: RunPlan
     schedule: Schedule
@@ -61,11 +65,12 @@ class Task:
     label: str
     repeat: int
     repeats: int
+    key: str = ""
 
-    def learning_in(self, folder: Path) -> Task:
+    def learning_in(self, folder: Path, key: str = "") -> Task:
         """The same run, which keeps in a folder what it learns, and finds what others learned."""
         plan = self.plan.having(learning="apart", learnings=folder, repeats_passes=True)
-        return replace(self, plan=plan)
+        return replace(self, plan=plan, key=key)
 
     def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
         """Run it here; return its result, and why it ended early if it did."""

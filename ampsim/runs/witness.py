@@ -342,7 +342,7 @@ def tiny_run(row: Row, goal: Goal, seed: int) -> TinyRun:
     Raises:
         MissingDataError: a data file that the model reads is not there.
     """
-    return condensed(row, goal, *tiny_task(row, seed).run(None))
+    return condensed(row.label, goal, *tiny_task(row, seed).run(None))
 
 
 def tiny_task(row: Row, seed: int, times: int = 1) -> Task:
@@ -352,9 +352,9 @@ def tiny_task(row: Row, seed: int, times: int = 1) -> Task:
     return replace(row, plan=plan).task(seed)
 
 
-def condensed(row: Row, goal: Goal, result: Result, failure: str | None) -> TinyRun:
+def condensed(label: str, goal: Goal, result: Result, failure: str | None) -> TinyRun:
     """What a tiny run of a row gave, and why it ended early if it did, as its witness."""
-    run = run_of(result, failure, schedule=row.label, seed=result.origin["seed"])
+    run = run_of(result, failure, schedule=label, seed=result.origin["seed"])
     frames = {
         "spans": result.spans,
         "transfers": result.transfers,

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -18,13 +17,13 @@ from program_models import PROGRAMS_ONLY
 import ampsim
 from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
+from ampsim.cli import main
 from ampsim.errors import Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
-from ampsim.runs import jobs
-from ampsim.runs import jobs as job_pool
-from ampsim.runs.jobs import packed
+from ampsim.runs import jobs, local_slots
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.loading import option_names
+from ampsim.study.pickling import bytes_of
 from ampsim.study.simulation import RunOptions
 
 HEAVY = ((10, 20, 5),) * 2
@@ -98,10 +97,10 @@ def test_every_model_runs_in_a_process_that_starts_with_nothing():
     tasks = [task_of(name) for name in names("models")]
     program = (
         "import pickle, sys\n"
-        "tasks = pickle.load(sys.stdin.buffer)()\n"
+        "(tasks,) = pickle.load(sys.stdin.buffer)\n"
         "print([task.run(None)[0].digest for task in tasks])"
     )
-    content = pickle.dumps(packed(tasks))
+    content = bytes_of((tasks,))
     there = subprocess.run([sys.executable, "-c", program], input=content, capture_output=True)
     assert there.stdout.decode().strip() == str([task.run(None)[0].digest for task in tasks])
 
@@ -135,7 +134,7 @@ def build(config):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_file_of_one_s_own_runs_as_it_was_when_it_was_loaded(tmp_path, method, monkeypatch):
-    monkeypatch.setattr(job_pool, "START_METHOD", method)
+    monkeypatch.setattr(local_slots, "START_METHOD", method)
     path = tmp_path / "mine.py"
     path.write_text(OF_ONE_S_OWN)
     model = ampsim.load_model(path)
@@ -147,7 +146,7 @@ def test_a_file_of_one_s_own_runs_as_it_was_when_it_was_loaded(tmp_path, method,
 
 
 def test_what_cannot_be_sent_to_another_process_is_told(model, cluster, monkeypatch):
-    monkeypatch.setattr(job_pool, "START_METHOD", "spawn")
+    monkeypatch.setattr(local_slots, "START_METHOD", "spawn")
     mine = replace(model, make_data=partial(model.make_data, threading.Lock()))
     said = r"^jobs must be 1 here, for model \w+ cannot be sent to another process: TypeError: .*"
     with pytest.raises(OptionError, match=said):
@@ -283,6 +282,20 @@ def test_jobs_must_be_a_count(model, cluster, wrong):
     said = re.escape(f"jobs must be a whole number >= 1, got {wrong!r}")
     with pytest.raises(OptionError, match=f"^{said}$"):
         forecast(model, cluster, ALL, jobs=wrong)
+
+
+def test_dask_that_is_not_installed_is_told_in_a_line(model, cluster, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(OptionError, match=r"needs Dask, .* pip install 'ampsim\[dask\]'$"):
+        forecast(model, cluster, ALL, executor="dask:scheduler.json")
+
+
+def test_two_ways_to_say_what_makes_runs_are_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["forecast", "rnn", "--jobs", "2", "--executor", "dask"])
+    assert ended.value.code == 2
+    said = "ampsim: --jobs 2 and --executor dask say the same thing; leave one of them out\n"
+    assert capsys.readouterr().err == said
 
 
 def test_as_many_as_cores(monkeypatch):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.runs import jobs
+from ampsim.runs import local_slots
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="this system has no /proc to look for processes in"
@@ -22,9 +22,9 @@ PROGRAM = """
 import sys
 from dataclasses import replace
 import ampsim
-from ampsim.runs import jobs
+from ampsim.runs import local_slots
 
-jobs.START_METHOD = {method!r}
+local_slots.START_METHOD = {method!r}
 
 def make_data(seed, count):
     {kernel}
@@ -82,12 +82,12 @@ def test_processes_end_with_their_parent(tmp_path, method, number, work, kernel)
 
 
 SENDING = """
+import queue
 import time
 from multiprocessing.process import BaseProcess
 from types import SimpleNamespace
 
-from ampsim.runs import jobs
-from ampsim.runs.jobs import Listeners, run_all
+from ampsim.runs.jobs import Listeners, opened, run_all
 
 
 class Recorder:
@@ -98,9 +98,23 @@ class Recorder:
 
 
 class Task:
+    key = ""
+
     def run(self, tell):
         model = SimpleNamespace(given={{}})
-        return SimpleNamespace(recorder=Recorder(), model=model, origin={{}}), None
+        recorder = Recorder()
+        return SimpleNamespace(
+            recorder=recorder, model=model, origin={{}}, learning_digest=None
+        ), None
+
+
+class Interrupting:
+    def put(self, news):
+        pass
+
+    def get(self):
+        time.sleep(0.5)
+        raise KeyboardInterrupt
 
 
 kill, left = BaseProcess.kill, {interruptions}
@@ -114,14 +128,12 @@ def interrupted_kill(process):
     kill(process)
 
 
-def interrupted_wait(connections):
-    time.sleep(0.5)
-    raise KeyboardInterrupt
-
-
-BaseProcess.kill, jobs.wait = interrupted_kill, interrupted_wait
+BaseProcess.kill, queue.SimpleQueue = interrupted_kill, Interrupting
 try:
-    run_all([Task(), Task()], 2, Listeners(print, print))
+    with opened(2) as executor:
+        run_all(
+            [Task(), Task()], executor, Listeners(print, print), lambda *_: None, is_whole=True
+        )
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -138,4 +150,4 @@ def test_further_signals_leave_nobody_waiting_for_a_process_that_sends(interrupt
 
 def test_a_process_that_nobody_started_cannot_end_with_its_parent():
     with pytest.raises(AssertionError, match="nobody has started this process"):
-        jobs.end_with_parent()
+        local_slots.end_with_parent()

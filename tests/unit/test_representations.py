@@ -27,7 +27,7 @@ AFTER = {
     "Summary": "trace/summary.py",
     "Result": "study/result.py",
     "Outcome": "runs/folder.py",
-    "Carried": "runs/jobs.py",
+    "Carried": "runs/executor.py",
     "Run": "runs/run.py",
     "LoadedRun": "runs/loaded_run.py",
     "Known": "runs/store.py",

@@ -11,7 +11,7 @@ from rich.console import Console
 import ampsim
 from ampsim.cli import progress as cli_progress
 from ampsim.cli.progress import Bars, Lines
-from ampsim.runs.jobs import Listeners, WholeProgress, run_all
+from ampsim.runs.jobs import Listeners, WholeProgress, opened, run_all
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study import Progress, Whole
 from ampsim.study.simulation import RunOptions
@@ -52,11 +52,9 @@ def test_the_share_rises_from_what_was_kept_to_one(tasks, jobs, earlier, mode):
     told: list[Progress] = []
     mine = tasks(mode=mode)
     made: dict[int, object] = {}
-    run_all(
-        mine,
-        jobs,
-        Listeners(lambda place, *result: made.update({place: result}), print, told.append, earlier),
-    )
+    keep = Listeners(lambda place, *made_: made.update({place: made_}), print, told.append, earlier)
+    with opened(jobs) as executor:
+        run_all(mine, executor, keep)
     seen = wholes(told)
     assert sorted(made) == list(range(len(mine)))
     assert {whole.runs for whole in seen} == {len(mine) + earlier}
@@ -109,6 +107,19 @@ def test_a_run_that_never_told_anything_is_done_when_it_is_lost(tasks):
     assert told == []
     whole.tell(epoch_of(mine[0], 1))
     assert wholes(told)[-1] == Whole(4, 1, (1 + 1 / 4) / 4, True)
+
+
+def test_a_run_that_is_made_again_counts_once(tasks):
+    """As where the worker died that was at it."""
+    told: list[Progress] = []
+    mine = tasks()
+    whole = WholeProgress(mine, told.append)
+    for epoch in (1, 2, 3, 1, 2):
+        whole.tell(epoch_of(mine[0], epoch))
+    assert wholes(told)[-1] == Whole(4, 0, 3 / 4 / 4, True)  # it does not fall
+    whole.tell(epoch_of(mine[0], 4))
+    whole.end(0)
+    assert wholes(told)[-1] == Whole(4, 1, 1 / 4, True)
 
 
 def test_instances_in_quick_succession_are_told_but_not_looked_at(tasks):

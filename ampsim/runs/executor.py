@@ -1,0 +1,218 @@
+"""What makes runs elsewhere, whatever it is: processes here, Dask, or an executor of one's own.
+
+A run goes there as a task, and comes back as what is read off it; a result as a whole, weights and
+trace, comes back from processes of this machine only. Tasks go as bytes to a process that starts
+with nothing. A model is Python objects with functions of a file that was loaded by its path, or of
+a notebook: the process executes the same source under the same name first, whatever the file says
+by now; then functions of a file are found by name, and the rest, such as lambdas and what was
+defined in a notebook, is carried whole by cloudpickle.
+
+Numbers are the same to the bit wherever a run is made, as long as ampsim's code, NumPy and the
+kernels of its matrix products are the same; where they are not, the run is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import tempfile
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+import numpy as np
+
+from ampsim.errors import AmpsimError, OptionError
+from ampsim.files import prepare_folder
+from ampsim.runs.task import Task
+from ampsim.study.pickling import bytes_of
+from ampsim.study.process_settings import linear_algebra
+from ampsim.study.progress import OnProgress, Progress
+from ampsim.study.provenance import code_digest
+from ampsim.study.result import Result
+from ampsim.trace import Recorder
+
+Read: TypeAlias = Callable[[Result, str | None], Any]
+"""``read(result, failure)`` gives what is wanted of a run, in the process that made it."""
+
+OnNews: TypeAlias = Callable[[str, Progress], None]
+"""``on_news(key, progress)`` is told how far a run is, in any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What comes back of a whole result; the rest of it is known to whoever asked for it."""
+
+    given: dict[str, np.ndarray]
+    origin: dict[str, Any]
+    recorder: Recorder
+    learning_digest: str | None
+
+
+Answer: TypeAlias = tuple[Any, Carried | None] | Exception
+"""What was read off a run, and its result where that was wanted; or why there is neither."""
+
+
+class Died(Exception):
+    """A run gave nothing, for what made it is gone; others are not concerned."""
+
+
+class RunExecutor(Protocol):
+    """Makes runs.
+
+    Attributes:
+        slots: how many runs may be asked for at a time; more wait here.
+        is_local: whether it is of this machine, so that results come back whole.
+    """
+
+    slots: float
+    is_local: bool
+
+    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+        """Ask for a run, the sooner the earlier; a key stands for one run, whoever asks for it.
+
+        Raises:
+            OptionError: the task cannot be sent.
+        """
+        ...
+
+    def progress(self, on_news: OnNews | None) -> None:
+        """Tell this of the progress of all runs that are asked for from now on; None for nobody."""
+        ...
+
+    def stop(self, keys: Collection[str]) -> None:
+        """End these runs, also those that are under way, as far as that can be done."""
+        ...
+
+    def close(self) -> None:
+        """End everything, and let go of what was opened."""
+        ...
+
+
+def answer(task: Task, read: Read, is_whole: bool, tell: OnProgress | None) -> Answer:
+    """Make one run here, and give what is to be sent back."""
+    try:
+        result, failure = task.run(tell)
+        value = read(result, failure)
+        if not is_whole:
+            return value, None
+        result.recorder.flush()
+        given, digest = result.model.given, result.learning_digest
+        return value, Carried(given, result.origin, result.recorder, digest)
+    except AmpsimError as error:
+        error.add_note(traceback.format_exc())  # its own is lost on the way
+        return error
+    except Exception:
+        text = traceback.format_exc()
+        return RuntimeError(f"a run failed in a process of its own\n\n{text}")
+
+
+def packed(task: Task, *others: Any) -> bytes:
+    """A task, and what goes with it, for a process that starts with nothing.
+
+    Raises:
+        OptionError: its model holds something that only this process can have.
+    """
+    try:
+        return bytes_of((task, *others))
+    except Exception as error:  # whatever an object raises that cannot be taken apart
+        raise OptionError(
+            f"jobs must be 1 here, for model {task.plan.model.name} cannot be sent to another "
+            f"process: {type(error).__name__}: {error}; make such objects within make_graph and "
+            "make_data"
+        ) from error
+
+
+def packed_for_elsewhere(task: Task, read: Read) -> bytes:
+    """The same for a machine that may have another file system.
+
+    Raises:
+        OptionError: likewise.
+    """
+    return packed(task, read, _mark_in(task.plan.options.learnings), about())
+
+
+def answer_elsewhere(content: bytes, tell: OnProgress | None = None) -> Answer:
+    """Make the run of `packed_for_elsewhere`, perhaps on another machine.
+
+    What it learns is kept in the folder that its client named, where that is seen from here, else
+    in one of this process.
+    """
+    task, read, mark, expected = pickle.loads(content)
+    try:
+        require_same(expected, about(), socket.gethostname())
+    except OptionError as error:
+        return error
+    folder = task.plan.options.learnings
+    if folder is not None and not os.path.lexists(folder / mark):
+        task = task.learning_in(Path(_folder_of_this_process().name))
+    return answer(task, read, False, tell)
+
+
+@cache
+def _folder_of_this_process() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="ampsim-", ignore_cleanup_errors=True)
+
+
+_MARK: Final = "seen-by-"
+
+
+def _mark_in(folder: Path | None) -> str:
+    """A file in a folder, by whose name it is recognised wherever it is seen."""
+    if folder is None:
+        return ""
+    prepare_folder(folder)
+    for one in folder.glob(f"{_MARK}*"):
+        return one.name
+    mark = folder / f"{_MARK}{uuid.uuid4().hex}"
+    mark.touch()
+    return mark.name
+
+
+About: TypeAlias = tuple[str, str, str]
+
+_REMEDIES: Final = (
+    ("ampsim", "install the same version on all machines"),
+    ("NumPy", "install the same version on all machines"),
+    ("kernels of matrix products", "set OPENBLAS_CORETYPE=Haswell, or another, everywhere"),
+)
+
+
+def about() -> About:
+    """What numbers rest on besides the task: ampsim's code, NumPy, and its matrix products."""
+    return code_digest(), np.__version__, linear_algebra()
+
+
+def require_same(expected: About, found: About, where: str) -> None:
+    """Refuse a process that would give other numbers.
+
+    Raises:
+        OptionError: it would.
+    """
+    for (what, remedy), here, there in zip(_REMEDIES, expected, found, strict=True):
+        if here != there:
+            raise OptionError(
+                f"{what} must be the same everywhere, for others give other numbers: got "
+                f"{there[:60]} on {where} and {here[:60]} here; {remedy}"
+            )
+
+
+def paced(send: OnProgress, seconds: float, *, has_all_ends: bool) -> OnProgress:
+    """Tell at most so often, and, unless not `has_all_ends`, of each epoch's end."""
+    told_s = 0.0
+
+    def tell(progress: Progress) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s >= seconds or (has_all_ends and progress.is_epoch_end):
+            told_s = now_s
+            send(progress)
+
+    return tell

@@ -1,0 +1,225 @@
+"""Runs in processes of this machine, one each, so that one that dies takes no other with it.
+
+A process is forked for its run where that is possible, so that it has models and data at once, and
+ends with it, so that what the run took is free again; pebble starts it, sends back what it gives,
+and says how it ended (docs/decisions/0021-executors.md).
+
+Such a process ends with the one it works for. Whatever ends that, `SIGKILL` among it, this one ends
+too, in a matrix product if need be. Signals are the other's affair: Ctrl-C reaches the whole group
+of processes, and what follows is decided in one place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import types
+import uuid
+import warnings
+from collections.abc import Callable, Collection, Generator
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from multiprocessing.util import Finalize
+from typing import Any, Final
+
+from ampsim.runs.executor import Answer, Died, OnNews, Read, answer, paced, packed
+from ampsim.runs.task import Task
+
+START_METHOD: Final = "fork" if sys.platform == "linux" else "spawn"
+"""A fork has everything at once, models and data. Elsewhere a process starts with nothing: Windows
+has no fork, and the libraries of macOS do not bear one."""
+
+SECONDS_BETWEEN_NEWS: Final = 0.05
+"""Progress within an epoch that is told from another process at most (chosen: as bars redraw)."""
+
+DECIDED_ELSEWHERE: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+"""Signals that a group of processes gets together, by their names on any system."""
+
+_SET_PARENT_DEATH_SIGNAL: Final = 1
+"""Linux's `PR_SET_PDEATHSIG`. Source: prctl(2), <linux/prctl.h>."""
+
+
+class LocalSlots:
+    """So many processes at a time."""
+
+    is_local = True
+
+    def __init__(self, slots: int) -> None:
+        """Start none yet."""
+        self.slots: float = slots
+        self._name = f"ampsim-{uuid.uuid4().hex}"
+        self._context: Any = multiprocessing.get_context(START_METHOD)
+        self._on_news: OnNews | None = None
+        # Before Python waits for processes at its end, which one that sends a result to nobody and
+        # heeds no signal never reaches.
+        self._at_exit = Finalize(None, _end_all, args=(self._name,), exitpriority=0)
+
+    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+        """Start a process for the run; it ends with the thread that calls this."""
+        from pebble import concurrent
+
+        given: Any = (task, read, is_whole)
+        if START_METHOD != "fork":
+            given = packed(*given)
+        here, there = self._context.Pipe(duplex=False)
+        untyped: Any = concurrent
+        start = untyped.process(name=f"{self._name} {key}", daemon=True, context=self._context)
+        with _signals_blocked(), _without_main(), warnings.catch_warnings():
+            # of threads: those that draw bars hold nothing it needs
+            warnings.simplefilter("ignore", DeprecationWarning)
+            ended = start(serve)(given, there, self._on_news is not None)
+        there.close()
+        future: Future[Answer] = Future()
+        listener = (key, self._on_news, here, ended, future)
+        threading.Thread(target=_listen, args=listener, daemon=True).start()
+        return future
+
+    def progress(self, on_news: OnNews | None) -> None:
+        """Tell this of what runs tell."""
+        self._on_news = on_news
+
+    def stop(self, keys: Collection[str]) -> None:
+        """End the processes of these runs, whatever they are at."""
+        for key in keys:
+            _end_all(f"{self._name} {key}")
+
+    def close(self) -> None:
+        """End every process, whatever it is at.
+
+        Raises:
+            KeyboardInterrupt: another signal came meanwhile; they are ended nevertheless, at the
+                latest before Python ends.
+        """
+        try:
+            _end_all(self._name)
+        except KeyboardInterrupt:
+            _end_all(self._name)
+            raise
+        self._at_exit.cancel()
+
+
+def _listen(
+    key: str, on_news: OnNews | None, news: Connection, ended: Future[Answer], made: Future[Answer]
+) -> None:
+    """Pass on what a process tells until it ends, then what it gave, or how it ended."""
+    from pebble import ProcessExpired
+
+    with news, contextlib.suppress(EOFError, OSError):  # OSError: it died in the midst of a message
+        while True:
+            progress = news.recv()
+            if on_news is not None:
+                on_news(key, progress)
+    error = ended.exception()
+    if isinstance(error, ProcessExpired):
+        made.set_exception(Died(f"its process {_ending(error.exitcode)}"))
+    elif error is not None:
+        made.set_exception(error)
+    else:
+        made.set_result(ended.result())
+
+
+def serve(given: Any, news: Connection, is_heard: bool) -> Answer:
+    """Make one run in a process of its own."""
+    end_with_parent()
+    leave_signals_to_parent()
+    with news:
+        task, read, is_whole = pickle.loads(given) if isinstance(given, bytes) else given
+        tell = paced(news.send, SECONDS_BETWEEN_NEWS, has_all_ends=True) if is_heard else None
+        return answer(task, read, is_whole, tell)
+
+
+def end_with_parent() -> None:
+    """Let this process end as soon as the one that started it has, for whatever reason.
+
+    A thread waits for that. It waits in vain while compiled code keeps Python's lock; on Linux, the
+    system itself kills this process.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "nobody has started this process"
+
+    def watch(join: Callable[[], None] = parent.join) -> None:
+        join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="ampsim-watch", daemon=True).start()
+    if sys.platform == "linux":
+        _ask_kernel_to_kill()
+        if os.getppid() != parent.pid:  # it was gone before the system was asked
+            os._exit(1)
+
+
+def _ask_kernel_to_kill() -> None:
+    with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def leave_signals_to_parent() -> None:
+    """Ignore what the parent takes care of, and unblock what it blocked while starting this."""
+    numbers = [getattr(signal, name) for name in DECIDED_ELSEWHERE if hasattr(signal, name)]
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+
+
+def _end_all(name: str) -> None:
+    """End the processes whose names begin so."""
+    started = [one for one in multiprocessing.active_children() if one.name.startswith(name)]
+    for process in started:
+        process.kill()
+    for process in started:
+        process.join()
+
+
+def _ending(code: int) -> str:
+    """How a process ended that should not have.
+
+    >>> _ending(3)
+    'ended by itself, with exit code 3; does the model call os._exit?'
+    """
+    if code >= 0:
+        return f"ended by itself, with exit code {code}; does the model call os._exit?"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    if name == "SIGKILL":
+        return "was killed (SIGKILL); perhaps memory ran out: try fewer jobs"
+    return f"died of {name}"
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Generator[None]:
+    """Hold back signals until the new process has said what it does with them."""
+    if sys.platform == "win32":
+        yield
+        return
+    numbers = [getattr(signal, name) for name in DECIDED_ELSEWHERE if hasattr(signal, name)]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _without_main() -> Generator[None]:
+    """Keep a process that starts with nothing from executing the user's script again.
+
+    What of the script is needed goes with the tasks; so it needs no ``if __name__ == "__main__"``.
+    """
+    if START_METHOD == "fork":
+        yield
+        return
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
