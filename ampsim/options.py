@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from numbers import Integral
@@ -138,20 +139,20 @@ def require_target(value: object, metric: str = "accuracy") -> float | None:
     return number
 
 
-_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def read_seconds(what: str, text: str) -> float:
-    """Seconds from what a user types.
+def seconds_of(option: str, text: str) -> float:
+    """Read a span of time such as "90", "90s", "30m", "2h" or "1d".
 
     Raises:
-        OptionError: it is no number above 0 with s, m, h or nothing behind it.
+        OptionError: it is none, or not above 0.
 
-    >>> read_seconds("budget", "90"), read_seconds("budget", "1.5m")
-    (90.0, 90.0)
+    >>> seconds_of("budget", "1.5m")
+    90.0
     """
-    found = re.fullmatch(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smh]?)\s*", text)
-    seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
-    if not seconds:
-        raise OptionError(f"{what} must be a time such as 60s, 10m or 2h, got {short(text)}")
-    return seconds
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([smhd]?)\s*", text)
+    with contextlib.suppress(ValueError):
+        if found and 0 < (seconds := float(found[1]) * _SECONDS[found[2]]) < math.inf:
+            return seconds
+    raise OptionError(f"{option} must be a time above 0 such as 60s, 30m or 2h, got {short(text)}")

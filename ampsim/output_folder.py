@@ -23,7 +23,9 @@ from ampsim.errors import FileFormatError, OutputError
 from ampsim.files import output_error, prepared_folder, read_regular, sha256_of
 from ampsim.text import mapping
 
-Kind: TypeAlias = Literal["run", "forecast", "report", "calibration", "whatif", "solve"]
+Kind: TypeAlias = Literal[
+    "run", "forecast", "report", "calibration", "exploration", "search", "whatif", "solve"
+]
 
 MANIFEST: Final = "manifest.toml"
 _KINDS: Final = get_args(Kind)

@@ -51,7 +51,7 @@ DOUBLE_NAMES = {
     "Runs", "Step", "_Told",
 }  # fmt: skip
 
-WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "runs", "calibration"}
+WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "runs", "calibration", "exploring"}
 
 # Assignments to an attribute of another object than `self`, by package. A method of that object,
 # or an argument when it is made, says what it is for; where state is shared by design, as that of

@@ -122,12 +122,15 @@ def student_quantile(probability: float, freedom: int) -> float:
     low, high = 0.0, 1e6
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if _student(middle, freedom) < probability else (low, middle)
+        low, high = (middle, high) if student(middle, freedom) < probability else (low, middle)
     return (low + high) / 2
 
 
-def _student(t: float, freedom: int) -> float:
-    """Distribution function at t >= 0: with t = √n tan θ, the density is that of cosⁿ⁻¹ θ."""
+def student(t: float, freedom: int) -> float:
+    """Student's distribution function at t >= 0.
+
+    With t = √n tan θ, the density is that of cosⁿ⁻¹ θ.
+    """
     end = math.atan(t / math.sqrt(freedom))
     angles = np.linspace(0.0, end, 2001)
     weights = np.ones(2001)

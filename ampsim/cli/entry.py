@@ -13,12 +13,14 @@ from ampsim.cli import (
     compare,
     data,
     devices,
+    explore,
     forecast,
     gantt,
     importing,
     models,
     report,
     run,
+    search,
     whatif,
 )
 from ampsim.cli.console import Code, Panelled, command, complain, write
@@ -33,6 +35,8 @@ app = typer.Typer(
 )
 for _function, _help in (
     (forecast.forecast, "How fast, and to what accuracy, would a model train?"),
+    (explore.explore, "Map which schedule is first over a space of hardware."),
+    (search.search, "Search hardware and schedules for what no other choice beats."),
     (run.run, "Run one schedule and keep its trace."),
     (whatif.whatif, "What binds, and what would each thing buy if it were faster?"),
     (whatif.solve, "How fast, or how many, until a condition holds?"),

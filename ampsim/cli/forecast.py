@@ -107,7 +107,7 @@ class Comparing:
         """
         from ampsim.errors import OptionError
         from ampsim.forecasting.making import MAX_REPEATS
-        from ampsim.options import read_seconds
+        from ampsim.options import seconds_of
 
         if self.max_repeats is not None and self.sure is None:
             raise OptionError(
@@ -129,7 +129,7 @@ class Comparing:
             "scale_rate": None if self.scale_rate is None else self.scale_rate.value,
             "tune": tune,
             "validate_every": self.validate_every,
-            "budget_s": None if self.budget is None else read_seconds("--budget", self.budget),
+            "budget_s": None if self.budget is None else seconds_of("--budget", self.budget),
         }
 
     @property

@@ -105,6 +105,20 @@ JobsOption = Annotated[
         "-j",
     ),
 ]
+ForOption = Annotated[
+    list[str] | None,
+    optional(
+        "KEY=VALUES",
+        "What varies, and over which values: KEY=A,B,... or KEY=A..B[:log], such as "
+        "latency_s=1e-7..1e-4:log, device.flop_per_s=1e11,1e12, workers=2,4, max_active_keys=1..16 "
+        "or model.hidden=64,128; repeat it for another key.",
+        "--for",
+    ),
+]
+BudgetOption = Annotated[
+    str | None,
+    optional("TIME", "End after this time, such as 60s, 30m or 2h.  [default: none]", "--budget"),
+]
 ExecutorOption = Annotated[
     str | None,
     optional(
@@ -220,16 +234,21 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
     return load_model(name, **chosen)
 
 
+def make_jobs(jobs: int | None) -> int:
+    """How many runs to make at a time here: as told, else as many as there are cores."""
+    from ampsim.runs import jobs_here
+
+    return jobs_here() if jobs is None else jobs
+
+
 def make_executor(jobs: int | None, executor: str | None) -> int | str:
     """What makes runs: as told, else as many processes as there are cores.
 
     Raises:
         OptionError: both are given.
     """
-    from ampsim.runs import jobs_here
-
     if executor is None:
-        return jobs_here() if jobs is None else jobs
+        return make_jobs(jobs)
     if jobs is not None:
         raise OptionError(
             f"--jobs {jobs} and --executor {executor} say the same thing; leave one of them out"

@@ -31,7 +31,7 @@ from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, Un
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Placement, RunSettings, Schedule
 from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import Listeners, run_all
+from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.run import Run
 from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
@@ -199,18 +199,37 @@ class RunMaker:
             weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
         return self._temporary
 
-    def make_beside(self, tasks: Sequence[Task], on_rated: Callable[[int, Rated], None]) -> None:
+    def make_beside(
+        self,
+        tasks: Sequence[Task],
+        on_read: Callable[[int, Any], None],
+        read: Read | None = None,
+        on_loss: OnLoss = lambda _place, _sentence: None,
+    ) -> None:
         """Make runs that belong to no row, and keep none of them.
+
+        Args:
+            tasks: of the runs.
+            on_read: takes what is read off each, by its place.
+            read: reads it, as of `run_all`; None for throughputs.
+            on_loss: told of runs that gave nothing.
 
         Raises:
             KeyboardInterrupt: what was handed over is whole.
         """
 
-        def finish(place: int, one: Rated, _result: Result | None) -> None:
-            on_rated(place, one)
+        def finish(place: int, one: Any, _result: Result | None) -> None:
+            on_read(place, one)
 
-        listeners = Listeners(finish, lambda _place, _said: None, self._on_progress)
-        run_all(tasks, self._executor, listeners, rated)
+        run_all(tasks, self._executor, Listeners(finish, on_loss, self._on_progress), read or rated)
+
+    def key(self, task: Task) -> str:
+        """What a run is known by where runs are kept.
+
+        Raises:
+            OptionError: its model is of no file, or was changed since.
+        """
+        return known_by(self._row(task), [task.seed])[0].key
 
     def _row(self, task: Task) -> Row:
         """The row that a task is of; what its model reads is hashed once."""

@@ -27,7 +27,7 @@ from ampsim.forecasting.settings import (
 )
 from ampsim.forecasting.tuning import Tuner
 from ampsim.model_parallel import placement_of
-from ampsim.options import read_seconds
+from ampsim.options import seconds_of
 from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
@@ -200,7 +200,7 @@ def test_options_that_contradict_a_budget_are_a_line(mistake, words, said):
 
 @pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("2", 2), ("1.5m", 90), ("2h", 7200)])
 def test_a_time_is_read_as_it_is_typed(text, seconds):
-    assert read_seconds("--budget", text) == seconds
+    assert seconds_of("--budget", text) == seconds
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from ampsim.study.schedule_names import METHODS
 PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = PROGRAM.commands
 SMALL = ("--instances", "100", "--set", "hidden=8", "--mode", "sleep", "--schedule", "amp")
-CALLS = {
+CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "forecast": (
         ("rnn", *SMALL, "--jobs", "1", "--quiet"),
         "model cluster seed verdict rows epochs",
@@ -40,6 +40,40 @@ CALLS = {
     "solve": (
         ("rnn", *SMALL[:-4], "--for", "latency_s=1e-6..1", "--until", "epoch_s <= 1", "--quiet"),
         "model cluster seed sentences rows curve",
+    ),
+    "explore": (
+        (
+            "rnn",
+            *SMALL[:4],
+            "--for",
+            "workers=1,2",
+            "--target",
+            "0.11",
+            "--max-epochs",
+            "2",
+            "--repeats",
+            "1",
+            "--jobs",
+            "1",
+            "--quiet",
+        ),
+        "model cluster seed verdict learnings wrong left_out interrupted rows",
+    ),
+    "search": (
+        (
+            "rnn",
+            *SMALL[:4],
+            "--for",
+            "workers=1,2",
+            "--minimise",
+            "epoch_s",
+            "--trials",
+            "2",
+            "--jobs",
+            "1",
+            "--quiet",
+        ),
+        "model cluster seed verdict objectives hypervolume hypervolume_random interrupted rows",
     ),
     "gantt": (("rnn", *SMALL, "--out", "g.svg"), "file title workers schedules text"),
     "compare": (("run-rnn", "run-rnn"), "a b is_identical origin numbers tables"),

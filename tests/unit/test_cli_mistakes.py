@@ -137,6 +137,8 @@ def numeric_options():
 
 
 NEEDED = {
+    "explore": ["rnn", "--for", "workers=1,2"],
+    "search": ["rnn", "--for", "workers=1,2"],
     "gantt": ["rnn", "--out", "x.png"],
     "run": ["rnn"],
     "whatif": ["rnn"],

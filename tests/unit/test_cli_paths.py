@@ -31,6 +31,18 @@ WORDS = {
         "--until",
         "epoch_s <= 1",
     ),
+    "explore": ("rnn", *SMALL[:4], "--quiet", "--for", "workers=1,2", "--budget", "1m"),
+    "search": (
+        "rnn",
+        *SMALL[:4],
+        "--quiet",
+        "--for",
+        "workers=1,2",
+        "--minimise",
+        "epoch_s",
+        "--trials",
+        "2",
+    ),
     "gantt": ("rnn", "--instances", "20", "--out", "g.png"),
     "compare": ("a", "b"),
     "calibrate": ("machine", "--rounds", "1", "--quiet"),
@@ -50,9 +62,9 @@ epochs = 1
 name = "amp"
 """
 SUFFIXES = {("gantt", "--out"): ".png", ("models", "--graph"): ".dot", ("models", "name"): ".py"}
-SUFFIXES |= {(name, "model"): ".py" for name in ("forecast", "run", "whatif", "solve")} | {
-    ("gantt", "source"): ".py"
-}
+SUFFIXES |= {
+    (name, "model"): ".py" for name in ("forecast", "run", "whatif", "solve", "explore", "search")
+} | {("gantt", "source"): ".py"}
 ENTRIES = ("FILE", "DIR", "MODEL", "RUN_")
 OUTPUTS = ("--out", "--json", "--graph")
 

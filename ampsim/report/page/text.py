@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampsim.metric import Goal
-from ampsim.options import read_seconds
+from ampsim.options import seconds_of
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.tables import LEFT, NamedTable, node_tables, tuning_tables
@@ -397,7 +397,7 @@ def next_steps(forecast: RunTable) -> list[str]:
     surer = [*_without(words, _AMOUNTS - {"--tune", "--trials"}), "--repeats", str(repeats)]
     tuned = [*_without(words, {"--tune", "--trials", "--quick"}), "--tune"]
     if forecast.manifest.get("budget"):
-        budget_s = read_seconds("--budget", _value(words, "--budget") or "60s")
+        budget_s = seconds_of("--budget", _value(words, "--budget") or "60s")
         surer = [*_without(words, _AMOUNTS), "--budget", f"{math.ceil(budget_s / 6)}m"]
         tuned = []
     elif len(forecast.trials):

@@ -1,0 +1,352 @@
+"""A map's cells: what each method takes at each point, who is first there, and what to learn next.
+
+A cell is one method at one point. Its first epoch is timed exactly. It is *learned* if its runs
+were made; *shared* if those of another point were made that learn the same, by the digests of their
+first epochs: times are those of that point, times the ratio of the two first epochs; *predicted*
+else, with an interval (`ampsim.exploring.predicting`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from ampsim.exploring.predicting import Guess, Predictor, probability_below
+from ampsim.exploring.timing import FirstEpoch
+from ampsim.runs.ranking import rank
+from ampsim.runs.rows import median_interval
+
+Basis: TypeAlias = Literal["learned", "shared", "predicted"]
+
+COVERED: Final = 0.9
+"""Coverage aimed at by intervals, as elsewhere in a forecast."""
+
+_NEVER: Final = 2.0
+"""A method that does not arrive counts as so many times the most epochs (chosen: for its
+neighbours, of which the logarithm must be finite)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is known of a cell.
+
+    Args:
+        basis: on what it rests.
+        epoch_s: what the first epoch takes.
+        guess: of the logarithm of the time to the target, over that of the first epoch.
+        times_s: time to the target by seed, infinite where it is not reached; None of a prediction.
+        epochs_max: by when a run ends.
+    """
+
+    basis: Basis
+    epoch_s: float
+    guess: Guess
+    times_s: Mapping[int, float] | None
+    epochs_max: int
+
+    @property
+    def middle(self) -> float:
+        """The logarithm of the median time to the target; infinite where it is not reached."""
+        if self.times_s is not None:
+            middle_s = median(self.times_s.values())
+            return math.log(middle_s) if middle_s > 0 else -math.inf
+        if self.guess.mean >= math.log(self.epochs_max + 0.5):
+            return math.inf
+        return self.guess.mean + math.log(self.epoch_s)
+
+    @property
+    def time_s(self) -> float | None:
+        """The median time to the target; None where it is not reached."""
+        return math.exp(self.middle) if self.middle < math.inf else None
+
+    @property
+    def interval_s(self) -> tuple[float | None, float | None]:
+        """Its ends; None where there is none."""
+        if self.times_s is not None:
+            found = median_interval([*self.times_s.values()], COVERED)
+            return found.low, found.high
+        low, high = (math.exp(end) * self.epoch_s for end in self.guess.interval(COVERED))
+        return low, high if high < self.epochs_max * self.epoch_s else None
+
+
+@dataclass(eq=False)
+class Method:
+    """One method over all points, and what has been found of it.
+
+    Args:
+        drains: whether equal first epochs are followed by equal ones with every seed.
+        first_seed: the seed of which all points are timed.
+        epochs_max: by when a run ends.
+        timed: what the first epoch takes, by point and seed.
+        learned: time to the target, by point and seed.
+    """
+
+    drains: bool
+    first_seed: int
+    epochs_max: int
+    timed: dict[int, dict[int, FirstEpoch]] = field(
+        default_factory=dict[int, dict[int, FirstEpoch]]
+    )
+    learned: dict[int, dict[int, float]] = field(default_factory=dict[int, dict[int, float]])
+
+    @cached_property
+    def points(self) -> list[int]:
+        """The points that are timed; to be asked for when all are."""
+        return sorted(self.timed)
+
+    def first(self, point: int) -> FirstEpoch:
+        """What a point takes with the first seed."""
+        return self.timed[point][self.first_seed]
+
+    def alike(self, point: int) -> list[int]:
+        """The points that learn as this one does, as far as the first seed tells."""
+        return self._classes.get(self.first(point).digest, [])
+
+    @cached_property
+    def _classes(self) -> dict[str, list[int]]:
+        """Points by their digests, if they have one."""
+        found: dict[str, list[int]] = {}
+        for point in self.points:
+            if digest := self.first(point).digest:
+                found.setdefault(digest, []).append(point)
+        return found
+
+    def source(self, point: int) -> int | None:
+        """A learned point that learns the same with each seed; None where there is none."""
+        if point in self.learned:
+            return point
+        return next((one for one in self.learned if self._is_same(point, one)), None)
+
+    def _is_same(self, point: int, learned: int) -> bool:
+        if self.drains:
+            return learned in self.alike(point)
+        here, there = self.timed[point], self.timed[learned]
+        seeds = self.learned[learned]
+        both = [(here.get(seed), there.get(seed)) for seed in seeds]
+        return all(one and two and one.digest and one.digest == two.digest for one, two in both)
+
+    def estimate(self, point: int, guess: Guess) -> Estimate:
+        """What is known of a point; the guess, if nothing else is."""
+        source, own = self.source(point), self.first(point)
+        if source is None:
+            return Estimate("predicted", own.epoch_s, guess, None, self.epochs_max)
+        here, there = self.timed[point], self.timed[source]
+        times: dict[int, float] = {}
+        for seed, time_s in self.learned[source].items():
+            is_known = seed in here and seed in there
+            of = seed if is_known else self.first_seed
+            times[seed] = time_s * here[of].epoch_s / there[of].epoch_s
+        basis: Basis = "learned" if source == point else "shared"
+        return Estimate(basis, own.epoch_s, Guess(self.value(source)), times, self.epochs_max)
+
+    def value(self, point: int) -> float:
+        """The logarithm of a learned point's median time over that of its first epoch."""
+        middle_s, epoch_s = median(self.learned[point].values()), self.first(point).epoch_s
+        most = _NEVER * self.epochs_max
+        return math.log(min(max(middle_s / epoch_s, 1e-9), most)) if epoch_s else math.log(most)
+
+    def predictor(self) -> Predictor:
+        """What the learned points say of all; places in it are those in `points`."""
+        nodes = sorted({node for one in self.points for node in self.first(one).staleness})
+        ages = [[self.first(p).staleness.get(node, 0.0) for node in nodes] for p in self.points]
+        places = np.log1p(np.array(ages, float).reshape(len(self.points), len(nodes)))
+        known = [self.points.index(point) for point in self.learned]
+        return Predictor(places, known, [self.value(point) for point in self.learned])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who is first at a point.
+
+    Args:
+        best: its place among the methods; None where none arrives.
+        wrong: the probability that training what is predicted names another; 0 where nothing is.
+        others: what each other method adds to it.
+        flip: the probability that with other seeds another would be first; None where unknown.
+    """
+
+    best: int | None
+    wrong: float
+    others: tuple[float, ...]
+    flip: float | None
+
+    @property
+    def doubt(self) -> float:
+        """The larger of the two."""
+        return max(self.wrong, self.flip or 0.0)
+
+
+def call(estimates: Sequence[Estimate]) -> Call:
+    """Compare the methods at one point."""
+    middles = [one.middle for one in estimates]
+    best = min(range(len(estimates)), key=middles.__getitem__)
+    if not math.isfinite(middles[best]):
+        is_open = any(one.basis == "predicted" for one in estimates)
+        return Call(None, 0.5 if is_open else 0.0, (0.0,) * len(estimates), None)
+    chances = tuple(
+        0.0 if place == best else _overtakes(estimates[best], one)
+        for place, one in enumerate(estimates)
+    )
+    wrong = min(sum(chances), 1 - 1 / len(estimates)) if len(estimates) > 1 else 0.0
+    return Call(best, wrong, chances, _flip(estimates))
+
+
+def _overtakes(best: Estimate, other: Estimate) -> float:
+    """The probability that the other is trained sooner after all, or neither arrives."""
+    unknown = [one.guess for one in (best, other) if one.basis == "predicted"]
+    if not unknown:
+        return 0.0
+    there = other.middle
+    if math.isinf(there) and other.basis == "predicted":
+        there = other.guess.mean + math.log(other.epoch_s)
+    elif math.isinf(there):  # so that the best is first as long as it arrives itself
+        there = math.log(best.epochs_max * best.epoch_s)
+    spread = math.hypot(*(one.spread for one in unknown))
+    freedom = min(one.freedom for one in unknown)
+    return probability_below(there - best.middle, spread, freedom)
+
+
+def _flip(estimates: Sequence[Estimate]) -> float | None:
+    times = [one.times_s for one in estimates if one.times_s is not None]
+    ranking = rank(times) if len(times) == len(estimates) else None
+    if ranking is None:
+        return None
+    flips = [one.flip for one in ranking.pairs if one is not None]
+    known = [one for one in flips if one is not None]
+    return max(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What came of predicting each learned cell from the others.
+
+    Args:
+        cells: how many there were.
+        wrong: of how many points the winner was another than when all is known.
+        expected: how many should have been, by the predictions themselves.
+        inside: in how many cells the time was within the interval.
+    """
+
+    cells: int = 0
+    wrong: int = 0
+    expected: float = 0.0
+    inside: int = 0
+
+
+class Cells:
+    """All cells of a map, as far as they are known.
+
+    Args:
+        methods: one for each schedule, all timed at the same points.
+    """
+
+    def __init__(self, methods: Sequence[Method]) -> None:
+        """Predict what is not known."""
+        self.methods = methods
+        self.points = [p for p in methods[0].points if all(p in one.timed for one in methods)]
+        self._predictors = [one.predictor() for one in methods]
+        self.estimates: dict[int, list[Estimate]] = {point: [] for point in self.points}
+        for method, predictor in zip(methods, self._predictors, strict=True):
+            guesses = predictor.guesses([method.points.index(point) for point in self.points])
+            for point, guess in zip(self.points, guesses, strict=True):
+                self.estimates[point].append(method.estimate(point, guess))
+        self.calls = dict.fromkeys(self.points, Call(None, 0.5, (0.0,) * len(methods), None))
+        if all(method.learned for method in methods):
+            self.calls = {point: call(of) for point, of in self.estimates.items()}
+
+    @property
+    def doubt(self) -> float:
+        """The largest probability of any point that training would name another winner."""
+        return max((one.wrong for one in self.calls.values()), default=0.0)
+
+    def predicted(self) -> list[int]:
+        """The points at which something is predicted."""
+        return [p for p in self.points if any(e.basis == "predicted" for e in self.estimates[p])]
+
+    def next(self) -> tuple[int, int] | None:
+        """Method and point whose learning takes most doubt away; None where all is known.
+
+        The doubt of a point is that of its winner, as far as the method takes part in it. What a
+        learning takes of it is the share of the variance that goes there, and all of it where the
+        same is learned.
+        """
+        found: list[tuple[float, int, int]] = []
+        for place, method in enumerate(self.methods):
+            weights = dict(self._weights(place))
+            if not weights:
+                continue
+            open_points = [*weights]
+            chosen = [*{self._first_alike(method, point): None for point in open_points}]
+            told = self._predictors[place].told(
+                [method.points.index(one) for one in chosen],
+                [method.points.index(one) for one in open_points],
+            )
+            for one, shares in zip(chosen, told, strict=True):
+                same = set(method.alike(one)) | {one}
+                all_shares = [
+                    1.0 if point in same else share
+                    for point, share in zip(open_points, shares, strict=True)
+                ]
+                gain = sum(w * s for w, s in zip(weights.values(), all_shares, strict=True))
+                found.append((gain, -place, -one))
+        best = max(found, default=None)
+        return None if best is None else (-best[1], -best[2])
+
+    def _first_alike(self, method: Method, point: int) -> int:
+        """One point for all that learn the same: the first that is open."""
+        alike = [p for p in method.alike(point) if method.source(p) is None]
+        return alike[0] if alike else point
+
+    def _weights(self, place: int) -> Iterator[tuple[int, float]]:
+        """The open points of a method, and the doubt in which it takes part there."""
+        is_new = not self.methods[place].learned
+        for point in self.points:
+            if self.estimates[point][place].basis != "predicted":
+                continue
+            called = self.calls[point]
+            part = called.wrong if place == called.best else called.others[place]
+            yield point, 1.0 if is_new else called.wrong if called.best is None else part
+
+    def left_out(self) -> LeftOut:
+        """Predict each learned cell of a method that has others, and compare."""
+        counts = [
+            self._without(place, point)
+            for place, method in enumerate(self.methods)
+            for point in method.learned
+            if len(method.learned) > 2 and point in self.estimates
+        ]
+        wrong, expected, inside = zip(*counts, strict=True) if counts else ((), (), ())
+        return LeftOut(len(counts), sum(wrong), sum(expected), sum(inside))
+
+    def _without(self, place: int, point: int) -> tuple[bool, float, bool]:
+        """Whether a cell would be called wrongly, how likely that was, whether it is inside."""
+        method, predictor = self.methods[place], self._predictors[place]
+        index = method.points.index(point)
+        (guess,) = predictor.without(index).guesses([index])
+        epoch_s = method.first(point).epoch_s
+        known = self.estimates[point]
+        blind = Estimate("predicted", epoch_s, guess, None, method.epochs_max)
+        called = call([*known[:place], blind, *known[place + 1 :]])
+        low, high = guess.interval(COVERED)
+        is_inside = low <= method.value(point) <= high
+        return called.best != self.calls[point].best, called.wrong, is_inside
+
+
+def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
+    """The share of points with a prediction whose winner may turn out to be another one.
+
+    It is the mean of what the predictions say of themselves, times how many more were wrong of
+    those left out than these said of themselves, each counted with one more; never fewer.
+    """
+    points = cells.predicted()
+    if not points:
+        return 0.0
+    own = sum(cells.calls[point].wrong for point in points) / len(points)
+    more = max((left_out.wrong + 1) / (left_out.expected + 1), 1.0)
+    return min(own * more, 1 - 1 / len(cells.methods))

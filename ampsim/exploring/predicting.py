@@ -1,0 +1,204 @@
+"""How long points learn that nobody trained: a Student process over the staleness of their nodes.
+
+How many epochs a method takes depends on which versions of weights its steps read, of which the
+mean staleness of each node tells most; a run in mode "sleep" gives it exactly. So the logarithm of
+the epochs is taken for a Gaussian process over log(1 + staleness), node by node, with a flat mean
+and a variance of unknown size, which makes predictions Student's t. Lengths and shares of
+noise are mixed by how likely each makes what is known.
+
+Sources: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, Sections 2.7 (flat
+mean) and 5.2 (weights); Gelman et al., "Bayesian Data Analysis", 3rd edition, Section 3.3
+(scaled inverse chi-squared prior of a variance).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from ampsim.calibration.least_squares import student, student_quantile
+
+PRIOR_SPREAD: Final = 0.4
+"""Standard deviation of the logarithm of epochs before anything is known (chosen: a method takes
+half as many or twice as many within two of them, as in the paper's Table 1)."""
+
+_PRIOR_FREEDOM: Final = 2
+"""How many known points that counts for (chosen: so few that three known ones outweigh it)."""
+
+LENGTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Lengths tried, times the median distance of all points."""
+
+NOISES: Final = (0.01, 0.1, 0.5)
+"""Shares tried that chance has in the variance, which neighbours do not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What is known of the logarithm of epochs at a point: Student's t.
+
+    Args:
+        mean: its middle.
+        spread: its scale; 0 where the point is known.
+        freedom: degrees of freedom.
+    """
+
+    mean: float
+    spread: float = 0.0
+    freedom: int = _PRIOR_FREEDOM
+
+    def interval(self, covered: float) -> tuple[float, float]:
+        """The ends of the logarithm."""
+        if not self.spread:
+            return self.mean, self.mean
+        margin = self.spread * _quantile((1 + covered) / 2, self.freedom)
+        return self.mean - margin, self.mean + margin
+
+
+@lru_cache(maxsize=1024)
+def _quantile(probability: float, freedom: int) -> float:
+    return student_quantile(probability, freedom)
+
+
+def probability_below(gap: float, spread: float, freedom: int) -> float:
+    """The probability that Student's t of that spread and freedom around `gap` is below 0.
+
+    >>> probability_below(0.0, 1.0, 3), probability_below(1.0, 0.0, 3)
+    (0.5, 0.0)
+    """
+    if not spread:
+        return 0.5 if gap == 0 else float(gap < 0)
+    if not math.isfinite(gap):
+        return float(gap < 0)
+    tail = 1 - student(abs(gap) / spread, freedom)
+    return tail if gap >= 0 else 1 - tail
+
+
+@dataclass(frozen=True, eq=False)
+class Process:
+    """Points of one method, some of them known.
+
+    Args:
+        places: log(1 + staleness) of each node, (points, nodes).
+        known: which points are known, by their place.
+        values: the logarithm of epochs of each of these.
+        length: over which points are alike.
+        noise: share of chance in the variance.
+    """
+
+    places: np.ndarray
+    known: tuple[int, ...]
+    values: tuple[float, ...]
+    length: float
+    noise: float
+
+    def guesses(self, at: Sequence[int]) -> list[Guess]:
+        """What is said of points; of those that are known, as if they were another draw."""
+        if not self.known:
+            return [Guess(0.0, PRIOR_SPREAD, _PRIOR_FREEDOM)] * len(at)
+        inverse, ones = self._inverse(), np.ones(len(self.known))
+        values, near = np.array(self.values), self._alike(at, self.known)
+        certain = float(ones @ inverse @ ones)
+        mean = float(ones @ inverse @ values) / certain
+        left = values - mean
+        freedom = _PRIOR_FREEDOM + len(values) - 1
+        scale_2 = (_PRIOR_FREEDOM * PRIOR_SPREAD**2 + float(left @ inverse @ left)) / freedom
+        middles = mean + near @ inverse @ left
+        variances = np.diag(self._left(at, at)) + self.noise
+        spreads = np.sqrt(scale_2 * np.maximum(variances, self.noise))
+        return [Guess(float(a), float(b), freedom) for a, b in zip(middles, spreads, strict=True)]
+
+    def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
+        """Which share of the variance of points `of` goes if points `by` are known, (by, of)."""
+        left = self._left(by, of) ** 2
+        own = np.diag(self._left(by, by)) + self.noise
+        theirs = np.diag(self._left(of, of)) + self.noise
+        return left / own[:, None] / theirs[None, :]
+
+    def likelihood(self) -> float:
+        """The logarithm of that of the known values, with mean and variance integrated out."""
+        if not self.known:
+            return 0.0
+        inverse, ones = self._inverse(), np.ones(len(self.known))
+        values = np.array(self.values)
+        certain = float(ones @ inverse @ ones)
+        left = values - float(ones @ inverse @ values) / certain
+        freedom = _PRIOR_FREEDOM + len(values) - 1
+        square = _PRIOR_FREEDOM * PRIOR_SPREAD**2 + float(left @ inverse @ left)
+        size = float(np.linalg.slogdet(inverse)[1])
+        return (size - math.log(certain) - freedom * math.log(square)) / 2
+
+    def _inverse(self) -> np.ndarray:
+        alike = self._alike(self.known, self.known)
+        return np.linalg.inv(alike + self.noise * np.eye(len(self.known)))
+
+    def _left(self, first: Sequence[int], second: Sequence[int]) -> np.ndarray:
+        """Covariance that is left, with what the unknown mean adds, over the variance."""
+        alike = self._alike(first, second)
+        if not self.known:
+            return alike
+        inverse, ones = self._inverse(), np.ones(len(self.known))
+        one, two = self._alike(first, self.known), self._alike(second, self.known)
+        unsaid = (1 - one @ inverse @ ones)[:, None] * (1 - two @ inverse @ ones)[None, :]
+        return alike - one @ inverse @ two.T + unsaid / float(ones @ inverse @ ones)
+
+    def _alike(self, first: Sequence[int], second: Sequence[int]) -> np.ndarray:
+        apart_2 = _apart_2(self.places[list(first)], self.places[list(second)])
+        return np.exp(-apart_2 / (2 * self.length**2))
+
+
+def _apart_2(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """Squares of the distances of two lists of places."""
+    lengths = (one**2).sum(axis=1)[:, None] + (two**2).sum(axis=1)[None, :]
+    return np.maximum(lengths - 2 * one @ two.T, 0.0)
+
+
+class Predictor:
+    """Processes of all lengths and noises, weighted by how likely each makes what is known.
+
+    Args:
+        places: as of `Process`.
+        known: likewise.
+        values: likewise.
+    """
+
+    def __init__(self, places: np.ndarray, known: Sequence[int], values: Sequence[float]) -> None:
+        """Weigh the processes."""
+        self._places, self._known, self._values = places, tuple(known), tuple(values)
+        apart = np.sqrt(_apart_2(places, places))
+        is_apart = apart > 1e-6  # below it there is rounding
+        usual = float(np.median(apart[is_apart])) if is_apart.any() else 1.0
+        self._all = [
+            Process(places, self._known, self._values, times * usual, noise)
+            for times in LENGTHS
+            for noise in NOISES
+        ]
+        likely = np.array([one.likelihood() for one in self._all])
+        weights = np.exp(likely - likely.max())
+        self._weights = weights / weights.sum()
+
+    def guesses(self, at: Sequence[int]) -> list[Guess]:
+        """What is said of points: mean and variance of the mixture."""
+        of_each = [one.guesses(at) for one in self._all]
+        means = np.array([[one.mean for one in of] for of in of_each])
+        spreads = np.array([[one.spread for one in of] for of in of_each])
+        middles = self._weights @ means
+        spread_2 = self._weights @ (spreads**2 + (means - middles) ** 2)
+        freedom = of_each[0][0].freedom if at else _PRIOR_FREEDOM
+        pairs = zip(middles.tolist(), np.sqrt(spread_2).tolist(), strict=True)
+        return [Guess(mean, spread, freedom) for mean, spread in pairs]
+
+    def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
+        """As of `Process`, in the mean."""
+        shares = np.array([one.told(by, of) for one in self._all])
+        return np.tensordot(self._weights, shares, axes=1)
+
+    def without(self, place: int) -> Predictor:
+        """The same with one known point less."""
+        pairs = zip(self._known, self._values, strict=True)
+        left = [(known, value) for known, value in pairs if known != place]
+        return Predictor(self._places, [one for one, _ in left], [one for _, one in left])

@@ -1,0 +1,212 @@
+"""Which points a search tries: asked of Optuna, told back in the order of asking.
+
+Each trial is asked with random numbers of its own, drawn from the search's seed and the trial's
+number. So what it proposes depends on nothing but what was told before, and a search that was
+killed proposes what it would have proposed. Trials stand in a journal, an append-only file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from ampsim.errors import OptionError
+from ampsim.exploring.axes import Axis, Setup, Value, setup_at
+from ampsim.exploring.trials import PointOutcome
+from ampsim.rng import stream
+from ampsim.study.schedule_names import option_names
+
+SamplerName: TypeAlias = Literal["tpe", "random"]
+
+JOURNAL: Final = "search.journal"
+_TRIAL: Final = "ampsim"
+_STARTS: Final = "starts"
+_SEEDS: Final = 2**31
+
+
+def optuna_here() -> Any:
+    """Optuna, as far as it is installed.
+
+    Raises:
+        OptionError: it is not.
+    """
+    try:
+        import optuna
+    except ImportError:
+        raise OptionError(
+            "search needs optuna, which is not installed; pip install 'ampsim[search]'"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+class Space:
+    """What may vary, and over which values; options only under schedules that take them.
+
+    Args:
+        axes: what varies; the axis "schedule" comes first, if there is one.
+        setup: around which.
+    """
+
+    def __init__(self, axes: Sequence[Axis], setup: Setup) -> None:
+        """Check nothing: axes are."""
+        self.axes = sorted(axes, key=lambda axis: axis.key != "schedule")
+        self._setup = setup
+
+    def point(self, trial: Any) -> dict[str, Value]:
+        """The point that a trial of Optuna proposes."""
+        found: dict[str, Value] = {}
+        for axis in self.axes:
+            if self._has(axis.key, found):
+                found[axis.key] = _suggested(trial, axis)
+        return found
+
+    def has(self, point: Mapping[str, Value]) -> bool:
+        """Whether a point is one of this space."""
+        wanted: dict[str, Value] = {}
+        for axis in self.axes:
+            if axis.key in point and _is_on(axis, point[axis.key]):
+                wanted[axis.key] = point[axis.key]
+        needed = [axis.key for axis in self.axes if self._has(axis.key, wanted)]
+        return sorted(needed) == sorted(point) == sorted(wanted)
+
+    def _has(self, key: str, point: Mapping[str, Value]) -> bool:
+        """Whether a key varies anything at a point."""
+        if key not in option_names():
+            return True
+        of = {"schedule": point["schedule"]} if "schedule" in point else {}
+        schedules: Any = setup_at(self._setup, of).schedules
+        return any(key in [one.name for one in fields(schedule)] for schedule in schedules)
+
+
+def _is_on(axis: Axis, value: Any) -> bool:
+    if not axis.is_range:
+        return value in axis.values
+    return not isinstance(value, str) and axis.low <= value <= axis.high
+
+
+def _suggested(trial: Any, axis: Axis) -> Value:
+    if axis.is_range and axis.is_whole:
+        return trial.suggest_int(axis.key, int(axis.low), int(axis.high), log=axis.is_log)
+    if axis.is_range:
+        return trial.suggest_float(axis.key, axis.low, axis.high, log=axis.is_log)
+    return trial.suggest_categorical(axis.key, list(axis.values))
+
+
+class Proposals:
+    """The trials of one search, in memory, and in a journal if there is one.
+
+    Points are asked for in memory, and stand in the journal, whole, from then on; so a process may
+    end at any moment.
+
+    Args:
+        name: of the search: another one has other trials, in the same journal.
+        space: of the points.
+        objectives: how many there are.
+        journal: the file; None for none.
+    """
+
+    def __init__(self, name: str, space: Space, objectives: int, journal: Path | None) -> None:
+        """Find those of an earlier call."""
+        self._optuna, self._space = optuna_here(), space
+        directions = ["minimize"] * objectives
+        self._memory = self._optuna.create_study(directions=directions)
+        self._kept: Any = None
+        if journal is not None:
+            journal.parent.mkdir(parents=True, exist_ok=True)
+            storages = self._optuna.storages
+            file = storages.journal.JournalFileBackend(str(journal))
+            self._kept = self._optuna.create_study(
+                storage=storages.JournalStorage(file), study_name=name, load_if_exists=True,
+                directions=directions,
+            )  # fmt: skip
+            self._memory.add_trials(self._kept.get_trials(deepcopy=False))
+
+    def all(self) -> Iterator[tuple[int, dict[str, Value], PointOutcome | None]]:
+        """Each trial: number, point, and what came of it; None where it was not told yet."""
+        for frozen in self._memory.get_trials(deepcopy=False):
+            is_told = frozen.state.is_finished()
+            told = _trial(frozen.user_attrs.get(_TRIAL)) if is_told else None
+            yield frozen.number, dict(frozen.params), told
+
+    def start_from_others(self, most: int) -> None:
+        """Let the first points be those that other searches in the journal completed.
+
+        Which these are stands in the journal, too, once the search has begun.
+        """
+        if self._kept is None:
+            return
+        if _STARTS not in self._kept.user_attrs:
+            self._kept.set_user_attr(_STARTS, list(self._others().values())[:most])
+        begun = len(self._memory.get_trials(deepcopy=False))
+        for point in self._kept.user_attrs[_STARTS][begun:]:
+            self._memory.enqueue_trial(point)
+
+    def _others(self) -> dict[str, dict[str, Value]]:
+        """Points of this space that other searches completed, each once."""
+        points: dict[str, dict[str, Value]] = {}
+        storage = self._kept._storage
+        for name in self._optuna.get_all_study_names(storage=storage):
+            other = self._optuna.load_study(storage=storage, study_name=name)
+            for frozen in other.get_trials(deepcopy=False):
+                told = frozen.user_attrs.get(_TRIAL)
+                is_known = told is not None and _trial(told).outcome == "complete"
+                if is_known and self._space.has(frozen.params):
+                    points[json.dumps(frozen.params, sort_keys=True)] = dict(frozen.params)
+        return points
+
+    def ask(self, number: int, sampler: SamplerName, seed: int) -> dict[str, Value]:
+        """The point of the next trial."""
+        self._memory.sampler = self._sampler(sampler, seed, number)
+        with _quiet():
+            asked = self._memory.ask()
+            assert asked.number == number, "trials are asked for one after the other"
+            point = self._space.point(asked)
+            if self._kept is not None:
+                self._kept.add_trial(self._frozen(number))
+        return point
+
+    def tell(self, number: int, trial: PointOutcome) -> None:
+        """Say what came of a trial."""
+        for study in (self._memory, self._kept):
+            if study is None:
+                continue
+            frozen = study.get_trials(deepcopy=False)[number]
+            asked = self._optuna.trial.Trial(study, frozen._trial_id)
+            asked.set_user_attr(_TRIAL, json.dumps(asdict(trial)))
+            asked.set_constraint("holds", trial.violation)
+            if trial.outcome == "failed":
+                study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+            else:
+                study.tell(number, list(trial.values))
+
+    def _frozen(self, number: int) -> Any:
+        return self._memory.get_trials(deepcopy=False)[number]
+
+    def _sampler(self, name: SamplerName, seed: int, number: int) -> Any:
+        own = int(stream(seed, f"trial {number} of a search").integers(_SEEDS))
+        if name == "random":
+            return self._optuna.samplers.RandomSampler(seed=own)
+        with _quiet():
+            return self._optuna.samplers.TPESampler(seed=own, multivariate=True, group=True)
+
+
+@contextlib.contextmanager
+def _quiet() -> Generator[None]:
+    """Without Optuna's warnings that an option of its own is experimental."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _trial(text: Any) -> PointOutcome:
+    if text is None:
+        return PointOutcome("failed", (), note="it was told by something else than ampsim")
+    content: dict[str, Any] = json.loads(text)
+    content["values"] = tuple(content["values"])
+    return PointOutcome(**content)

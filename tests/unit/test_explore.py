@@ -1,0 +1,214 @@
+"""A map of hardware: exact where it says so, kept, gone on with, and told on the command line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.cli import explore as command
+from ampsim.errors import OptionError
+from ampsim.exploring import clock as time_budget
+from ampsim.exploring import explore as library
+from ampsim.exploring.axes import Setup, setup_at
+from ampsim.exploring.cells import LeftOut
+from ampsim.exploring.exploration import sentences, to_json
+from ampsim.exploring.timing import FILE
+from ampsim.runs import Keeping
+
+OVER: dict[str, Any] = {"latency_s": "1e-7..1e-5:log", "device.flop_per_s": [1e11, 1e13]}
+HOW: dict[str, Any] = {
+    "points": 3, "instances": 400, "target": 0.12, "max_epochs": 6, "repeats": 2, "seed": 1,
+}  # fmt: skip
+METHODS = (ampsim.Pipeline(4), ampsim.Amp(4))
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    model = ampsim.load_model("rnn", hidden=4, replicas=2, batch=20)
+    return Setup(model, ampsim.load_cluster("tflops-1", workers=3), METHODS)
+
+
+@pytest.fixture(scope="module")
+def whole(setup: Setup) -> ampsim.Exploration:
+    """A map that went on until all is known, or nearly so."""
+    return ampsim.explore(*setup, over=OVER, **HOW, sure=0.999)
+
+
+def at(setup: Setup, row: dict[str, Any]) -> Setup:
+    return setup_at(setup, {key: row[key] for key in OVER})
+
+
+def forecast_of(setup: Setup, row: dict[str, Any]) -> dict[str, Any]:
+    """What a forecast says of a cell."""
+    model, cluster, methods = at(setup, row)
+    method = next(one for one in methods if one.name == row["schedule"])
+    options = {key: HOW[key] for key in ("instances", "target", "max_epochs", "repeats", "seed")}
+    return ampsim.forecast(model, cluster, [method], **options, placement="paper").table.iloc[0]
+
+
+def test_a_trained_cell_is_what_a_forecast_of_it_gives(setup, whole):
+    learned = whole.table[whole.table["basis"] == "learned"].to_dict("records")
+    assert {row["schedule"] for row in learned} == {"pipeline", "amp"}
+    for row in learned[:3]:
+        own = forecast_of(setup, row)
+        for key, name in (("time_to_target_s", "time_to_target_s"), ("low", "time_to_target_low_s"),
+                          ("high", "time_to_target_high_s")):  # fmt: skip
+            assert row[key] == pytest.approx(own[name], rel=1e-12, nan_ok=True)
+
+
+def test_a_cell_that_learns_the_same_takes_what_its_own_runs_take(setup, whole):
+    shared = whole.table[whole.table["basis"] == "shared"].groupby("schedule").tail(2)
+    assert set(shared["schedule"]) == {"pipeline", "amp"}
+    for row in shared.to_dict("records"):
+        time_s = forecast_of(setup, row)["time_to_target_s"]
+        # epochs are the same; the later ones have the same batches in another order
+        assert row["time_to_target_s"] == pytest.approx(time_s, rel=0.01, nan_ok=True)
+
+
+def test_every_cell_is_timed_as_a_run_that_learns(setup, whole):
+    for row in whole.table.to_dict("records"):
+        model, cluster, methods = at(setup, row)
+        method = next(one for one in methods if one.name == row["schedule"])
+        ran = ampsim.simulate(model, cluster, method, seed=1, instances=400)
+        assert row["epoch_s"] == ran.epochs["time_s"].iloc[0]
+
+
+def test_a_pipeline_is_trained_once(whole):
+    of = whole.table[whole.table["schedule"] == "pipeline"]
+    assert list(of["basis"]).count("learned") == 1
+    assert set(of["basis"]) == {"learned", "shared"}
+    assert of["learning"].nunique() == 1
+
+
+class Stopped:
+    """Ctrl-C after so many epochs have ended."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def __call__(self, progress: Any) -> None:
+        self.left -= progress.is_epoch_end
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [5, 15])
+def test_a_map_that_was_stopped_goes_on_to_the_same_bytes(setup, whole, after, tmp_path):
+    def explored(stop: Any) -> ampsim.Exploration:
+        keeping = Keeping(tmp_path)
+        return ampsim.explore(
+            *setup, over=OVER, **HOW, sure=0.999, keeping=keeping, on_progress=stop
+        )
+
+    part = explored(Stopped(after))
+    assert part.is_stopped
+    assert re.match(r"interrupted: \d+ of 12 cells are t", part.interrupted or "")
+    assert part.learnings < whole.learnings
+    with (tmp_path / ".runs" / FILE).open("a") as lines:
+        lines.write('{"key": "cut of')
+    later = explored(None)
+    assert not later.is_stopped
+    pd.testing.assert_frame_equal(later.table, whole.table, check_exact=True)
+    assert to_json(later, seed=1) == to_json(whole, seed=1)
+    again = explored(Stopped(0))  # nothing is left to be made
+    assert again.interrupted is None
+
+
+def test_a_budget_ends_it_and_says_so(setup, tmp_path, monkeypatch):
+    ticks = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))
+    monkeypatch.setattr(time_budget, "time", clock)
+    keeping = Keeping(tmp_path)
+    found = ampsim.explore(*setup, over=OVER, **HOW, budget_s=60, sure=0.999, keeping=keeping)
+    assert found.interrupted is not None
+    assert found.interrupted.startswith("the budget of 60.0 s was spent: ")
+    assert not found.is_stopped
+
+
+def test_a_budget_in_which_nothing_can_be_timed_is_a_mistake(setup):
+    with pytest.raises(OptionError, match=r"budget_s must be enough to time a point, got 1e-09"):
+        ampsim.explore(*setup, over=OVER, **HOW, budget_s=1e-9)
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "no axis": ({"over": {}}, "over must name what varies, .* got nothing"),
+    "a schedule": ({"over": {"schedule": "amp"}}, "and no schedule, got schedule; schedules are"),
+    "too many": (
+        {"over": {"latency_s": "0..1"}, "points": 4097},
+        "points must be at most 4,096, got 4097",
+    ),
+    "too many together": (
+        {"over": {"latency_s": "0..1", "workers": "1..64"}, "points": 1000},
+        "at most 4096 points, got 64000",
+    ),
+    "no budget": ({"budget_s": 0.0}, "budget_s must be enough to time a point, got 0"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_told_in_a_line(setup, name):
+    more, said = MISTAKES[name]
+    with pytest.raises(OptionError, match=said):
+        ampsim.explore(*setup, **{"over": OVER, **HOW, **more})
+
+
+def test_one_schedule_is_nothing_to_compare(setup):
+    with pytest.raises(OptionError, match="explore compares schedules, got one; name several"):
+        ampsim.explore(setup.model, setup.cluster, "amp", over=OVER)
+
+
+def test_the_command_writes_page_table_and_json(call, tmp_path):
+    words = (
+        "explore", "rnn", "--set", "hidden=4", "--set", "replicas=1", "--workers", "2",
+        "--for", "latency_s=1e-7,1e-5", "--instances", "200", "--target", "0.11",
+        "--max-epochs", "3", "--repeats", "1", "--out", str(tmp_path / "map"), "-q", "--json", "-",
+    )  # fmt: skip
+    ended = call(*words)
+    assert ended.code == 0
+    told = json.loads(ended.out)
+    assert [(row["latency_s"], row["schedule"]) for row in told["rows"]] == [
+        (latency_s, schedule) for latency_s in (1e-7, 1e-5) for schedule in ("pipeline", "amp")
+    ]
+    keys = {"time_to_target_s", "low", "high", "basis", "is_first", "doubt", "learning"}
+    assert keys <= set(told["rows"][0])
+    assert {row["basis"] for row in told["rows"]} <= {"learned", "shared", "predicted"}
+    page = (tmp_path / "map" / "index.html").read_text("utf-8")
+    data = json.loads(re.search(r'id="map-data">(.*?)</script>', page)[1])  # pyright: ignore[reportOptionalSubscript]  # the test fails
+    assert [[cell[0] for cell in point] for point in data["points"]] == [
+        [row["time_to_target_s"] for row in told["rows"][place : place + 2]] for place in (0, 2)
+    ]
+    csv = pd.read_csv(tmp_path / "map" / "explore.csv")
+    assert list(csv["epoch_s"]) == [row["epoch_s"] for row in told["rows"]]
+
+
+def test_the_command_has_the_defaults_of_the_library():
+    assert (command.POINTS, command.REPEATS, command.SURE) == (
+        library.POINTS, library.REPEATS, library.SURE,
+    )  # fmt: skip
+
+
+def test_the_command_tells_a_mistake_in_a_line(mistake):
+    assert "--budget must be a time above 0 such as 60s, 30m or 2h, got '30x'" in mistake(
+        "explore", "rnn", "--for", "latency_s=1e-7,1e-5", "--budget", "30x"
+    )
+    assert "axis must be KEY=A,B" in mistake("explore", "rnn", "--for", "latency_s")
+
+
+def test_sentences_say_on_what_a_map_rests(whole):
+    said = " ".join(sentences(whole))
+    assert f"{whole.learnings} were trained" in said
+    assert isinstance(whole.left_out, LeftOut)
+
+
+def test_what_is_saved_is_known_as_its_own(whole, tmp_path: Path):
+    first = whole.save(tmp_path / "map")
+    assert whole.save(tmp_path / "map") == first
+    assert [one.name for one in first] == ["explore.csv", "index.html", "manifest.toml"]

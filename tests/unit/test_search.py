@@ -1,0 +1,266 @@
+"""A search: its front is that of the whole space, of whatever is left out and wherever it stops."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ampsim
+from ampsim.cli import search as command
+from ampsim.errors import OptionError
+from ampsim.exploring import sampling
+from ampsim.exploring import search as library
+from ampsim.exploring.axes import Setup, setup_at
+from ampsim.exploring.pareto import dominates, hypervolume, pareto, reference_of
+from ampsim.exploring.sampling import Proposals, Space
+from ampsim.exploring.searched import sentences, to_json
+from ampsim.runs import Keeping
+
+pytest.importorskip("optuna", reason="optuna is not installed")
+
+OVER: dict[str, Any] = {"workers": [1, 2, 3], "max_active_keys": [1, 2, 4], "latency_s": [0, 1e-6]}
+TIMES: dict[str, Any] = {
+    "over": OVER, "minimise": "epoch_s,peak_bytes", "instances": 100, "in_flight": 4, "seed": 2,
+}  # fmt: skip
+LEARNS: dict[str, Any] = {
+    "over": OVER, "minimise": "time_s,peak_bytes", "instances": 200, "target": 0.12,
+    "max_epochs": 5, "repeats": 3, "sampler": "random", "trials": 16, "in_flight": 4,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def setup() -> Setup:
+    model = ampsim.load_model("rnn", hidden=4, replicas=1, batch=20)
+    schedules = (ampsim.Pipeline(2), ampsim.Amp(2), ampsim.Sequential())
+    return Setup(model, ampsim.load_cluster("tflops-1", workers=2), schedules)
+
+
+POINTS = st.lists(st.tuples(*[st.integers(0, 6)] * 3), min_size=1, max_size=8)
+
+
+@given(POINTS)
+@settings(deadline=None, max_examples=60)
+def test_volumes_are_counted_cells_and_dominated_points_add_none(points):
+    floats = [tuple(map(float, one)) for one in points]
+    cells = np.zeros((7, 7, 7), bool)
+    for x, y, z in points:
+        cells[x:, y:, z:] = True
+    reference = (7.0, 7.0, 7.0)
+    assert hypervolume(floats, reference) == cells.sum()
+    front = [floats[place] for place in pareto(floats)]
+    assert hypervolume(front, reference) == cells.sum()
+    assert all(
+        any(dominates(one, other) for one in front) for other in floats if other not in front
+    )
+
+
+def test_the_reference_is_beyond_every_point():
+    assert reference_of([(1.0, 5.0), (3.0, 5.0)]) == pytest.approx((3.2, 5.5))
+
+
+def whole_front(setup: Setup) -> set[tuple[float, float]]:
+    """The front of all points, each simulated by itself."""
+    found: list[tuple[float, float]] = []
+    for workers, latency_s, schedule in itertools.product(
+        OVER["workers"], OVER["latency_s"], setup.schedules
+    ):
+        for keys in OVER["max_active_keys"] if schedule.name != "sequential" else [None]:
+            point = {"workers": workers, "latency_s": latency_s}
+            at = setup_at(setup._replace(schedules=(schedule,)), point | (
+                {} if keys is None else {"max_active_keys": keys}
+            ))  # fmt: skip
+            ran = ampsim.simulate(
+                at.model, at.cluster, at.schedules[0], mode="sleep", seed=2, instances=100,
+                counts_memory=True,
+            )  # fmt: skip
+            found.append((float(ran.epochs["time_s"].iloc[0]), float(ran.peak_bytes.max())))
+    return {found[place] for place in pareto(found)}
+
+
+def test_the_front_is_that_of_the_whole_space(setup):
+    found = ampsim.search(*setup, **TIMES, trials=64, against_random=True)
+    values = {tuple(one) for one in found.front[["epoch_s", "peak_bytes"]].to_numpy().tolist()}
+    assert values == whole_front(setup)
+    assert found.hypervolume_random is not None
+    assert found.hypervolume >= found.hypervolume_random > 0
+    assert "as many points at random" in " ".join(sentences(found))
+
+
+def test_an_option_varies_only_under_schedules_that_take_it(setup):
+    table = ampsim.search(*setup, **TIMES, trials=30, sampler="random").table
+    is_sequential = table["schedule"] == "sequential"
+    assert is_sequential.any()
+    assert table.loc[is_sequential, "max_active_keys"].isna().all()
+    assert table.loc[~is_sequential, "max_active_keys"].notna().all()
+
+
+def test_what_is_pruned_is_not_on_the_front_and_the_front_is_the_same(setup):
+    pruned = ampsim.search(*setup, **LEARNS)
+    whole = ampsim.search(*setup, **LEARNS, prunes=False)
+    outcomes = pruned.table["outcome"]
+    assert (outcomes == "pruned").sum() >= 3
+    assert not (whole.table["outcome"] == "pruned").any()
+    names = [*OVER, "schedule", "time_to_target_s", "peak_bytes"]
+    assert pruned.front[names].equals(whole.front[names])
+    times = (pruned.table["time_to_target_s"], whole.table["time_to_target_s"])
+    assert (times[0] <= times[1]).all()
+    assert (times[0] == times[1])[outcomes == "complete"].all()
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("where", "after"), [("ask", 9), ("tell", 5), ("tell", 6), ("point", 11)])
+def test_a_search_that_was_killed_goes_on_to_the_same_bytes(
+    setup, where, after, tmp_path, monkeypatch
+):
+    whole = ampsim.search(*setup, **TIMES, trials=16, keeping=Keeping(tmp_path / "whole"))
+    owner: Any = {"ask": Proposals, "tell": Proposals, "point": library}[where]
+    name = {"ask": "ask", "tell": "tell", "point": "setup_at"}[where]
+    usual, calls = getattr(owner, name), itertools.count()
+
+    def cut(*arguments: Any) -> Any:
+        if next(calls) == after:
+            raise Stopped
+        return usual(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, cut)
+        with pytest.raises(Stopped):
+            ampsim.search(*setup, **TIMES, trials=16, keeping=Keeping(tmp_path / "cut"))
+    later = ampsim.search(*setup, **TIMES, trials=16, keeping=Keeping(tmp_path / "cut"))
+    assert to_json(later, seed=2) == to_json(whole, seed=2)
+
+
+def test_a_trial_that_was_cut_off_between_two_of_its_values_gets_the_others(
+    setup, tmp_path, monkeypatch
+):
+    whole = ampsim.search(*setup, **TIMES, trials=8)
+    private: Any = sampling
+    usual, calls = private._suggested, itertools.count()
+
+    def cut(*arguments: Any) -> Any:
+        if next(calls) == 6:
+            raise Stopped
+        return usual(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling, "_suggested", cut)
+        with pytest.raises(Stopped):
+            ampsim.search(*setup, **TIMES, trials=8, keeping=Keeping(tmp_path))
+    later = ampsim.search(*setup, **TIMES, trials=8, keeping=Keeping(tmp_path))
+    assert to_json(later, seed=2) == to_json(whole, seed=2)
+
+
+def test_ctrl_c_keeps_what_finished_and_the_same_call_goes_on(setup, tmp_path):
+    left = iter(range(40))
+
+    def stop(progress: Any) -> None:
+        if progress.is_epoch_end and next(left, None) is None:
+            raise KeyboardInterrupt
+
+    how = {**LEARNS, "trials": 12, "keeping": Keeping(tmp_path)}
+    part = ampsim.search(*setup, **how, on_progress=stop)
+    assert part.is_stopped
+    assert (part.interrupted or "").startswith("interrupted: ")
+    later = ampsim.search(*setup, **how)
+    whole = ampsim.search(*setup, **{**how, "keeping": None})
+    assert to_json(later, seed=0) == to_json(whole, seed=0)
+
+
+def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):
+    first = ampsim.search(*setup, **TIMES, trials=8, keeping=Keeping(tmp_path))
+    other = {**TIMES, "minimise": "epoch_s"}
+    second = ampsim.search(*setup, **other, trials=8, keeping=Keeping(tmp_path)).table
+    names = [*OVER, "schedule"]
+    known = first.table.drop_duplicates(names)[names].head(4).reset_index(drop=True)
+    assert second[names].head(len(known)).astype(str).equals(known.astype(str))
+
+
+def test_conditions_hold_of_every_point_on_the_front(setup):
+    free = ampsim.search(*setup, **TIMES, trials=24, sampler="random").front
+    limit = sorted(free["peak_bytes"])[-1] - 1
+    bound = ampsim.search(
+        *setup, **TIMES, trials=24, sampler="random", subject_to=f"peak_bytes <= {limit}"
+    )
+    assert (bound.table["outcome"] == "infeasible").any()
+    assert (bound.front["peak_bytes"] <= limit).all()
+    assert (bound.table.loc[bound.table["outcome"] == "infeasible", "violation"] > 0).all()
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "column": ({"minimise": "time"}, "minimise: no column named 'time'"),
+    "twice": ({"minimise": "time_s,time_to_target_s"}, "minimise must name columns that differ"),
+    "condition": ({"subject_to": "epoch_s"}, "subject_to must be two sides"),
+    "of another": ({"subject_to": "epoch_s(amp) <= 1"}, r"got epoch_s\(amp\); leave \(amp\) out"),
+    "no price": ({"minimise": "dollars", "trials": 1}, "cost_to_target_usd is unknown of .*prices"),
+    "no power": ({"minimise": "joules", "trials": 1}, "energy_to_target_j is unknown of"),
+    "no key": ({"over": {"latency": "1"}}, "nothing named 'latency' can vary"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_told_in_a_line(setup, name):
+    more, said = MISTAKES[name]
+    with pytest.raises(OptionError, match=said):
+        ampsim.search(*setup, **{**TIMES, **more})
+
+
+def test_schedules_of_one_name_are_refused(setup):
+    with pytest.raises(OptionError, match="schedules must differ in their names, got amp, amp"):
+        ampsim.search(*setup[:2], [ampsim.Amp(2), ampsim.Amp(4)], over={"workers": [1, 2]})
+
+
+def test_without_optuna_it_is_said_what_to_install(setup, monkeypatch, mistake):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    said = mistake("search", "rnn", "--for", "workers=1,2")
+    assert "search needs optuna, which is not installed; pip install 'ampsim[search]'" in said
+
+
+def test_points_of_another_space_are_told_from_those_of_this(setup):
+    axes = library.axes_over(
+        {"schedule": "amp,sequential", "max_active_keys": [1, 2], "latency_s": "0..1"}, setup
+    )
+    space = Space(axes, setup)
+    assert space.has({"schedule": "amp", "max_active_keys": 2, "latency_s": 0.5})
+    assert space.has({"schedule": "sequential", "latency_s": 1.0})
+    assert not space.has({"schedule": "amp", "latency_s": 0.5})
+    assert not space.has({"schedule": "sequential", "max_active_keys": 2, "latency_s": 0.5})
+    assert not space.has({"schedule": "amp", "max_active_keys": 3, "latency_s": 0.5})
+    assert not space.has({"schedule": "sequential", "latency_s": 1.5})
+    assert not space.has({"schedule": "sequential", "latency_s": 1.0, "workers": 2})
+
+
+def test_the_command_writes_page_table_and_json(call, tmp_path):
+    words = (
+        "search", "rnn", "--set", "hidden=4", "--set", "replicas=1", "--for", "workers=1,2",
+        "--minimise", "epoch_s,peak_bytes", "--trials", "4", "--instances", "200",
+        "--out", str(tmp_path / "found"), "-q", "--json", "-",
+    )  # fmt: skip
+    ended = call(*words)
+    assert ended.code == 0
+    told = json.loads(ended.out)
+    assert told["objectives"] == ["epoch_s", "peak_bytes"]
+    assert [row["trial"] for row in told["rows"]] == [0, 1, 2, 3]
+    assert {row["outcome"] for row in told["rows"]} == {"complete"}
+    page = (tmp_path / "found" / "index.html").read_text("utf-8")
+    assert sentences_in(told) in page
+    assert (tmp_path / "found" / ".runs" / "search.journal").exists()
+
+
+def sentences_in(told: dict[str, Any]) -> str:
+    return told["verdict"].partition(". ")[0]
+
+
+def test_the_command_has_the_defaults_of_the_library():
+    assert (command.TRIALS, command.REPEATS, command.IN_FLIGHT) == (
+        library.TRIALS, library.REPEATS, library.IN_FLIGHT,
+    )  # fmt: skip
