@@ -18,6 +18,7 @@ from typing import Any
 import ampsim
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.pareto import pareto
+from ampsim.exploring.sampling import SamplerName
 
 OVER: dict[str, Any] = {"workers": [1, 2, 3, 4, 6, 8], "max_active_keys": [1, 2, 4, 8, 16]}
 INSTANCES = 400
@@ -45,7 +46,7 @@ def true_front(of: Setup, seed: int) -> set[tuple[float, float]]:
 
 def timed(of: Setup, seeds: int, trials: int) -> None:
     """Search by what timing alone tells."""
-    right = {"tpe": 0, "random": 0}
+    right: dict[SamplerName, int] = {"tpe": 0, "random": 0}
     for seed in range(seeds):
         truth = true_front(of, seed)
         for sampler in right:

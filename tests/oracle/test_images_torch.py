@@ -116,6 +116,7 @@ def test_a_convolution_starts_within_the_bounds_of_pytorchs():
     node.adopt(node.initialise(np.random.default_rng(0)))
     for drawn, theirs in ((node.weight, oracle.weight), (node.bias, oracle.bias)):
         bound = 1 / np.sqrt(3 * 25)
+        assert drawn is not None
         assert drawn.shape == tuple(theirs.shape)
         assert np.abs(drawn).max() <= bound >= theirs.abs().max().item()
         assert np.abs(drawn).max() > 0.9 * bound

@@ -51,7 +51,8 @@ def forecast_of(setup: Setup, row: dict[str, Any]) -> dict[str, Any]:
     model, cluster, methods = at(setup, row)
     method = next(one for one in methods if one.name == row["schedule"])
     options = {key: HOW[key] for key in ("instances", "target", "max_epochs", "repeats", "seed")}
-    return ampsim.forecast(model, cluster, [method], **options, placement="paper").table.iloc[0]
+    made = ampsim.forecast(model, cluster, [method], **options, placement="paper")
+    return made.table.to_dict("records")[0]
 
 
 def test_a_trained_cell_is_what_a_forecast_of_it_gives(setup, whole):

@@ -23,6 +23,7 @@ from ampsim.model_parallel import SCHEDULES
 from ampsim.model_parallel.schedules.values import Admission, Order, Updates, Weights
 from ampsim.optim import OPTIMIZERS
 from ampsim.report.table import notes, rate_line
+from ampsim.runs.jobs import opened
 from ampsim.runs.task import RunPlan, Task
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import (
@@ -262,7 +263,8 @@ def test_a_row_that_lost_a_trial_is_not_tuned_and_not_compared(model, cluster):
     goal = Goal(model.measure, 0.01)
     plan = RunPlan(model, cluster, RunOptions(instances=200, target=0.01))
     entries = entries_of(plan, schedules_of("sequential,pipeline"), None)
-    found = Tuner(entries, 0, goal, Losing(1, None, None)).tune(4)
+    with opened(None) as executor:
+        found = Tuner(entries, 0, goal, Losing(executor, None, None)).tune(4)
     assert dict(found.untuned) == {"pipeline": "of its 6 trials 4 ended"}
     assert not found.trials[found.trials["schedule"] == "pipeline"]["is_chosen"].any()
     rules = [one.plan.rate.rule for one in found.entries]

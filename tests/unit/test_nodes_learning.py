@@ -34,6 +34,7 @@ def test_linear_starts_from_what_is_drawn_with_a_bias_of_zeros_unless_that_is_dr
     drawn = np.arange(1.0, 1 + 3 * rows).reshape(rows, 3)
     linear = ready(Linear("l", 2, 3, start=lambda _generator: drawn))
     assert (linear.weight == drawn[:2]).all()
+    assert linear.bias is not None
     assert linear.bias.tolist() == ([0, 0, 0] if rows == 2 else [7, 8, 9])
 
 

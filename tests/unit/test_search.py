@@ -216,7 +216,7 @@ def test_mistakes_are_told_in_a_line(setup, name):
 
 def test_schedules_of_one_name_are_refused(setup):
     with pytest.raises(OptionError, match="schedules must differ in their names, got amp, amp"):
-        ampsim.search(*setup[:2], [ampsim.Amp(2), ampsim.Amp(4)], over={"workers": [1, 2]})
+        ampsim.search(setup[0], setup[1], [ampsim.Amp(2), ampsim.Amp(4)], over={"workers": [1, 2]})
 
 
 def test_without_optuna_it_is_said_what_to_install(setup, monkeypatch, mistake):
