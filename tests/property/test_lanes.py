@@ -52,7 +52,9 @@ def run(chain):
     @cache
     def made(schedule: str, kind: str, way: str = "slow", mode: Any = "sleep") -> Any:
         model = chain(COSTS, instances=6, valid=2, rows=3).model()
-        simulation = Simulation(model, cluster_of(kind, way), schedule_of(schedule), mode=mode)
+        counts = True if mode == "numeric" else None
+        what = model, cluster_of(kind, way), schedule_of(schedule)
+        simulation = Simulation(*what, mode=mode, counts_memory=counts)
         simulation.run_epoch()
         simulation.run_epoch()
         return simulation

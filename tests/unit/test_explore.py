@@ -52,7 +52,8 @@ def forecast_of(setup: Setup, row: dict[str, Any]) -> dict[str, Any]:
     method = next(one for one in methods if one.name == row["schedule"])
     options = {key: HOW[key] for key in ("instances", "target", "max_epochs", "repeats", "seed")}
     made = ampsim.forecast(model, cluster, [method], **options, placement="paper")
-    return made.table.to_dict("records")[0]
+    (found,) = made.table.to_dict("records")
+    return {str(key): value for key, value in found.items()}
 
 
 def test_a_trained_cell_is_what_a_forecast_of_it_gives(setup, whole):
