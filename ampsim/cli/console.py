@@ -129,7 +129,10 @@ def _options_under(heading: str) -> list[str]:
 
 
 PANELS: Final = {
-    "Question": ("over", "until", "learn"),
+    "Question": (
+        "over", "until", "learn", "points", "minimise", "subject_to", "sampler", "in_flight",
+        "prune", "against_random",
+    ),
     "Model and data": ("settings", "data", "instances"),
     "Hardware": (
         "device", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "placement"

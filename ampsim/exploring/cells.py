@@ -76,7 +76,7 @@ class Estimate:
 
 
 @dataclass(eq=False)
-class Method:
+class Entrant:
     """One method over all points, and what has been found of it.
 
     Args:
@@ -161,7 +161,7 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class WinnerCall:
     """Who is first at a point.
 
     Args:
@@ -182,19 +182,19 @@ class Call:
         return max(self.wrong, self.flip or 0.0)
 
 
-def call(estimates: Sequence[Estimate]) -> Call:
+def call(estimates: Sequence[Estimate]) -> WinnerCall:
     """Compare the methods at one point."""
     middles = [one.middle for one in estimates]
     best = min(range(len(estimates)), key=middles.__getitem__)
     if not math.isfinite(middles[best]):
         is_open = any(one.basis == "predicted" for one in estimates)
-        return Call(None, 0.5 if is_open else 0.0, (0.0,) * len(estimates), None)
+        return WinnerCall(None, 0.5 if is_open else 0.0, (0.0,) * len(estimates), None)
     chances = tuple(
         0.0 if place == best else _overtakes(estimates[best], one)
         for place, one in enumerate(estimates)
     )
     wrong = min(sum(chances), 1 - 1 / len(estimates)) if len(estimates) > 1 else 0.0
-    return Call(best, wrong, chances, _flip(estimates))
+    return WinnerCall(best, wrong, chances, _flip(estimates))
 
 
 def _overtakes(best: Estimate, other: Estimate) -> float:
@@ -246,7 +246,7 @@ class Cells:
         methods: one for each schedule, all timed at the same points.
     """
 
-    def __init__(self, methods: Sequence[Method]) -> None:
+    def __init__(self, methods: Sequence[Entrant]) -> None:
         """Predict what is not known."""
         self.methods = methods
         self.points = [p for p in methods[0].points if all(p in one.timed for one in methods)]
@@ -256,7 +256,7 @@ class Cells:
             guesses = predictor.guesses([method.points.index(point) for point in self.points])
             for point, guess in zip(self.points, guesses, strict=True):
                 self.estimates[point].append(method.estimate(point, guess))
-        self.calls = dict.fromkeys(self.points, Call(None, 0.5, (0.0,) * len(methods), None))
+        self.calls = dict.fromkeys(self.points, WinnerCall(None, 0.5, (0.0,) * len(methods), None))
         if all(method.learned for method in methods):
             self.calls = {point: call(of) for point, of in self.estimates.items()}
 
@@ -298,7 +298,7 @@ class Cells:
         best = max(found, default=None)
         return None if best is None else (-best[1], -best[2])
 
-    def _first_alike(self, method: Method, point: int) -> int:
+    def _first_alike(self, method: Entrant, point: int) -> int:
         """One point for all that learn the same: the first that is open."""
         alike = [p for p in method.alike(point) if method.source(p) is None]
         return alike[0] if alike else point

@@ -18,7 +18,7 @@ from annotated_types import Ge, Le
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
-from ampsim.exploring.cells import Cells, Method, stated_wrong
+from ampsim.exploring.cells import Cells, Entrant, stated_wrong
 from ampsim.exploring.clock import TimeBudget
 from ampsim.exploring.exploration import Exploration
 from ampsim.exploring.timing import FirstEpoch, Timer
@@ -182,7 +182,7 @@ class _Explorer:
     ) -> None:
         self._rows, self._seeds, self._maker, self._timer = rows, seeds, maker, timer
         self.methods = [
-            Method(row.schedule.admission.drains, seeds.start, epochs) for row in rows[0]
+            Entrant(row.schedule.admission.drains, seeds.start, epochs) for row in rows[0]
         ]
 
     def run(self, clock: TimeBudget, sure: float) -> str | None:

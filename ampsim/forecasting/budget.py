@@ -26,7 +26,7 @@ from ampsim.data import MissingDataError
 from ampsim.dataflow import Dataflow
 from ampsim.errors import AmpsimError
 from ampsim.forecasting.making import Looks, Made, OnRow, RunMaker, looks_of, run_rows
-from ampsim.forecasting.settings import Space, spaces_of, trials_of
+from ampsim.forecasting.settings import SettingSpace, spaces_of, trials_of
 from ampsim.forecasting.tuning import SLACK, Tuned, Tuner, no_trials
 from ampsim.hardware import load_cluster
 from ampsim.metric import Goal
@@ -268,7 +268,7 @@ class Spending:
         rules = {one.label: one.plan.rate.rule for one in self._entries}
         return ranked(self._goal, rows, [rules[of[0].label] for of in rows], self._looks.sureness)
 
-    def _ranked(self, tuned: Tuned, spaces: Sequence[Space]) -> Spent:
+    def _ranked(self, tuned: Tuned, spaces: Sequence[SettingSpace]) -> Spent:
         """Run the tuned rows with seed after seed."""
         same = {
             one.label
@@ -312,7 +312,9 @@ class Spending:
             cost_s += median(price_s(run, self._flop) for run in mine)
         return cost_s
 
-    def _what_was_done(self, spaces: Sequence[Space], tuned: Tuned, made: Made) -> Iterator[str]:
+    def _what_was_done(
+        self, spaces: Sequence[SettingSpace], tuned: Tuned, made: Made
+    ) -> Iterator[str]:
         """What the budget bought, and what a user chose."""
         seeds = max((len(of) for of in made.rows), default=0)
         trials = max(tuned.trials["schedule"].value_counts(), default=0)

@@ -116,7 +116,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class SettingSpace:
     """What may be set of a row, which is handed over where it is set.
 
     Args:
@@ -202,7 +202,7 @@ class Space:
 
 def spaces_of(
     entries: Sequence[Row], fixed: Collection[str], scaling: Scaling | None
-) -> list[Space]:
+) -> list[SettingSpace]:
     """What may be set of each row: nothing that a user chose.
 
     Args:
@@ -212,7 +212,7 @@ def spaces_of(
         scaling: the rule of rates.
     """
     known: dict[int, dict[str, Model]] = {}
-    found: list[Space] = []
+    found: list[SettingSpace] = []
     for one in entries:
         model = one.plan.model
         chosen = {*fixed, *_changed(model.config), *_changed(one.schedule)}
@@ -221,7 +221,7 @@ def spaces_of(
         in_flight = getattr(one.schedule, IN_FLIGHT, None)
         is_open = IN_FLIGHT not in chosen and isinstance(in_flight, int)
         found.append(
-            Space(
+            SettingSpace(
                 methods if has_rate else {model.optimizer.name: model},
                 has_rate,
                 in_flight if is_open and isinstance(in_flight, int) else 0,
@@ -274,7 +274,7 @@ def rounds_of(start: int) -> int:
     return max(math.ceil(math.log2(start)), 1)
 
 
-def search(space: Space, start: int, found: list[Tried]) -> Search:
+def search(space: SettingSpace, start: int, found: list[Tried]) -> Search:
     """The trials of one row, round by round, as (setting, seed); `found` has the best first.
 
     Whoever drives it may end it after `rounds_of(start)` rounds: those that follow are moves.

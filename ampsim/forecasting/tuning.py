@@ -37,7 +37,7 @@ from ampsim.forecasting.settings import (
     Asked,
     Choice,
     Score,
-    Space,
+    SettingSpace,
     Tried,
     factors,
     rounds_of,
@@ -241,7 +241,7 @@ class Tuner:
     def __init__(self, entries: Sequence[Row], seed: int, goal: Goal, maker: RunMaker) -> None:
         """Try nothing yet."""
         self._entries, self._seed, self._goal, self._maker = entries, seed, goal, maker
-        self._spaces = [Space() for _ in entries]
+        self._spaces = [SettingSpace() for _ in entries]
         self._caps: dict[int, int] = {}
         self._made: dict[_Trial, dict[str, Any]] = {}
         self._runs: dict[_Trial, Run] = {}
@@ -275,7 +275,7 @@ class Tuner:
 
     def settle(
         self,
-        spaces: Sequence[Space],
+        spaces: Sequence[SettingSpace],
         start: int,
         caps: Mapping[int, int],
         is_spent: Callable[[Iterable[Run]], bool],

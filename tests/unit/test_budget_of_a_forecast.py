@@ -191,7 +191,10 @@ def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more):
         ),
         (("--quick", "--budget", "3s"), "leave out --budget"),
         (("--budget", "3s", "--tune"), "--budget says how much is tried and run; leave out --tune"),
-        (("--budget", "soon"), "--budget must be a time such as 60s, 10m or 2h, got 'soon'"),
+        (
+            ("--budget", "soon"),
+            "--budget must be a time above 0 such as 60s, 30m or 2h, got 'soon'",
+        ),
     ],
 )
 def test_options_that_contradict_a_budget_are_a_line(mistake, words, said):

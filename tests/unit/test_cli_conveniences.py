@@ -103,8 +103,10 @@ def test_registries_and_completion_have_the_same_names():
 
 
 @pytest.mark.usefixtures("undrawn", "hasty")
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"import"}))  # which needs PyTorch
 def test_every_command_writes_one_json_object_that_its_help_names(call, once, name):
+    if name == "search":
+        pytest.importorskip("optuna", reason="optuna is not installed")
     words, keys = CALLS[name]
     Path("right.toml").write_text('"linear-1" = 0\nloss = 1\n')
     if name == "compare":

@@ -51,6 +51,7 @@ WORDS = {
     "data": ("sst",),
     "report": ("./r", "--quiet"),
     "check": (),
+    "import": ("net.py:make", "--out", "made.py"),
 }
 RECIPE = """
 title = "A test"
@@ -64,7 +65,7 @@ name = "amp"
 SUFFIXES = {("gantt", "--out"): ".png", ("models", "--graph"): ".dot", ("models", "name"): ".py"}
 SUFFIXES |= {
     (name, "model"): ".py" for name in ("forecast", "run", "whatif", "solve", "explore", "search")
-} | {("gantt", "source"): ".py"}
+} | {("gantt", "source"): ".py", ("import", "source"): ".py:make", ("import", "--out"): ".py"}
 ENTRIES = ("FILE", "DIR", "MODEL", "RUN_")
 OUTPUTS = ("--out", "--json", "--graph")
 

@@ -90,7 +90,7 @@ def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
 
 @pytest.mark.slow
 def test_ctrl_c_before_anything_finished_leaves_no_folder(tmp_path):
-    process = start(tmp_path, "forecast", "--schedule", "amp")
+    process = start(tmp_path, "forecast", "rnn", "--quick", "--schedule", "amp")
     while not (tmp_path / "forecast-rnn").is_dir():
         time.sleep(0.01)
     time.sleep(0.5)

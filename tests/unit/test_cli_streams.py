@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -30,6 +31,8 @@ epochs = 1
 name = "amp"
 label = "=amp"
 """
+ASKED = (*SMALL[:4], "--quiet", "--for", "workers=1,2", "--jobs", "1")
+SOLVED = SMALL[:4]
 COMMANDS = {
     "forecast": ("rnn", *SMALL, "--schedule", "amp", "--out", "f", "--jobs", "1"),
     "run": ("rnn", *SMALL, "--out", "g"),
@@ -41,8 +44,30 @@ COMMANDS = {
     "data": ("sst",),
     "report": ("--list", "./r"),
     "check": ("r/recipe.toml",),
+    "whatif": ("rnn", *SMALL, "--out", "w", "--jobs", "1"),
+    "solve": (
+        "rnn",
+        *SOLVED,
+        "--for",
+        "latency_s=1e-6..1",
+        "--until",
+        "epoch_s <= 1",
+        "--out",
+        "s",
+        "--jobs",
+        "1",
+    ),
+    "explore": ("rnn", *ASKED, "--target", "0.11", "--max-epochs", "1", "--out", "e"),
+    "search": ("rnn", *ASKED, "--minimise", "epoch_s", "--trials", "2", "--out", "o"),
+    "import": ("net.py:make", "--out", "made.py"),
 }
-WRITTEN = {"forecast": "f/manifest.toml", "run": "g/manifest.toml", "gantt": "g.json"}
+FAILS = {"import": 2}
+"""Commands that end with a mistake here: there is no such file."""
+WRITTEN = {
+    "forecast": "f/manifest.toml", "run": "g/manifest.toml", "gantt": "g.json",
+    "whatif": "w/manifest.toml", "solve": "s/manifest.toml", "explore": "e/manifest.toml",
+    "search": "o/manifest.toml",
+}  # fmt: skip
 LOST = "ampsim: cannot write to standard output: it is closed\n"
 
 
@@ -65,6 +90,8 @@ def test_a_command_whose_streams_are_closed_does_its_work_and_ends_with_the_righ
     monkeypatch, capsys
 ):
     for command, words in COMMANDS.items():
+        if command == "search" and importlib.util.find_spec("optuna") is None:
+            continue
         for closed, code in ((("stdout",), 1), (("stderr",), 0), (("stdout", "stderr"), 1)):
             capsys.readouterr()
             with monkeypatch.context() as patch:
@@ -73,8 +100,9 @@ def test_a_command_whose_streams_are_closed_does_its_work_and_ends_with_the_righ
                 with pytest.raises(SystemExit) as ending:
                     main((command, *words))
             said = capsys.readouterr()
+            code = FAILS.get(command, code)
             assert (command, closed, ending.value.code) == (command, closed, code)
-            if closed == ("stdout",):
+            if closed == ("stdout",) and command not in FAILS:
                 assert (said.out, said.err.endswith(LOST)) == ("", True)
             assert Path(WRITTEN.get(command, "r")).exists()
 

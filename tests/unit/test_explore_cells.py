@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ampsim.exploring.cells import Cells, LeftOut, Method, call, stated_wrong
+from ampsim.exploring.cells import Cells, Entrant, LeftOut, call, stated_wrong
 from ampsim.exploring.predicting import Predictor, Process, probability_below
 from ampsim.exploring.timing import FirstEpoch
 
@@ -87,7 +87,7 @@ def test_one_more_known_point_takes_the_variance_that_it_was_said_to_take():
     assert variance(more) / variance(process) == pytest.approx(1 - told)
 
 
-def method(*, drains: bool, learned: dict[int, list[float]], digests: str, ages: Any) -> Method:
+def method(*, drains: bool, learned: dict[int, list[float]], digests: str, ages: Any) -> Entrant:
     """Points whose first epochs take 1, 2, 4, ... seconds, with two seeds."""
     timed = {
         point: {
@@ -97,7 +97,7 @@ def method(*, drains: bool, learned: dict[int, list[float]], digests: str, ages:
         for point, (digest, age) in enumerate(zip(digests, ages, strict=True))
     }
     times = {point: dict(enumerate(of)) for point, of in learned.items()}
-    return Method(drains, 0, EPOCHS, timed, times)
+    return Entrant(drains, 0, EPOCHS, timed, times)
 
 
 def test_points_of_one_digest_share_a_learning_in_their_own_time():

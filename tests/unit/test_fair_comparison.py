@@ -263,7 +263,7 @@ def test_a_row_that_lost_a_trial_is_not_tuned_and_not_compared(model, cluster):
     goal = Goal(model.measure, 0.01)
     plan = RunPlan(model, cluster, RunOptions(instances=200, target=0.01))
     entries = entries_of(plan, schedules_of("sequential,pipeline"), None)
-    with opened(None) as executor:
+    with opened(1) as executor:
         found = Tuner(entries, 0, goal, Losing(executor, None, None)).tune(4)
     assert dict(found.untuned) == {"pipeline": "of its 6 trials 4 ended"}
     assert not found.trials[found.trials["schedule"] == "pipeline"]["is_chosen"].any()

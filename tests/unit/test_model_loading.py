@@ -69,8 +69,8 @@ def test_an_option_of_the_rnn_that_does_not_fit_is_named(field, value, expected)
 
 def test_an_unknown_option_gets_the_nearest():
     text = (
-        "no field named 'hiden'; did you mean 'hidden'? known: batch, decay, dtype, hidden, "
-        "learning_rate, min_update_interval, replicas"
+        "no field named 'hiden'; did you mean 'hidden'? known: batch, decay, digits, dtype, "
+        "hidden, learning_rate, min_update_interval, replicas"
     )
     assert message("rnn", UnknownNameError, hiden=3) == text
 

@@ -171,7 +171,8 @@ def test_the_pages_with_examples_are_there():
     names = {page.stem.removeprefix("own-") for page in WITH_EXAMPLES}
     assert names == {
         "calibration", "command-line", "dataflow", "dependency-engine", "device-and-cluster",
-        "model", "node", "placement", "schedule", "solver", "solvers",
+        "explore", "many-runs", "model", "node", "placement", "pytorch", "schedule", "solver",
+        "solvers", "what-if",
     }  # fmt: skip
 
 
