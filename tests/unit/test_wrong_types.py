@@ -49,6 +49,28 @@ def right(model, cluster, result):
         "forecast": (
             ampsim.forecast, {"model": model, "cluster": cluster, "schedules": "amp", **short},
         ),
+        "whatif": (ampsim.whatif, {"model": model, "cluster": cluster, "learn": 0, **short}),
+        "solve": (
+            ampsim.solve,
+            {
+                "model": model, "cluster": cluster, "schedules": "amp", "instances": 200,
+                "over": {"latency_s": "1e-6..1e-5"}, "until": "epoch_s <= 0",
+            },
+        ),
+        "explore": (
+            ampsim.explore,
+            {
+                "model": model, "cluster": cluster, "schedules": "amp", "instances": 200,
+                "over": {"workers": [1]}, "max_epochs": 1, "repeats": 1,
+            },
+        ),
+        "search": (
+            ampsim.search,
+            {
+                "model": model, "cluster": cluster, "schedules": "amp", "instances": 200,
+                "over": {"workers": [1]}, "minimise": "epoch_s", "trials": 1,
+            },
+        ),
         "load_cluster": (ampsim.load_cluster, {"name_or_path": "tflops-1"}),
         "try_out": (ampsim.try_out, {"model": model}),
         "load_run": (ampsim.load_run, {"folder": "nowhere"}),
@@ -96,7 +118,7 @@ def calls(right):
     """(name, argument, call of a wrong value) of every public callable and argument."""
     for name, (function, given) in right.items():
         for parameter in inspect.signature(function).parameters.values():
-            if parameter.name in SLOW | {"folder", "given", "on_progress"}:
+            if parameter.name in SLOW | {"folder", "given", "on_progress", "on_run"}:
                 continue
 
             def call(value, function=function, given=given, parameter=parameter):
@@ -127,7 +149,10 @@ def test_every_public_callable_says_in_one_line_what_it_was_given(right):
 
 def test_every_public_callable_is_tried(right):
     public = {name for name in dir(ampsim) if callable(getattr(ampsim, name))}
-    not_made_by_users = {"AmpsimError", "EngineResult", "Forecast", "Result", "load_model"}
+    not_made_by_users = {
+        "AmpsimError", "EngineResult", "Exploration", "Forecast", "Result", "Searched", "Solved",
+        "WhatIf", "load_model", "stream",
+    }  # fmt: skip
     assert public - not_made_by_users <= set(right)
 
 
