@@ -49,28 +49,7 @@ def right(model, cluster, result):
         "forecast": (
             ampsim.forecast, {"model": model, "cluster": cluster, "schedules": "amp", **short},
         ),
-        "whatif": (ampsim.whatif, {"model": model, "cluster": cluster, "learn": 0, **short}),
-        "solve": (
-            ampsim.solve,
-            {
-                "model": model, "cluster": cluster, "schedules": "amp", "instances": 200,
-                "over": {"latency_s": "1e-6..1e-5"}, "until": "epoch_s <= 0",
-            },
-        ),
-        "explore": (
-            ampsim.explore,
-            {
-                "model": model, "cluster": cluster, "schedules": "amp", "instances": 200,
-                "over": {"workers": [1]}, "max_epochs": 1, "repeats": 1,
-            },
-        ),
-        "search": (
-            ampsim.search,
-            {
-                "model": model, "cluster": cluster, "schedules": "amp", "instances": 200,
-                "over": {"workers": [1]}, "minimise": "epoch_s", "trials": 1,
-            },
-        ),
+        **questions(model, cluster),
         "load_cluster": (ampsim.load_cluster, {"name_or_path": "tflops-1"}),
         "try_out": (ampsim.try_out, {"model": model}),
         "load_run": (ampsim.load_run, {"folder": "nowhere"}),
@@ -99,6 +78,24 @@ def right(model, cluster, result):
     for name in ("convergence", "plane"):
         made[f"figures.{name}"] = (getattr(ampsim.figures, name), {"forecast": None})
     return made
+
+
+def questions(model, cluster):
+    """Of the functions that ask many runs."""
+    asked = {"model": model, "cluster": cluster, "schedules": "amp", "instances": 200}
+    return {
+        "whatif": (ampsim.whatif, {**asked, "mode": "sleep", "learn": 0}),
+        "solve": (
+            ampsim.solve, {**asked, "over": {"latency_s": "1e-6..1e-5"}, "until": "epoch_s <= 0"},
+        ),
+        "explore": (
+            ampsim.explore, {**asked, "over": {"workers": [1]}, "max_epochs": 1, "repeats": 1},
+        ),
+        "search": (
+            ampsim.search,
+            {**asked, "over": {"workers": [1]}, "minimise": "epoch_s", "trials": 1},
+        ),
+    }  # fmt: skip
 
 
 def of_torch():
