@@ -10,13 +10,13 @@ from ampsim.nodes.elementwise import Affine, Dropout, ReLU, Sigmoid, Tanh
 from ampsim.nodes.embedding import Embedding
 from ampsim.nodes.group import Group, Replicate, Ungroup
 from ampsim.nodes.gru import GRUCell
-from ampsim.nodes.images import Conv2d, Flatten, MaxPool
+from ampsim.nodes.images import Conv2d, MaxPool
 from ampsim.nodes.layer_norm import LayerNorm
 from ampsim.nodes.linear import Linear
 from ampsim.nodes.losses import SoftmaxCrossEntropy, SquaredError
 from ampsim.nodes.lstm import BranchLSTM, LeafLSTM, LSTMCell
 from ampsim.nodes.reductions import Max, Mean
-from ampsim.nodes.views import Permute, Pick, Reshape
+from ampsim.nodes.views import Flatten, Permute, Pick, Reshape
 
 __all__ = [
     "Affine",

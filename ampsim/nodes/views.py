@@ -1,4 +1,4 @@
-"""The same numbers in another shape, other order of axes, or some of them: Reshape, Permute, Pick.
+"""The same numbers in another shape or order of axes, or some of them, as views of an array.
 
 Source: PyTorch's `reshape`, `permute`, `select` and slices. None of them moves a byte of its own.
 """
@@ -58,6 +58,37 @@ class _View(CachingNode):
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Nothing is moved."""
         return VIEW
+
+
+class Flatten(_View):
+    """(rows, channels, height, width), or more or fewer axes, becomes (rows, their product).
+
+    The order is that of PyTorch's `Flatten`: channel by channel, each row after row.
+    """
+
+    @checked
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+    def seen(self, whole: np.ndarray) -> np.ndarray:
+        """All numbers of an item side by side."""
+        return whole.reshape(self.sent_shape(whole.shape))
+
+    def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """(rows, the product of all other extents)."""
+        return shape[0], math.prod(shape[1:])
+
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """The gradient in the shape of what came."""
+        return gradient.reshape(shape)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require known extents but for the rows; return (rows, their product)."""
+        (shape,) = known(shapes)
+        rows, *others = shape if len(shape) > 1 else ("rows", "unknown")
+        extents = [extent for extent in others if isinstance(extent, int)]
+        require(extents == others, self, "(rows, …) with all other extents known", shape)
+        return ((rows, math.prod(extents)),)
 
 
 class Reshape(_View):
