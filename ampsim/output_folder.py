@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import tomllib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -20,8 +20,15 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from filelock import FileLock, Timeout
 
 from ampsim.errors import FileFormatError, OutputError
-from ampsim.files import output_error, prepared_folder, read_regular, sha256_of
-from ampsim.text import mapping
+from ampsim.files import (
+    expanded,
+    output_error,
+    prepared_folder,
+    read_regular,
+    sha256_of,
+    write_text,
+)
+from ampsim.text import mapping, to_toml
 
 Kind: TypeAlias = Literal[
     "run", "forecast", "report", "calibration", "exploration", "search", "whatif", "solve"
@@ -111,6 +118,31 @@ def staged(folder: str | os.PathLike[str], kind: Kind) -> Generator[Path]:
         _commit(place, folder)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def write_texts(
+    folder: str | os.PathLike[str], kind: Kind, texts: Mapping[str, str], manifest: dict[str, Any]
+) -> list[Path]:
+    """Write files and a manifest with their hashes, whole or not at all, as of `staged`.
+
+    Args:
+        folder: where to.
+        kind: what is written.
+        texts: what each file holds, by its name.
+        manifest: what it says beside `kind` and the hashes.
+
+    Returns:
+        The files, in the order written.
+
+    Raises:
+        OutputError: as for `taken`.
+    """
+    with staged(folder, kind) as place:
+        for name, text in texts.items():
+            write_text(place / name, text)
+        files = {name: sha256_of(place / name) for name in texts}
+        write_text(place / MANIFEST, to_toml({"kind": kind, **manifest, "files": files}))
+    return [expanded(folder) / name for name in (*texts, MANIFEST)]
 
 
 def read_table(manifest: Path, label: str | None = None) -> dict[str, Any]:

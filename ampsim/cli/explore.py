@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.console import Code, complain, in_columns, prepare_json, write, write_json
+from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json
 from ampsim.cli.options import Tuning
 
 if TYPE_CHECKING:
@@ -94,19 +94,17 @@ def explore(
                 keeping=Keeping(folder.path),
             )  # fmt: skip
         write_exploration(found, folder)
-    if json is not None:
-        write_json(to_json(found, seed=seed), json)
-    if json != "-":
-        _print(found)
-        write(f"wrote {folder.path / 'index.html'}, explore.csv beside it")
+    page = f"wrote {folder.path / 'index.html'}, explore.csv beside it"
+    answer(json, lambda: to_json(found, seed=seed), lambda: _text(found, page))
     if found.interrupted:
         complain(found.interrupted)
     return Code.INTERRUPTED if found.is_stopped else Code.FINE
 
 
-def _print(found: Exploration) -> None:
-    """The points where each schedule leads most, then what the map says."""
+def _text(found: Exploration, page: str) -> str:
+    """The points where each schedule leads most, what the map says, and where its page is."""
     from ampsim.exploring.exploration import leads_of, sentences
 
     lines = [["first", "sooner than the next", "where", "its time is"], *leads_of(found)[:_SHOWN]]
-    write("\n".join(filter(None, [in_columns(lines) if len(lines) > 1 else "", *sentences(found)])))
+    table = in_columns(lines) if len(lines) > 1 else ""
+    return "\n".join(filter(None, [table, *sentences(found), page]))

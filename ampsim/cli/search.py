@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ampsim.cli import completion, options
-from ampsim.cli.console import Code, complain, in_columns, prepare_json, write, write_json
+from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json
 from ampsim.cli.options import Tuning, optional
 
 if TYPE_CHECKING:
@@ -142,19 +142,17 @@ def search(
                 keeping=Keeping(folder.path),
             )  # fmt: skip
         write_search(found, folder)
-    if json is not None:
-        write_json(to_json(found, seed=seed), json)
-    if json != "-":
-        _print(found)
-        write(f"wrote {folder.path / 'index.html'}, search.csv beside it")
+    page = f"wrote {folder.path / 'index.html'}, search.csv beside it"
+    answer(json, lambda: to_json(found, seed=seed), lambda: _text(found, page))
     if found.interrupted:
         complain(found.interrupted)
     return Code.INTERRUPTED if found.is_stopped else Code.FINE
 
 
-def _print(found: Searched) -> None:
-    """The front, then what the search says."""
+def _text(found: Searched, page: str) -> str:
+    """The front, what the search says, and where its page is."""
     from ampsim.exploring.searched import front_lines, sentences
 
     lines = front_lines(found)
-    write("\n".join(filter(None, [in_columns(lines) if len(lines) > 1 else "", *sentences(found)])))
+    table = in_columns(lines) if len(lines) > 1 else ""
+    return "\n".join(filter(None, [table, *sentences(found), page]))

@@ -14,10 +14,9 @@ import pandas as pd
 
 from ampsim.arguments import checked
 from ampsim.exploring.cells import LeftOut
-from ampsim.files import expanded, sha256_of, write_text
 from ampsim.forecasting.forecast import row_values
 from ampsim.metric import ACCURACY, Metric
-from ampsim.output_folder import MANIFEST, staged
+from ampsim.output_folder import write_texts
 from ampsim.report.frames import rows
 from ampsim.report.grid import words
 from ampsim.report.saving import render
@@ -107,13 +106,8 @@ def write_exploration(found: Exploration, folder: str | os.PathLike[str]) -> lis
     Raises:
         OutputError: the folder or a file in it cannot be written, or is another's.
     """
-    with staged(folder, _KIND) as place:
-        write_text(place / TABLE, to_csv(found.table))
-        write_text(place / INDEX, page(found))
-        files = {name: sha256_of(place / name) for name in FILES}
-        start = {"kind": _KIND, "format": _FORMAT}
-        write_text(place / MANIFEST, to_toml({**start, **found.manifest, "files": files}))
-    return [expanded(folder) / name for name in (*files, MANIFEST)]
+    texts = {TABLE: to_csv(found.table), INDEX: page(found)}
+    return write_texts(folder, _KIND, texts, {"format": _FORMAT, **found.manifest})
 
 
 def to_json(found: Exploration, *, seed: int) -> str:

@@ -14,9 +14,8 @@ import pandas as pd
 
 from ampsim.arguments import checked
 from ampsim.exploring.trials import PointOutcome
-from ampsim.files import expanded, sha256_of, write_text
 from ampsim.forecasting.forecast import row_values
-from ampsim.output_folder import MANIFEST, staged
+from ampsim.output_folder import write_texts
 from ampsim.report.saving import render
 from ampsim.report.table import cell_text, to_csv
 from ampsim.report.words import plain
@@ -151,13 +150,8 @@ def write_search(found: Searched, folder: str | os.PathLike[str]) -> list[Path]:
     Raises:
         OutputError: the folder or a file in it cannot be written, or is another's.
     """
-    with staged(folder, _KIND) as place:
-        write_text(place / TABLE, to_csv(found.table))
-        write_text(place / INDEX, page(found))
-        files = {name: sha256_of(place / name) for name in FILES}
-        start = {"kind": _KIND, "format": _FORMAT}
-        write_text(place / MANIFEST, to_toml({**start, **found.manifest, "files": files}))
-    return [expanded(folder) / name for name in (*files, MANIFEST)]
+    texts = {TABLE: to_csv(found.table), INDEX: page(found)}
+    return write_texts(folder, _KIND, texts, {"format": _FORMAT, **found.manifest})
 
 
 def to_json(found: Searched, *, seed: int) -> str:
