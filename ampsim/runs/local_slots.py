@@ -19,12 +19,14 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import types
 import uuid
 import warnings
 from collections.abc import Callable, Collection, Generator
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any, Final
 
@@ -34,6 +36,10 @@ from ampsim.runs.task import Task
 START_METHOD: Final = "fork" if sys.platform == "linux" else "spawn"
 """A fork has everything at once, models and data. Elsewhere a process starts with nothing: Windows
 has no fork, and the libraries of macOS do not bear one."""
+
+SECONDS_UNTIL_REAPED: Final = 1.0
+"""How long at most a process that is gone keeps how it ended to itself (chosen: many times what a
+thread that has learnt it takes to say so)."""
 
 SECONDS_BETWEEN_NEWS: Final = 0.05
 """Progress within an epoch that is told from another process at most (chosen: as bars redraw)."""
@@ -69,14 +75,25 @@ class LocalSlots:
             given = packed(*given)
         here, there = self._context.Pipe(duplex=False)
         untyped: Any = concurrent
-        start = untyped.process(name=f"{self._name} {key}", daemon=True, context=self._context)
+        started: list[BaseProcess] = []
+
+        def noted(**its: Any) -> BaseProcess:
+            started.append(self._context.Process(**its))
+            return started[-1]
+
+        context = types.SimpleNamespace(
+            Pipe=self._context.Pipe,
+            get_start_method=self._context.get_start_method,
+            Process=noted,
+        )
+        start = untyped.process(name=f"{self._name} {key}", daemon=True, context=context)
         with _signals_blocked(), _without_main(), warnings.catch_warnings():
             # of threads: those that draw bars hold nothing it needs
             warnings.simplefilter("ignore", DeprecationWarning)
             ended = start(serve)(given, there, self._on_news is not None)
         there.close()
         future: Future[Answer] = Future()
-        listener = (key, self._on_news, here, ended, future)
+        listener = (key, self._on_news, here, started[0], ended, future)
         threading.Thread(target=_listen, args=listener, daemon=True).start()
         return future
 
@@ -105,7 +122,12 @@ class LocalSlots:
 
 
 def _listen(
-    key: str, on_news: OnNews | None, news: Connection, ended: Future[Answer], made: Future[Answer]
+    key: str,
+    on_news: OnNews | None,
+    news: Connection,
+    process: BaseProcess,
+    ended: Future[Answer],
+    made: Future[Answer],
 ) -> None:
     """Pass on what a process tells until it ends, then what it gave, or how it ended."""
     from pebble import ProcessExpired
@@ -117,7 +139,7 @@ def _listen(
                 on_news(key, progress)
     error = ended.exception()
     if isinstance(error, ProcessExpired):
-        made.set_exception(Died(f"its process {_ending(error.exitcode)}"))
+        made.set_exception(Died(f"its process {_ending(_exit_code(process))}"))
     elif error is not None:
         made.set_exception(error)
     else:
@@ -175,14 +197,29 @@ def _end_all(name: str) -> None:
         process.kill()
     for process in started:
         process.join()
+        _exit_code(process)
 
 
-def _ending(code: int) -> str:
+def _exit_code(process: BaseProcess) -> int | None:
+    """How a process ended that is gone, or None if something outside `multiprocessing` was told.
+
+    The system tells one thread, once. Any that starts, joins or counts processes may be the one,
+    and until it has written it down, others read None, and count the process as alive.
+    """
+    until = time.monotonic() + SECONDS_UNTIL_REAPED
+    while (code := process.exitcode) is None and time.monotonic() < until:
+        time.sleep(0.001)
+    return code
+
+
+def _ending(code: int | None) -> str:
     """How a process ended that should not have.
 
     >>> _ending(3)
     'ended by itself, with exit code 3; does the model call os._exit?'
     """
+    if code is None:
+        return "is gone, and how it ended was told to something else"
     if code >= 0:
         return f"ended by itself, with exit code {code}; does the model call os._exit?"
     try:

@@ -9,6 +9,7 @@ import sys
 import threading
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,6 +199,31 @@ def test_where_every_process_dies_the_first_is_told(model, cluster, end, said):
     with pytest.raises(SimulationError, match=f"^sequential, seed 0: its process {said}$"):
         forecast(silent, cluster, ALL, max_epochs=1, jobs=2)
     assert not multiprocessing.active_children()
+
+
+@forks
+def test_how_a_process_ended_is_known_whoever_counts_processes_meanwhile(monkeypatch):
+    """The system tells one thread alone how a process ended."""
+    monkeypatch.setattr(local_slots, "serve", lambda *_: killed())
+    counted = threading.Event()
+
+    def count():
+        while not counted.is_set():
+            multiprocessing.active_children()
+
+    counters = [threading.Thread(target=count) for _ in range(2)]
+    for counter in counters:
+        counter.start()
+    slots: Any = local_slots.LocalSlots(1)
+    try:
+        futures = [slots.submit(f"{at}", None, None, is_whole=False) for at in range(40)]
+        errors = [str(future.exception(timeout=60)) for future in futures]
+    finally:
+        counted.set()
+        for counter in counters:
+            counter.join()
+        slots.close()
+    assert {error.split(";")[0] for error in errors} == {"its process was killed (SIGKILL)"}
 
 
 @forks
