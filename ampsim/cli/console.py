@@ -145,7 +145,7 @@ PANELS: Final = {
     ),
     "Run": (
         "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",
-        "jobs", "executor",
+        "jobs", "executor", "run_limit",
     ),
     "Output": ("out", "json", "columns", "window", "transfers", "quiet", "traceback"),
 }  # fmt: skip

@@ -195,6 +195,7 @@ def forecast(
     comparing: Comparing,
     jobs: options.JobsOption = None,
     executor: options.ExecutorOption = None,
+    run_limit: options.RunLimitOption = None,
     data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
@@ -217,6 +218,7 @@ def forecast(
     from ampsim.cli.progress import Filling, shown
     from ampsim.forecasting.forecast import forecast as make_forecast
     from ampsim.forecasting.page import FILES
+    from ampsim.options import seconds_of
     from ampsim.output_folder import taken
     from ampsim.report.table import require_columns
     from ampsim.report.words import slug
@@ -231,6 +233,8 @@ def forecast(
     if comparing.is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given()]
+    if run_limit is not None:
+        given["run_limit_s"] = seconds_of("--run-limit", run_limit)
     prepare_json(json)
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
         keeping = Keeping(folder.path, with_failures=False, say=_unsaid if quiet else complain)

@@ -127,6 +127,14 @@ ExecutorOption = Annotated[
         "dask alone reads $DASK_SCHEDULER_ADDRESS.  [default: processes here, see --jobs]",
     ),
 ]
+RunLimitOption = Annotated[
+    str | None,
+    optional(
+        "TIME",
+        "End a run that takes longer, such as 10m; the others go on.  [default: none]",
+        "--run-limit",
+    ),
+]
 ColumnsOption = Annotated[
     str | None,
     optional(

@@ -22,6 +22,7 @@ from ampsim.cli.console import (
 )
 from ampsim.errors import OptionError
 from ampsim.files import expanded
+from ampsim.options import seconds_of
 
 if TYPE_CHECKING:
     from ampsim.recipes.checking import Verdict
@@ -86,6 +87,7 @@ def report(
     out: OutOption = None,
     jobs: options.JobsOption = None,
     executor: options.ExecutorOption = None,
+    run_limit: options.RunLimitOption = None,
     json: options.JsonOption = None,
     quiet: options.QuietOption = False,
 ) -> Code:
@@ -106,7 +108,8 @@ def report(
         return how.told(json, Code.FINE)
     names = every
     recipes, programs = _split(names)
-    how = _How(options.make_executor(jobs, executor), quiet, json == "-", [])
+    limit_s = None if run_limit is None else seconds_of("--run-limit", run_limit)
+    how = _How(options.make_executor(jobs, executor), quiet, json == "-", [], limit_s)
     prepare_json(json)
     codes: list[Code] = []
     for recipe in recipes:
@@ -162,6 +165,7 @@ class _How:
     is_quiet: bool
     is_silent: bool
     rows: list[dict[str, Any]]
+    run_limit_s: float | None = None
 
     def say(self, line: str) -> None:
         """Say a line on standard output, unless that is for the JSON object."""
@@ -193,7 +197,7 @@ def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> 
 
     try:
         with shown(is_quiet=how.is_quiet) as on_progress:
-            options = RecipeOptions(how.executor, is_fresh, on_progress, say)
+            options = RecipeOptions(how.executor, is_fresh, on_progress, say, how.run_limit_s)
             return run_recipe(recipe, folder, options)
     except InterruptedReport as error:
         told = "interrupted; the runs of a check are not kept" if is_fresh else error

@@ -247,6 +247,7 @@ def forecast(
     budget_s: Annotated[float, Gt(0), Le(BUDGET_S_MAX)] | None = None,
     fixed: Sequence[str] = (),
     executor: ExecutorLike = None,
+    run_limit_s: Annotated[float, Gt(0)] | None = None,
     on_run: OnRow | None = None,
 ) -> Forecast:
     """Run each schedule until validation reaches `target`, and compare.
@@ -291,6 +292,8 @@ def forecast(
             "placement", that are not tuned, beside those whose value is not their default.
         executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
             "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
+        run_limit_s: seconds that a run may take; one that takes longer is ended, and `failures`
+            says so. None for no limit.
         on_run: told of each run of a row, made or kept, as soon as it is there (`stream`).
 
     Raises:
@@ -321,7 +324,7 @@ def forecast(
     elif placement is None:
         advice = advice_on(trials, schedules, seed=seed)
         warn(advice)
-    with opened(jobs if executor is None else executor, jobs) as makes:
+    with opened(jobs if executor is None else executor, jobs, run_limit_s) as makes:
         maker = RunMaker(makes, on_progress, keeping)
         if budget_s is None:
             tuned = Tuned(tuple(entries), no_trials())

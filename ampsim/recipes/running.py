@@ -157,12 +157,14 @@ class RecipeOptions:
         is_fresh: make every run, also those that the store has.
         on_progress: told of each run that is made.
         say: told in a line of each run that is taken from the store, or refused.
+        run_limit_s: how long a run may take; None for no limit.
     """
 
     executor: ExecutorLike = 1
     is_fresh: bool = False
     on_progress: OnProgress | None = None
     say: Callable[[str], None] = lambda line: None
+    run_limit_s: float | None = None
 
 
 def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Findings:
@@ -182,7 +184,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
         OptionError: the executor cannot be reached, or does not fit.
     """
     options = options or RecipeOptions()
-    with opened(options.executor) as executor:
+    with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
         return _run_with(recipe, folder, options, executor)
 
 

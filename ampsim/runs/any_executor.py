@@ -19,6 +19,7 @@ class AnyExecutor:
 
     is_local = False
     slots = math.inf
+    limit_s: float | None = None
 
     def __init__(self, executor: Executor) -> None:
         """Take one that is open, and stays so."""

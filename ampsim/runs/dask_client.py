@@ -10,15 +10,18 @@ state of a task tells so; a run that tells of its progress looks there, and ends
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import math
 import os
 import pickle
+import threading
 import time
 import uuid
 from collections.abc import Collection, Iterable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, Final
 
 from ampsim.errors import AmpsimError, ExecutorError, OptionError
@@ -29,9 +32,11 @@ from ampsim.runs.executor import (
     Read,
     about,
     answer_elsewhere,
+    overdue,
     paced,
     packed_for_elsewhere,
     require_same,
+    resolving,
 )
 from ampsim.runs.task import Task
 from ampsim.study.progress import Progress
@@ -39,6 +44,7 @@ from ampsim.study.progress import Progress
 SCHEME: Final = "dask"
 ADDRESS: Final = "DASK_SCHEDULER_ADDRESS"
 TOPIC: Final = "ampsim-progress"
+OVERDUE: Final = "ampsim-overdue"
 
 SECONDS_BETWEEN_NEWS: Final = 0.25
 """Progress that a run tells at most (chosen: a scheduler passes on some thousand messages a
@@ -64,20 +70,23 @@ class DaskClient:
     is_local = False
     slots = math.inf
 
-    def __init__(self, client: Any, *, is_own: bool) -> None:
+    def __init__(self, client: Any, *, is_own: bool, limit_s: float | None = None) -> None:
         """Take a client, and look whether its workers give the numbers that this process gives.
 
         Args:
             client: connected to a scheduler.
             is_own: whether to close it at the end.
+            limit_s: how long a worker may be at a run.
 
         Raises:
             OptionError: a worker has no ampsim, or another one, or other kernels.
         """
+        self.limit_s = limit_s
         self._client, self._is_own = client, is_own
         self._address: str = client.scheduler.address
-        self._asked: dict[str, Any] = {}
-        self._suspects: dict[str, Future[Answer]] = {}
+        self._lock = threading.RLock()
+        self._asked: dict[str, tuple[Any, Future[Answer]]] = {}
+        self._suspects: set[str] = set()
         self._tried_alone: set[str] = set()
         self._count, self._is_subscribed = 0, False
         try:
@@ -85,54 +94,83 @@ class DaskClient:
         except OptionError:
             self.close()
             raise
+        if limit_s is not None:
+            client.subscribe_topic(OVERDUE, self._hear_of_overdue)
 
     def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
         """Ask for a run, of which no whole result comes back."""
-        content, name = packed_for_elsewhere(task, read), _name(key)
+        given, name = (packed_for_elsewhere(task, read), self.limit_s), _name(key)
         self._count += 1
-        asked = self._client.submit(answer_on_worker, content, key=name, priority=-self._count)
-        self._asked[key] = asked
+        asked = self._client.submit(answer_on_worker, *given, key=name, priority=-self._count)
         made: Future[Answer] = Future()
-        self._hear_of(key, made)
+        with self._lock:
+            self._asked[key] = asked, made
+        self._hear_of(key, asked)
         return made
 
-    def _hear_of(self, key: str, made: Future[Answer]) -> None:
-        def finish(_asked: Any) -> None:
-            self._finish(key, made)
+    def _hear_of(self, key: str, asked: Any) -> None:
+        asked.add_done_callback(partial(self._finish, key))
 
-        self._asked[key].add_done_callback(finish)
-
-    def _finish(self, key: str, made: Future[Answer]) -> None:
+    def _finish(self, key: str, _asked: Any) -> None:
         """Take what the scheduler has, and let go of it there."""
-        asked = self._asked.get(key)
-        if asked is None:  # it was stopped
-            return
-        try:
+        with self._lock:
+            if key not in self._asked:  # it was stopped
+                return
+            asked, made = self._asked[key]
+        with resolving(made):
             error = asked.exception() if asked.status == "error" else None
-            if error is not None and key not in self._tried_alone and _is_killed(error):
-                self._suspects[key] = made
-            elif error is not None:
-                made.set_exception(_told(error))
-            elif asked.status in ("cancelled", "lost"):  # not by us
-                made.set_exception(ExecutorError(LOST.format(self._address)))
+            if error is None:
+                made.set_result(self._result_of(asked))
+            elif key in self._tried_alone or not _is_killed(error):
+                raise _told(error)
+        with self._lock:
+            if made.done():
+                self._asked.pop(key, None)
             else:
-                made.set_result(asked.result())
-        except BaseException:  # Dask's own cancellation, as when the scheduler dies just now
-            made.set_exception(ExecutorError(LOST.format(self._address)))
-        if made.done():
-            del self._asked[key]
+                self._suspects.add(key)
         self._try_alone()
+
+    def _result_of(self, asked: Any) -> Answer:
+        """What a run gave; where it was lost with its worker, what it gives when made again.
+
+        Raises:
+            ExecutorError: the scheduler is gone: nobody here cancels what he waits for.
+        """
+        try:
+            return asked.result()
+        except (CancelledError, asyncio.CancelledError, OSError):
+            raise ExecutorError(LOST.format(self._address)) from None
 
     def _try_alone(self) -> None:
         """When nothing else is under way, make a run again of which workers died.
 
         Dask blames what waited on a worker as it does what ran there; alone, it is to blame itself.
         """
-        if self._suspects and len(self._suspects) == len(self._asked):
-            key, made = self._suspects.popitem()
+        with self._lock:
+            if not self._suspects or len(self._suspects) < len(self._asked):
+                return
+            key = self._suspects.pop()
             self._tried_alone.add(key)
-            self._asked[key].retry()
-            self._hear_of(key, made)
+            asked, made = self._asked[key]
+        with resolving(made):
+            try:
+                asked.retry()
+            except OSError:
+                raise ExecutorError(LOST.format(self._address)) from None
+            self._hear_of(key, asked)
+
+    def _hear_of_overdue(self, event: tuple[float, str]) -> None:
+        """End a run that a worker is at for too long; not in this thread, which is Dask's own."""
+        threading.Thread(target=self._end_overdue, args=(event[1],), daemon=True).start()
+
+    def _end_overdue(self, key: str) -> None:
+        with self._lock:
+            _asked, made = self._asked.get(key, (None, None))
+        if made is not None:
+            with resolving(made):
+                self._end([key])
+                raise overdue(self.limit_s)
+            self._try_alone()
 
     def progress(self, on_news: OnNews | None) -> None:
         """Tell this of what runs tell, those of other clients among them."""
@@ -149,8 +187,16 @@ class DaskClient:
 
     def stop(self, keys: Collection[str]) -> None:
         """End these runs within some seconds, those of which a worker tells nothing by force."""
-        self._suspects.clear()
-        asked = [one for key in keys if (one := self._asked.pop(key, None)) is not None]
+        with self._lock:
+            left = [self._asked[key][1] for key in keys if key in self._asked]
+        self._end(keys)
+        for made in left:
+            made.cancel()
+
+    def _end(self, keys: Collection[str]) -> None:
+        with self._lock:
+            self._suspects.difference_update(keys)
+            asked = [self._asked.pop(key)[0] for key in keys if key in self._asked]
         if not asked or self._client.status != "running":
             return
         with contextlib.suppress(OSError, TimeoutError, ValueError):  # the scheduler is gone
@@ -161,7 +207,9 @@ class DaskClient:
             until_s = time.monotonic() + SECONDS_TO_STOP
             while workers and time.monotonic() < until_s:
                 time.sleep(0.1)
-                busy = self._client.run(_are_running, names, workers=workers)
+                busy = self._client.run(
+                    _are_running, names, workers=workers, on_error="ignore"
+                )
                 workers = [worker for worker, is_busy in busy.items() if is_busy]
             if workers:
                 self._client.restart_workers(workers, timeout=10, raise_for_error=False)
@@ -197,11 +245,11 @@ def _told(error: BaseException) -> Exception:
         )
     if isinstance(error, AmpsimError):
         return error
-    return RuntimeError(f"a run failed on a Dask worker: {type(error).__name__}: {error}")
+    return Died(f"it failed on a Dask worker: {type(error).__name__}: {error}")
 
 
-def answer_on_worker(content: bytes) -> Answer:
-    """Make a run in a thread of a Dask worker."""
+def answer_on_worker(content: bytes, limit_s: float | None) -> Answer:
+    """Make a run in a thread of a Dask worker; after `limit_s`, tell who wants it to end it."""
     from distributed import get_worker
 
     worker: Any = get_worker()
@@ -221,7 +269,14 @@ def answer_on_worker(content: bytes) -> Answer:
         last[:] = [progress]
         paced_send(progress)
 
-    made = answer_elsewhere(content, tell)
+    alarm = threading.Timer(limit_s or 0, worker.log_event, (OVERDUE, key))
+    alarm.daemon = True
+    if limit_s is not None:
+        alarm.start()
+    try:
+        made = answer_elsewhere(content, tell)
+    finally:
+        alarm.cancel()
     for progress in last:  # it was held back
         send(progress)
     return made
@@ -239,18 +294,18 @@ def _require_alike(client: Any) -> None:
     Raises:
         OptionError: there is one.
     """
-    try:
-        found = client.run(about)
-    except Exception as error:  # whatever a worker raises that has no ampsim, or an old one
-        raise OptionError(
-            f"workers of the Dask scheduler at {client.scheduler.address} must have this version "
-            f"of ampsim, got {type(error).__name__}: {error}; install it there"
-        ) from error
-    for worker, theirs in found.items():
+    for worker, theirs in client.run(about, on_error="return").items():
+        if isinstance(theirs, OSError):  # it has just died; of who comes, each run asks again
+            continue
+        if isinstance(theirs, Exception):  # whatever it raises without ampsim, or with an old one
+            raise OptionError(
+                f"workers of the Dask scheduler at {client.scheduler.address} must have this "
+                f"version of ampsim, got {type(theirs).__name__}: {theirs}; install it there"
+            )
         require_same(about(), theirs, worker)
 
 
-def connected(text: str) -> DaskClient:
+def connected(text: str, limit_s: float | None = None) -> DaskClient:
     """A client of the scheduler that a text names: `dask:ADDRESS`, `dask:FILE` or `dask`.
 
     Raises:
@@ -285,4 +340,4 @@ def connected(text: str) -> DaskClient:
             f"executor {text!r}: no Dask scheduler answers there within {SECONDS_TO_CONNECT}: "
             f"{' '.join(str(error).split())[:200]}; start one, or take --jobs"
         ) from None
-    return DaskClient(client, is_own=True)
+    return DaskClient(client, is_own=True, limit_s=limit_s)

@@ -13,6 +13,7 @@ kernels of its matrix products are the same; where they are not, the run is refu
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import socket
@@ -20,8 +21,8 @@ import tempfile
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Collection
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Generator
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,7 @@ from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import code_digest
 from ampsim.study.result import Result
 from ampsim.trace import Recorder
+from ampsim.units import format_seconds
 
 Read: TypeAlias = Callable[[Result, str | None], Any]
 """``read(result, failure)`` gives what is wanted of a run, in the process that made it."""
@@ -64,16 +66,40 @@ class Died(Exception):
     """A run gave nothing, for what made it is gone; others are not concerned."""
 
 
+def overdue(limit_s: float | None) -> Died:
+    """Of a run that was ended, for it took longer than it may."""
+    return Died(f"took longer than the limit of {format_seconds(limit_s or 0)}, and was ended")
+
+
+@contextlib.contextmanager
+def resolving(made: Future[Answer]) -> Generator[None]:
+    """Give a future whatever the block raises, so that nobody waits for it in vain.
+
+    Of what nobody foresaw, one run is lost, in one sentence.
+    """
+    try:
+        yield
+    except BaseException as error:
+        told: BaseException = error
+        if not isinstance(error, Died | AmpsimError):
+            told = Died(f"what came of it could not be taken: {type(error).__name__}: {error}")
+            told.__cause__ = error
+        with contextlib.suppress(InvalidStateError):  # it was stopped meanwhile
+            made.set_exception(told)
+
+
 class RunExecutor(Protocol):
     """Makes runs.
 
     Attributes:
         slots: how many runs may be asked for at a time; more wait here.
         is_local: whether it is of this machine, so that results come back whole.
+        limit_s: how long a run may take, of the time of whoever waits; None for as long as it does.
     """
 
     slots: float
     is_local: bool
+    limit_s: float | None
 
     def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
         """Ask for a run, the sooner the earlier; a key stands for one run, whoever asks for it.

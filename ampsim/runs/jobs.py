@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
+from ampsim.errors import AmpsimError, ExecutorError, Failure, OptionError, SimulationError
 from ampsim.options import REPEATS_MAX, require_count
 from ampsim.runs.any_executor import AnyExecutor
 from ampsim.runs.dask_client import SCHEME, DaskClient, connected
@@ -136,35 +136,43 @@ ExecutorLike: TypeAlias = "int | str | concurrent.futures.Executor | Any"
 
 
 @contextlib.contextmanager
-def opened(executor: ExecutorLike, jobs: int = 1) -> Generator[RunExecutor]:
+def opened(
+    executor: ExecutorLike, jobs: int = 1, run_limit_s: float | None = None
+) -> Generator[RunExecutor]:
     """What a user named, ready to make runs while the block lasts.
 
     Args:
         executor: how many processes; a `concurrent.futures.Executor`; a `distributed.Client`; or
             "dask:ADDRESS", "dask:FILE" or "dask".
         jobs: what the user says of the same, too.
+        run_limit_s: how long a run may take; a longer one is ended, and lost. None for no limit.
 
     Raises:
         OptionError: it is nothing of that, or cannot be reached, or does not fit.
     """
     if jobs not in (1, executor):
         raise OptionError(f"jobs {jobs} and executor say the same thing; leave one of them out")
-    made = _executor_of(executor)
+    made = _executor_of(executor, run_limit_s)
     try:
         yield made
     finally:
         made.close()
 
 
-def _executor_of(given: ExecutorLike) -> RunExecutor:
+def _executor_of(given: ExecutorLike, limit_s: float | None) -> RunExecutor:
     if isinstance(given, concurrent.futures.Executor):
+        if limit_s is not None:
+            raise OptionError(
+                f"run_limit_s must be None for an executor of your own, which cannot end a run, "
+                f"got {limit_s:g}; leave it out, or take jobs or Dask"
+            )
         return AnyExecutor(given)
     if isinstance(given, str) and given.partition(":")[0] == SCHEME:
-        return connected(given)
+        return connected(given, limit_s)
     if isinstance(given, int):
-        return LocalSlots(require_count("jobs", given, REPEATS_MAX))
+        return LocalSlots(require_count("jobs", given, REPEATS_MAX), limit_s)
     if type(given).__module__.partition(".")[0] == "distributed" and hasattr(given, "submit"):
-        return DaskClient(given, is_own=False)
+        return DaskClient(given, is_own=False, limit_s=limit_s)
     raise OptionError(
         "executor must be a number of processes, a concurrent.futures.Executor, a "
         "distributed.Client, or text such as 'dask:scheduler.json' or 'dask:tcp://host:8786', got "
@@ -189,7 +197,8 @@ def run_all(
         KeyboardInterrupt: likewise; what was handed over is whole.
     """
     listeners = _with_whole(tasks, listeners)
-    if executor.is_local and min(executor.slots, len(tasks)) < 2:
+    is_here = executor.is_local and executor.limit_s is None
+    if is_here and min(executor.slots, len(tasks)) < 2:
         for place, task in enumerate(tasks):
             try:
                 result, failure = task.run(listeners.on_progress)
@@ -260,17 +269,21 @@ class _Round:
             self._listeners.on_progress(replace(progress, **called))
 
     def _end(self, place: int, task: Task, future: concurrent.futures.Future[Answer]) -> None:
-        error = future.exception()
-        if isinstance(error, Died):
-            self._listeners.on_loss(place, f"{task.label}, seed {task.seed}: {error}")
+        name = f"{task.label}, seed {task.seed}"
+        try:
+            answer = future.result()
+        except Died as error:
+            self._listeners.on_loss(place, f"{name}: {error}")
             return
-        if isinstance(error, concurrent.futures.BrokenExecutor):
-            raise ExecutorError(f"{task.label}, seed {task.seed}: the executor broke: {error}")
-        answer = error or future.result()
-        if isinstance(answer, SimulationError) and error is None:
+        except AmpsimError:
+            raise
+        except Exception as error:  # of an executor that a user brought
+            why = f"the executor broke: {type(error).__name__}: {error}"
+            raise ExecutorError(f"{name}: {why}") from error
+        if isinstance(answer, SimulationError):
             self._listeners.on_loss(place, loss_of(task, answer))
             return
-        if isinstance(answer, BaseException):
+        if isinstance(answer, Exception):
             raise answer
         value, carried = answer
         result = None if carried is None else _result_of(task, carried)

@@ -25,13 +25,25 @@ import uuid
 import warnings
 from collections.abc import Callable, Collection, Generator
 from concurrent.futures import Future
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any, Final
 
-from ampsim.runs.executor import Answer, Died, OnNews, Read, answer, paced, packed
+from ampsim.runs.executor import (
+    Answer,
+    Died,
+    OnNews,
+    Read,
+    answer,
+    overdue,
+    paced,
+    packed,
+    resolving,
+)
 from ampsim.runs.task import Task
+from ampsim.study.progress import OnProgress
 
 START_METHOD: Final = "fork" if sys.platform == "linux" else "spawn"
 """A fork has everything at once, models and data. Elsewhere a process starts with nothing: Windows
@@ -51,14 +63,19 @@ _SET_PARENT_DEATH_SIGNAL: Final = 1
 """Linux's `PR_SET_PDEATHSIG`. Source: prctl(2), <linux/prctl.h>."""
 
 
+_FORKING: Final = threading.Lock()
+"""So that no process inherits another's end of a pipe, which would be open after that has ended."""
+
+
 class LocalSlots:
-    """So many processes at a time."""
+    """So many processes at a time, each of which may take so long."""
 
     is_local = True
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, limit_s: float | None = None) -> None:
         """Start none yet."""
         self.slots: float = slots
+        self.limit_s = limit_s
         self._name = f"ampsim-{uuid.uuid4().hex}"
         self._context: Any = multiprocessing.get_context(START_METHOD)
         self._on_news: OnNews | None = None
@@ -73,7 +90,6 @@ class LocalSlots:
         given: Any = (task, read, is_whole)
         if START_METHOD != "fork":
             given = packed(*given)
-        here, there = self._context.Pipe(duplex=False)
         untyped: Any = concurrent
         started: list[BaseProcess] = []
 
@@ -86,16 +102,23 @@ class LocalSlots:
             get_start_method=self._context.get_start_method,
             Process=noted,
         )
-        start = untyped.process(name=f"{self._name} {key}", daemon=True, context=context)
-        with _signals_blocked(), _without_main(), warnings.catch_warnings():
+        name = f"{self._name} {key}"
+        start = untyped.process(name=name, daemon=True, timeout=self.limit_s, context=context)
+        with _FORKING, _signals_blocked(), _without_main(), warnings.catch_warnings():
             # of threads: those that draw bars hold nothing it needs
             warnings.simplefilter("ignore", DeprecationWarning)
+            here, there = self._context.Pipe(duplex=False)
             ended = start(serve)(given, there, self._on_news is not None)
-        there.close()
-        future: Future[Answer] = Future()
-        listener = (key, self._on_news, here, started[0], ended, future)
-        threading.Thread(target=_listen, args=listener, daemon=True).start()
-        return future
+            there.close()
+        tell = None if self._on_news is None else partial(self._on_news, key)
+        made: Future[Answer] = Future()
+
+        def listen() -> None:
+            with resolving(made):
+                made.set_result(_answer_of(started[0], ended, here, tell))
+
+        threading.Thread(target=listen, daemon=True).start()
+        return made
 
     def progress(self, on_news: OnNews | None) -> None:
         """Tell this of what runs tell."""
@@ -121,29 +144,34 @@ class LocalSlots:
         self._at_exit.cancel()
 
 
-def _listen(
-    key: str,
-    on_news: OnNews | None,
-    news: Connection,
-    process: BaseProcess,
-    ended: Future[Answer],
-    made: Future[Answer],
-) -> None:
-    """Pass on what a process tells until it ends, then what it gave, or how it ended."""
+def _answer_of(
+    process: BaseProcess, ended: Future[Answer], news: Connection, tell: OnProgress | None
+) -> Answer:
+    """Pass on what a process tells until it ends, then give what it gave.
+
+    Raises:
+        Died: it gave nothing; says how it ended.
+    """
     from pebble import ProcessExpired
 
-    with news, contextlib.suppress(EOFError, OSError):  # OSError: it died in the midst of a message
-        while True:
-            progress = news.recv()
-            if on_news is not None:
-                on_news(key, progress)
-    error = ended.exception()
-    if isinstance(error, ProcessExpired):
-        made.set_exception(Died(f"its process {_ending(_exit_code(process))}"))
-    elif error is not None:
-        made.set_exception(error)
-    else:
-        made.set_result(ended.result())
+    try:
+        with news, contextlib.suppress(EOFError, OSError):  # OSError: it died in a message
+            while True:
+                progress = news.recv()
+                if tell is not None:
+                    tell(progress)
+        for thread in threading.enumerate():
+            if thread.name == process.name:  # pebble's, which takes what the process gives
+                thread.join()
+        if not ended.done():
+            raise Died("its process is gone, and nothing says how it ended")
+        return ended.result()
+    except ProcessExpired:
+        raise Died(f"its process {_ending(_exit_code(process))}") from None
+    except TimeoutError as error:
+        raise overdue(error.args[-1]) from None
+    finally:
+        process.kill()  # if it is its news that could not be taken
 
 
 def serve(given: Any, news: Connection, is_heard: bool) -> Answer:

@@ -76,10 +76,18 @@ class Task:
         return replace(self, plan=plan, key=key)
 
     def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
-        """Run it here; return its result, and why it ended early if it did."""
+        """Run it here; return its result, and why it ended early if it did.
+
+        Raises:
+            SimulationError: memory ran out.
+        """
         metric = self.plan.model.measure
         tracker = Tracker(on_progress, self.label, self.repeat, self.repeats, metric=metric)
-        return run_task(self.plan, self.schedule, self.seed, tracker)
+        try:
+            return run_task(self.plan, self.schedule, self.seed, tracker)
+        except MemoryError as error:
+            more = f" ({error})" if str(error) else ""
+            raise SimulationError(f"memory ran out{more}; try fewer jobs") from error
 
 
 def run_task(

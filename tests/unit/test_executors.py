@@ -5,6 +5,7 @@ Real schedulers and workers of Dask on the loopback; those tests that kill the s
 
 import concurrent.futures
 import contextlib
+import multiprocessing
 import os
 import re
 import shutil
@@ -13,13 +14,14 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from dask_processes import DaskProcesses, blas_threads, hold, tasks_there, under_way, wanted_by_two
 
 import ampsim
-from ampsim.errors import OptionError
+from ampsim.errors import ExecutorError, OptionError
 from ampsim.runs import Keeping, executor
 from ampsim.runs.jobs import Listeners, opened, run_all
 from ampsim.runs.task import RunPlan, Task
@@ -30,21 +32,23 @@ distributed = pytest.importorskip("distributed")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.thorough,
-    pytest.mark.skipif(sys.platform == "win32", reason="processes are killed as elsewhere"),
+    pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc, and limits memory"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # sockets of what was killed
 ]
 
 MODEL = """
-import os, time
+import os, resource, time
 from dataclasses import dataclass, replace
 import ampsim
 
 @dataclass(frozen=True)
 class Config:
-    bad: int = -1
-    how: str = "exit"
+    exits: int = -1
+    eats: int = -1
+    hangs: int = -1
+    while_there: str = ""
+    is_limited: bool = False
     mark: str = ""
-    wait_s: float = 0.0
 
 def build(config):
     given = ampsim.load_model("rnn", hidden=8)
@@ -53,18 +57,24 @@ def build(config):
         if config.mark:
             with open(config.mark, "a") as file:
                 file.write(f"{seed}\\n")
-        time.sleep(config.wait_s)
-        if seed == config.bad:
-            if config.how == "exit":
-                os._exit(3)
-            if config.how == "eat":
-                eaten = []
-                while True:
-                    eaten.append(bytearray(b"x" * 20_000_000))
-                    time.sleep(0.02)
-            while True:
-                time.sleep(0.1)
+        if os.path.exists(config.while_there):
+            misbehave(seed)
         return given.make_data(seed, count)
+
+    def misbehave(seed):
+        if seed == config.exits:
+            os._exit(3)
+        if seed == config.eats:
+            if config.is_limited:
+                pages = int(open("/proc/self/statm").read().split()[0])
+                most_bytes = pages * resource.getpagesize() + 3 * 10**8
+                resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+            eaten = []
+            while True:
+                eaten.append(bytearray(b"x" * 20_000_000))
+                time.sleep(0.02)
+        while seed == config.hangs:
+            time.sleep(0.1)
 
     return replace(given, make_data=make_data)
 """
@@ -152,34 +162,43 @@ def test_threads_that_a_worker_s_environment_asks_for_changed_no_bit(client):
     assert sorted(client.run(blas_threads).values()) == ["1", "4"]
 
 
+LIMIT_S = {"local": 6.0, "dask": 15.0}
+"""A run takes a fraction of a second, and at first on a Dask worker some seconds."""
+
 SENTENCES = {
-    (
-        "local",
-        "exit",
-    ): r"its process ended by itself, with exit code 3; does the model call",
-    ("dask", "exit"): r"its Dask worker died 2 times; does the model call os._exit, or did memory",
-    ("dask", "eat"): r"its Dask worker died 2 times; .* memory run out \(it may take 600 MB\)",
+    "local": [
+        "its process ended by itself, with exit code 3; does the model call os._exit?",
+        "make_data of model rnn failed: MemoryError",
+        "took longer than the limit of 6.00 s, and was ended",
+    ],
+    "dask": [
+        "its Dask worker died 2 times; does the model call os._exit, or did memory run out (it ",
+        "its Dask worker died 2 times; does the model call os._exit, or did memory run out (it ",
+        "took longer than the limit of 15.0 s, and was ended",
+    ],
 }
 
 
-@pytest.mark.parametrize(("kind", "how"), SENTENCES)
-def test_a_run_that_kills_its_process_is_one_sentence_and_the_others_finish(
-    kind, how, cluster, path, alone
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_a_run_that_exits_one_that_eats_memory_and_one_that_never_ends_are_a_sentence_each(
+    kind, cluster, path, tmp_path
 ):
-    said = []
-    settings = {"bad": 1, "how": how}
+    """The others finish; when the cause is gone, the same command makes the three, and no more."""
+    there, said = tmp_path / "there", []
+    there.touch()
+    settings = {"exits": 1, "eats": 2, "hangs": 3, "while_there": str(there)}
+    mine = partial(
+        forecast, path, SCHEDULES[2:], 5, settings={**settings, "is_limited": kind == "local"}
+    )
     with named(kind, cluster) as which:
-        made = forecast(path, SCHEDULES[2:], settings=settings, executor=which, on_run=said.append)
-    [sentence] = made.lost
-    assert re.match(rf"amp, seed 1: {SENTENCES[kind, how]}", sentence)
-    assert [run.seed for run in made.runs] == [0, 2, 3]
-    assert sorted(run.seed for run in said) == [0, 2, 3]
-    assert all(run.spans.equals(alone_run(alone, run).spans) for run in made.runs)
-
-
-def alone_run(alone, run):
-    [one] = [one for one in alone.runs if (one.label, one.seed) == (run.label, run.seed)]
-    return one
+        asked = partial(mine, executor=which, run_limit_s=LIMIT_S[kind])
+        made = asked(keeping=Keeping(tmp_path), on_run=said.append)
+        assert len(made.lost) == 3
+        for seed, sentence in enumerate(SENTENCES[kind], 1):
+            assert made.lost[seed - 1].startswith(f"amp, seed {seed}: {sentence}")
+        assert [run.seed for run in made.runs] == sorted(run.seed for run in said) == [0, 4]
+        there.unlink()
+        assert_resumed(asked, tmp_path, mine())
 
 
 def test_equal_runs_of_two_clients_are_made_once(cluster, client, path, tmp_path):
@@ -255,38 +274,9 @@ def test_what_is_no_executor_is_told_in_a_line(path, which, said, monkeypatch):
         forecast(path, executor=which)
 
 
-SLOW = {"wait_s": 0.3}
 OPTIONS = {
     "max_epochs": 2, "instances": 60, "repeats": 4, "placement": "paper", "target": 0.99,
 }  # fmt: skip
-
-CLIENT = """
-import ampsim
-from pathlib import Path
-from ampsim.runs import Keeping
-
-schedules = [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3)][{first}:]
-made = ampsim.forecast(
-    ampsim.load_model({path!r}, **{settings!r}), "tflops-1", schedules, **{options!r},
-    executor={executor!r}, keeping=Keeping(Path({out!r})), on_progress=lambda _progress: None,
-)
-print(made.interrupted, *made.failures)
-"""
-
-
-def begun(path, cluster, out, settings=SLOW, first=0):
-    """A forecast of another process, once some of its runs are kept."""
-    program = CLIENT.format(
-        path=str(path), settings=settings, options=OPTIONS, executor=cluster.executor, out=str(out),
-        first=first,
-    )  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
-    until(lambda: len(kept(out)) >= 2 or process.poll() is not None, 60)
-    assert process.poll() is None, process.communicate()
-    return process
 
 
 def until(holds, seconds):
@@ -301,83 +291,123 @@ def kept(out):
     return {one.parent.name: one.stat().st_mtime_ns for one in out.glob(".runs/*/numbers.json")}
 
 
-def assert_resumed(path, which, out, alone):
+def assert_resumed(asked, out, alone):
     """The same forecast takes what is kept as it is, makes the rest, and gives the same table."""
     before, said = kept(out), []
-    made = forecast(path, settings=SLOW, executor=which, keeping=Keeping(out, say=said.append))
+    made = asked(keeping=Keeping(out, say=said.append))
     assert sum("kept from before" in line for line in said) == len(before) >= 2
     assert {name: kept(out)[name] for name in before} == before
     assert made.table.equals(alone.table)
 
 
+class At:
+    """What is done when so many runs have ended."""
+
+    def __init__(self, **actions):
+        self.actions, self.ended = actions, 0
+
+    def __call__(self, run):
+        self.ended += 1
+        self.actions.get(f"after_{self.ended}", lambda: None)()
+
+
 def test_a_worker_and_a_nanny_that_are_killed_lose_nothing_and_nothing_is_made_twice(
-    cluster, client, path, tmp_path
+    cluster, client, path, tmp_path, alone
 ):
-    process = begun(path, cluster, tmp_path, {"wait_s": 1.0})
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-    time.sleep(1)
-    cluster.kill(cluster.workers.pop())
-    assert process.communicate(timeout=90) == ("None\n", "")
-    assert len(kept(tmp_path)) == 12
-    cluster.add_worker(OPENBLAS_NUM_THREADS="4")
+    def kill_worker():
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+
+    def kill_nanny():
+        cluster.kill(cluster.workers.pop())
+        cluster.add_worker(OPENBLAS_NUM_THREADS="4")
+
+    told = At(after_2=kill_worker, after_6=kill_nanny)
+    keeping = Keeping(tmp_path)
+    made = forecast(path, executor=client, keeping=keeping, on_run=told)
+    assert_same(alone, made)
+    assert told.ended == len(kept(tmp_path)) == 12
     client.wait_for_workers(2, timeout=60)
 
 
 def is_idle(client):
-    return not any(client.run(under_way).values())
+    """Whether no run is at work, here or on a worker."""
+    return not multiprocessing.active_children() and not any(client.run(under_way).values())
 
 
-def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_finished(
-    cluster, client, path, tmp_path, alone
+def is_left(group):
+    """Whether a process of a group is alive."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _parent, its_group = file.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state != "Z":
+                return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["local", "dask"])
+def test_ctrl_c_ends_runs_and_those_that_never_end_and_keeps_what_finished(
+    kind, cluster, client, path, tmp_path, alone
 ):
-    process = begun(path, cluster, tmp_path)
-    os.killpg(process.pid, signal.SIGINT)
-    until(lambda: is_idle(client), 5)
-    said = process.communicate(timeout=60)[0]
-    assert re.match(r"interrupted: \d+ of 12 runs did not finish \((sequential, )?", said)
-    assert_resumed(path, client, tmp_path, alone)
+    there = tmp_path / "there"
+    there.touch()
+    interrupt = At(after_3=partial(signal.raise_signal, signal.SIGINT))
+    with named(kind, cluster) as which:
+        settings = {"hangs": 3, "while_there": str(there)}
+        asked = partial(forecast, path, settings=settings, executor=which)
+        made = asked(keeping=Keeping(tmp_path), on_run=interrupt)
+        told = r"interrupted: \d+ of 12 runs did not finish \((sequential, )?"
+        assert re.match(told, made.interrupted or "")
+        until(lambda: is_idle(client), 5)
+        assert len(kept(tmp_path)) == len(made.runs) >= 3
+        there.unlink()
+        client.wait_for_workers(2, timeout=60)
+        assert_resumed(asked, tmp_path, alone)
 
 
-def test_a_run_that_never_ends_is_ended_by_ctrl_c_and_the_others_are_kept(
-    cluster, client, path, tmp_path
+CLIENT = """
+import ampsim
+from pathlib import Path
+from ampsim.runs import Keeping
+
+schedules = [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3)]
+ampsim.forecast(
+    ampsim.load_model({path!r}), "tflops-1", schedules, **{options!r}, executor={executor!r},
+    keeping=Keeping(Path({out!r})), on_progress=lambda _progress: None,
+)
+"""
+
+
+@pytest.mark.parametrize("kind", ["local", "dask"])
+def test_a_client_that_is_killed_leaves_nothing_at_work_and_the_next_goes_on(
+    kind, cluster, client, path, tmp_path, alone
 ):
-    process = begun(path, cluster, tmp_path, {"bad": 3, "how": "hang"}, 2)
-    until(lambda: len(kept(tmp_path)) == 3, 60)
-    os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=60)[0]
-    assert said.startswith("interrupted: 1 of 4 runs did not finish (amp)")
-    client.wait_for_workers(2, timeout=60)
-    until(lambda: is_idle(client), 10)
-
-
-def test_a_client_that_is_killed_leaves_nothing_on_the_scheduler_and_the_next_goes_on(
-    cluster, client, path, tmp_path, alone
-):
-    process = begun(path, cluster, tmp_path)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    until(lambda: not client.run_on_scheduler(tasks_there) and is_idle(client), 10)
-    assert_resumed(path, client, tmp_path, alone)
+    with named(kind, cluster) as executor:
+        program = CLIENT.format(
+            path=str(path), options=OPTIONS, executor=executor, out=str(tmp_path)
+        )
+        process = subprocess.Popen([sys.executable, "-P", "-c", program], start_new_session=True)
+        until(lambda: len(kept(tmp_path)) >= 2 or process.poll() is not None, 60)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        until(lambda: not client.run_on_scheduler(tasks_there) and is_idle(client), 10)
+        until(lambda: not is_left(process.pid), 10)
+        assert_resumed(partial(forecast, path, executor=executor), tmp_path, alone)
 
 
 def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path, tmp_path, alone):
-    words = [sys.executable, "-P", "-m", "ampsim", "forecast", str(path), "--set", "wait_s=0.3"]
-    words += ["--max-epochs", "2", "--instances", "60", "--repeats", "4", "--target", "0.99"]
-    words += ["--executor", cluster.executor, "--out", str(tmp_path), "--quiet"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-    until(lambda: len(kept(tmp_path)) >= 2, 60)
-    cluster.kill(cluster.scheduler)
-    start_s = time.monotonic()
-    said = process.communicate(timeout=30)[1]
-    assert time.monotonic() - start_s < 5
-    assert process.returncode == 2
-    gone = r"ampsim: the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on\n"
-    assert re.fullmatch(gone, said)
-    before = kept(tmp_path)
-    assert len(before) >= 2
+    killed_s = []
+
+    def kill():
+        cluster.kill(cluster.scheduler)
+        killed_s.append(time.monotonic())
+
+    asked = partial(forecast, path, executor=cluster.executor)
+    gone = r"^the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on$"
+    with pytest.raises(ExecutorError, match=gone):
+        forecast(
+            path, executor=cluster.executor, keeping=Keeping(tmp_path), on_run=At(after_2=kill)
+        )
+    assert time.monotonic() - killed_s[0] < 5
     cluster.stop()
-    cluster.start()
-    words[words.index(cluster.executor)] = f"dask:{cluster.file}"
-    ended = subprocess.run([*words[:-1]], capture_output=True, text=True, timeout=100)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.count("kept from before") == len(before)
+    cluster.start(workers=1)
+    assert_resumed(asked, tmp_path, alone)
