@@ -207,9 +207,7 @@ class DaskClient:
             until_s = time.monotonic() + SECONDS_TO_STOP
             while workers and time.monotonic() < until_s:
                 time.sleep(0.1)
-                busy = self._client.run(
-                    _are_running, names, workers=workers, on_error="ignore"
-                )
+                busy = self._client.run(_are_running, names, workers=workers, on_error="ignore")
                 workers = [worker for worker, is_busy in busy.items() if is_busy]
             if workers:
                 self._client.restart_workers(workers, timeout=10, raise_for_error=False)

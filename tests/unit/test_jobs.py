@@ -1,5 +1,7 @@
 """Several runs at a time: what they give, what they tell, and what ends them."""
 
+import asyncio
+import concurrent.futures
 import multiprocessing
 import os
 import re
@@ -9,6 +11,7 @@ import sys
 import threading
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +22,12 @@ import ampsim
 from ampsim import Amp, Pipeline, Sequential, forecast
 from ampsim.assets import names
 from ampsim.cli import main
-from ampsim.errors import Failure, OptionError, SimulationError
+from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
-from ampsim.runs import jobs, local_slots
+from ampsim.runs import jobs, local_slots, task
+from ampsim.runs.dask_client import DaskClient
+from ampsim.runs.executor import Died
+from ampsim.runs.run import run_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.loading import option_names
 from ampsim.study.pickling import bytes_of
@@ -224,6 +230,148 @@ def test_how_a_process_ended_is_known_whoever_counts_processes_meanwhile(monkeyp
             counter.join()
         slots.close()
     assert {error.split(";")[0] for error in errors} == {"its process was killed (SIGKILL)"}
+
+
+def fail_to_take(round_, _key, progress=None):
+    assert progress is None, "planted"
+    round_._news.put((_key, None))
+
+
+@forks
+@pytest.mark.parametrize(
+    ("place", "fault", "said"),
+    [
+        ("ampsim.runs.jobs._Round._take", fail_to_take, "could not be taken: AssertionError: plan"),
+        ("pebble.common.launch_thread", lambda *_: None, "nothing says how it ended"),
+    ],
+)
+def test_a_fault_of_whoever_listens_to_a_process_is_its_run_s_loss(
+    model, cluster, monkeypatch, place, fault, said
+):
+    """Nobody waits for a run of which nothing will come, whatever fails on the way."""
+    monkeypatch.setattr(place, fault)
+    with pytest.raises(SimulationError, match=rf"^sequential, seed 0: .*{said}"):
+        forecast(model, cluster, ALL, max_epochs=1, jobs=2, on_progress=print)
+    assert not multiprocessing.active_children()
+
+
+class DaskFuture:
+    """A `distributed.Future` that has ended, in some way."""
+
+    key = ""
+
+    def __init__(self, status, error):
+        self.status, self.error = status, error
+
+    def add_done_callback(self, callback):
+        callback(self)
+
+    def exception(self):
+        return self.error
+
+    def result(self):
+        raise self.error
+
+    def retry(self):
+        raise OSError("nobody is there")
+
+
+GONE = (ExecutorError, "the Dask scheduler at tcp://here is gone; start it, and run again to go on")
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "kind", "said"),
+    [
+        ("finished", ZeroDivisionError("planted"), Died, "taken: ZeroDivisionError: planted"),
+        ("finished", asyncio.CancelledError(), *GONE),
+        ("lost", OSError("Stream is closed"), *GONE),
+        ("cancelled", concurrent.futures.CancelledError(), *GONE),
+        ("error", ValueError("of Dask"), Died, "it failed on a Dask worker: ValueError: of Dask"),
+        ("error", None, *GONE),  # its worker was killed, and nobody is there who tries it alone
+    ],
+)
+def test_whatever_becomes_of_a_task_of_dask_its_run_is_not_waited_for(
+    model, cluster, status, error, kind, said
+):
+    worker = SimpleNamespace(address="tcp://there", memory_limit=0)
+    error = error or pytest.importorskip("distributed").KilledWorker("one", worker, 3)
+    client = SimpleNamespace(
+        scheduler=SimpleNamespace(address="tcp://here"), run=lambda *_, **__: {},
+        submit=lambda *_, **__: DaskFuture(status, error),
+    )  # fmt: skip
+    one = Task(RunPlan(model, cluster, RunOptions()), ALL[0], 0, "one", 1, 1)
+    made = DaskClient(client, is_own=False).submit("key", one, run_of, False)
+    assert made.done()
+    with pytest.raises(kind, match=said):
+        made.result()
+
+
+class Breaking(concurrent.futures.Executor):
+    """An executor whose tasks end in some way."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def submit(self, *_, **__):
+        future = concurrent.futures.Future()
+        if self.error is None:
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        else:
+            future.set_exception(self.error)
+        return future
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (concurrent.futures.BrokenExecutor("gone"), "BrokenExecutor: gone"),
+        (TypeError("cannot be sent"), "TypeError: cannot be sent"),
+        (None, "CancelledError: "),
+    ],
+)
+def test_an_executor_that_breaks_is_told_in_a_line(model, cluster, error, said):
+    with pytest.raises(ExecutorError, match=f"^sequential, seed 0: the executor broke: {said}$"):
+        forecast(model, cluster, ALL, max_epochs=1, executor=Breaking(error))
+
+
+def test_an_executor_that_cannot_end_a_run_takes_no_limit(model, cluster):
+    with pytest.raises(OptionError, match=r"^run_limit_s must be None for .* got 5; leave it out,"):
+        forecast(model, cluster, ALL, executor=Breaking(None), run_limit_s=5.0)
+
+
+@forks
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_over_its_limit_is_ended_alone_however_many_run_at_a_time(model, cluster, count):
+    mine = replace(model, make_data=lambda seed, count: pause_at(seed, model, count))
+    made = forecast(
+        mine, cluster, [Sequential()], max_epochs=1, repeats=3, jobs=count, run_limit_s=3.0
+    )
+    assert made.lost == ("sequential, seed 1: took longer than the limit of 3.00 s, and was ended",)
+    assert [run.seed for run in made.runs] == [0, 2]
+
+
+def pause_at(seed, model, count):
+    if seed == 1:
+        signal.pause()
+    return model.make_data(seed, count)
+
+
+@forks
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_run_that_memory_does_not_suffice_for_is_one_sentence(model, cluster, count, monkeypatch):
+    run = task.run_task
+
+    def run_task(plan, schedule, *given):
+        if schedule.name == "amp":
+            raise MemoryError("Unable to allocate 7 TiB")
+        return run(plan, schedule, *given)
+
+    monkeypatch.setattr(task, "run_task", run_task)
+    made = forecast(model, cluster, ALL, max_epochs=1, jobs=count)
+    said = "amp, seed 0: memory ran out (Unable to allocate 7 TiB); try fewer jobs"
+    assert [*made.lost] == [said]
+    assert [run.schedule for run in made.runs] == ["sequential", "pipeline"]
 
 
 @forks
