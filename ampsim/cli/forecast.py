@@ -218,7 +218,6 @@ def forecast(
     from ampsim.cli.progress import Filling, shown
     from ampsim.forecasting.forecast import forecast as make_forecast
     from ampsim.forecasting.page import FILES
-    from ampsim.options import seconds_of
     from ampsim.output_folder import taken
     from ampsim.report.table import require_columns
     from ampsim.report.words import slug
@@ -233,8 +232,6 @@ def forecast(
     if comparing.is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given()]
-    if run_limit is not None:
-        given["run_limit_s"] = seconds_of("--run-limit", run_limit)
     prepare_json(json)
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
         keeping = Keeping(folder.path, with_failures=False, say=_unsaid if quiet else complain)
@@ -244,7 +241,7 @@ def forecast(
                 loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
                 instances=instances, mode=mode.value, placement=placement, keeping=keeping,
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
-                on_run=filling.take, **given,
+                on_run=filling.take, run_limit_s=options.run_limit_s(run_limit), **given,
             )  # fmt: skip
         lines = _lines(comparing, model, cluster)
         code = _deliver(made, folder, json, seed, partial(_print_answer, made, chosen, lines))

@@ -22,7 +22,6 @@ from ampsim.cli.console import (
 )
 from ampsim.errors import OptionError
 from ampsim.files import expanded
-from ampsim.options import seconds_of
 
 if TYPE_CHECKING:
     from ampsim.recipes.checking import Verdict
@@ -108,8 +107,8 @@ def report(
         return how.told(json, Code.FINE)
     names = every
     recipes, programs = _split(names)
-    limit_s = None if run_limit is None else seconds_of("--run-limit", run_limit)
-    how = _How(options.make_executor(jobs, executor), quiet, json == "-", [], limit_s)
+    makes, limit_s = options.make_executor(jobs, executor), options.run_limit_s(run_limit)
+    how = _How(makes, quiet, json == "-", [], limit_s)
     prepare_json(json)
     codes: list[Code] = []
     for recipe in recipes:

@@ -132,7 +132,7 @@ def answer(task: Task, read: Read, is_whole: bool, tell: OnProgress | None) -> A
         result.recorder.flush()
         given, digest = result.model.given, result.learning_digest
         return value, Carried(given, result.origin, result.recorder, digest)
-    except AmpsimError as error:
+    except (AmpsimError, MemoryError) as error:
         error.add_note(traceback.format_exc())  # its own is lost on the way
         return error
     except Exception:

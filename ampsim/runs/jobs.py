@@ -197,12 +197,11 @@ def run_all(
         KeyboardInterrupt: likewise; what was handed over is whole.
     """
     listeners = _with_whole(tasks, listeners)
-    is_here = executor.is_local and executor.limit_s is None
-    if is_here and min(executor.slots, len(tasks)) < 2:
+    if executor.is_local and executor.limit_s is None and min(executor.slots, len(tasks)) < 2:
         for place, task in enumerate(tasks):
             try:
                 result, failure = task.run(listeners.on_progress)
-            except SimulationError as error:
+            except (SimulationError, MemoryError) as error:
                 listeners.on_loss(place, loss_of(task, error))
             else:
                 listeners.on_finish(place, read(result, failure), result)
@@ -280,7 +279,7 @@ class _Round:
         except Exception as error:  # of an executor that a user brought
             why = f"the executor broke: {type(error).__name__}: {error}"
             raise ExecutorError(f"{name}: {why}") from error
-        if isinstance(answer, SimulationError):
+        if isinstance(answer, SimulationError | MemoryError):
             self._listeners.on_loss(place, loss_of(task, answer))
             return
         if isinstance(answer, Exception):
@@ -290,9 +289,11 @@ class _Round:
         self._listeners.on_finish(place, value, result)
 
 
-def loss_of(task: Task, error: SimulationError) -> Failure:
-    """The sentence on a run that could not begin, as where its seed's data could not be made."""
-    sentence = Failure(f"{task.label}, seed {task.seed}: {error}")
+def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
+    """The sentence on a run that gave nothing, as where its seed's data could not be made."""
+    is_memory = isinstance(error, MemoryError)
+    said = f"memory ran out; try fewer jobs: {error!r}" if is_memory else error
+    sentence = Failure(f"{task.label}, seed {task.seed}: {said}")
     sentence.traceback = Failure.of(error).traceback
     return sentence
 

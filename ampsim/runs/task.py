@@ -76,18 +76,10 @@ class Task:
         return replace(self, plan=plan, key=key)
 
     def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
-        """Run it here; return its result, and why it ended early if it did.
-
-        Raises:
-            SimulationError: memory ran out.
-        """
+        """Run it here; return its result, and why it ended early if it did."""
         metric = self.plan.model.measure
         tracker = Tracker(on_progress, self.label, self.repeat, self.repeats, metric=metric)
-        try:
-            return run_task(self.plan, self.schedule, self.seed, tracker)
-        except MemoryError as error:
-            more = f" ({error})" if str(error) else ""
-            raise SimulationError(f"memory ran out{more}; try fewer jobs") from error
+        return run_task(self.plan, self.schedule, self.seed, tracker)
 
 
 def run_task(

@@ -369,7 +369,7 @@ def test_a_run_that_memory_does_not_suffice_for_is_one_sentence(model, cluster, 
 
     monkeypatch.setattr(task, "run_task", run_task)
     made = forecast(model, cluster, ALL, max_epochs=1, jobs=count)
-    said = "amp, seed 0: memory ran out (Unable to allocate 7 TiB); try fewer jobs"
+    said = "amp, seed 0: memory ran out; try fewer jobs: MemoryError('Unable to allocate 7 TiB')"
     assert [*made.lost] == [said]
     assert [run.schedule for run in made.runs] == ["sequential", "pipeline"]
 

@@ -313,7 +313,7 @@ _OF_FORECAST: Final = frozenset(
     {
         "--schedule", "--max-active-keys", "--min-update-interval", "--max-epochs", "--repeats",
         "--sure", "--max-repeats", "--scale-rate", "--tune", "--trials", "--columns", "--jobs",
-        "-j", "--budget", "--quick", "--executor",
+        "-j", "--budget", "--quick", "--executor", "--run-limit",
     }
 )  # fmt: skip
 """Options of a forecast that `ampsim run` lacks, or that differ by row."""
