@@ -34,7 +34,7 @@ from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.run import Run
-from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
+from ampsim.runs.store import Keeping, known_by, named, take_or_make
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
@@ -162,20 +162,18 @@ class RunMaker:
         made: dict[int, Run] = {}
         lost: dict[int, str] = {}
 
-        def keep(place: int, run: Run, result: Result | None = None) -> None:
+        def keep(place: int, run: Run, result: Result | None) -> None:
             made[place] = replace(named(run, tasks[place]), made=result)
             self.on_run(made[place])
 
-        interrupted = None
+        interrupted, listeners = None, Listeners(keep, lost.__setitem__, self._on_progress)
         try:
             if self._keeping is None:
-                listeners = Listeners(keep, lost.__setitem__, self._on_progress)
                 learning = [self._learning(one) for one in tasks]
                 run_all(learning, self._executor, listeners, is_whole=True)
             else:
                 known = [known_by(self._row(one), [one.seed])[0] for one in tasks]
-                callbacks = Callbacks(keep, lost.__setitem__, self._on_progress)
-                take_or_make(tasks, known, self._keeping, self._executor, callbacks)
+                take_or_make(tasks, known, self._keeping, self._executor, listeners)
         except KeyboardInterrupt:
             interrupted = _interrupted(tasks, made)
         if lost and not made:

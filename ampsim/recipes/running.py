@@ -23,9 +23,9 @@ from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import ExecutorLike, opened
+from ampsim.runs.jobs import ExecutorLike, Listeners, opened
 from ampsim.runs.run import Run
-from ampsim.runs.store import Callbacks, Keeping, Known, known_by, take_or_make, witnesses_of
+from ampsim.runs.store import Keeping, Known, known_by, take_or_make, witnesses_of
 from ampsim.runs.task import Row, Task
 from ampsim.runs.witness import Witness
 from ampsim.study.learning_rates import COLUMNS
@@ -33,6 +33,7 @@ from ampsim.study.placement_advice import advice_on, blindness
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
+from ampsim.study.result import Result
 
 TRIALS: Final = "trials.csv"
 
@@ -273,9 +274,13 @@ def _make_all(
 ) -> dict[int, Run]:
     made: dict[int, Run] = {}
     lost: dict[int, str] = {}
-    callbacks = Callbacks(made.__setitem__, lost.__setitem__, on_progress)
+
+    def keep(place: int, run: Run, _result: Result | None) -> None:
+        made[place] = run
+
+    listeners = Listeners(keep, lost.__setitem__, on_progress)
     try:
-        take_or_make(tasks, known, keeping, executor, callbacks)
+        take_or_make(tasks, known, keeping, executor, listeners)
     except KeyboardInterrupt:
         raise InterruptedReport(len(made), len(tasks)) from None
     if lost:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import os
 import pickle
 import threading
@@ -28,8 +27,8 @@ from ampsim.errors import AmpsimError, ExecutorError, OptionError
 from ampsim.runs.executor import (
     Answer,
     Died,
-    OnNews,
     Read,
+    RunExecutor,
     about,
     answer_elsewhere,
     overdue,
@@ -64,11 +63,8 @@ class Stopped(Exception):
     """A run is not wanted any more."""
 
 
-class DaskClient:
+class DaskClient(RunExecutor):
     """A `distributed.Client` as what makes runs."""
-
-    is_local = False
-    slots = math.inf
 
     def __init__(self, client: Any, *, is_own: bool, limit_s: float | None = None) -> None:
         """Take a client, and look whether its workers give the numbers that this process gives.
@@ -88,14 +84,14 @@ class DaskClient:
         self._asked: dict[str, tuple[Any, Future[Answer]]] = {}
         self._suspects: set[str] = set()
         self._tried_alone: set[str] = set()
-        self._count, self._is_subscribed = 0, False
+        self._count = 0
+        client.subscribe_topic(TOPIC, self._hear_of_progress)
+        client.subscribe_topic(OVERDUE, self._hear_of_overdue)
         try:
             _require_alike(client)
         except OptionError:
             self.close()
             raise
-        if limit_s is not None:
-            client.subscribe_topic(OVERDUE, self._hear_of_overdue)
 
     def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
         """Ask for a run, of which no whole result comes back."""
@@ -172,18 +168,10 @@ class DaskClient:
                 raise overdue(self.limit_s)
             self._try_alone()
 
-    def progress(self, on_news: OnNews | None) -> None:
-        """Tell this of what runs tell, those of other clients among them."""
-
-        def tell(event: tuple[float, bytes]) -> None:
-            assert on_news is not None
-            on_news(*pickle.loads(event[1]))
-
-        if on_news is not None:
-            self._client.subscribe_topic(TOPIC, tell)
-        elif self._is_subscribed:
-            self._client.unsubscribe_topic(TOPIC)
-        self._is_subscribed = on_news is not None
+    def _hear_of_progress(self, event: tuple[float, bytes]) -> None:
+        """Pass on what runs tell, those of other clients among them."""
+        if self._on_news is not None:
+            self._on_news(*pickle.loads(event[1]))
 
     def stop(self, keys: Collection[str]) -> None:
         """End these runs within some seconds, those of which a worker tells nothing by force."""
@@ -213,9 +201,12 @@ class DaskClient:
                 self._client.restart_workers(workers, timeout=10, raise_for_error=False)
 
     def close(self) -> None:
-        """Close the client if it is our own."""
+        """Close the client if it is our own; leave another one as it was."""
         if self._is_own:
             self._client.close()
+        elif self._client.status == "running":
+            for topic in (TOPIC, OVERDUE):
+                self._client.unsubscribe_topic(topic)
 
 
 def _name(key: str) -> str:

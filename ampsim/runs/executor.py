@@ -14,6 +14,7 @@ kernels of its matrix products are the same; where they are not, the run is refu
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import socket
@@ -21,12 +22,13 @@ import tempfile
 import time
 import traceback
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Executor, Future, InvalidStateError
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -88,7 +90,7 @@ def resolving(made: Future[Answer]) -> Generator[None]:
             made.set_exception(told)
 
 
-class RunExecutor(Protocol):
+class RunExecutor(ABC):
     """Makes runs.
 
     Attributes:
@@ -97,29 +99,53 @@ class RunExecutor(Protocol):
         limit_s: how long a run may take, of the time of whoever waits; None for as long as it does.
     """
 
-    slots: float
-    is_local: bool
-    limit_s: float | None
+    slots: float = math.inf
+    is_local: bool = False
+    limit_s: float | None = None
+    _on_news: OnNews | None = None
 
+    @abstractmethod
     def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
         """Ask for a run, the sooner the earlier; a key stands for one run, whoever asks for it.
 
         Raises:
             OptionError: the task cannot be sent.
         """
-        ...
 
     def progress(self, on_news: OnNews | None) -> None:
         """Tell this of the progress of all runs that are asked for from now on; None for nobody."""
-        ...
+        self._on_news = on_news
 
+    @abstractmethod
     def stop(self, keys: Collection[str]) -> None:
         """End these runs, also those that are under way, as far as that can be done."""
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # where nothing was opened
         """End everything, and let go of what was opened."""
-        ...
+
+
+class AnyExecutor(RunExecutor):
+    """A `concurrent.futures.Executor` that a user brings: of MPI, Slurm, Parsl, or Python's own.
+
+    It tells no progress while a run is under way, and cannot end one: what has begun when Ctrl-C
+    comes goes on, and what it gives is not kept.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        """Take one that is open, and stays so."""
+        self._executor = executor
+        self._asked: dict[str, Future[Answer]] = {}
+
+    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+        """Ask for a run, of which no whole result comes back."""
+        content = packed_for_elsewhere(task, read)
+        self._asked[key] = self._executor.submit(answer_elsewhere, content)
+        return self._asked[key]
+
+    def stop(self, keys: Collection[str]) -> None:
+        """Take back what has not begun."""
+        for key in keys:
+            self._asked[key].cancel()
 
 
 def answer(task: Task, read: Read, is_whole: bool, tell: OnProgress | None) -> Answer:

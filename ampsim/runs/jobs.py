@@ -23,9 +23,8 @@ from typing import Any, Final, TypeAlias
 
 from ampsim.errors import AmpsimError, ExecutorError, Failure, OptionError, SimulationError
 from ampsim.options import REPEATS_MAX, require_count
-from ampsim.runs.any_executor import AnyExecutor
 from ampsim.runs.dask_client import SCHEME, DaskClient, connected
-from ampsim.runs.executor import Answer, Carried, Died, Read, RunExecutor
+from ampsim.runs.executor import Answer, AnyExecutor, Carried, Died, Read, RunExecutor
 from ampsim.runs.local_slots import LocalSlots
 from ampsim.runs.run import run_of
 from ampsim.runs.task import Task
@@ -198,15 +197,25 @@ def run_all(
     """
     listeners = _with_whole(tasks, listeners)
     if executor.is_local and executor.limit_s is None and min(executor.slots, len(tasks)) < 2:
-        for place, task in enumerate(tasks):
+        for places in _alike(tasks).values():
             try:
-                result, failure = task.run(listeners.on_progress)
+                result, failure = tasks[places[0]].run(listeners.on_progress)
             except (SimulationError, MemoryError) as error:
-                listeners.on_loss(place, loss_of(task, error))
+                for place in places:
+                    listeners.on_loss(place, loss_of(tasks[place], error))
             else:
-                listeners.on_finish(place, read(result, failure), result)
+                for place in places:
+                    listeners.on_finish(place, read(result, failure), result)
         return
     _Round(tasks, executor, listeners, read, is_whole=is_whole).make()
+
+
+def _alike(tasks: Sequence[Task]) -> dict[str, list[int]]:
+    """Places of tasks, by what these are known by; of those at one, one is made."""
+    places: dict[str, list[int]] = {}
+    for place, task in enumerate(tasks):
+        places.setdefault(task.key or uuid.uuid4().hex, []).append(place)
+    return places
 
 
 _News: TypeAlias = tuple[str, Progress | None]
@@ -227,9 +236,7 @@ class _Round:
     ) -> None:
         self._tasks, self._executor, self._listeners = tasks, executor, listeners
         self._read, self._is_whole = read, is_whole
-        self._places: dict[str, list[int]] = {}
-        for place, task in enumerate(tasks):
-            self._places.setdefault(task.key or uuid.uuid4().hex, []).append(place)
+        self._places = _alike(tasks)
         self._waiting = deque(self._places)
         self._asked: dict[str, concurrent.futures.Future[Answer]] = {}
         self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()

@@ -34,8 +34,8 @@ from typing import Any, Final
 from ampsim.runs.executor import (
     Answer,
     Died,
-    OnNews,
     Read,
+    RunExecutor,
     answer,
     overdue,
     paced,
@@ -67,7 +67,7 @@ _FORKING: Final = threading.Lock()
 """So that no process inherits another's end of a pipe, which would be open after that has ended."""
 
 
-class LocalSlots:
+class LocalSlots(RunExecutor):
     """So many processes at a time, each of which may take so long."""
 
     is_local = True
@@ -78,7 +78,6 @@ class LocalSlots:
         self.limit_s = limit_s
         self._name = f"ampsim-{uuid.uuid4().hex}"
         self._context: Any = multiprocessing.get_context(START_METHOD)
-        self._on_news: OnNews | None = None
         # Before Python waits for processes at its end, which one that sends a result to nobody and
         # heeds no signal never reaches.
         self._at_exit = Finalize(None, _end_all, args=(self._name,), exitpriority=0)
@@ -119,10 +118,6 @@ class LocalSlots:
 
         threading.Thread(target=listen, daemon=True).start()
         return made
-
-    def progress(self, on_news: OnNews | None) -> None:
-        """Tell this of what runs tell."""
-        self._on_news = on_news
 
     def stop(self, keys: Collection[str]) -> None:
         """End the processes of these runs, whatever they are at."""

@@ -18,7 +18,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pandas as pd
 
@@ -37,7 +37,6 @@ from ampsim.runs.run import (
 from ampsim.runs.task import Row, Task
 from ampsim.runs.witness import Witness, agree, condensed, tiny_task, witness_from_plain
 from ampsim.study.process_settings import linear_algebra
-from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import code_digest
 from ampsim.study.result import Result
 
@@ -141,10 +140,6 @@ def _hash(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-OnRun: TypeAlias = Callable[[int, Run], None]
-"""``on_run(place, run)`` takes what one of the tasks gave, now or before."""
-
-
 @dataclass(frozen=True, slots=True)
 class Known:
     """What a run is known by: its key, and the witness of its row if the key is of one."""
@@ -202,19 +197,16 @@ class Keeping:
 
     def forget(self) -> None:
         """Remove the runs that were asked for: what they were kept for is written."""
-        shutil.rmtree(self._learnings, ignore_errors=True)
+        shutil.rmtree(self.folder / FOLDER / LEARNINGS, ignore_errors=True)
         self.store.remove(self._used)
-
-    @property
-    def _learnings(self) -> Path:
-        return self.store.folder / LEARNINGS
 
     def learnings(self) -> Path:
         """The folder of what runs learn; without what earlier commands learned, if all is fresh."""
+        folder = self.folder / FOLDER / LEARNINGS
         if self.is_fresh and not self._has_learnings:
-            shutil.rmtree(self._learnings, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
         self._has_learnings = True
-        return self._learnings
+        return folder
 
     def tidy(self) -> None:
         """Where no run is kept, remove what was learned for one."""
@@ -263,15 +255,6 @@ def known_by(
     return [Known(key, witness) for key in keys]
 
 
-@dataclass(frozen=True, slots=True)
-class Callbacks:
-    """Who is told of what: as `Listeners`, but of runs."""
-
-    on_run: OnRun
-    on_loss: OnLoss
-    on_progress: OnProgress | None = None
-
-
 def named(run: Run, task: Task) -> Run:
     """The run, called by the task that it was made for."""
     name = task.schedule.name
@@ -283,7 +266,7 @@ def take_or_make(
     known: Sequence[Known],
     keeping: Keeping,
     executor: RunExecutor,
-    callbacks: Callbacks,
+    listeners: Listeners,
 ) -> None:
     """Take what is kept, make the rest, and keep each run as soon as it has ended.
 
@@ -293,33 +276,26 @@ def take_or_make(
         AmpsimError: what a run raised; what was handed over before is kept.
         KeyboardInterrupt: likewise.
     """
-    places: dict[str, list[int]] = {}
-    for place, one in enumerate(known):
-        places.setdefault(one.key, []).append(place)
-    left: list[list[int]] = []
-    for alike in places.values():
-        kept = keeping.take(tasks[alike[0]], known[alike[0]])
+    left: list[int] = []
+    for place, (task, one) in enumerate(zip(tasks, known, strict=True)):
+        kept = keeping.take(task, one)
         if kept is None:
-            left.append(alike)
-            continue
-        for place in alike:
-            callbacks.on_run(place, named(kept, tasks[place]))
+            left.append(place)
+        else:
+            listeners.on_finish(place, named(kept, task), None)
+    if not left:
+        return
 
     def keep(index: int, run: Run, _result: Result | None) -> None:
-        keeping.put(known[left[index][0]], run)
-        for place in left[index]:
-            callbacks.on_run(place, named(run, tasks[place]))
+        keeping.put(known[left[index]], run)
+        listeners.on_finish(left[index], named(run, tasks[left[index]]), None)
 
     def lose(index: int, sentence: str) -> None:
-        for place in left[index]:
-            callbacks.on_loss(place, sentence)
+        listeners.on_loss(left[index], sentence)
 
-    earlier = len(tasks) - sum(map(len, left))
-    listeners = Listeners(keep, lose, callbacks.on_progress, earlier)
-    if left:
-        folder = keeping.learnings()
-        learning = [tasks[of[0]].learning_in(folder, known[of[0]].key) for of in left]
-        try:
-            run_all(learning, executor, listeners)
-        finally:
-            keeping.tidy()
+    folder, earlier = keeping.learnings(), len(tasks) - len(left)
+    learning = [tasks[place].learning_in(folder, known[place].key) for place in left]
+    try:
+        run_all(learning, executor, Listeners(keep, lose, listeners.on_progress, earlier))
+    finally:
+        keeping.tidy()

@@ -22,7 +22,8 @@ from dask_processes import DaskProcesses, blas_threads, hold, tasks_there, under
 
 import ampsim
 from ampsim.errors import ExecutorError, OptionError
-from ampsim.runs import Keeping, executor
+from ampsim.runs import Keeping
+from ampsim.runs import executor as executors
 from ampsim.runs.jobs import Listeners, opened, run_all
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.simulation import RunOptions
@@ -134,10 +135,8 @@ EXECUTORS = ["local", "dask", "client", "any"]
 @contextlib.contextmanager
 def named(kind, cluster):
     """What a user would hand over."""
-    if kind == "local":
-        yield 2
-    elif kind == "dask":
-        yield cluster.executor
+    if kind in ("local", "dask"):
+        yield {"local": 2, "dask": cluster.executor}[kind]
     elif kind == "client":
         with distributed.Client(scheduler_file=str(cluster.file)) as client:
             yield client
@@ -229,10 +228,10 @@ def test_equal_runs_of_two_clients_are_made_once(cluster, client, path, tmp_path
 
 
 def test_a_worker_that_joins_with_other_code_or_kernels_is_refused(cluster, path, monkeypatch):
-    mine = executor.about()
+    mine = executors.about()
     for place, said in enumerate(("ampsim", "NumPy", "kernels of matrix products")):
         other = (*mine[:place], "another", *mine[place + 1 :])
-        monkeypatch.setattr(executor, "about", lambda other=other: other)
+        monkeypatch.setattr(executors, "about", lambda other=other: other)
         with pytest.raises(OptionError, match=rf"^{said} must be the same everywhere, for others"):
             forecast(path, SCHEDULES[:1], 2, seed=1000 * (place + 1), executor=cluster.executor)
         monkeypatch.undo()
@@ -344,24 +343,27 @@ def is_left(group):
     return False
 
 
-@pytest.mark.parametrize("kind", ["local", "dask"])
+@pytest.fixture(params=["local", "dask"])
+def executor(request, cluster):
+    return 2 if request.param == "local" else cluster.executor
+
+
 def test_ctrl_c_ends_runs_and_those_that_never_end_and_keeps_what_finished(
-    kind, cluster, client, path, tmp_path, alone
+    executor, client, path, tmp_path, alone
 ):
     there = tmp_path / "there"
     there.touch()
     interrupt = At(after_3=partial(signal.raise_signal, signal.SIGINT))
-    with named(kind, cluster) as which:
-        settings = {"hangs": 3, "while_there": str(there)}
-        asked = partial(forecast, path, settings=settings, executor=which)
-        made = asked(keeping=Keeping(tmp_path), on_run=interrupt)
-        told = r"interrupted: \d+ of 12 runs did not finish \((sequential, )?"
-        assert re.match(told, made.interrupted or "")
-        until(lambda: is_idle(client), 5)
-        assert len(kept(tmp_path)) == len(made.runs) >= 3
-        there.unlink()
-        client.wait_for_workers(2, timeout=60)
-        assert_resumed(asked, tmp_path, alone)
+    settings = {"hangs": 3, "while_there": str(there)}
+    asked = partial(forecast, path, settings=settings, executor=executor)
+    made = asked(keeping=Keeping(tmp_path), on_run=interrupt)
+    told = r"interrupted: \d+ of 12 runs did not finish \((sequential, )?"
+    assert re.match(told, made.interrupted or "")
+    until(lambda: is_idle(client), 5)
+    assert len(kept(tmp_path)) == len(made.runs) >= 3
+    there.unlink()
+    client.wait_for_workers(2, timeout=60)
+    assert_resumed(asked, tmp_path, alone)
 
 
 CLIENT = """
@@ -377,21 +379,18 @@ ampsim.forecast(
 """
 
 
-@pytest.mark.parametrize("kind", ["local", "dask"])
 def test_a_client_that_is_killed_leaves_nothing_at_work_and_the_next_goes_on(
-    kind, cluster, client, path, tmp_path, alone
+    executor, client, path, tmp_path, alone
 ):
-    with named(kind, cluster) as executor:
-        program = CLIENT.format(
-            path=str(path), options=OPTIONS, executor=executor, out=str(tmp_path)
-        )
-        process = subprocess.Popen([sys.executable, "-P", "-c", program], start_new_session=True)
-        until(lambda: len(kept(tmp_path)) >= 2 or process.poll() is not None, 60)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-        until(lambda: not client.run_on_scheduler(tasks_there) and is_idle(client), 10)
-        until(lambda: not is_left(process.pid), 10)
-        assert_resumed(partial(forecast, path, executor=executor), tmp_path, alone)
+    options = {"path": str(path), "out": str(tmp_path), "executor": executor, "options": OPTIONS}
+    words = [sys.executable, "-P", "-c", CLIENT.format(**options)]
+    process = subprocess.Popen(words, start_new_session=True)
+    until(lambda: len(kept(tmp_path)) >= 2 or process.poll() is not None, 60)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    until(lambda: not client.run_on_scheduler(tasks_there) and is_idle(client), 10)
+    until(lambda: not is_left(process.pid), 10)
+    assert_resumed(partial(forecast, path, executor=executor), tmp_path, alone)
 
 
 def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path, tmp_path, alone):

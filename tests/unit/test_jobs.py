@@ -239,17 +239,17 @@ def fail_to_take(round_, _key, progress=None):
 
 @forks
 @pytest.mark.parametrize(
-    ("place", "fault", "said"),
+    ("fault", "said"),
     [
-        ("ampsim.runs.jobs._Round._take", fail_to_take, "could not be taken: AssertionError: plan"),
-        ("pebble.common.launch_thread", lambda *_: None, "nothing says how it ended"),
+        (("ampsim.runs.jobs._Round._take", fail_to_take), "could not be taken: AssertionError: pl"),
+        (("pebble.common.launch_thread", lambda *_: None), "nothing says how it ended"),
     ],
 )
 def test_a_fault_of_whoever_listens_to_a_process_is_its_run_s_loss(
-    model, cluster, monkeypatch, place, fault, said
+    model, cluster, monkeypatch, fault, said
 ):
     """Nobody waits for a run of which nothing will come, whatever fails on the way."""
-    monkeypatch.setattr(place, fault)
+    monkeypatch.setattr(*fault)
     with pytest.raises(SimulationError, match=rf"^sequential, seed 0: .*{said}"):
         forecast(model, cluster, ALL, max_epochs=1, jobs=2, on_progress=print)
     assert not multiprocessing.active_children()
@@ -280,24 +280,25 @@ GONE = (ExecutorError, "the Dask scheduler at tcp://here is gone; start it, and 
 
 
 @pytest.mark.parametrize(
-    ("status", "error", "kind", "said"),
+    ("ended", "kind", "said"),
     [
-        ("finished", ZeroDivisionError("planted"), Died, "taken: ZeroDivisionError: planted"),
-        ("finished", asyncio.CancelledError(), *GONE),
-        ("lost", OSError("Stream is closed"), *GONE),
-        ("cancelled", concurrent.futures.CancelledError(), *GONE),
-        ("error", ValueError("of Dask"), Died, "it failed on a Dask worker: ValueError: of Dask"),
-        ("error", None, *GONE),  # its worker was killed, and nobody is there who tries it alone
+        (("finished", ZeroDivisionError("planted")), Died, "taken: ZeroDivisionError: planted"),
+        (("finished", asyncio.CancelledError()), *GONE),
+        (("lost", OSError("Stream is closed")), *GONE),
+        (("cancelled", concurrent.futures.CancelledError()), *GONE),
+        (("error", ValueError("of Dask")), Died, "it failed on a Dask worker: ValueError: of Dask"),
+        (("error", None), *GONE),  # its worker was killed, and nobody is there who tries it alone
     ],
 )
 def test_whatever_becomes_of_a_task_of_dask_its_run_is_not_waited_for(
-    model, cluster, status, error, kind, said
+    model, cluster, ended, kind, said
 ):
     worker = SimpleNamespace(address="tcp://there", memory_limit=0)
+    status, error = ended
     error = error or pytest.importorskip("distributed").KilledWorker("one", worker, 3)
     client = SimpleNamespace(
         scheduler=SimpleNamespace(address="tcp://here"), run=lambda *_, **__: {},
-        submit=lambda *_, **__: DaskFuture(status, error),
+        submit=lambda *_, **__: DaskFuture(status, error), subscribe_topic=lambda *_: None,
     )  # fmt: skip
     one = Task(RunPlan(model, cluster, RunOptions()), ALL[0], 0, "one", 1, 1)
     made = DaskClient(client, is_own=False).submit("key", one, run_of, False)
