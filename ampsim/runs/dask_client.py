@@ -18,9 +18,8 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import CancelledError, Future
-from functools import partial
 from typing import Any, Final
 
 from ampsim.errors import AmpsimError, ExecutorError, OptionError
@@ -105,9 +104,14 @@ class DaskClient(RunExecutor):
         return made
 
     def _hear_of(self, key: str, asked: Any) -> None:
-        asked.add_done_callback(partial(self._finish, key))
+        """Wait for a run; in a thread, for one that is lost with its worker is made again first."""
 
-    def _finish(self, key: str, _asked: Any) -> None:
+        def finish(_asked: Any) -> None:
+            _begin(self._finish, key)
+
+        asked.add_done_callback(finish)
+
+    def _finish(self, key: str) -> None:
         """Take what the scheduler has, and let go of it there."""
         with self._lock:
             if key not in self._asked:  # it was stopped
@@ -122,7 +126,7 @@ class DaskClient(RunExecutor):
         with self._lock:
             if made.done():
                 self._asked.pop(key, None)
-            else:
+            elif key in self._asked:
                 self._suspects.add(key)
         self._try_alone()
 
@@ -156,10 +160,10 @@ class DaskClient(RunExecutor):
             self._hear_of(key, asked)
 
     def _hear_of_overdue(self, event: tuple[float, str]) -> None:
-        """End a run that a worker is at for too long; not in this thread, which is Dask's own."""
-        threading.Thread(target=self._end_overdue, args=(event[1],), daemon=True).start()
+        _begin(self._end_overdue, event[1])
 
     def _end_overdue(self, key: str) -> None:
+        """End a run that a worker is at for too long."""
         with self._lock:
             _asked, made = self._asked.get(key, (None, None))
         if made is not None:
@@ -207,6 +211,11 @@ class DaskClient(RunExecutor):
         elif self._client.status == "running":
             for topic in (TOPIC, OVERDUE):
                 self._client.unsubscribe_topic(topic)
+
+
+def _begin(what: Callable[[str], None], key: str) -> None:
+    """Do something in a thread of its own, where that of Dask must not wait."""
+    threading.Thread(target=what, args=(key,), daemon=True).start()
 
 
 def _name(key: str) -> str:

@@ -207,7 +207,7 @@ def run_all(
                 for place in places:
                     listeners.on_finish(place, read(result, failure), result)
         return
-    _Round(tasks, executor, listeners, read, is_whole=is_whole).make()
+    _make_beside(tasks, executor, listeners, read, is_whole=is_whole)
 
 
 def _alike(tasks: Sequence[Task]) -> dict[str, list[int]]:
@@ -218,82 +218,72 @@ def _alike(tasks: Sequence[Task]) -> dict[str, list[int]]:
     return places
 
 
-_News: TypeAlias = tuple[str, Progress | None]
-"""A run by its key, and how far it is; None where it has ended."""
+def _make_beside(
+    tasks: Sequence[Task],
+    executor: RunExecutor,
+    listeners: Listeners,
+    read: Read,
+    *,
+    is_whole: bool,
+) -> None:
+    """Ask for as many runs at a time as may be, and hear of each."""
+    places = _alike(tasks)
+    waiting, asked = deque(places), dict[str, concurrent.futures.Future[Answer]]()
+    news: queue.SimpleQueue[tuple[str, Progress | None]] = queue.SimpleQueue()
+
+    def take(key: str, progress: Progress | None) -> None:
+        news.put((key, progress))
+
+    try:
+        executor.progress(take if listeners.on_progress else None)
+        while waiting or asked:
+            while waiting and len(asked) < executor.slots:
+                key = waiting.popleft()
+                asked[key] = executor.submit(key, tasks[places[key][0]], read, is_whole)
+                asked[key].add_done_callback(lambda _future, key=key: take(key, None))
+            key, progress = news.get()
+            if key not in asked:  # another client's, or told too late
+                continue
+            if progress is None:
+                future = asked.pop(key)
+                for place in places[key]:
+                    _hand_over(place, tasks[place], future, listeners)
+            elif listeners.on_progress is not None:  # whoever asked first called it otherwise
+                task = tasks[places[key][0]]
+                called = {"schedule": task.label, "repeat": task.repeat, "repeats": task.repeats}
+                listeners.on_progress(replace(progress, **called))
+    finally:
+        executor.stop(list(asked))
+        executor.progress(None)
 
 
-class _Round:
-    """Runs that are asked for together."""
+def _hand_over(
+    place: int, task: Task, future: concurrent.futures.Future[Answer], listeners: Listeners
+) -> None:
+    """Tell what came of a task.
 
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        executor: RunExecutor,
-        listeners: Listeners,
-        read: Read,
-        *,
-        is_whole: bool,
-    ) -> None:
-        self._tasks, self._executor, self._listeners = tasks, executor, listeners
-        self._read, self._is_whole = read, is_whole
-        self._places = _alike(tasks)
-        self._waiting = deque(self._places)
-        self._asked: dict[str, concurrent.futures.Future[Answer]] = {}
-        self._news: queue.SimpleQueue[_News] = queue.SimpleQueue()
-
-    def make(self) -> None:
-        """Ask for all, and hear of each."""
-        is_heard = self._listeners.on_progress is not None
-        try:
-            self._executor.progress(self._take if is_heard else None)
-            while self._waiting or self._asked:
-                while self._waiting and len(self._asked) < self._executor.slots:
-                    self._ask(self._waiting.popleft())
-                self._hear(*self._news.get())
-        finally:
-            self._executor.stop(list(self._asked))
-        self._executor.progress(None)
-
-    def _take(self, key: str, progress: Progress | None = None) -> None:
-        self._news.put((key, progress))
-
-    def _ask(self, key: str) -> None:
-        task = self._tasks[self._places[key][0]]
-        self._asked[key] = self._executor.submit(key, task, self._read, self._is_whole)
-        self._asked[key].add_done_callback(lambda _future: self._take(key))
-
-    def _hear(self, key: str, progress: Progress | None) -> None:
-        if key not in self._asked:  # another client's, or told too late
-            return
-        task = self._tasks[self._places[key][0]]
-        if progress is None:
-            future = self._asked.pop(key)
-            for place in self._places[key]:
-                self._end(place, self._tasks[place], future)
-        elif self._listeners.on_progress is not None:  # whoever asked first called it otherwise
-            called = {"schedule": task.label, "repeat": task.repeat, "repeats": task.repeats}
-            self._listeners.on_progress(replace(progress, **called))
-
-    def _end(self, place: int, task: Task, future: concurrent.futures.Future[Answer]) -> None:
-        name = f"{task.label}, seed {task.seed}"
-        try:
-            answer = future.result()
-        except Died as error:
-            self._listeners.on_loss(place, f"{name}: {error}")
-            return
-        except AmpsimError:
-            raise
-        except Exception as error:  # of an executor that a user brought
-            why = f"the executor broke: {type(error).__name__}: {error}"
-            raise ExecutorError(f"{name}: {why}") from error
-        if isinstance(answer, SimulationError | MemoryError):
-            self._listeners.on_loss(place, loss_of(task, answer))
-            return
-        if isinstance(answer, Exception):
-            raise answer
+    Raises:
+        AmpsimError: what the run raised, or the executor is gone.
+    """
+    name = f"{task.label}, seed {task.seed}"
+    try:
+        answer = future.result()
+    except Died as error:
+        listeners.on_loss(place, f"{name}: {error}")
+        return
+    except AmpsimError:
+        raise
+    except Exception as error:  # of an executor that a user brought
+        why = f"the executor broke: {type(error).__name__}: {error}"
+        raise ExecutorError(f"{name}: {why}") from error
+    if isinstance(answer, SimulationError | MemoryError):
+        listeners.on_loss(place, loss_of(task, answer))
+    elif isinstance(answer, Exception):
+        raise answer
+    else:
         value, carried = answer
         result = None if carried is None else _result_of(task, carried)
-        self._listeners.on_finish(place, value, result)
+        listeners.on_finish(place, value, result)
 
 
 def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:

@@ -189,6 +189,9 @@ SELDOM_FIELDS: Final = tuple(one.name for one in fields(Run) if one.metadata.get
 _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
 
 
+_OF_BOUNDS: Final = ("bound_by", "worker_share", "path_share", "link_share", "admission_share")
+
+
 def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
     """The run that a simulation gave, without its weights."""
     bounds, model = result.bounds, result.model
@@ -196,11 +199,7 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
         "min_update_interval": result.update_interval,
         "replicas": model.replicas,
         "items": model.items,
-        "bound_by": bounds.bound_by,
-        "worker_share": bounds.worker_share,
-        "path_share": bounds.path_share,
-        "link_share": bounds.link_share,
-        "admission_share": bounds.admission_share,
+        **{name: getattr(bounds, name) for name in _OF_BOUNDS},
         "placement": result.origin["placement"],
         "learning_digest": result.learning_digest or "",
         "path_parts": result.critical_path_parts,
@@ -250,7 +249,7 @@ class RunTable:
 
 _CATEGORY: Final = "category"
 _TEXT: Final = "str"
-_INFINITE: Final = ("inf", "-inf")
+_UNBOUNDED: Final = ("nan", "inf", "-inf")
 _PANDAS: Any = pd
 
 
@@ -278,7 +277,7 @@ def from_plain(content: Mapping[str, Any], **called: Any) -> Run:
 
 def numbers_to_plain(run: Run, names: Iterable[str] = NUMBER_FIELDS) -> dict[str, Any]:
     """Numbers of a run by their names, as JSON can hold them."""
-    return {name: _number_to_plain(getattr(run, name)) for name in names}
+    return {name: number_to_plain(getattr(run, name)) for name in names}
 
 
 def numbers_from_plain(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,7 +287,7 @@ def numbers_from_plain(told: Mapping[str, Any]) -> dict[str, Any]:
         KeyError: one is missing that every version has.
     """
     names = [name for name in NUMBER_FIELDS if name in told or name not in SELDOM_FIELDS]
-    return {name: _number_from_plain(told[name]) for name in names}
+    return {name: number_from_plain(told[name]) for name in names}
 
 
 def _says(run: Run, name: str) -> bool:
@@ -299,16 +298,16 @@ def _says(run: Run, name: str) -> bool:
     return bool(len(value)) if hasattr(value, "__len__") else not math.isnan(value)
 
 
-def _number_to_plain(value: Any) -> Any:
+def number_to_plain(value: Any) -> Any:
     """A number as JSON has it; NaN is the text "nan", for null means that there is none."""
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
-    return "nan" if isinstance(value, float) and math.isnan(value) else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _number_from_plain(value: Any) -> Any:
-    """The number that `_number_to_plain` gave this for."""
-    return math.nan if value == "nan" else value
+def number_from_plain(value: Any) -> Any:
+    """The number that `number_to_plain` gave this for."""
+    return float(value) if value in _UNBOUNDED else value
 
 
 def _table_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
@@ -334,5 +333,5 @@ def _column(kind: str, values: list[Any], meanings: list[Any] | None = None) -> 
     if kind == _CATEGORY:
         return _PANDAS.Categorical.from_codes(values, categories=meanings)
     if kind != _TEXT:
-        values = [float(one) if one in _INFINITE else one for one in values]
+        values = [number_from_plain(one) for one in values]
     return pd.Series(values, dtype=kind)

@@ -23,7 +23,7 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
 from ampsim.runs.compare import first_apart, is_close
 from ampsim.runs.rows import row_of
-from ampsim.runs.run import Run, run_of
+from ampsim.runs.run import Run, number_from_plain, number_to_plain, run_of
 from ampsim.runs.task import Row, Task
 from ampsim.study.model import Model
 from ampsim.study.result import Result
@@ -138,7 +138,7 @@ class Witness:
 
     def plain(self) -> dict[str, Any]:
         """The witness as JSON has it; NaN is the text "nan"."""
-        numbers = {name: _text(value) for name, value in self.numbers.items()}
+        numbers = {name: number_to_plain(value) for name, value in self.numbers.items()}
         tables = {name: asdict(one) for name, one in self.tables.items()}
         return {"tables": tables, "numbers": numbers, "failure": self.failure}
 
@@ -177,7 +177,8 @@ def witness_from_plain(plain: Any) -> Witness:
             raise ValueError
     except ValueError as error:
         raise FileFormatError(f"expected a witness, got {str(plain)[:40]!r}") from error
-    return replace(told, numbers={key: _number(one) for key, one in told.numbers.items()})
+    numbers = {key: number_from_plain(one) for key, one in told.numbers.items()}
+    return replace(told, numbers=numbers)
 
 
 def agree(first: Witness, second: Witness) -> bool:
@@ -289,15 +290,6 @@ def _numbers(before: Mapping[str, Any], now: Mapping[str, Any], tolerance: float
             yield f"there is no {name} any more"
         elif not is_close(was, now[name], tolerance):
             yield f"{name} was {was} and is {now[name]}"
-
-
-def _text(value: Any) -> Any:
-    """A number as JSON has it; what is not finite is its text."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _number(value: Any) -> Any:
-    return float(value) if value in ("nan", "inf", "-inf") else value
 
 
 TRAINED_MIN: Final = 24

@@ -103,16 +103,8 @@ class Tracker:
     def _tell(self, *, is_epoch_end: bool) -> None:
         if self._on_progress is None:
             return
-        self._on_progress(
-            Progress(
-                self._schedule,
-                self.repeat,
-                self._repeats,
-                self._epoch,
-                self._items,
-                self.items_total,
-                self._score,
-                is_epoch_end,
-                self._metric,
-            )
-        )
+        progress = Progress(
+            self._schedule, self.repeat, self._repeats, self._epoch, self._items,
+            self.items_total, self._score, is_epoch_end, self._metric,
+        )  # fmt: skip
+        self._on_progress(progress)
