@@ -50,8 +50,8 @@ def blas_threads() -> str | None:
 class DaskProcesses:
     """`dask scheduler` and `dask worker`, each the leader of a group of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, allowed_failures: int = 1) -> None:
+        self.folder, self.allowed_failures = folder, allowed_failures
         self.file = folder / "scheduler.json"
         self.workers: list[subprocess.Popen[bytes]] = []
         self.scheduler: subprocess.Popen[bytes] | None = None
@@ -80,11 +80,11 @@ class DaskProcesses:
 
     def _started(self, words: list[str], **environment: str) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(PLACES)
-        once = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1", "PYTHONPATH": path}
+        most = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures)}
         log = (self.folder / f"{words[0]}.log").open("ab")
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "dask", *words],
-            env={**os.environ, **once, **environment}, stdin=subprocess.DEVNULL,
+            env={**os.environ, **most, "PYTHONPATH": path, **environment}, stdin=subprocess.DEVNULL,
             stdout=log, stderr=log, start_new_session=True, cwd=self.folder,
         )  # fmt: skip
 

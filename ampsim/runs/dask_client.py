@@ -233,13 +233,13 @@ def _told(error: BaseException) -> Exception:
     """What a failure of Dask's means to whoever asked for the run."""
     if _is_killed(error):
         killed: Any = error
-        worker = killed.last_worker
+        worker, deaths = killed.last_worker, killed.allowed_failures + 1
         limit = getattr(worker, "memory_limit", 0)
         has = f" (it may take {limit / 1e6:,.0f} MB)" if limit else ""
         return Died(
-            f"its Dask worker died {killed.allowed_failures + 1} times; does the model call "
-            f"os._exit, or did memory run out{has}? The log of the worker at {worker.address} "
-            "says more"
+            f"its Dask worker died {'once' if deaths == 1 else f'{deaths} times'}; does the model "
+            f"call os._exit, or did memory run out{has}? The log of the worker at "
+            f"{worker.address} says more"
         )
     if isinstance(error, AmpsimError):
         return error

@@ -324,9 +324,7 @@ def _column_to_plain(column: Any) -> list[Any]:
 
 def _value_to_plain(value: Any) -> Any:
     """A value of a column; null is an unknown one, infinity a text."""
-    if not isinstance(value, float) or math.isfinite(value):
-        return value
-    return None if math.isnan(value) else str(value)
+    return None if value != value else number_to_plain(value)  # NaN is not itself
 
 
 def _column(kind: str, values: list[Any], meanings: list[Any] | None = None) -> Any:

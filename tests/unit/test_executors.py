@@ -85,7 +85,7 @@ SCHEDULES = [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3)]
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    processes = DaskProcesses(tmp_path_factory.mktemp("dask"))
+    processes = DaskProcesses(tmp_path_factory.mktemp("dask"), allowed_failures=0)
     processes.start()
     yield processes
     processes.stop()
@@ -171,8 +171,8 @@ SENTENCES = {
         "took longer than the limit of 6.00 s, and was ended",
     ],
     "dask": [
-        "its Dask worker died 2 times; does the model call os._exit, or did memory run out (it ",
-        "its Dask worker died 2 times; does the model call os._exit, or did memory run out (it ",
+        "its Dask worker died once; does the model call os._exit, or did memory run out (it ",
+        "its Dask worker died once; does the model call os._exit, or did memory run out (it ",
         "took longer than the limit of 15.0 s, and was ended",
     ],
 }
