@@ -158,11 +158,10 @@ def _answer_of(
         for thread in threading.enumerate():
             if thread.name == process.name:  # pebble's, which takes what the process gives
                 thread.join()
-        if not ended.done():
-            raise Died("its process is gone, and nothing says how it ended")
-        return ended.result()
-    except ProcessExpired:
-        raise Died(f"its process {_ending(_exit_code(process))}") from None
+        with contextlib.suppress(ProcessExpired):
+            if ended.done():  # unless that thread failed
+                return ended.result()
+        raise Died(f"its process {_ending(_exit_code(process))}")
     except TimeoutError as error:
         raise overdue(error.args[-1]) from None
     finally:

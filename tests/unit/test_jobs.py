@@ -246,7 +246,7 @@ class Failing(queue.Queue):
     ("fault", "said"),
     [
         (("queue.SimpleQueue", Failing), "could not be taken: AssertionError: planted"),
-        (("pebble.common.launch_thread", lambda *_: None), "nothing says how it ended"),
+        (("pebble.common.launch_thread", lambda *_: None), "its process ended by itself"),
     ],
 )
 def test_a_fault_of_whoever_listens_to_a_process_is_its_run_s_loss(
