@@ -162,8 +162,8 @@ class RunMaker:
         made: dict[int, Run] = {}
         lost: dict[int, str] = {}
 
-        def keep(place: int, run: Run, result: Result | None) -> None:
-            made[place] = replace(named(run, tasks[place]), made=result)
+        def keep(place: int, run: Run) -> None:
+            made[place] = named(run, tasks[place])
             self.on_run(made[place])
 
         interrupted, listeners = None, Listeners(keep, lost.__setitem__, self._on_progress)
@@ -215,11 +215,8 @@ class RunMaker:
         Raises:
             KeyboardInterrupt: what was handed over is whole.
         """
-
-        def finish(place: int, one: Any, _result: Result | None) -> None:
-            on_read(place, one)
-
-        run_all(tasks, self._executor, Listeners(finish, on_loss, self._on_progress), read or rated)
+        listeners = Listeners(on_read, on_loss, self._on_progress)
+        run_all(tasks, self._executor, listeners, read or rated)
 
     def key(self, task: Task) -> str:
         """What a run is known by where runs are kept.

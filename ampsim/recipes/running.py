@@ -33,7 +33,6 @@ from ampsim.study.placement_advice import advice_on, blindness
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
-from ampsim.study.result import Result
 
 TRIALS: Final = "trials.csv"
 
@@ -274,11 +273,7 @@ def _make_all(
 ) -> dict[int, Run]:
     made: dict[int, Run] = {}
     lost: dict[int, str] = {}
-
-    def keep(place: int, run: Run, _result: Result | None) -> None:
-        made[place] = run
-
-    listeners = Listeners(keep, lost.__setitem__, on_progress)
+    listeners = Listeners(made.__setitem__, lost.__setitem__, on_progress)
     try:
         take_or_make(tasks, known, keeping, executor, listeners)
     except KeyboardInterrupt:

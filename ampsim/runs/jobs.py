@@ -99,9 +99,8 @@ def _may_stop(task: Task) -> bool:
     return task.plan.goal.target is not None and task.plan.epochs > 1
 
 
-OnFinish: TypeAlias = Callable[[int, Any, Result | None], None]
-"""``on_finish(place, value, result)`` takes what was read off one of the tasks' runs, and its whole
-result where that was wanted and could come back."""
+OnFinish: TypeAlias = Callable[[int, Any], None]
+"""``on_finish(place, value)`` takes what was read off one of the tasks' runs."""
 
 OnLoss: TypeAlias = Callable[[int, str], None]
 """``on_loss(place, sentence)`` is told of a task that gave nothing: what made it died, or a run
@@ -189,7 +188,8 @@ def run_all(
 ) -> None:
     """Make every run, as many at a time as may be, and hand each over as soon as it has ended.
 
-    `read`, which has a name, gives what is handed over; with `is_whole` the result is, too.
+    `read`, which has a name, gives what is handed over. With `is_whole` that is a `Run`, which has
+    its result where that can come back.
 
     Raises:
         AmpsimError: what a run raised; those under way are given up.
@@ -204,8 +204,9 @@ def run_all(
                 for place in places:
                     listeners.on_loss(place, loss_of(tasks[place], error))
             else:
+                value = read(result, failure)
                 for place in places:
-                    listeners.on_finish(place, read(result, failure), result)
+                    listeners.on_finish(place, replace(value, made=result) if is_whole else value)
         return
     _make_beside(tasks, executor, listeners, read, is_whole=is_whole)
 
@@ -282,8 +283,9 @@ def _hand_over(
         raise answer
     else:
         value, carried = answer
-        result = None if carried is None else _result_of(task, carried)
-        listeners.on_finish(place, value, result)
+        if carried is not None:
+            value = replace(value, made=_result_of(task, carried))
+        listeners.on_finish(place, value)
 
 
 def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
@@ -315,8 +317,8 @@ def _with_whole(tasks: Sequence[Task], listeners: Listeners) -> Listeners:
         return listeners
     whole = WholeProgress(tasks, listeners.on_progress, earlier=listeners.earlier)
 
-    def finish(place: int, value: Any, result: Result | None) -> None:
-        listeners.on_finish(place, value, result)
+    def finish(place: int, value: Any) -> None:
+        listeners.on_finish(place, value)
         whole.end(place)
 
     def lose(place: int, sentence: str) -> None:

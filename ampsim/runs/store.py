@@ -222,14 +222,10 @@ def witnesses_of(
     Raises:
         MissingDataError: a data file that a model reads is not there.
     """
-    made: dict[str, Witness] = {}
-
-    def keep(place: int, witness: Witness, _result: Result | None) -> None:
-        made[rows[place].label] = witness
-
-    tasks = [tiny_task(row, seed) for row in rows]
-    run_all(tasks, executor, Listeners(keep, on_loss), functools.partial(_witness_of, goal))
-    return made
+    made: dict[int, Witness] = {}
+    tasks, listeners = [tiny_task(row, seed) for row in rows], Listeners(made.__setitem__, on_loss)
+    run_all(tasks, executor, listeners, functools.partial(_witness_of, goal))
+    return {rows[place].label: witness for place, witness in made.items()}
 
 
 def _witness_of(goal: Goal, result: Result, failure: str | None) -> Witness:
@@ -282,13 +278,13 @@ def take_or_make(
         if kept is None:
             left.append(place)
         else:
-            listeners.on_finish(place, named(kept, task), None)
+            listeners.on_finish(place, named(kept, task))
     if not left:
         return
 
-    def keep(index: int, run: Run, _result: Result | None) -> None:
+    def keep(index: int, run: Run) -> None:
         keeping.put(known[left[index]], run)
-        listeners.on_finish(left[index], named(run, tasks[left[index]]), None)
+        listeners.on_finish(left[index], named(run, tasks[left[index]]))
 
     def lose(index: int, sentence: str) -> None:
         listeners.on_loss(left[index], sentence)
