@@ -10,7 +10,6 @@ state of a task tells so; a run that tells of its progress looks there, and ends
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -138,7 +137,9 @@ class DaskClient(RunExecutor):
         """
         try:
             return asked.result()
-        except (CancelledError, asyncio.CancelledError, OSError):
+        except BaseException as error:  # of its two cancellations, one is no Exception
+            if isinstance(error, Exception) and not isinstance(error, CancelledError | OSError):
+                raise
             raise ExecutorError(LOST.format(self._address)) from None
 
     def _try_alone(self) -> None:

@@ -287,8 +287,8 @@ GONE = (ExecutorError, "the Dask scheduler at tcp://here is gone; start it, and 
     ("ended", "kind", "said"),
     [
         (("finished", ZeroDivisionError("planted")), Died, "taken: ZeroDivisionError: planted"),
-        (("finished", asyncio.CancelledError()), *GONE),
         (("lost", OSError("Stream is closed")), *GONE),
+        (("cancelled", asyncio.CancelledError()), *GONE),
         (("cancelled", concurrent.futures.CancelledError()), *GONE),
         (("error", ValueError("of Dask")), Died, "it failed on a Dask worker: ValueError: of Dask"),
         (("error", None), *GONE),  # its worker was killed, and nobody is there who tries it alone
@@ -297,9 +297,10 @@ GONE = (ExecutorError, "the Dask scheduler at tcp://here is gone; start it, and 
 def test_whatever_becomes_of_a_task_of_dask_its_run_is_not_waited_for(
     model, cluster, ended, kind, said
 ):
+    dask = pytest.importorskip("distributed")
     worker = SimpleNamespace(address="tcp://there", memory_limit=0)
     status, error = ended
-    error = error or pytest.importorskip("distributed").KilledWorker("one", worker, 3)
+    error = error or dask.KilledWorker("one", worker, 3)
     client = SimpleNamespace(
         scheduler=SimpleNamespace(address="tcp://here"), run=lambda *_, **__: {},
         submit=lambda *_, **__: DaskFuture(status, error), subscribe_topic=lambda *_: None,
