@@ -280,6 +280,21 @@ class DaskFuture:
         raise OSError("nobody is there")
 
 
+def dask_client_of(said, **more):
+    """A `distributed.Client` whose workers say this of themselves."""
+    return SimpleNamespace(
+        scheduler=SimpleNamespace(address="tcp://here"), run=lambda *_, **__: said,
+        subscribe_topic=lambda *_: None, close=lambda: None, **more,
+    )  # fmt: skip
+
+
+def test_a_worker_that_dies_when_asked_what_it_is_refuses_nobody_and_one_without_ampsim_does():
+    DaskClient(dask_client_of({"tcp://one": OSError("Stream is closed")}), is_own=True)
+    without = dask_client_of({"tcp://one": ModuleNotFoundError("No module named 'ampsim'")})
+    with pytest.raises(OptionError, match=r"at tcp://here must have .* got ModuleNotFoundError"):
+        DaskClient(without, is_own=True)
+
+
 GONE = (ExecutorError, "the Dask scheduler at tcp://here is gone; start it, and run again to go on")
 
 
@@ -301,10 +316,7 @@ def test_whatever_becomes_of_a_task_of_dask_its_run_is_not_waited_for(
     worker = SimpleNamespace(address="tcp://there", memory_limit=0)
     status, error = ended
     error = error or dask.KilledWorker("one", worker, 3)
-    client = SimpleNamespace(
-        scheduler=SimpleNamespace(address="tcp://here"), run=lambda *_, **__: {},
-        submit=lambda *_, **__: DaskFuture(status, error), subscribe_topic=lambda *_: None,
-    )  # fmt: skip
+    client = dask_client_of({}, submit=lambda *_, **__: DaskFuture(status, error))
     one = Task(RunPlan(model, cluster, RunOptions()), ALL[0], 0, "one", 1, 1)
     made = DaskClient(client, is_own=False).submit("key", one, run_of, False)
     with pytest.raises(kind, match=said):
