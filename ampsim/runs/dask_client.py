@@ -17,7 +17,7 @@ import pickle
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final
 
@@ -74,6 +74,7 @@ class DaskClient(RunExecutor):
 
         Raises:
             OptionError: a worker has no ampsim, or another one, or other kernels.
+            ExecutorError: the scheduler is gone.
         """
         self.limit_s = limit_s
         self._client, self._is_own = client, is_own
@@ -87,7 +88,7 @@ class DaskClient(RunExecutor):
         client.subscribe_topic(OVERDUE, self._hear_of_overdue)
         try:
             _require_alike(client)
-        except OptionError:
+        except AmpsimError:
             self.close()
             raise
 
@@ -95,7 +96,8 @@ class DaskClient(RunExecutor):
         """Ask for a run, of which no whole result comes back."""
         given, name = (packed_for_elsewhere(task, read), self.limit_s), _name(key)
         self._count += 1
-        asked = self._client.submit(answer_on_worker, *given, key=name, priority=-self._count)
+        with _reaching(self._address):
+            asked = self._client.submit(answer_on_worker, *given, key=name, priority=-self._count)
         made: Future[Answer] = Future()
         with self._lock:
             self._asked[key] = asked, made
@@ -119,7 +121,8 @@ class DaskClient(RunExecutor):
         with resolving(made):
             error = asked.exception() if asked.status == "error" else None
             if error is None:
-                made.set_result(self._result_of(asked))
+                with _reaching(self._address):  # one that was lost with its worker is made again
+                    made.set_result(asked.result())
             elif key in self._tried_alone or not _is_killed(error):
                 raise _told(error)
         with self._lock:
@@ -128,19 +131,6 @@ class DaskClient(RunExecutor):
             elif key in self._asked:
                 self._suspects.add(key)
         self._try_alone()
-
-    def _result_of(self, asked: Any) -> Answer:
-        """What a run gave; where it was lost with its worker, what it gives when made again.
-
-        Raises:
-            ExecutorError: the scheduler is gone: nobody here cancels what he waits for.
-        """
-        try:
-            return asked.result()
-        except BaseException as error:  # of its two cancellations, one is no Exception
-            if isinstance(error, Exception) and not isinstance(error, CancelledError | OSError):
-                raise
-            raise ExecutorError(LOST.format(self._address)) from None
 
     def _try_alone(self) -> None:
         """When nothing else is under way, make a run again of which workers died.
@@ -154,10 +144,8 @@ class DaskClient(RunExecutor):
             self._tried_alone.add(key)
             asked, made = self._asked[key]
         with resolving(made):
-            try:
+            with _reaching(self._address):
                 asked.retry()
-            except OSError:
-                raise ExecutorError(LOST.format(self._address)) from None
             self._hear_of(key, asked)
 
     def _hear_of_overdue(self, event: tuple[float, str]) -> None:
@@ -212,6 +200,25 @@ class DaskClient(RunExecutor):
         elif self._client.status == "running":
             for topic in (TOPIC, OVERDUE):
                 self._client.unsubscribe_topic(topic)
+
+
+@contextlib.contextmanager
+def _reaching(address: str) -> Generator[None]:
+    """Tell in a line that the scheduler is gone: nobody here cancels what he waits for.
+
+    Raises:
+        ExecutorError: it is.
+    """
+    from distributed.client import ClosedClientError
+
+    try:
+        yield
+    except (CancelledError, OSError, ClosedClientError):
+        raise ExecutorError(LOST.format(address)) from None
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException:  # the other cancellation of Dask's, which is asyncio's
+        raise ExecutorError(LOST.format(address)) from None
 
 
 def _begin(what: Callable[[str], None], key: str) -> None:
@@ -293,7 +300,9 @@ def _require_alike(client: Any) -> None:
     Raises:
         OptionError: there is one.
     """
-    for worker, theirs in client.run(about, on_error="return").items():
+    with _reaching(client.scheduler.address):
+        found = client.run(about, on_error="return")
+    for worker, theirs in found.items():
         if isinstance(theirs, OSError):  # it has just died; of who comes, each run asks again
             continue
         if isinstance(theirs, Exception):  # whatever it raises without ampsim, or with an old one

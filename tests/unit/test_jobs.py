@@ -289,6 +289,7 @@ def dask_client_of(said, **more):
 
 
 def test_a_worker_that_dies_when_asked_what_it_is_refuses_nobody_and_one_without_ampsim_does():
+    pytest.importorskip("distributed")
     DaskClient(dask_client_of({"tcp://one": OSError("Stream is closed")}), is_own=True)
     without = dask_client_of({"tcp://one": ModuleNotFoundError("No module named 'ampsim'")})
     with pytest.raises(OptionError, match=r"at tcp://here must have .* got ModuleNotFoundError"):
