@@ -33,7 +33,8 @@ from dask_processes import DaskProcesses, tasks_there
 MODEL = ("rnn", "--set", "hidden=8", "--schedule", "sequential,pipeline,amp", "--repeats", "8")
 FORECAST = [sys.executable, "-P", "-m", "ampsim", "forecast", *MODEL, "--instances", "600"]
 FORECAST += ["--max-epochs", "2", "--placement", "paper", "--quiet"]
-GONE = "is gone; start it, and run again to go on"
+GONE = ("is gone; start it, and run again to go on", "no Dask scheduler answers there")
+"""What is said of a scheduler that was killed; last, of one that a command had not reached yet."""
 
 
 def main() -> int:
@@ -92,7 +93,8 @@ def killed(cluster: DaskProcesses, out: Path, moments: list[float]) -> list[str]
         time.sleep(after_s)
         KILLS[what](cluster, process)
         said = process.communicate(timeout=300)[1]
-        is_fine = process.returncode in (0, -signal.SIGKILL) or GONE in said
+        is_told = any(one in said for one in GONE)
+        is_fine = process.returncode in (0, -signal.SIGKILL) or is_told
         if not is_fine or len(said.splitlines()) > 1:
             faults.append(f"{what}: exit code {process.returncode}: {said[-400:]}")
         if process.returncode == 0:  # what it kept is gone with it
