@@ -33,6 +33,7 @@ MISTAKES = {
     "forecast --min-update-interval 1,1": "must be numbers that differ, got '1,1'; leave out",
     "run rnn --max-active-keys 2,4": "run takes one schedule, got amp, 2 in flight; amp, 4 in",
     "forecast --staleness-budget -1": r"--staleness-budget must be a number >= 0, got -1\.0",
+    "forecast --run-limit 0": r"--run-limit must be a time above 0 such as 60s, 30m or 2h, got .0.",
     "forecast --max-group 0": "--max-group must be a whole number >= 1, got 0",
     "forecast --group-wait-s 1e-6": "group_wait_s = 1e-06 waits for a group, but max_group = 1",
     "forecast --max-group 2 --group-wait-s -1": "--group-wait-s must be a number >= 0, got -1.0",
