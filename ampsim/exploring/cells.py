@@ -17,8 +17,8 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
-from ampsim.exploring.timing import FirstEpoch
 from ampsim.runs.ranking import rank
 from ampsim.runs.rows import median_interval
 

@@ -44,6 +44,8 @@ from ampsim.study.result import Result
 FOLDER: Final = ".runs"
 NUMBERS: Final = "numbers.json"
 LEARNINGS: Final = "learned"
+TIMINGS: Final = "timings.jsonl"
+"""What questions keep of runs that are only timed."""
 _IGNORE: Final = ".gitignore"
 _UNREADABLE: Final = (
     FileFormatError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
@@ -202,6 +204,11 @@ class Keeping:
 
     def forget(self) -> None:
         """Remove the runs that were asked for: what they were kept for is written."""
+        with contextlib.suppress(OSError):
+            (self.store.folder / TIMINGS).unlink()
+        self._drop()
+
+    def _drop(self) -> None:
         shutil.rmtree(self._learnings, ignore_errors=True)
         self.store.remove(self._used)
 
@@ -219,7 +226,7 @@ class Keeping:
     def tidy(self) -> None:
         """Where no run is kept, remove what was learned for one."""
         if not any(self.store.folder.glob(f"*/{NUMBERS}")):
-            self.forget()
+            self._drop()
 
 
 def witnesses_of(

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, call, stated_wrong
+from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Predictor, Process, probability_below
-from ampsim.exploring.timing import FirstEpoch
 
 EPOCHS = 40
 
