@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -68,9 +68,9 @@ class Asking:
 
     def given(self) -> dict[str, Any]:
         """As the functions take them."""
-        names = ("target", "max_epochs", "placement", "instances", "seed")
-        repeats = {} if self.repeats is None else {"repeats": self.repeats}
-        return {**{name: getattr(self, name) for name in names}, **repeats}
+        given = asdict(self)
+        left_open = {"repeats"} if self.repeats is None else set[str]()
+        return {name: given[name] for name in given if name not in {"schedule", *left_open}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +163,8 @@ class Searching:
 
     def given(self) -> dict[str, Any]:
         """As `ampsim.search` takes them."""
-        names = ("minimise", "trials", "in_flight", "against_random")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "subject_to": self.subject_to or [],
-            "sampler": self.sampler.value,
-            "prunes": self.prune,
-        }
+        given = {**asdict(self), "subject_to": self.subject_to or [], "prunes": self.prune}
+        return {name: given[name] for name in given if name != "prune"}
 
 
 def _setup(

@@ -123,19 +123,8 @@ def keys_of(setup: Setup) -> list[str]:
     ]  # fmt: skip
 
 
-def axes_of(texts: Iterable[str], setup: Setup) -> tuple[Axis, ...]:
-    """The axes of texts such as "latency_s=1e-7..1e-4:log" or "workers=2,4,8".
-
-    Raises:
-        OptionError: a text is no axis, a key comes twice or varies nothing here, or a value is none
-            that the key can have.
-        UnknownNameError: a value names nothing that there is.
-    """
-    return axes_over(texts_over(texts), setup)
-
-
 def texts_over(texts: Iterable[str]) -> dict[str, str]:
-    """Split such texts at their first "=".
+    """Keys and values of texts such as "latency_s=1e-7..1e-4:log" or "workers=2,4,8".
 
     Raises:
         OptionError: one is no axis, or a key comes twice.
@@ -155,10 +144,11 @@ def texts_over(texts: Iterable[str]) -> dict[str, str]:
 
 
 def axes_over(given: Mapping[str, str | Sequence[Value] | Axis], setup: Setup) -> tuple[Axis, ...]:
-    """The same from keys and values, each a text as above, or a list of values.
+    """The axes of keys and values, each a text as above, or a list of values.
 
     Raises:
-        OptionError, UnknownNameError: as of `axes_of`.
+        OptionError: a key comes twice or varies nothing here, or a value is none that it can have.
+        UnknownNameError: a value names nothing that there is.
     """
     found = tuple(_axis(key, values, setup) for key, values in given.items())
     for place, one in enumerate(found):
@@ -287,11 +277,7 @@ def setup_at(setup: Setup, point: Point) -> Setup:
         OptionError: a value is none that its key can have, or nothing has such a key.
         UnknownNameError: a value names nothing that there is.
     """
-    options = {
-        key.removeprefix("model."): value
-        for key, value in point.items()
-        if key.startswith("model.")
-    }
+    options = _of("model", point)
     model = with_options(setup.model, options) if options else setup.model
     return Setup(model, _cluster_at(setup.cluster, point), _schedules_at(setup.schedules, point))
 
@@ -306,13 +292,15 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     if links:
         cluster = relinked(cluster, **links)
     for room, change in (("device", _with_numbers), ("host", _with_host), ("ports", _with_ports)):
-        numbers = {
-            key.removeprefix(f"{room}."): value
-            for key, value in point.items()
-            if key.startswith(f"{room}.")
-        }
+        numbers = _of(room, point)
         cluster = change(cluster, numbers) if numbers else cluster
     return cluster
+
+
+def _of(room: str, point: Point) -> dict[str, Value]:
+    """What a point says of the model, of devices, of the host or of ports."""
+    rooms = {key: key.rpartition(".") for key in point}
+    return {name: point[key] for key, (of, _dot, name) in rooms.items() if of == room}
 
 
 def changed(cluster: Cluster, **parts: Any) -> Cluster:

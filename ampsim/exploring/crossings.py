@@ -144,20 +144,19 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
     points = tuple(float(one) for one in even.points(POINTS))
     held = iter(ask([(seed, point) for seed in seeds for point in points]))
     holds = {seed: tuple(next(held) for _point in points) for seed in seeds}
-    left = [(seed, one) for seed in seeds for one in between(points, holds[seed])]
-    found: dict[int, list[Bracket]] = {seed: [] for seed in seeds}
-    while left:
-        wide = [one for one in left if not _is_narrow(one[1], axis, tolerance)]
-        for seed, one in left:
-            found[seed] += [] if (seed, one) in wide else [one]
-        middles = [_middle(one, axis) for _seed, one in wide]
-        held = ask([(seed, x) for (seed, _one), x in zip(wide, middles, strict=True)])
-        left = [
-            (seed, replace(one, high=x) if now == one.rises else replace(one, low=x))
-            for (seed, one), x, now in zip(wide, middles, held, strict=True)
-        ]
-    in_order = {seed: tuple(sorted(own, key=lambda at: at.low)) for seed, own in found.items()}
-    return Crossings(points, holds, in_order)
+    brackets = {seed: between(points, holds[seed]) for seed in seeds}
+    while wide := [
+        (seed, place, one)
+        for seed, own in brackets.items()
+        for place, one in enumerate(own)
+        if not _is_narrow(one, axis, tolerance)
+    ]:
+        middles = [_middle(one, axis) for _seed, _place, one in wide]
+        held = ask([(seed, x) for (seed, _place, _one), x in zip(wide, middles, strict=True)])
+        for (seed, place, one), x, now in zip(wide, middles, held, strict=True):
+            end = "high" if now == one.rises else "low"
+            brackets[seed][place] = replace(one, **{end: x})
+    return Crossings(points, holds, {seed: tuple(own) for seed, own in brackets.items()})
 
 
 def _is_narrow(one: Bracket, axis: Axis, tolerance: float) -> bool:

@@ -77,24 +77,24 @@ def explore(
     Ctrl-C and the end of the budget keep what has finished; with `keeping`, the same call goes on.
 
     Args:
-        model: what to train: from `load_model`, or its name or path.
-        cluster: on what, but for what `over` changes: from `load_cluster`, or its name or path.
+        model: as of `forecast`.
+        cluster: likewise, but for what `over` changes.
         schedules: those compared: objects or names, or names as on the command line.
         over: values of each key, such as {"latency_s": "1e-7..1e-4:log", "workers": [2, 4]}; a
             text is read as on the command line (`ampsim.exploring.axes` says which keys there are).
         points: of each range.
         budget_s: seconds after which it ends; None until it is `sure`.
-        target: as in `forecast`; the model must have one.
-        max_epochs: end a run that has not reached the target by then.
+        target: as of `forecast`; there must be one.
         repeats: seeds of each cell that is trained: `seed`, `seed` + 1, …
-        instances: training items to use; None for all.
         seed: of the first repeat, and of all times.
         placement: as of `forecast`, found anew at each point.
         sure: ends where at every point the probability is this high that training what is
             predicted would name the same winner.
-        jobs: runs to make at a time, each on a core of its own.
-        on_progress: told as by `forecast`.
         keeping: where finished runs are kept and those of an earlier call are taken from.
+        max_epochs: as of `forecast`.
+        instances: as of `forecast`.
+        jobs: as of `forecast`.
+        on_progress: as of `forecast`.
         executor: as of `forecast`.
 
     Raises:

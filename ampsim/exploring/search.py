@@ -81,8 +81,8 @@ def search(
     the end of the budget keep what has finished; with `keeping`, the same call goes on.
 
     Args:
-        model: what to train: from `load_model`, or its name or path.
-        cluster: on what, but for what `over` changes: from `load_cluster`, or its name or path.
+        model: as of `forecast`.
+        cluster: likewise, but for what `over` changes.
         schedules: those tried, each a value of the axis "schedule" unless `over` names it.
         over: values of each key, as of `explore`; a range is searched as a whole.
         minimise: columns: time_s, epochs, dollars, joules (to the target), peak_bytes, epoch_s.
@@ -94,14 +94,14 @@ def search(
         sampler: "tpe", or "random".
         prunes: whether a point is left as soon as it is dominated; the front stays the same.
         against_random: also try as many points at random, and say how both compare.
-        target: as in `forecast`.
-        max_epochs: end a run that has not reached the target by then.
-        instances: training items to use; None for all.
         seed: of the first repeat, and of what is proposed.
         placement: as of `forecast`, found anew at each point.
-        jobs: runs to make at a time, each on a core of its own.
-        on_progress: told as by `forecast`.
         keeping: where finished runs, and the journal of trials, are kept, and taken from.
+        target: as of `forecast`.
+        max_epochs: as of `forecast`.
+        instances: as of `forecast`.
+        jobs: as of `forecast`.
+        on_progress: as of `forecast`.
         executor: as of `forecast`.
 
     Raises:

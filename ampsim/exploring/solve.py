@@ -156,13 +156,13 @@ def solve(
             of `ampsim.exploring.axes`. From 0 on steps are even, else in the logarithm.
         until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
             columns are those of `ampsim.exploring.condition`.
+        repeats: seeds, from `seed` on, of what is learned.
         target: as of `forecast`.
         max_epochs: as of `forecast`.
-        repeats: seeds, from `seed` on, of what is learned.
-        instances: training items to use; None for all.
-        seed: the first.
+        instances: as of `forecast`.
+        seed: as of `forecast`.
         placement: as of `forecast`.
-        jobs: runs to make at a time.
+        jobs: as of `forecast`.
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
         executor: as of `forecast`.

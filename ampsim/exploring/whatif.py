@@ -173,16 +173,16 @@ def whatif(
         model: as of `forecast`.
         cluster: as of `forecast`.
         schedules: one table each: objects or names.
-        target: as of `forecast`.
-        max_epochs: as of `forecast`.
         repeats: runs of each row that is learned, with seeds `seed`, `seed` + 1, …
-        instances: training items to use; None for all.
         seed: of the first repeat, and of the runs that are only timed.
         mode: "numeric", or "sleep" for the time of an epoch alone.
         placement: as of `forecast`; the same for all rows.
         learn: so many things, those that matter most, are learned again at twice their speed, where
             that changes the order of learning.
-        jobs: runs to make at a time.
+        target: as of `forecast`.
+        max_epochs: as of `forecast`.
+        instances: as of `forecast`.
+        jobs: as of `forecast`.
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
         executor: as of `forecast`.
@@ -409,50 +409,34 @@ def traced(row: Row, seed: int) -> Result:
     return simulation.result()
 
 
+_STEP: Final = ("start_s", "node", "direction", "instance", "state")
+"""What a device serves: when it begins, and what it is."""
+
+
 def parting(base: Result, other: Result) -> str:
-    """Where two runs first serve something else, in words."""
-    taking = _taking_time(base) | _taking_time(other)
-    ours, theirs = _served(base, taking), _served(other, taking)
+    """Where two runs first serve something else that takes time, in words."""
+    spans = [result.spans for result in (base, other)]
+    in_time = [one[one["end_s"] > one["start_s"]] for one in spans]
+    taking = {step for one in in_time for step in zip(one["node"], one["direction"], strict=True)}
     found: list[tuple[float, str]] = []
-    for worker in sorted(ours.keys() | theirs.keys()):
-        a, b = ours.get(worker, []), theirs.get(worker, [])
+    for worker in sorted({int(one) for own in spans for one in own["worker"]}):
+        of_worker = [own[own["worker"] == worker] for own in spans]
+        steps = [zip(*(own[name] for name in _STEP), strict=True) for own in of_worker]
+        a, b = ([one for one in own if one[1:3] in taking] for own in steps)
         apart = first_apart(a, b, lambda one, two: one[1:] == two[1:])
         if apart is not None:
-            starts = [one[0] for one in (apart.a, apart.b) if one is not None]
-            words = [_step_words(one) for one in (apart.a, apart.b)]
+            start_s = min(one[0] for one in (apart.a, apart.b) if one is not None)
+            ours, theirs = _step_words(apart.a), _step_words(apart.b)
             place = "the host" if worker < 0 else f"worker {worker}"
-            said = f"{place} serves {words[1]} at its step {apart.place + 1}, and not {words[0]}"
-            found.append((min(starts), said))
+            said = f"{place} serves {theirs} at its step {apart.place + 1}, and not {ours}"
+            found.append((start_s, said))
     if not found:
         return "every device serves the same in the same order, and only waits are longer"
     start_s, said = min(found)
     return f"from {format_seconds(start_s)} on, {said}"
 
 
-_Step: TypeAlias = "tuple[float, str, str, int, str]"
-
-
-def _taking_time(result: Result) -> set[tuple[str, str]]:
-    """Nodes and directions some of whose steps take time."""
-    spans = result.spans
-    taking = spans[spans["end_s"] > spans["start_s"]]
-    return set(zip(taking["node"], taking["direction"], strict=True))
-
-
-def _served(result: Result, taking: set[tuple[str, str]]) -> dict[int, list[_Step]]:
-    """What each device serves of these: when it begins, node, direction, instance, state."""
-    spans = result.spans
-    names = ("start_s", "node", "direction", "instance", "state")
-    found: dict[int, list[_Step]] = {}
-    for worker, *step in zip(spans["worker"], *(spans[name] for name in names), strict=True):
-        start_s, node, direction, instance, state = step
-        if (node, direction) in taking:
-            one = (float(start_s), node, direction, int(instance), state)
-            found.setdefault(int(worker), []).append(one)
-    return found
-
-
-def _step_words(step: _Step | None) -> str:
+def _step_words(step: tuple[Any, ...] | None) -> str:
     if step is None:
         return "nothing more"
     _start_s, node, direction, instance, state = step

@@ -13,12 +13,16 @@ from ampsim.exploring.axes import (
     DEVICE_NUMBERS,
     Axis,
     Setup,
-    axes_of,
     axes_over,
     keys_of,
     setup_at,
+    texts_over,
 )
 from ampsim.hardware.device import HOST_NUMBERS
+
+
+def axes_of(texts: list[str], setup: Setup) -> tuple[Axis, ...]:
+    return axes_over(texts_over(texts), setup)
 
 
 @pytest.fixture(scope="module")
