@@ -28,6 +28,7 @@ from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
 from ampsim.hardware.load import relinked
 from ampsim.hardware.record import UNSOURCED
+from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model
@@ -330,8 +331,8 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
             f"workers cannot vary on {cluster.name}, which has {len(kinds)} kinds of devices; vary "
             "cluster over groups such as p100:8,cpu-core:1"
         )
-    if workers < 1:
-        raise OptionError(f"workers must be a whole number >= 1, got {workers}")
+    if not 1 <= workers <= WORKERS_MAX:
+        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {workers}")
     name = re.sub(rf"^{cluster.workers} x ", f"{workers} x ", cluster.name)
     return changed(cluster, name=name, devices=(cluster.devices[0],) * workers)
 

@@ -134,7 +134,7 @@ def explore(
     over_plain = {key: list(one) for key, one in values.items()}
     return Exploration(
         table=table, over=values, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=sentences_of(table, learnings, wrong, left_out),
+        sentences=(*sentences_of(table, learnings, wrong, left_out), *runs.unreached()),
         target=target, metric=model.measure, model=model.name, cluster=cluster.name,
         interrupted=interrupted, manifest=asked.manifest(setup, over=over_plain, sure=sure),
         is_stopped=interrupted is not None and not runs.clock.is_over,
@@ -151,7 +151,7 @@ def _values_of(
     """
     if not over or "schedule" in over:
         raise OptionError(
-            f"over must name what varies, such as latency_s, and no schedule, got "
+            f"over (--for) must name what varies, such as latency_s, and no schedule, got "
             f"{', '.join(over) or 'nothing'}; schedules are compared at each point"
         )
     if len(setup.schedules) < 2:

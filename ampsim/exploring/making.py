@@ -20,6 +20,7 @@ from ampsim.exploring.condition import TIMED
 from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of, require_fit
+from ampsim.metric import Goal
 from ampsim.model_parallel import placement_of
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
@@ -233,6 +234,7 @@ class PointRuns:
         """Read what was timed before."""
         self._asked, self.clock = asked, clock
         self._maker = RunMaker(executor, clock.tell, keeping)
+        self._missed: list[tuple[Goal, float | None, int]] | None = []
         self._file = None if keeping is None else keeping.store.folder / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
 
@@ -306,8 +308,35 @@ class PointRuns:
         if made.interrupted is not None:
             raise KeyboardInterrupt
         found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
+        goals = {row.label: row.plan.goal for row, _seed in wanted}
+        for run in found.values():
+            self._note(goals[run.label], run)
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
+
+    def unreached(self) -> list[str]:
+        """That no run has reached the target, in a sentence, and how near one came; else none.
+
+        Nothing is known of times to the target then, whatever the hardware.
+        """
+        if not self._missed:
+            return []
+        goal = self._missed[0][0]
+        best = goal.metric.best(one for _goal, one, _epochs in self._missed if one is not None)
+        most = max(epochs for _goal, _one, epochs in self._missed)
+        return [
+            f"No run reached {goal.text} within {most} epochs; the best {goal.metric.kind} was "
+            f"{goal.metric.text(best)}. Give another target, more epochs, or other options of the "
+            "model."
+        ]
+
+    def _note(self, goal: Goal, run: Run) -> None:
+        """Take down how near a run came, as long as none has arrived."""
+        scores = run.looks[goal.metric.kind]
+        if goal.target is None or goal.reached_by(scores) is not None:
+            self._missed = None
+        if self._missed is not None:
+            self._missed.append((goal, goal.metric.best(scores), len(run.epochs)))
 
     def learned(self, wanted: Sequence[tuple[Row, int]]) -> list[Run]:
         """The same where every run is needed.

@@ -141,7 +141,8 @@ def search(
                 interrupted = searcher.run(of_each[name], runs, trials, in_flight)
     is_stopped = interrupted is not None and not runs.clock.is_over
     found = searcher.found(of_each, sampler)
-    return replace(found, interrupted=interrupted, is_stopped=is_stopped)
+    said = (*found.sentences, *runs.unreached())
+    return replace(found, sentences=said, interrupted=interrupted, is_stopped=is_stopped)
 
 
 def _words(given: str | Sequence[str]) -> list[str]:

@@ -203,8 +203,9 @@ def solve(
             width = LEARNED if condition.is_learned else EXACT
             rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
             curves += tried.curve()
+        missed = runs.unreached() if condition.is_learned else []
     table = pd.DataFrame(rows, columns=list(COLUMNS))
-    said = tuple(_sentence(row, axis, condition) for row in rows)
+    said = (*(_sentence(row, axis, condition) for row in rows), *missed)
     asked_of = {"over": {axis.key: [axis.low, axis.high]}, "until": condition.text}
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
@@ -315,7 +316,7 @@ class _Points:
             value = int(x) if self._axis.is_whole else x
             rows = self._asked.rows(setup_at(self._setup, {self._axis.key: value}))
             self._rows[x] = [
-                replace(one, label=f"{one.label}, {self._axis.key}={value!r} ({place})")
+                replace(one, label=f"{one.label}, {self._axis.key}={value:.6g} ({place})")
                 for place, one in enumerate(rows, 1)
             ]
         return self._rows[x]

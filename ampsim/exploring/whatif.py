@@ -16,6 +16,7 @@ is said where the two runs part first.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -123,19 +124,28 @@ class WhatIf(Finding):
 
     @property
     def cells(self) -> Cells:
-        """A line a thing, its factors beside each other."""
+        """A line a thing, its factors beside each other; one for all that do nothing."""
         headings = [
             "schedule", "what", "share now", "half", "twice", "no time", "time to target", "basis",
         ]  # fmt: skip
         lines: list[list[str]] = []
+        idle: dict[str, list[str]] = {}
         for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
             records: Any = own.to_dict("records")
+            if what != NOW and not any(
+                abs(one["change"]) > _SAME or one["share"] for one in records
+            ):
+                idle.setdefault(str(schedule), []).append(str(what))
+                continue
             by_factor = {one["factor"]: one for one in records}
             twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
             changes = [_change_text(by_factor.get(factor)) for factor in (0.5, 2.0, math.inf)]
             time = format_seconds(twice["time_to_target_s"])
             share = format_percent(twice["share"])
             lines.append([str(schedule), str(what), share, *changes, time, str(twice["basis"])])
+        for schedule, names in idle.items():
+            what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+            lines.append([schedule, what, *["0 %"] * 4, "", ""])
         return headings, lines
 
     def tables(self) -> Mapping[str, pd.DataFrame]:
@@ -211,11 +221,12 @@ def whatif(
         asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping
     ) as runs:
         answers = [_Question(row, asked, runs, learn).answer() for row in asked.rows(setup)]
+        missed = runs.unreached()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     return WhatIf(
         table=table, curves=curves, elasticities=elastic,
-        sentences=tuple(line for lines in said for line in lines),
+        sentences=(*itertools.chain.from_iterable(said), *missed),
         target=loaded.target if asked.target is None else asked.target,
         model=loaded.name, cluster=on.name, manifest=asked.manifest(setup, learn=learn),
     )  # fmt: skip
@@ -343,7 +354,9 @@ class _Question:
         after = {seed: time_s * ratio for seed, time_s in self._times.items()}
         basis: Basis = "shared" if self._shares(one) else "timing"
         if one.learned:
-            basis, after = "learned", dict(times_of(self._row.plan.goal, one.learned))
+            after = dict(times_of(self._row.plan.goal, one.learned))
+            arrives = any(map(math.isfinite, [*self._times.values(), *after.values()]))
+            basis = "learned" if arrives else "timing"
         found = self._record(one.change.what, one.factor, one.epoch, after, basis)
         return {**found, "share": one.change.share}
 

@@ -141,7 +141,7 @@ def test_a_budget_in_which_nothing_can_be_timed_is_a_mistake(setup):
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "no axis": ({"over": {}}, "over must name what varies, .* got nothing"),
+    "no axis": ({"over": {}}, "over .--for. must name what varies, .* got nothing"),
     "a schedule": ({"over": {"schedule": "amp"}}, "and no schedule, got schedule; schedules are"),
     "too many": (
         {"over": {"latency_s": "0..1"}, "points": 4097},
