@@ -261,3 +261,24 @@ def sentences_in(told: dict[str, Any]) -> str:
 
 def test_the_command_has_the_defaults_of_the_library():
     assert (command.TRIALS, command.IN_FLIGHT) == (library.TRIALS, library.IN_FLIGHT)
+
+
+def test_a_condition_may_name_any_column_of_timing(setup):
+    how = {**TIMES, "trials": 6, "sampler": "random"}
+    free = ampsim.search(*setup, **how).table
+    bound = ampsim.search(*setup, **how, subject_to=["utilisation >= 1e-9", "staleness_max < 99"])
+    assert list(bound.table["outcome"]) == list(free["outcome"]) == ["complete"] * 6
+
+
+def test_beside_solvers_validation_takes_no_time_as_in_a_forecast(setup):
+    both = [ampsim.Pipeline(2), ampsim.SyncSGD(ranks=2)]
+    how: dict[str, Any] = {"instances": 100, "seed": 2}
+    found = ampsim.search(
+        setup.model, setup.cluster, both, over={"latency_s": [1e-6]}, minimise="epoch_s",
+        trials=4, sampler="random", **how,
+    ).table  # fmt: skip
+    cluster = setup_at(setup, {"latency_s": 1e-6}).cluster
+    made = ampsim.forecast(setup.model, cluster, both, mode="sleep", placement="paper", **how)
+    times = {run.schedule: run.epochs["time_s"].iloc[0] for run in made.runs}
+    assert {*found["schedule"]} == {"pipeline", "sync-sgd"}
+    assert all(row["epoch_s"] == times[row["schedule"]] for row in found.to_dict("records"))

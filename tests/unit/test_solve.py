@@ -116,6 +116,9 @@ def test_a_condition_is_read_and_holds():
     assert found.values == (("time_to_target_s", "pipeline:4"), ("time_to_target_s", ""))
     assert found.is_learned
     assert not condition_of("epoch_s < 1").is_learned
+    assert condition_of("dollars < 2 * joules").values == (
+        ("cost_to_target_usd", ""), ("energy_to_target_j", ""),
+    )  # fmt: skip
     pipeline, other = found.values
     assert found.holds({pipeline: 3.0, other: 1.0})
     assert not found.holds({pipeline: 2.9, other: 1.0})

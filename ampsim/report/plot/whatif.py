@@ -41,7 +41,7 @@ ROWS_MAX: Final = 16
 """Bars of a panel at most (chosen: more cannot be read); those left out are the shortest."""
 
 
-def _panels(table: DataFrame, each_in: float) -> tuple[Figure, list[tuple[Axes, str, Any]]]:
+def _panels(table: DataFrame, each_in: float) -> tuple[Any, list[tuple[Axes, str, Any]]]:
     """A figure with a panel for each schedule of a table, its name, and its rows."""
     groups = list(table.groupby("schedule", sort=False))
     figure = new_figure(_WIDTH_IN, 0.9 + each_in * max(1, len(groups)))
@@ -69,14 +69,14 @@ def tornado(table: DataFrame) -> Figure:
         _draw(axes, _bars_of(own))
     is_timed = table["time_to_target_s"].isna().all()
     what = "of an epoch" if is_timed else "to the target"
-    figure.axes[-1].set_xlabel(f"change of the time {what} (%)")
+    panels[-1][0].set_xlabel(f"change of the time {what} (%)")
     handles: list[Any] = [
         Patch(facecolor="white" if hatch else _COLOURS[factor], edgecolor=_COLOURS[factor],
               hatch=hatch, label=words)
         for factor, (words, hatch) in _BARS.items()
         if not math.isinf(factor)
     ]  # fmt: skip
-    axes = figure.axes[0]
+    axes = panels[0][0]
     axes.plot([], [], "|", color=INK, markersize=9, label=_BARS[math.inf][0])
     handles += axes.get_legend_handles_labels()[0]
     figure.legend(handles=handles, loc="outside upper left", ncols=beside(3))
@@ -141,7 +141,7 @@ def speed_up_curves(curves: DataFrame) -> Figure:
         )
         axes.set_ylabel("change of an epoch (%)")
         axes.legend(loc="upper right")
-    figure.axes[-1].set_xlabel("speed of the thing")
+    panels[-1][0].set_xlabel("speed of the thing")
     return figure
 
 
@@ -175,6 +175,6 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
             getattr(axes, f"set_{letter}scale")("log")
             getattr(axes, f"{letter}axis").set_major_formatter(EngFormatter(sep=""))
             getattr(axes, f"{letter}axis").set_minor_formatter(NullFormatter())
-    figure.axes[-1].set_xlabel(plain(key, 60))
+    panels[-1][0].set_xlabel(plain(key, 60))
     legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], beside(2))
     return figure
