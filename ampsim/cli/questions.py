@@ -112,8 +112,8 @@ class Making:
             page, *others, _manifest = made.save(folder)
             headings, lines = made.cells
             table = in_columns([headings, *lines]) if lines else ""
-            beside = ", ".join(one.name for one in others)
-            told = [table, *made.sentences, f"wrote {page}; beside it {beside}"]
+            beside = "tables and figures" if len(others) > 1 else others[0].name
+            told = [table, *made.sentences, f"wrote {page}, {beside} beside it"]
             answer(self.json, made.to_json, lambda: "\n".join(filter(None, told)))
             if not keeps:
                 keeping.forget()

@@ -110,6 +110,21 @@ DEVICE_NUMBERS: Final = tuple(key for key in NUMBERS if key not in (*CURVES, *SU
 """Keys of a device that are one number each."""
 
 
+_UNITS: Final = {
+    "flop_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "functions_per_s": "1/s", "_s": "s",
+    "_bytes": "bytes", "_w": "W", "_usd_per_h": "USD/h",
+}  # fmt: skip
+
+
+def unit_of(key: str) -> str:
+    """The unit that a key's name ends with; empty of a count.
+
+    >>> unit_of("device.flop_per_s"), unit_of("latency_s"), unit_of("workers")
+    ('FLOP/s', 's', '')
+    """
+    return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
+
+
 def keys_of(setup: Setup) -> list[str]:
     """Every key that can vary around a setup."""
     config = setup.model.config

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from ampsim.exploring.axes import unit_of
 from ampsim.exploring.cells import LeftOut
 from ampsim.exploring.finding import LONGEST, Cells, Finding, plain_rows
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
-from ampsim.report.grid import words
+from ampsim.report.grid import SHOW_AXIS, axis_words
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.units import format_percent
@@ -144,5 +145,11 @@ def sentences_of(
 
 
 def _words(point: Mapping[str, Any]) -> str:
-    """A point in words; a number of all devices is told as if there were one."""
-    return words({key.removeprefix("device."): value for key, value in point.items()})
+    """A point in words, numbers with their units."""
+    told = [
+        f"{value:.4g} {unit_of(key)}".strip()
+        if isinstance(value, float) and key not in SHOW_AXIS
+        else axis_words(key, value)
+        for key, value in point.items()
+    ]
+    return ", ".join(told)

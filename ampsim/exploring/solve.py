@@ -18,7 +18,7 @@ from ampsim import assets
 from ampsim.arguments import checked
 from ampsim.data_parallel.inside import inner_named
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at
+from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at, unit_of
 from ampsim.exploring.condition import TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.finding import Cells, Figures, Finding, plain_rows
@@ -416,21 +416,6 @@ def nearest(key: str, value: float) -> tuple[str | None, str | None]:
     below = max((one for one in known if one[0] < value), default=(0, None))
     above = min((one for one in known if one[0] >= value), default=(0, None))
     return below[1], above[1]
-
-
-_UNITS: Final = {
-    "flop_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "functions_per_s": "1/s", "_s": "s",
-    "_bytes": "bytes", "_w": "W", "_usd_per_h": "USD/h",
-}  # fmt: skip
-
-
-def unit_of(key: str) -> str:
-    """The unit that a key's name ends with; empty of a count.
-
-    >>> unit_of("device.flop_per_s"), unit_of("latency_s"), unit_of("workers")
-    ('FLOP/s', 's', '')
-    """
-    return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
 
 
 def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:

@@ -207,6 +207,13 @@ def test_the_command_tells_a_mistake_in_a_line(mistake):
     assert "axis must be KEY=A,B" in mistake("explore", "rnn", "--for", "latency_s")
 
 
+def test_the_best_point_of_a_method_is_told_with_units(whole):
+    headings, lines = whole.cells
+    assert headings[2] == "where"
+    found = [re.fullmatch(r"(100 ns|1.00 µs|10.0 µs), 1e\+1[13] FLOP/s", line[2]) for line in lines]
+    assert found and all(found)
+
+
 def test_sentences_say_on_what_a_map_rests(whole):
     said = " ".join(whole.sentences)
     assert f"{whole.learnings} were trained" in said

@@ -15,10 +15,10 @@ import pytest
 
 import ampsim
 from ampsim.errors import AmpsimError
-from ampsim.exploring.axes import Axis
+from ampsim.exploring.axes import Axis, unit_of
 from ampsim.exploring.condition import condition_of
 from ampsim.exploring.crossings import Crossings, find
-from ampsim.exploring.solve import nearest, unit_of
+from ampsim.exploring.solve import nearest
 from ampsim.runs import Keeping
 
 RANGE = Axis("latency_s", low=1e-3, high=1e3)
