@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pandas as pd
 
@@ -27,7 +27,8 @@ class Exploration(Finding):
     Attributes:
         table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
             high (its 90 % interval), basis ("learned", "shared", "predicted", or missing),
-            is_first, doubt (the probability that another is first there), epoch_s, train_per_s,
+            is_first (by medians), doubt (the probability that another is), standing (what seeds let
+            one say, as of a forecast; missing of a prediction), epoch_s, train_per_s,
             staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
             equal where the first epoch learns the same). Unknown is missing, never 0.
         over: the values of each key.
@@ -85,7 +86,7 @@ class Exploration(Finding):
             if lead > most.get(name, (0.0, []))[0]:
                 where = _words({key: first[key] for key in self.over})
                 most[name] = (lead, [name, f"{lead:.2f} times", where, str(first["basis"])])
-        headings = ["first", "sooner than the next", "where", "its time is"]
+        headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
 
     def page(self) -> str:
@@ -100,7 +101,7 @@ class Exploration(Finding):
     def _data(self, names: Sequence[str]) -> dict[str, Any]:
         """What the map draws: axes, methods, and the cells of each point in the table's order."""
         colours, count = line_styles(names), len(names)
-        columns = ("time_to_target_s", "low", "high", "basis", "doubt", "is_first", "epoch_s")
+        columns = ("time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing")
         lines = [[one[name] for name in columns] for one in plain_rows(self.table)]
         return {
             "keys": [
@@ -114,19 +115,34 @@ class Exploration(Finding):
         }
 
 
+OPEN: Final = {
+    "tie": "Methods tie within 5 % at {count}",
+    "too few seeds": "With {seeds} seeds it is open who is first at {count}",
+    "predicted": "It is predicted who is ahead at {count}",
+}
+"""Why nobody is first for sure, by the standing of who is ahead."""
+
+
 def sentences_of(
-    table: pd.DataFrame, learnings: int, wrong: float, left: LeftOut
+    table: pd.DataFrame, learnings: int, wrong: float, left: LeftOut, seeds: int
 ) -> tuple[str, ...]:
     """What a map says: who is first where, on what that rests, and how sure it is."""
     points = len(table) // max(table["schedule"].nunique(), 1)
-    counts = table[table["is_first"].fillna(False).astype(bool)]["schedule"].value_counts()
-    if not len(counts):
+    ahead = table[table["is_first"].fillna(False).astype(bool)]
+    if not len(ahead):
         return (f"No method is known to reach the target at any of {points} points.",)
-    told = [f"{plain(name, LONGEST)} is first at {count}" for name, count in counts.items()]
+    standing = ahead["standing"].fillna("predicted")
+    first = ahead[standing == "first"]["schedule"].value_counts()
+    told = [f"{plain(name, LONGEST)} is first at {count}" for name, count in first.items()]
+    said = [f"Of {points} points, {', '.join(told) or 'nobody is first for sure at any'}."]
+    for what, why in OPEN.items():
+        own = ahead[standing == what]["schedule"].value_counts()
+        names = ", ".join(f"{plain(name, LONGEST)} at {count}" for name, count in own.items())
+        where = why.format(count=own.sum(), seeds=seeds)
+        said += [f"{where}; ahead in the median: {names}."] if names else []
     basis = table["basis"].value_counts()
     shared, predicted = int(basis.get("shared", 0)), int(basis.get("predicted", 0))
-    said = [
-        f"{'; '.join(told)} of {points} points.",
+    said += [
         f"Of {len(table)} cells {learnings} were trained, {shared} learn the same as one of "
         f"these, and {predicted} are predicted.",
     ]
@@ -141,7 +157,7 @@ def sentences_of(
             f"called wrongly, where the predictions expected {left.expected:.1f}; {left.inside} "
             "of the times lay in their 90 % interval."
         )
-    return tuple(said)
+    return (*said, "Nothing is tuned: learning rates are the model's own for all schedules.")
 
 
 def _words(point: Mapping[str, Any]) -> str:

@@ -134,7 +134,7 @@ def explore(
     over_plain = {key: list(one) for key, one in values.items()}
     return Exploration(
         table=table, over=values, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=(*sentences_of(table, learnings, wrong, left_out), *runs.unreached()),
+        sentences=(*sentences_of(table, learnings, wrong, left_out, repeats), *runs.unreached()),
         target=target, metric=model.measure, model=model.name, cluster=cluster.name,
         interrupted=interrupted, manifest=asked.manifest(setup, over=over_plain, sure=sure),
         is_stopped=interrupted is not None and not runs.clock.is_over,
@@ -252,6 +252,7 @@ def _line(cells: Cells, point: int, place: int, seed: int) -> dict[str, Any]:
         "basis": None if found is None else found.basis,
         "is_first": None if best is None else best == place,
         "doubt": None if best is None or called is None else called.doubt,
+        "standing": None if called is None else called.standing(place),
         "epoch_s": timed.epoch_s,
         "train_per_s": timed.train_per_s,
         "staleness_mean": timed.staleness_mean,

@@ -19,7 +19,9 @@ from ampsim.errors import OptionError
 from ampsim.exploring import explore as library
 from ampsim.exploring import making
 from ampsim.exploring.axes import Setup, setup_at
-from ampsim.exploring.cells import LeftOut
+from ampsim.exploring.cells import Estimate, LeftOut, call
+from ampsim.exploring.exploration import sentences_of
+from ampsim.exploring.predicting import Guess
 from ampsim.runs import Keeping
 from ampsim.runs.store import TIMINGS
 
@@ -214,8 +216,45 @@ def test_the_best_point_of_a_method_is_told_with_units(whole):
     assert found and all(found)
 
 
+def known(times: list[float]) -> Estimate:
+    return Estimate("learned", 1.0, Guess(0.0), dict(enumerate(times)), 99)
+
+
+FAST = [1.0 + seed / 1000 for seed in range(8)]
+STANDINGS = {
+    ("first", "behind"): (known(FAST), known([2 * one for one in FAST])),
+    ("tie", "tie"): (known(FAST), known([1.01 * one for one in FAST])),
+    ("too few seeds", "too few seeds"): (known(FAST), known([0.5, 0.6, 0.7, 3, 3, 4, 5, 6])),
+    (None, None): (known(FAST), Estimate("predicted", 1.0, Guess(5.0), None, 999)),
+}
+
+
+def test_only_who_is_first_for_sure_is_said_to_be_first():
+    rows: list[dict[str, Any]] = []
+    for expected, estimates in STANDINGS.items():
+        called = call(estimates)
+        assert (called.standing(0), called.standing(1)) == expected
+        rows += [
+            {
+                "schedule": name, "is_first": called.best == place, "basis": one.basis,
+                "standing": called.standing(place),
+            }
+            for place, (name, one) in enumerate(zip(("amp", "pipeline"), estimates, strict=True))
+        ]  # fmt: skip
+    said = sentences_of(pd.DataFrame(rows), 7, 0.0, LeftOut(), seeds=8)
+    assert said[:4] == (
+        "Of 4 points, amp is first at 1.",
+        "Methods tie within 5 % at 1; ahead in the median: amp at 1.",
+        "With 8 seeds it is open who is first at 1; ahead in the median: amp at 1.",
+        "It is predicted who is ahead at 1; ahead in the median: amp at 1.",
+    )
+    said = sentences_of(pd.DataFrame(rows[2:]), 7, 0.0, LeftOut(), seeds=8)
+    assert said[0] == "Of 3 points, nobody is first for sure at any."
+
+
 def test_sentences_say_on_what_a_map_rests(whole):
     said = " ".join(whole.sentences)
+    assert "Nothing is tuned" in said
     assert f"{whole.learnings} were trained" in said
     assert isinstance(whole.left_out, LeftOut)
 

@@ -1,4 +1,4 @@
-const TIME = 0, LOW = 1, HIGH = 2, BASIS = 3, DOUBT = 4, FIRST = 5;
+const TIME = 0, LOW = 1, HIGH = 2, BASIS = 3, DOUBT = 4, FIRST = 5, STANDING = 6;
 const DOUBTFUL = 0.1;
 const counts = data.keys.map((key) => key.values.length);
 const several = data.keys.map((_, place) => place).filter((place) => counts[place] > 1);
@@ -23,10 +23,12 @@ const told = (at) => {
   const basis = cells.some((cell) => cell[BASIS] === null) ? "unknown"
     : cells.some((cell) => cell[BASIS] === "predicted") ? "predicted"
     : cells.every((cell) => cell[BASIS] === "learned") ? "learned" : "shared";
-  return { cells, best, lead, basis, doubt: best < 0 ? null : cells[best][DOUBT] };
+  const [doubt, standing] = best < 0 ? [null, null] : [cells[best][DOUBT], cells[best][STANDING]];
+  return { cells, best, lead, basis, doubt, standing };
 };
+const SAID = { first: "is first", tie: "is ahead, a tie within 5 %", "too few seeds": "is ahead, with too few seeds to be sure" };
 const lines = (at) => {
-  const { cells, best, lead, doubt } = told(at);
+  const { cells, best, lead, doubt, standing } = told(at);
   const found = [where(at)];
   data.methods.forEach((method, place) => {
     const [time, low, high, basis] = cells[place];
@@ -35,7 +37,7 @@ const lines = (at) => {
   });
   if (best >= 0) {
     const how = lead === null ? "" : `, ${lead.toPrecision(3)} times as soon as the next`;
-    found.push(`${data.methods[best].name} is first${how}; probability of another ${(100 * doubt).toPrecision(2)} %`);
+    found.push(`${data.methods[best].name} ${SAID[standing] ?? "is predicted to be ahead"}${how}; probability of another ${(100 * doubt).toPrecision(2)} %`);
   }
   return found;
 };
@@ -67,18 +69,25 @@ const equalTime = (value, columns, rows, place) => {
   return pieces.join("");
 };
 
+// What fills a cell of which nobody is first for sure.
+const stripes = ({ colour }, method) => {
+  const turned = { id: `ahead-${method}`, width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
+  return svg("pattern", turned, svg("rect", { width: 4, height: 7, fill: colour }));
+};
+
 const panel = (fixed) => {
   const columns = counts[state.x], rows = state.y < 0 ? 1 : counts[state.y];
   const left = state.y < 0 ? 10 : 92, size = Math.max(22, Math.min(64, 440 / columns)), top = 8;
   const width = left + columns * size + 12, height = top + rows * size + 66;
   const drawn = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": "Map of who is first" });
+  drawn.append(svg("defs", {}, ...data.methods.map(stripes)));
   const place = (x, y) => [left + (x + 0.5) * size, top + (rows - 1 - y + 0.5) * size];
   const at = (x, y) => fixed.map((one, key) => (key === state.x ? x : key === state.y ? y : one));
   for (let y = 0; y < rows; y++) for (let x = 0; x < columns; x++) {
-    const here = at(x, y), { best, lead, basis, doubt } = told(here), [cx, cy] = place(x, y);
+    const here = at(x, y), { best, lead, basis, doubt, standing } = told(here), [cx, cy] = place(x, y);
     const cell = svg("rect", {
       class: "cell", x: cx - size / 2, y: cy - size / 2, width: size, height: size, tabindex: 0, role: "button",
-      "aria-label": lines(here).join(", "), fill: best < 0 ? "var(--idle)" : data.methods[best].colour,
+      "aria-label": lines(here).join(", "), fill: best < 0 ? "var(--idle)" : standing === "first" ? data.methods[best].colour : `url(#ahead-${best})`,
       "fill-opacity": best < 0 || lead === null ? 0.5 : lightness(lead),
     });
     cell.addEventListener("pointermove", (event) => show(here, event));
@@ -233,8 +242,9 @@ const legend = () => {
     swatch.style.background = colour;
     return item(swatch, `${name} first; paler where it leads by less`);
   });
+  found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
   if (data.methods.length === 2) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
-  found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is first with more than 10 %"));
+  found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
   part("legend").replaceChildren(...found);
 };
 const draw = () => { tip.hidden = true; panels(); slice(); product(); say(state.at); };
