@@ -68,12 +68,8 @@ class Space:
 
     def has(self, point: Mapping[str, Value]) -> bool:
         """Whether a point is one of this space."""
-        wanted: dict[str, Value] = {}
-        for axis in self.axes:
-            if axis.key in point and _is_on(axis, point[axis.key]):
-                wanted[axis.key] = point[axis.key]
-        needed = [axis.key for axis in self.axes if self._has(axis.key, wanted)]
-        return sorted(needed) == sorted(point) == sorted(wanted)
+        on = {axis.key for axis in self.axes if _is_on(axis, point.get(axis.key))}
+        return on == set(point) == {one.key for one in self.axes if self._has(one.key, point)}
 
     def _has(self, key: str, point: Mapping[str, Value]) -> bool:
         """Whether a key varies anything at a point."""
@@ -87,7 +83,7 @@ class Space:
 def _is_on(axis: Axis, value: Any) -> bool:
     if not axis.is_range:
         return value in axis.values
-    return not isinstance(value, str) and axis.low <= value <= axis.high
+    return isinstance(value, int | float) and axis.low <= value <= axis.high
 
 
 def _suggested(trial: Any, axis: Axis) -> Value:
