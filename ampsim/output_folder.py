@@ -26,6 +26,7 @@ from ampsim.files import (
     prepared_folder,
     read_regular,
     sha256_of,
+    write_bytes,
     write_text,
 )
 from ampsim.text import mapping, to_toml
@@ -120,15 +121,18 @@ def staged(folder: str | os.PathLike[str], kind: Kind) -> Generator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def write_texts(
-    folder: str | os.PathLike[str], kind: Kind, texts: Mapping[str, str], manifest: dict[str, Any]
+def write_files(
+    folder: str | os.PathLike[str],
+    kind: Kind,
+    contents: Mapping[str, str | bytes],
+    manifest: dict[str, Any],
 ) -> list[Path]:
     """Write files and a manifest with their hashes, whole or not at all, as of `staged`.
 
     Args:
         folder: where to.
         kind: what is written.
-        texts: what each file holds, by its name.
+        contents: what each file holds, by its name.
         manifest: what it says beside `kind` and the hashes.
 
     Returns:
@@ -138,11 +142,12 @@ def write_texts(
         OutputError: as for `taken`.
     """
     with staged(folder, kind) as place:
-        for name, text in texts.items():
-            write_text(place / name, text)
-        files = {name: sha256_of(place / name) for name in texts}
+        for name, content in contents.items():
+            is_text = isinstance(content, str)
+            write_bytes(place / name, content.encode("utf-8") if is_text else content)
+        files = {name: sha256_of(place / name) for name in contents}
         write_text(place / MANIFEST, to_toml({"kind": kind, **manifest, "files": files}))
-    return [expanded(folder) / name for name in (*texts, MANIFEST)]
+    return [expanded(folder) / name for name in (*contents, MANIFEST)]
 
 
 def read_table(manifest: Path, label: str | None = None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ TOLERANCE = 1e-6
 LEARNED_TOLERANCE = 0.35  # where learning decides: another rounding is an epoch more of three
 LEARNED = {
     "01-first-forecast", "03-staleness", "04-your-own-model-and-device", "06-from-pytorch",
+    "07-the-whole-question",
 }  # fmt: skip
 NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 VOLATILE = re.compile(r" at 0x|(?<![\w.$}])/(?:work|root|home|tmp|Users)/|\bsha256\b")
@@ -48,7 +49,7 @@ def code(path: Path) -> ast.Module:
     return ast.parse("\n".join(line for line in lines if not line.startswith("%")))
 
 
-def test_there_are_six_notebooks():
+def test_there_are_seven_notebooks():
     assert NAMES == [
         "01-first-forecast",
         "02-designing-a-device",
@@ -56,6 +57,7 @@ def test_there_are_six_notebooks():
         "04-your-own-model-and-device",
         "05-dependency-engine",
         "06-from-pytorch",
+        "07-the-whole-question",
     ]
 
 

@@ -13,15 +13,13 @@ from ampsim.calibration import texts as machine_text
 from ampsim.calibration.fit import Calibration, Fitted, Point, Table, median_error, rank_correlation
 from ampsim.calibration.machine import MachineFit
 from ampsim.calibration.texts import device_text, this_machine
-from ampsim.files import sha256_of, write_text
-from ampsim.output_folder import MANIFEST, OutputFolder, staged
+from ampsim.output_folder import OutputFolder, write_files
 from ampsim.report import words as markdown
 from ampsim.report.plot.predicted import Series, predicted
-from ampsim.report.saving import save
+from ampsim.report.saving import encode
 from ampsim.report.table import to_csv
 from ampsim.report.words import listed, slug
 from ampsim.study.provenance import software
-from ampsim.text import to_toml
 from ampsim.units import format_rate
 
 PAGE: Final = "report.md"
@@ -42,23 +40,19 @@ def write_calibration(found: Calibration, folder: OutputFolder) -> list[Path]:
     Raises:
         OutputError: a file there is not ours, or cannot be written.
     """
-    device = device_file(found.table)
-    with staged(folder, "calibration") as place:
-        write_text(place / POINTS, points_text(found))
-        save(predicted(series_of(found)), place / FIGURE)
-        write_text(place / device, device_text(found))
-        write_text(place / PAGE, page(found))
-        names = (POINTS, FIGURE, device, PAGE)
-        manifest = {
-            "kind": "calibration",
-            **software(),
-            "table": {"file": Path(found.table.label).name, "sha256": found.table.sha256},
-            "runs": found.runs,
-            "fitted": {one.key: _numbers(one) for one in found.fitted},
-            "files": {name: sha256_of(place / name) for name in names},
-        }
-        write_text(place / MANIFEST, to_toml(manifest))
-    return [folder.path / name for name in (*names, MANIFEST)]
+    contents = {
+        POINTS: points_text(found),
+        FIGURE: encode(predicted(series_of(found)), ".png"),
+        device_file(found.table): device_text(found),
+        PAGE: page(found),
+    }
+    manifest = {
+        **software(),
+        "table": {"file": Path(found.table.label).name, "sha256": found.table.sha256},
+        "runs": found.runs,
+        "fitted": {one.key: _numbers(one) for one in found.fitted},
+    }
+    return write_files(folder, "calibration", contents, manifest)
 
 
 def write_machine(name: str, fit: MachineFit, folder: OutputFolder) -> list[Path]:
@@ -67,14 +61,9 @@ def write_machine(name: str, fit: MachineFit, folder: OutputFolder) -> list[Path
     Raises:
         OutputError: a file there is not ours, or cannot be written.
     """
-    names = (POINTS, f"{name}.toml")
-    with staged(folder, "calibration") as place:
-        write_text(place / POINTS, machine_text.points_text(fit))
-        write_text(place / names[1], machine_text.machine_text(name, fit, this_machine()))
-        files = {one: sha256_of(place / one) for one in names}
-        manifest = {"kind": "calibration", **software(), "files": files}
-        write_text(place / MANIFEST, to_toml(manifest))
-    return [folder.path / one for one in (*names, MANIFEST)]
+    text = machine_text.machine_text(name, fit, this_machine())
+    contents = {POINTS: machine_text.points_text(fit), f"{name}.toml": text}
+    return write_files(folder, "calibration", contents, software())
 
 
 def device_file(table: Table) -> str:

@@ -13,15 +13,13 @@ from ampsim.cli import (
     compare,
     data,
     devices,
-    explore,
     forecast,
     gantt,
     importing,
     models,
+    questions,
     report,
     run,
-    search,
-    whatif,
 )
 from ampsim.cli.console import Code, Panelled, command, complain, write
 
@@ -35,11 +33,11 @@ app = typer.Typer(
 )
 for _function, _help in (
     (forecast.forecast, "How fast, and to what accuracy, would a model train?"),
-    (explore.explore, "Map which schedule is first over a space of hardware."),
-    (search.search, "Search hardware and schedules for what no other choice beats."),
+    (questions.explore, "Map which schedule is first over a space of hardware."),
+    (questions.search, "Search hardware and schedules for what no other choice beats."),
     (run.run, "Run one schedule and keep its trace."),
-    (whatif.whatif, "What binds, and what would each thing buy if it were faster?"),
-    (whatif.solve, "How fast, or how many, until a condition holds?"),
+    (questions.whatif, "What binds, and what would each thing buy if it were faster?"),
+    (questions.solve, "How fast, or how many, until a condition holds?"),
     (gantt.gantt, "Draw who works when."),
     (compare.compare, "Say what differs between two runs that were kept."),
     (devices.devices, "List the devices, or show one."),

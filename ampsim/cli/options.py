@@ -243,13 +243,6 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
     return load_model(name, **chosen)
 
 
-def make_jobs(jobs: int | None) -> int:
-    """How many runs to make at a time here: as told, else as many as there are cores."""
-    from ampsim.runs import jobs_here
-
-    return jobs_here() if jobs is None else jobs
-
-
 def make_executor(jobs: int | None, executor: str | None) -> int | str:
     """What makes runs: as told, else as many processes as there are cores.
 

@@ -28,6 +28,7 @@ from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
 from ampsim.hardware.load import relinked
 from ampsim.hardware.record import UNSOURCED
+from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model
@@ -109,6 +110,21 @@ DEVICE_NUMBERS: Final = tuple(key for key in NUMBERS if key not in (*CURVES, *SU
 """Keys of a device that are one number each."""
 
 
+_UNITS: Final = {
+    "flop_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "functions_per_s": "1/s", "_s": "s",
+    "_bytes": "bytes", "_w": "W", "_usd_per_h": "USD/h",
+}  # fmt: skip
+
+
+def unit_of(key: str) -> str:
+    """The unit that a key's name ends with; empty of a count.
+
+    >>> unit_of("device.flop_per_s"), unit_of("latency_s"), unit_of("workers")
+    ('FLOP/s', 's', '')
+    """
+    return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
+
+
 def keys_of(setup: Setup) -> list[str]:
     """Every key that can vary around a setup."""
     config = setup.model.config
@@ -123,19 +139,8 @@ def keys_of(setup: Setup) -> list[str]:
     ]  # fmt: skip
 
 
-def axes_of(texts: Iterable[str], setup: Setup) -> tuple[Axis, ...]:
-    """The axes of texts such as "latency_s=1e-7..1e-4:log" or "workers=2,4,8".
-
-    Raises:
-        OptionError: a text is no axis, a key comes twice or varies nothing here, or a value is none
-            that the key can have.
-        UnknownNameError: a value names nothing that there is.
-    """
-    return axes_over(texts_over(texts), setup)
-
-
 def texts_over(texts: Iterable[str]) -> dict[str, str]:
-    """Split such texts at their first "=".
+    """Keys and values of texts such as "latency_s=1e-7..1e-4:log" or "workers=2,4,8".
 
     Raises:
         OptionError: one is no axis, or a key comes twice.
@@ -155,10 +160,11 @@ def texts_over(texts: Iterable[str]) -> dict[str, str]:
 
 
 def axes_over(given: Mapping[str, str | Sequence[Value] | Axis], setup: Setup) -> tuple[Axis, ...]:
-    """The same from keys and values, each a text as above, or a list of values.
+    """The axes of keys and values, each a text as above, or a list of values.
 
     Raises:
-        OptionError, UnknownNameError: as of `axes_of`.
+        OptionError: a key comes twice or varies nothing here, or a value is none that it can have.
+        UnknownNameError: a value names nothing that there is.
     """
     found = tuple(_axis(key, values, setup) for key, values in given.items())
     for place, one in enumerate(found):
@@ -287,11 +293,7 @@ def setup_at(setup: Setup, point: Point) -> Setup:
         OptionError: a value is none that its key can have, or nothing has such a key.
         UnknownNameError: a value names nothing that there is.
     """
-    options = {
-        key.removeprefix("model."): value
-        for key, value in point.items()
-        if key.startswith("model.")
-    }
+    options = _of("model", point)
     model = with_options(setup.model, options) if options else setup.model
     return Setup(model, _cluster_at(setup.cluster, point), _schedules_at(setup.schedules, point))
 
@@ -306,13 +308,15 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     if links:
         cluster = relinked(cluster, **links)
     for room, change in (("device", _with_numbers), ("host", _with_host), ("ports", _with_ports)):
-        numbers = {
-            key.removeprefix(f"{room}."): value
-            for key, value in point.items()
-            if key.startswith(f"{room}.")
-        }
+        numbers = _of(room, point)
         cluster = change(cluster, numbers) if numbers else cluster
     return cluster
+
+
+def _of(room: str, point: Point) -> dict[str, Value]:
+    """What a point says of the model, of devices, of the host or of ports."""
+    rooms = {key: key.rpartition(".") for key in point}
+    return {name: point[key] for key, (of, _dot, name) in rooms.items() if of == room}
 
 
 def changed(cluster: Cluster, **parts: Any) -> Cluster:
@@ -342,8 +346,8 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
             f"workers cannot vary on {cluster.name}, which has {len(kinds)} kinds of devices; vary "
             "cluster over groups such as p100:8,cpu-core:1"
         )
-    if workers < 1:
-        raise OptionError(f"workers must be a whole number >= 1, got {workers}")
+    if not 1 <= workers <= WORKERS_MAX:
+        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {workers}")
     name = re.sub(rf"^{cluster.workers} x ", f"{workers} x ", cluster.name)
     return changed(cluster, name=name, devices=(cluster.devices[0],) * workers)
 

@@ -17,9 +17,9 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
-from ampsim.exploring.timing import FirstEpoch
-from ampsim.runs.ranking import rank
+from ampsim.runs.ranking import Ranking, Standing, rank
 from ampsim.runs.rows import median_interval
 
 Basis: TypeAlias = Literal["learned", "shared", "predicted"]
@@ -168,18 +168,24 @@ class WinnerCall:
         best: its place among the methods; None where none arrives.
         wrong: the probability that training what is predicted names another; 0 where nothing is.
         others: what each other method adds to it.
-        flip: the probability that with other seeds another would be first; None where unknown.
+        ranking: by the seeds, as of a forecast; None where something is predicted.
     """
 
     best: int | None
     wrong: float
     others: tuple[float, ...]
-    flip: float | None
+    ranking: Ranking | None = None
 
     @property
     def doubt(self) -> float:
-        """The larger of the two."""
-        return max(self.wrong, self.flip or 0.0)
+        """The larger of `wrong`, and the probability that with other seeds another is first."""
+        pairs = () if self.ranking is None else self.ranking.pairs
+        flips = [one.flip for one in pairs if one is not None and one.flip is not None]
+        return max([self.wrong, *flips])
+
+    def standing(self, place: int) -> Standing | None:
+        """What may be said of a method; None where something is predicted."""
+        return None if self.ranking is None else self.ranking.standings[place]
 
 
 def call(estimates: Sequence[Estimate]) -> WinnerCall:
@@ -188,13 +194,15 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
     best = min(range(len(estimates)), key=middles.__getitem__)
     if not math.isfinite(middles[best]):
         is_open = any(one.basis == "predicted" for one in estimates)
-        return WinnerCall(None, 0.5 if is_open else 0.0, (0.0,) * len(estimates), None)
+        return WinnerCall(None, 0.5 if is_open else 0.0, (0.0,) * len(estimates))
     chances = tuple(
         0.0 if place == best else _overtakes(estimates[best], one)
         for place, one in enumerate(estimates)
     )
     wrong = min(sum(chances), 1 - 1 / len(estimates)) if len(estimates) > 1 else 0.0
-    return WinnerCall(best, wrong, chances, _flip(estimates))
+    times = [one.times_s for one in estimates if one.times_s is not None]
+    ranking = rank(times) if len(times) == len(estimates) else None
+    return WinnerCall(best, wrong, chances, ranking)
 
 
 def _overtakes(best: Estimate, other: Estimate) -> float:
@@ -210,16 +218,6 @@ def _overtakes(best: Estimate, other: Estimate) -> float:
     spread = math.hypot(*(one.spread for one in unknown))
     freedom = min(one.freedom for one in unknown)
     return probability_below(there - best.middle, spread, freedom)
-
-
-def _flip(estimates: Sequence[Estimate]) -> float | None:
-    times = [one.times_s for one in estimates if one.times_s is not None]
-    ranking = rank(times) if len(times) == len(estimates) else None
-    if ranking is None:
-        return None
-    flips = [one.flip for one in ranking.pairs if one is not None]
-    known = [one for one in flips if one is not None]
-    return max(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +254,7 @@ class Cells:
             guesses = predictor.guesses([method.points.index(point) for point in self.points])
             for point, guess in zip(self.points, guesses, strict=True):
                 self.estimates[point].append(method.estimate(point, guess))
-        self.calls = dict.fromkeys(self.points, WinnerCall(None, 0.5, (0.0,) * len(methods), None))
+        self.calls = dict.fromkeys(self.points, WinnerCall(None, 0.5, (0.0,) * len(methods)))
         if all(method.learned for method in methods):
             self.calls = {point: call(of) for point, of in self.estimates.items()}
 

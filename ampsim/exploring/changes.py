@@ -16,10 +16,11 @@ from typing import Any, Final, TypeAlias
 from ampsim.data_parallel import Solver
 from ampsim.exploring.axes import changed
 from ampsim.exploring.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
-from ampsim.hardware import HOST, Cluster, Device, Route, light_is_free
+from ampsim.hardware import HOST, Cluster, Route, light_is_free
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
+from ampsim.report.frames import distinct
 
 FACTORS: Final = (0.5, 2.0, math.inf)
 CURVE: Final = (0.5, 0.71, 1.0, 1.41, 2.0, 4.0, math.inf)
@@ -53,6 +54,19 @@ class Change:
     frees_light: bool = False
 
 
+def _of_cluster(
+    what: str,
+    change: Callable[[Cluster, float], Cluster],
+    share: float | None,
+    factors: Sequence[float] = FACTORS,
+) -> Change:
+    return Change(what, lambda on, under, factor: (change(on, factor), under), share, factors)
+
+
+def _unchanged(cluster: Cluster, schedule: Schedule, _factor: float) -> System:
+    return cluster, schedule
+
+
 def sped(key: str, value: Any, factor: float) -> Any:
     """A number that is so many times as fast: a rate times the factor, a duration over it.
 
@@ -62,15 +76,6 @@ def sped(key: str, value: Any, factor: float) -> Any:
     if value is None or not sign_of(key):
         return value
     return min(value * factor, NUMBER_MAX) if sign_of(key) > 0 else value / factor
-
-
-def faster_device(device: Device, factor: float, keys: Collection[str] = NUMBERS) -> Device:
-    """A device of which these time constants are so many times as fast.
-
-    It is not checked as a file is: a memory may become faster than the cache before it.
-    """
-    given = {key: getattr(device, key) for key in keys if sign_of(key)}
-    return device.model_copy(update={key: sped(key, one, factor) for key, one in given.items()})
 
 
 def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> list[Change]:
@@ -87,27 +92,18 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
 
 def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     kinds = list(dict.fromkeys(cluster.devices))
-    names = _names([one.name for one in kinds])
-    for device, name in zip(kinds, names, strict=True):
+    for device, name in zip(kinds, distinct([one.name for one in kinds]), strict=True):
         on = [place for place, one in enumerate(cluster.devices) if one == device]
         share = sum(shares.of(("worker", worker)) for worker in on)
         if len(on) > 1 or cluster.workers == 1:  # else it is its worker's row
-            yield Change(f"device {name}", _on_cluster(partial(_workers, on)), share)
+            yield _of_cluster(f"device {name}", partial(_workers, on), share)
     if cluster.workers > 1:
         workers = sorted(range(cluster.workers), key=lambda one: -shares.of(("worker", one)))
         for worker in sorted(workers[:_WORKERS_MAX]):
             share = shares.of(("worker", worker))
-            yield Change(f"worker {worker}", _on_cluster(partial(_workers, [worker])), share)
+            yield _of_cluster(f"worker {worker}", partial(_workers, [worker]), share)
     if not cluster.is_host_free:
-        yield Change("host", _on_cluster(_host), shares.of(HOST_PLACE))
-
-
-def _names(names: Sequence[str]) -> list[str]:
-    """Names that differ: those that come twice have a number."""
-    return [
-        one if names.count(one) == 1 else f"{one} ({names[: place + 1].count(one)})"
-        for place, one in enumerate(names)
-    ]
+        yield _of_cluster("host", _host, shares.of(HOST_PLACE))
 
 
 def _of_numbers(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
@@ -119,7 +115,7 @@ def _of_numbers(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
         every = list(range(cluster.workers))
         for key in keys:
             share = sum(shares.of(("worker", worker), key) for worker in every)
-            yield Change(key, _on_cluster(partial(_workers, every, keys=(key,))), share)
+            yield _of_cluster(key, partial(_workers, every, keys=(key,)), share)
 
 
 def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Iterator[Change]:
@@ -132,17 +128,16 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
     bandwidth = sum(shares.of(place, BANDWIDTH) for place in pairs)
     has_latency, has_bandwidth = _has(cluster, LATENCY), _has(cluster, BANDWIDTH)
     if has_latency:
-        yield Change("latency of links", _on_cluster(partial(_links, keys=(LATENCY,))), latency)
+        yield _of_cluster("latency of links", partial(_links, keys=(LATENCY,)), latency)
     if has_bandwidth:
-        change = _on_cluster(partial(_links, keys=_RATES))
-        yield Change("bandwidth of links", change, bandwidth)
+        yield _of_cluster("bandwidth of links", partial(_links, keys=_RATES), bandwidth)
     if cluster.has_shared_bandwidth or not are_apart or not (has_latency or has_bandwidth):
         return
     used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
     for pair in used[:_PAIRS_MAX]:
         source, target = pair[1:]
         name = " to ".join("host" if place == HOST else str(place) for place in (source, target))
-        yield Change(f"link {name}", _on_cluster(partial(_pair, source, target)), shares.of(pair))
+        yield _of_cluster(f"link {name}", partial(_pair, source, target), shares.of(pair))
 
 
 _RATES: Final = (BANDWIDTH, "egress_bytes_per_s", "ingress_bytes_per_s")
@@ -178,26 +173,10 @@ def _waits(
 def _of_more(cluster: Cluster) -> Iterator[Change]:
     """What can only be there or not."""
     if not all(map(light_is_free, cluster.devices)):
-        yield Change("no light work", _on_cluster(_same), None, (math.inf,), frees_light=True)
+        yield Change("no light work", _unchanged, None, (math.inf,), frees_light=True)
     varies = cluster.events or cluster.failures or cluster.checkpoints or cluster.messages
     if varies or any(one.jitter_cv for one in cluster.devices):
-        yield Change("no stragglers", _on_cluster(_steady), None, (math.inf,))
-
-
-def _on_cluster(
-    change: Callable[[Cluster, float], Cluster],
-) -> Callable[[Cluster, Schedule, float], System]:
-    return partial(_changed_cluster, change)
-
-
-def _changed_cluster(
-    change: Callable[[Cluster, float], Cluster], cluster: Cluster, schedule: Schedule, factor: float
-) -> System:
-    return change(cluster, factor), schedule
-
-
-def _same(cluster: Cluster, _factor: float) -> Cluster:
-    return cluster
+        yield _of_cluster("no stragglers", _steady, None, (math.inf,))
 
 
 def _steady(cluster: Cluster, _factor: float) -> Cluster:
@@ -210,7 +189,7 @@ def _steady(cluster: Cluster, _factor: float) -> Cluster:
 def _workers(
     on: Sequence[int], cluster: Cluster, factor: float, keys: Collection[str] = NUMBERS
 ) -> Cluster:
-    made = {one: faster_device(one, factor, keys) for one in dict.fromkeys(cluster.devices)}
+    made = {one: _faster(one, factor, keys) for one in dict.fromkeys(cluster.devices)}
     places = set(on)
     devices = [made[one] if at in places else one for at, one in enumerate(cluster.devices)]
     return cluster.model_copy(update={"devices": tuple(devices)})
@@ -218,7 +197,7 @@ def _workers(
 
 def _host(cluster: Cluster, factor: float) -> Cluster:
     assert cluster.host is not None, "a host that takes no time is not changed"
-    return cluster.model_copy(update={"host": faster_device(cluster.host, factor, HOST_NUMBERS)})
+    return cluster.model_copy(update={"host": _faster(cluster.host, factor, HOST_NUMBERS)})
 
 
 def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
@@ -248,7 +227,10 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
 
 
 def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
-    """A record of hardware with these of its numbers so many times as fast."""
+    """A record of hardware with these of its numbers so many times as fast.
+
+    It is not checked as a file is: a memory may become faster than the cache before it.
+    """
     own = {key: getattr(part, key) for key in keys if hasattr(part, key)}
     return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
 

@@ -41,7 +41,13 @@ LEARNED: Final = {
 }
 """Columns that are learned; of those to the target, a run that does not arrive has no end."""
 
-_SHORT: Final = {"time_s": "time_to_target_s", "epochs": "epochs_to_target"}
+SHORT: Final = {
+    "time_s": "time_to_target_s",
+    "dollars": "cost_to_target_usd",
+    "joules": "energy_to_target_j",
+    "epochs": "epochs_to_target",
+}
+"""Short names of columns."""
 
 Value: TypeAlias = "tuple[str, str]"
 """A column, and the schedule that it is of as written; "" for each one asked about."""
@@ -170,7 +176,7 @@ def _number(word: str, text: str) -> float:
 
 
 def _column(factor: re.Match[str], text: str) -> Value:
-    column = _SHORT.get(factor["column"], factor["column"])
+    column = SHORT.get(factor["column"], factor["column"])
     if column not in _known():
         raise OptionError(f"until: {one_of('column', column, _known())}")
     if factor["schedule"] == "":
@@ -179,7 +185,7 @@ def _column(factor: re.Match[str], text: str) -> Value:
 
 
 def _known() -> list[str]:
-    return [*_SHORT, *TIMED, *LEARNED]
+    return [*SHORT, *TIMED, *LEARNED]
 
 
 def _wrong(rest: str, text: str) -> OptionError:

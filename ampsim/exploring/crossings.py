@@ -11,9 +11,10 @@ never cross, which lie beyond one of the ends.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final, TypeAlias
 
@@ -46,7 +47,8 @@ class Bracket:
     @property
     def middle(self) -> float:
         """The value in the middle, in logarithms where both ends are above 0."""
-        return middle_of(self.low, self.high)
+        low, high = self.low, self.high
+        return math.sqrt(low) * math.sqrt(high) if low > 0 else (low + high) / 2
 
     @property
     def holding(self) -> float:
@@ -54,9 +56,10 @@ class Bracket:
         return self.high if self.rises else self.low
 
 
-def middle_of(low: float, high: float) -> float:
-    """The value in the middle of two, in logarithms where both are above 0."""
-    return math.sqrt(low) * math.sqrt(high) if low > 0 else (low + high) / 2
+def between(points: Sequence[float], holds: Sequence[bool]) -> list[Bracket]:
+    """The crossings between neighbouring points."""
+    pairs = zip(itertools.pairwise(points), itertools.pairwise(holds), strict=True)
+    return [Bracket(*ends, rises=after) for ends, (before, after) in pairs if before != after]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +108,14 @@ class Crossings:
             return [Root(one.holding, one.low, one.high, one.rises) for one in own]
         count = len(self.holds)
         most = [2 * sum(held) > count for held in zip(*self.holds.values(), strict=True)]
-        return [
-            self._root(Bracket(low, high, rises=after))
-            for low, high, before, after in zip(
-                self.points, self.points[1:], most, most[1:], strict=False
-            )
-            if before != after
-        ]
+        return [self._root(one) for one in between(self.points, most)]
 
     def _root(self, about: Bracket) -> Root:
         values = sorted(self._of(seed, about) for seed in self.holds)
         found = median_interval(values, WANTED)
         middle = median(values)
-        return Root(
-            value=middle,
-            low=found.low,
-            high=found.high,
-            rises=about.rises,
-            below=values.count(-math.inf),
-            above=values.count(math.inf),
-            coverage=found.coverage,
-        )
+        below, above = values.count(-math.inf), values.count(math.inf)
+        return Root(middle, found.low, found.high, about.rises, below, above, found.coverage)
 
     def _of(self, seed: int, about: Bracket) -> float:
         """The root of one function near a crossing of most; infinite where it has none."""
@@ -154,32 +144,19 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
     points = tuple(float(one) for one in even.points(POINTS))
     held = iter(ask([(seed, point) for seed in seeds for point in points]))
     holds = {seed: tuple(next(held) for _point in points) for seed in seeds}
-    left = [
-        (seed, Bracket(low, high, rises=after))
-        for seed in seeds
-        for low, high, before, after in zip(
-            points, points[1:], holds[seed], holds[seed][1:], strict=False
-        )
-        if before != after
-    ]
-    found: list[tuple[int, Bracket]] = []
-    while True:
-        found += [one for one in left if _is_narrow(one[1], axis, tolerance)]
-        left = [one for one in left if not _is_narrow(one[1], axis, tolerance)]
-        if not left:
-            break
-        middles = [_middle(one, axis) for _seed, one in left]
-        asked = ask([(seed, x) for (seed, _one), x in zip(left, middles, strict=True)])
-        left = [
-            (seed, _half(one, x, holds=now))
-            for (seed, one), x, now in zip(left, middles, asked, strict=True)
-        ]
-    own = {seed: [one for of, one in found if of == seed] for seed in seeds}
-    return Crossings(
-        points,
-        holds,
-        {seed: tuple(sorted(one, key=lambda at: at.low)) for seed, one in own.items()},
-    )
+    brackets = {seed: between(points, holds[seed]) for seed in seeds}
+    while wide := [
+        (seed, place, one)
+        for seed, own in brackets.items()
+        for place, one in enumerate(own)
+        if not _is_narrow(one, axis, tolerance)
+    ]:
+        middles = [_middle(one, axis) for _seed, _place, one in wide]
+        held = ask([(seed, x) for (seed, _place, _one), x in zip(wide, middles, strict=True)])
+        for (seed, place, one), x, now in zip(wide, middles, held, strict=True):
+            end = "high" if now == one.rises else "low"
+            brackets[seed][place] = replace(one, **{end: x})
+    return Crossings(points, holds, {seed: tuple(own) for seed, own in brackets.items()})
 
 
 def _is_narrow(one: Bracket, axis: Axis, tolerance: float) -> bool:
@@ -193,8 +170,3 @@ def _middle(one: Bracket, axis: Axis) -> float:
     if not axis.is_whole:
         return one.middle
     return float(min(max(round(one.middle), one.low + 1), one.high - 1))
-
-
-def _half(one: Bracket, x: float, *, holds: bool) -> Bracket:
-    is_high = holds == one.rises
-    return Bracket(one.low, x, one.rises) if is_high else Bracket(x, one.high, one.rises)

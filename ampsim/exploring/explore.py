@@ -19,24 +19,22 @@ from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
 from ampsim.exploring.cells import Cells, Entrant, stated_wrong
-from ampsim.exploring.clock import TimeBudget
-from ampsim.exploring.exploration import Exploration
-from ampsim.exploring.timing import FirstEpoch, Timer
+from ampsim.exploring.exploration import Exploration, sentences_of
+from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
 from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.forecasting.making import RunMaker, entries_of
 from ampsim.options import REPEATS_MAX, Count, Seed
-from ampsim.runs.jobs import opened
-from ampsim.runs.ranking import SURE, finite
+from ampsim.runs.jobs import ExecutorLike
+from ampsim.runs.ranking import SURE
 from ampsim.runs.rows import table_of, times_of
+from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping
-from ampsim.runs.task import Row, RunPlan
+from ampsim.runs.task import Row
 from ampsim.study.progress import OnProgress
-from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import (
     ClusterLike,
     ModelLike,
-    RunOptions,
+    PlacementLike,
     SchedulesLike,
     cluster_of,
     model_of,
@@ -67,70 +65,79 @@ def explore(
     repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = REPEATS,
     instances: Count | None = None,
     seed: Seed = 0,
+    placement: PlacementLike | None = None,
     sure: Annotated[float, Ge(0.5), Le(0.999)] = SURE,
     jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
+    executor: ExecutorLike = None,
 ) -> Exploration:
     """Map which schedule reaches the target first at each point of a space, and how sure that is.
 
     Ctrl-C and the end of the budget keep what has finished; with `keeping`, the same call goes on.
 
     Args:
-        model: what to train: from `load_model`, or its name or path.
-        cluster: on what, but for what `over` changes: from `load_cluster`, or its name or path.
+        model: as of `forecast`.
+        cluster: likewise, but for what `over` changes.
         schedules: those compared: objects or names, or names as on the command line.
         over: values of each key, such as {"latency_s": "1e-7..1e-4:log", "workers": [2, 4]}; a
             text is read as on the command line (`ampsim.exploring.axes` says which keys there are).
         points: of each range.
         budget_s: seconds after which it ends; None until it is `sure`.
-        target: as in `forecast`; the model must have one.
-        max_epochs: end a run that has not reached the target by then.
+        target: as of `forecast`; there must be one.
         repeats: seeds of each cell that is trained: `seed`, `seed` + 1, …
-        instances: training items to use; None for all.
         seed: of the first repeat, and of all times.
+        placement: as of `forecast`, found anew at each point.
         sure: ends where at every point the probability is this high that training what is
             predicted would name the same winner.
-        jobs: runs to make at a time, each on a core of its own.
-        on_progress: told as by `forecast`.
         keeping: where finished runs are kept and those of an earlier call are taken from.
+        max_epochs: as of `forecast`.
+        instances: as of `forecast`.
+        jobs: as of `forecast`.
+        on_progress: as of `forecast`.
+        executor: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or the model has no target.
         UnknownNameError: a value names nothing that there is.
         SimulationError: a point cannot be timed.
     """
-    model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
+    model, cluster = model_of(model), cluster_of(cluster)
+    setup = Setup(model, cluster, tuple(schedules_of(schedules)))
     target = model.measure.require_target(target)
     target = model.target if target is None else target
     if target is None:
         raise OptionError(
             f"explore compares times to a target, and {model.name} has none; give target"
         )
-    setup = Setup(model, cluster, tuple(schedules))
+    asked = Asked(
+        target=target, max_epochs=max_epochs, repeats=repeats, instances=instances, seed=seed,
+        placement=placement,
+    )  # fmt: skip
     values = _values_of(over, setup, points)
     places = [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
-    options = RunOptions(epochs=max_epochs, instances=instances, target=target)
-    rows = [_rows_at(point, setup_at(setup, point), options) for point in places]
-    clock = TimeBudget(budget_s, on_progress)
-    with opened(jobs, jobs) as executor:
-        maker = RunMaker(executor, clock.tell, keeping)
-        timer = Timer(maker, None if keeping is None else keeping.store.folder)
-        explorer = _Explorer(rows, range(seed, seed + repeats), max_epochs, maker, timer)
-        interrupted = explorer.run(clock, sure)
-    asked = {"seeds": [seed, seed + repeats - 1], "target": target, "max_epochs": max_epochs}
-    manifest = {
-        **software(), **asked, "instances": instances, "sure": sure,
-        "model": model_origin(model), "cluster": cluster.name,
-        "schedules": [schedule_origin(one) for one in schedules],
-        "over": {key: list(one) for key, one in values.items()},
-    }  # fmt: skip
+    rows = [_rows_at(point, setup_at(setup, point), asked) for point in places]
+    with point_runs(
+        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
+        budget_s=budget_s,
+    ) as runs:  # fmt: skip
+        explorer = _Explorer(rows, asked, runs)
+        interrupted = explorer.run(sure)
+    cells = Cells(explorer.methods)
+    lines = [
+        {**point, "schedule": label, **_line(cells, number, place, seed)}
+        for number, point in enumerate(places)
+        for place, label in enumerate(labels_of(setup.schedules))
+    ]
+    table, left_out, learnings = _numbered(lines), cells.left_out(), explorer.learnings
+    wrong = stated_wrong(cells, left_out)
+    over_plain = {key: list(one) for key, one in values.items()}
     return Exploration(
-        **explorer.found(places, labels_of(schedules)),
-        over=values,
+        table=table, over=values, learnings=learnings, wrong=wrong, left_out=left_out,
+        sentences=(*sentences_of(table, learnings, wrong, left_out, repeats), *runs.unreached()),
         target=target, metric=model.measure, model=model.name, cluster=cluster.name,
-        interrupted=interrupted, manifest=manifest,
-        is_stopped=interrupted is not None and not clock.is_over,
+        interrupted=interrupted, manifest=asked.manifest(setup, over=over_plain, sure=sure),
+        is_stopped=interrupted is not None and not runs.clock.is_over,
     )  # fmt: skip
 
 
@@ -144,7 +151,7 @@ def _values_of(
     """
     if not over or "schedule" in over:
         raise OptionError(
-            f"over must name what varies, such as latency_s, and no schedule, got "
+            f"over (--for) must name what varies, such as latency_s, and no schedule, got "
             f"{', '.join(over) or 'nothing'}; schedules are compared at each point"
         )
     if len(setup.schedules) < 2:
@@ -158,58 +165,48 @@ def _values_of(
     return values
 
 
-def _rows_at(point: Point, setup: Setup, options: RunOptions) -> list[Row]:
+def _rows_at(point: Point, setup: Setup, asked: Asked) -> list[Row]:
     """The rows of one point, one for each schedule, with labels that no other point's have."""
-    entries = entries_of(RunPlan(setup.model, setup.cluster, options), setup.schedules, None)
-    words = ", ".join(f"{key} = {_value_text(value)}" for key, value in point.items())
-    return [replace(one, label=f"{one.label}, {words}") for one in entries]
-
-
-def _value_text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    told = [
+        f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}"
+        for key, value in point.items()
+    ]
+    return [replace(one, label=", ".join([one.label, *told])) for one in asked.rows(setup)]
 
 
 class _Explorer:
     """Times all cells, then learns one after the other."""
 
-    def __init__(
-        self,
-        rows: Sequence[Sequence[Row]],
-        seeds: range,
-        epochs: int,
-        maker: RunMaker,
-        timer: Timer,
-    ) -> None:
-        self._rows, self._seeds, self._maker, self._timer = rows, seeds, maker, timer
+    def __init__(self, rows: Sequence[Sequence[Row]], asked: Asked, runs: PointRuns) -> None:
+        self._rows, self._asked, self._runs = rows, asked, runs
         self.methods = [
-            Entrant(row.schedule.admission.drains, seeds.start, epochs) for row in rows[0]
+            Entrant(row.schedule.admission.drains, asked.seed, asked.max_epochs) for row in rows[0]
         ]
 
-    def run(self, clock: TimeBudget, sure: float) -> str | None:
+    @property
+    def learnings(self) -> int:
+        """Cells that were trained."""
+        return sum(len(method.learned) for method in self.methods)
+
+    def run(self, sure: float) -> str | None:
         """Go on until all is sure; say why not, if something came first."""
+        clock, places = self._runs.clock, range(len(self.methods))
+        cells = [(point, place) for point in range(len(self._rows)) for place in places]
         try:
-            self._time_all()
+            self._time([(point, place, self._asked.seed) for point, place in cells])
             while (chosen := self._next(sure)) is not None:
                 clock.require_left()
                 self._learn(*chosen)
         except KeyboardInterrupt:
-            if not any(method.timed for method in self.methods):
+            timed = sum(len(method.timed) for method in self.methods)
+            if not timed:
                 clock.refuse()
                 raise
-            trained = sum(len(method.learned) for method in self.methods)
-            cells = len(self._rows) * len(self.methods)
-            timed = sum(len(method.timed) for method in self.methods)
-            told = f"{trained} of {cells} cells are trained"
-            if timed < cells:
-                told = f"{timed} of {cells} cells are timed, none is trained"
+            told = f"{self.learnings} of {len(cells)} cells are trained"
+            if timed < len(cells):
+                told = f"{timed} of {len(cells)} cells are timed, none is trained"
             return clock.sentence(told)
         return None
-
-    def _time_all(self) -> None:
-        cells = [
-            (point, place) for point in range(len(self._rows)) for place in range(len(self.methods))
-        ]
-        self._time([(point, place, self._seeds.start) for point, place in cells])
 
     def _time(self, cells: Sequence[tuple[int, int, int]]) -> None:
         """Time cells, each a point, a method and a seed."""
@@ -223,11 +220,7 @@ class _Explorer:
             point, place, seed = left[index]
             self.methods[place].timed.setdefault(point, {})[seed] = found
 
-        tasks = [
-            self._rows[point][place].task(seed, number, len(left))
-            for number, (point, place, seed) in enumerate(left, 1)
-        ]
-        self._timer.time(tasks, take)
+        self._runs.time([(self._rows[point][place], seed) for point, place, seed in left], take)
 
     def _next(self, sure: float) -> tuple[int, int] | None:
         cells = Cells(self.methods)
@@ -236,76 +229,46 @@ class _Explorer:
 
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
-        row, method = self._rows[point][place], self.methods[place]
-        count = len(self._seeds)
-        made = self._maker.make(
-            [row.task(seed, number, count) for number, seed in enumerate(self._seeds, 1)]
-        )
-        runs = [run for of in made.rows for run in of]
-        if made.interrupted is not None:
-            raise KeyboardInterrupt
+        row, method, seeds = self._rows[point][place], self.methods[place], self._asked.seeds
+        made = self._runs.learn([(row, seed) for seed in seeds])
         alike = [] if method.drains else [point, *method.alike(point)]
-        self._time([(one, place, seed) for one in dict.fromkeys(alike) for seed in self._seeds])
+        self._time([(one, place, seed) for one in dict.fromkeys(alike) for seed in seeds])
+        runs = [one for one in made if isinstance(one, Run)]
         method.learned[point] = dict(times_of(row.plan.goal, runs))
 
-    def found(self, points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
-        """What is known of all cells, as an exploration has it."""
-        cells = Cells(self.methods)
-        numbers: dict[str, int] = {}
-        lines: list[dict[str, Any]] = []
-        for point, values in enumerate(points):
-            for place, label in enumerate(labels):
-                timed = self.methods[place].timed.get(point, {}).get(self._seeds.start)
-                line = {**values, "schedule": label}
-                lines.append({**line, **_line(cells, point, place, timed, numbers)})
-        left_out = cells.left_out()
-        return {
-            "table": table_of(lines),
-            "learnings": sum(len(one.learned) for one in self.methods),
-            "wrong": stated_wrong(cells, left_out),
-            "left_out": left_out,
-        }
 
-
-def _line(
-    cells: Cells, point: int, place: int, timed: FirstEpoch | None, numbers: dict[str, int]
-) -> dict[str, Any]:
+def _line(cells: Cells, point: int, place: int, seed: int) -> dict[str, Any]:
     """What the table says of a cell beside its keys; unknown is None."""
-    of = cells.estimates.get(point)
-    found = of[place] if of and cells.methods[place].learned else None
-    called = cells.calls.get(point)
+    method, called = cells.methods[place], cells.calls.get(point)
+    timed = method.timed.get(point, {}).get(seed) or FirstEpoch()
+    found = cells.estimates[point][place] if method.learned and called is not None else None
+    best = None if called is None else called.best
     time_s = None if found is None else found.time_s
     low, high = (None, None) if found is None else found.interval_s
-    is_called = called is not None and called.best is not None
     return {
         "time_to_target_s": time_s,
         "low": low,
         "high": high,
         "basis": None if found is None else found.basis,
-        "is_first": called.best == place if called and is_called else None,
-        "doubt": called.doubt if called and is_called else None,
-        **_of_epoch(timed, time_s, numbers),
-    }
-
-
-def _of_epoch(
-    timed: FirstEpoch | None, time_s: float | None, numbers: dict[str, int]
-) -> dict[str, Any]:
-    """What the table says of a cell's first epoch."""
-    if timed is None:
-        timed = FirstEpoch(math.nan, math.nan, "", {})
-    ages = timed.staleness.values()
-    digest = timed.digest
-    return {
-        "epoch_s": finite(timed.epoch_s),
-        "train_per_s": finite(timed.train_per_s),
-        "staleness_mean": sum(ages) / len(ages) if ages else None,
+        "is_first": None if best is None else best == place,
+        "doubt": None if best is None or called is None else called.doubt,
+        "standing": None if called is None else called.standing(place),
+        "epoch_s": timed.epoch_s,
+        "train_per_s": timed.train_per_s,
+        "staleness_mean": timed.staleness_mean,
         "peak_bytes": timed.peak_bytes,
         "cost_to_target_usd": _times(timed.usd_per_s, time_s),
         "energy_to_target_j": _times(timed.power_w, time_s),
-        "learning": numbers.setdefault(digest, len(numbers) + 1) if digest else None,
+        "learning": timed.digest or None,
     }
 
 
 def _times(rate: float | None, time_s: float | None) -> float | None:
     return None if rate is None or time_s is None else rate * time_s
+
+
+def _numbered(lines: Sequence[dict[str, Any]]) -> Any:
+    """The table of lines, in which each digest is a number, from 1."""
+    digests = dict.fromkeys(line["learning"] for line in lines if line["learning"])
+    numbers = {digest: number for number, digest in enumerate(digests, 1)}
+    return table_of([{**line, "learning": numbers.get(line["learning"])} for line in lines])

@@ -78,7 +78,6 @@ def probability_below(gap: float, spread: float, freedom: int) -> float:
     return tail if gap >= 0 else 1 - tail
 
 
-@dataclass(frozen=True, eq=False)
 class Process:
     """Points of one method, some of them known.
 
@@ -90,65 +89,61 @@ class Process:
         noise: share of chance in the variance.
     """
 
-    places: np.ndarray
-    known: tuple[int, ...]
-    values: tuple[float, ...]
-    length: float
-    noise: float
+    def __init__(
+        self,
+        places: np.ndarray,
+        known: Sequence[int],
+        values: Sequence[float],
+        length: float,
+        noise: float,
+    ) -> None:
+        """Solve for mean and variance, and how likely they make what is known."""
+        self._places, self._known, self._length, self._noise = places, list(known), length, noise
+        self.freedom, self.likelihood = _PRIOR_FREEDOM, 0.0
+        if not known:
+            return
+        alike = self._alike(self._known, self._known) + noise * np.eye(len(known))
+        self._inverse, ones = np.linalg.inv(alike), np.ones(len(known))
+        self._of_ones = self._inverse @ ones
+        self._certain = float(ones @ self._of_ones)
+        self._mean = float(np.array(values) @ self._of_ones) / self._certain
+        left = np.array(values) - self._mean
+        self._of_left = self._inverse @ left
+        square = _PRIOR_FREEDOM * PRIOR_SPREAD**2 + float(left @ self._of_left)
+        self.freedom = _PRIOR_FREEDOM + len(known) - 1
+        self._scale_2 = square / self.freedom
+        size = float(np.linalg.slogdet(self._inverse)[1])
+        self.likelihood = (size - math.log(self._certain) - self.freedom * math.log(square)) / 2
 
     def guesses(self, at: Sequence[int]) -> list[Guess]:
         """What is said of points; of those that are known, as if they were another draw."""
-        if not self.known:
+        if not self._known:
             return [Guess(0.0, PRIOR_SPREAD, _PRIOR_FREEDOM)] * len(at)
-        inverse, ones = self._inverse(), np.ones(len(self.known))
-        values, near = np.array(self.values), self._alike(at, self.known)
-        certain = float(ones @ inverse @ ones)
-        mean = float(ones @ inverse @ values) / certain
-        left = values - mean
-        freedom = _PRIOR_FREEDOM + len(values) - 1
-        scale_2 = (_PRIOR_FREEDOM * PRIOR_SPREAD**2 + float(left @ inverse @ left)) / freedom
-        middles = mean + near @ inverse @ left
-        variances = np.diag(self._left(at, at)) + self.noise
-        spreads = np.sqrt(scale_2 * np.maximum(variances, self.noise))
-        return [Guess(float(a), float(b), freedom) for a, b in zip(middles, spreads, strict=True)]
+        middles = self._mean + self._alike(at, self._known) @ self._of_left
+        spreads = np.sqrt(self._scale_2 * np.maximum(self.variances(at), self._noise))
+        pairs = zip(middles.tolist(), spreads.tolist(), strict=True)
+        return [Guess(middle, spread, self.freedom) for middle, spread in pairs]
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
         """Which share of the variance of points `of` goes if points `by` are known, (by, of)."""
-        left = self._left(by, of) ** 2
-        own = np.diag(self._left(by, by)) + self.noise
-        theirs = np.diag(self._left(of, of)) + self.noise
-        return left / own[:, None] / theirs[None, :]
+        return self._left(by, of) ** 2 / self.variances(by)[:, None] / self.variances(of)[None, :]
 
-    def likelihood(self) -> float:
-        """The logarithm of that of the known values, with mean and variance integrated out."""
-        if not self.known:
-            return 0.0
-        inverse, ones = self._inverse(), np.ones(len(self.known))
-        values = np.array(self.values)
-        certain = float(ones @ inverse @ ones)
-        left = values - float(ones @ inverse @ values) / certain
-        freedom = _PRIOR_FREEDOM + len(values) - 1
-        square = _PRIOR_FREEDOM * PRIOR_SPREAD**2 + float(left @ inverse @ left)
-        size = float(np.linalg.slogdet(inverse)[1])
-        return (size - math.log(certain) - freedom * math.log(square)) / 2
-
-    def _inverse(self) -> np.ndarray:
-        alike = self._alike(self.known, self.known)
-        return np.linalg.inv(alike + self.noise * np.eye(len(self.known)))
+    def variances(self, at: Sequence[int]) -> np.ndarray:
+        """What is left of the variance of points, over that of all."""
+        return np.diag(self._left(at, at)) + self._noise
 
     def _left(self, first: Sequence[int], second: Sequence[int]) -> np.ndarray:
         """Covariance that is left, with what the unknown mean adds, over the variance."""
         alike = self._alike(first, second)
-        if not self.known:
+        if not self._known:
             return alike
-        inverse, ones = self._inverse(), np.ones(len(self.known))
-        one, two = self._alike(first, self.known), self._alike(second, self.known)
-        unsaid = (1 - one @ inverse @ ones)[:, None] * (1 - two @ inverse @ ones)[None, :]
-        return alike - one @ inverse @ two.T + unsaid / float(ones @ inverse @ ones)
+        one, two = self._alike(first, self._known), self._alike(second, self._known)
+        unsaid = np.outer(1 - one @ self._of_ones, 1 - two @ self._of_ones)
+        return alike - one @ self._inverse @ two.T + unsaid / self._certain
 
     def _alike(self, first: Sequence[int], second: Sequence[int]) -> np.ndarray:
-        apart_2 = _apart_2(self.places[list(first)], self.places[list(second)])
-        return np.exp(-apart_2 / (2 * self.length**2))
+        apart_2 = _apart_2(self._places[list(first)], self._places[list(second)])
+        return np.exp(-apart_2 / (2 * self._length**2))
 
 
 def _apart_2(one: np.ndarray, two: np.ndarray) -> np.ndarray:
@@ -177,7 +172,7 @@ class Predictor:
             for times in LENGTHS
             for noise in NOISES
         ]
-        likely = np.array([one.likelihood() for one in self._all])
+        likely = np.array([one.likelihood for one in self._all])
         weights = np.exp(likely - likely.max())
         self._weights = weights / weights.sum()
 
@@ -188,9 +183,8 @@ class Predictor:
         spreads = np.array([[one.spread for one in of] for of in of_each])
         middles = self._weights @ means
         spread_2 = self._weights @ (spreads**2 + (means - middles) ** 2)
-        freedom = of_each[0][0].freedom if at else _PRIOR_FREEDOM
         pairs = zip(middles.tolist(), np.sqrt(spread_2).tolist(), strict=True)
-        return [Guess(mean, spread, freedom) for mean, spread in pairs]
+        return [Guess(mean, spread, self._all[0].freedom) for mean, spread in pairs]
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
         """As of `Process`, in the mean."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -68,12 +68,8 @@ class Space:
 
     def has(self, point: Mapping[str, Value]) -> bool:
         """Whether a point is one of this space."""
-        wanted: dict[str, Value] = {}
-        for axis in self.axes:
-            if axis.key in point and _is_on(axis, point[axis.key]):
-                wanted[axis.key] = point[axis.key]
-        needed = [axis.key for axis in self.axes if self._has(axis.key, wanted)]
-        return sorted(needed) == sorted(point) == sorted(wanted)
+        on = {axis.key for axis in self.axes if _is_on(axis, point.get(axis.key))}
+        return on == set(point) == {one.key for one in self.axes if self._has(one.key, point)}
 
     def _has(self, key: str, point: Mapping[str, Value]) -> bool:
         """Whether a key varies anything at a point."""
@@ -87,7 +83,7 @@ class Space:
 def _is_on(axis: Axis, value: Any) -> bool:
     if not axis.is_range:
         return value in axis.values
-    return not isinstance(value, str) and axis.low <= value <= axis.high
+    return isinstance(value, int | float) and axis.low <= value <= axis.high
 
 
 def _suggested(trial: Any, axis: Axis) -> Value:
@@ -98,8 +94,12 @@ def _suggested(trial: Any, axis: Axis) -> Value:
     return trial.suggest_categorical(axis.key, list(axis.values))
 
 
+Told: TypeAlias = tuple[dict[str, Value], PointOutcome]
+"""A point, and what came of it."""
+
+
 class Proposals:
-    """The trials of one search, in memory, and in a journal if there is one.
+    """The trials of one sampler, in memory, and in a journal if there is one.
 
     Points are asked for in memory, and stand in the journal, whole, from then on; so a process may
     end at any moment.
@@ -109,11 +109,22 @@ class Proposals:
         space: of the points.
         objectives: how many there are.
         journal: the file; None for none.
+        sampler: proposes the points.
+        seed: of that.
     """
 
-    def __init__(self, name: str, space: Space, objectives: int, journal: Path | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        space: Space,
+        *,
+        objectives: int,
+        journal: Path | None,
+        sampler: SamplerName,
+        seed: int,
+    ) -> None:
         """Find those of an earlier call."""
-        self._optuna, self._space = optuna_here(), space
+        self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
         directions = ["minimize"] * objectives
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
@@ -126,13 +137,17 @@ class Proposals:
                 directions=directions,
             )  # fmt: skip
             self._memory.add_trials(self._kept.get_trials(deepcopy=False))
+        self.known: dict[int, Told] = {}
+        self._open: dict[int, dict[str, Value]] = {}
+        for frozen in self._trials():
+            point = dict(frozen.params)
+            if frozen.state.is_finished():
+                self.known[frozen.number] = (point, _outcome(frozen.user_attrs.get(_TRIAL)))
+            else:
+                self._open[frozen.number] = point
 
-    def all(self) -> Iterator[tuple[int, dict[str, Value], PointOutcome | None]]:
-        """Each trial: number, point, and what came of it; None where it was not told yet."""
-        for frozen in self._memory.get_trials(deepcopy=False):
-            is_told = frozen.state.is_finished()
-            told = _trial(frozen.user_attrs.get(_TRIAL)) if is_told else None
-            yield frozen.number, dict(frozen.params), told
+    def _trials(self) -> Any:
+        return self._memory.get_trials(deepcopy=False)
 
     def start_from_others(self, most: int) -> None:
         """Let the first points be those that other searches in the journal completed.
@@ -143,8 +158,7 @@ class Proposals:
             return
         if _STARTS not in self._kept.user_attrs:
             self._kept.set_user_attr(_STARTS, list(self._others().values())[:most])
-        begun = len(self._memory.get_trials(deepcopy=False))
-        for point in self._kept.user_attrs[_STARTS][begun:]:
+        for point in self._kept.user_attrs[_STARTS][len(self._trials()) :]:
             self._memory.enqueue_trial(point)
 
     def _others(self) -> dict[str, dict[str, Value]]:
@@ -155,45 +169,53 @@ class Proposals:
             other = self._optuna.load_study(storage=storage, study_name=name)
             for frozen in other.get_trials(deepcopy=False):
                 told = frozen.user_attrs.get(_TRIAL)
-                is_known = told is not None and _trial(told).outcome == "complete"
+                is_known = told is not None and _outcome(told).outcome == "complete"
                 if is_known and self._space.has(frozen.params):
                     points[json.dumps(frozen.params, sort_keys=True)] = dict(frozen.params)
         return points
 
-    def ask(self, number: int, sampler: SamplerName, seed: int) -> dict[str, Value]:
+    def batch(self, size: int, most: int) -> tuple[dict[int, dict[str, Value]], list[Told]]:
+        """The points of the batch that is not all told yet, by number; fewer at the end.
+
+        Also all that was told of earlier batches, in the order of asking: what a batch finds
+        decides nothing within it.
+        """
+        first = min(self._open, default=len(self.known)) // size * size
+        found: dict[int, dict[str, Value]] = {}
+        for number in range(first, min(first + size, most)):
+            if number not in self.known:
+                found[number] = self._open.pop(number, None) or self._ask(number)
+        return found, [told for number, told in sorted(self.known.items()) if number < first]
+
+    def _ask(self, number: int) -> dict[str, Value]:
         """The point of the next trial."""
-        self._memory.sampler = self._sampler(sampler, seed, number)
+        own = int(stream(self._seed, f"trial {number} of a search").integers(_SEEDS))
+        samplers = self._optuna.samplers
         with _quiet():
+            self._memory.sampler = (
+                samplers.RandomSampler(seed=own)
+                if self._sampler == "random"
+                else samplers.TPESampler(seed=own, multivariate=True, group=True)
+            )
             asked = self._memory.ask()
             assert asked.number == number, "trials are asked for one after the other"
             point = self._space.point(asked)
             if self._kept is not None:
-                self._kept.add_trial(self._frozen(number))
+                self._kept.add_trial(self._trials()[number])
         return point
 
-    def tell(self, number: int, trial: PointOutcome) -> None:
+    def tell(self, number: int, point: dict[str, Value], outcome: PointOutcome) -> None:
         """Say what came of a trial."""
-        for study in (self._memory, self._kept):
-            if study is None:
-                continue
+        for study in [one for one in (self._memory, self._kept) if one is not None]:
             frozen = study.get_trials(deepcopy=False)[number]
             asked = self._optuna.trial.Trial(study, frozen._trial_id)
-            asked.set_user_attr(_TRIAL, json.dumps(asdict(trial)))
-            asked.set_constraint("holds", trial.violation)
-            if trial.outcome == "failed":
+            asked.set_user_attr(_TRIAL, json.dumps(asdict(outcome)))
+            asked.set_constraint("holds", outcome.violation)
+            if outcome.outcome == "failed":
                 study.tell(number, state=self._optuna.trial.TrialState.FAIL)
             else:
-                study.tell(number, list(trial.values))
-
-    def _frozen(self, number: int) -> Any:
-        return self._memory.get_trials(deepcopy=False)[number]
-
-    def _sampler(self, name: SamplerName, seed: int, number: int) -> Any:
-        own = int(stream(seed, f"trial {number} of a search").integers(_SEEDS))
-        if name == "random":
-            return self._optuna.samplers.RandomSampler(seed=own)
-        with _quiet():
-            return self._optuna.samplers.TPESampler(seed=own, multivariate=True, group=True)
+                study.tell(number, list(outcome.values))
+        self.known[number] = (point, outcome)
 
 
 @contextlib.contextmanager
@@ -204,7 +226,7 @@ def _quiet() -> Generator[None]:
         yield
 
 
-def _trial(text: Any) -> PointOutcome:
+def _outcome(text: Any) -> PointOutcome:
     if text is None:
         return PointOutcome("failed", (), note="it was told by something else than ampsim")
     content: dict[str, Any] = json.loads(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 import pandas as pd
 from annotated_types import Ge, Le
@@ -18,23 +18,26 @@ from ampsim import assets
 from ampsim.arguments import checked
 from ampsim.data_parallel.inside import inner_named
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at
-from ampsim.exploring.axes import Value as AxisValue
+from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at, unit_of
 from ampsim.exploring.condition import TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
-from ampsim.exploring.making import Asked, make, sleeping
-from ampsim.exploring.whatif import epoch_s, plain_rows
-from ampsim.forecasting.making import RunMaker
+from ampsim.exploring.finding import Cells, Figures, Finding, plain_rows
+from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
+from ampsim.exploring.whatif import traced
+from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.options import REPEATS_MAX, Count, Seed
-from ampsim.runs.jobs import ExecutorLike, opened
+from ampsim.output_folder import Kind
+from ampsim.report.plot.whatif import both_sides
+from ampsim.runs.jobs import ExecutorLike
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row
 from ampsim.study.bound_words import named
 from ampsim.study.progress import OnProgress
+from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of, schedules_of
 from ampsim.study.simulation import (
     ClusterLike,
@@ -45,7 +48,6 @@ from ampsim.study.simulation import (
     model_of,
 )
 from ampsim.study.simulation import schedules_of as schedules_like
-from ampsim.text import html_table
 
 EXACT: Final = 1e-3
 """Width of a bracket over its higher end, of what is exact (chosen: no device is known better)."""
@@ -66,7 +68,7 @@ ABOVE, BELOW, EVERYWHERE, NOWHERE = "above", "below", "everywhere", "nowhere"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Solved:
+class Solved(Finding):
     """What `solve` returns.
 
     Attributes:
@@ -82,26 +84,47 @@ class Solved:
         sentences: one a row.
         key: what varies.
         until: the condition.
-        model: the model's name.
-        cluster: the cluster's name.
+        model, cluster, manifest: as of `Finding`.
     """
 
-    table: pd.DataFrame
+    kind: ClassVar[Kind] = "solve"
+    files = ("report.md", "solve.csv", "curve.csv", "solve.png")
+
     curve: pd.DataFrame
-    sentences: tuple[str, ...]
     key: str
     until: str
-    model: str
-    cluster: str
 
-    def __repr__(self) -> str:
-        return f"Solved({self.until} over {self.key}: {' '.join(self.sentences)})"
+    @property
+    def title(self) -> str:
+        """What was asked."""
+        return f"{self.model} on {self.cluster}: {self.key} until {self.until}"
 
-    def _repr_html_(self) -> str:
-        """The rows, and what they say."""
-        headings, rows = cells(self.table)
-        caption = f"{self.model} on {self.cluster}: {self.key} until {self.until}"
-        return html_table(caption, rows, headings=headings, note=" ".join(self.sentences))
+    @property
+    def content(self) -> dict[str, Any]:
+        """What JSON has of it."""
+        rows, curve = plain_rows(self.table), plain_rows(self.curve)
+        return {"sentences": list(self.sentences), "rows": rows, "curve": curve}
+
+    @property
+    def cells(self) -> Cells:
+        """Its rows."""
+        headings = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "binds"]
+        lines: list[list[str]] = []
+        for one in self.table.to_dict("records"):
+            ends = [one[name] for name in ("value", "low", "high")]
+            numbers = ["–" if math.isnan(end) else f"{end:.4g}" for end in ends]
+            more = [str(one["unit"]), str(one["seeds"]), str(one["bound_by"] or "–")]
+            lines.append([str(one["schedule"]), str(one["holds"]), *numbers, *more])
+        return headings, lines
+
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """Its tables, by their files."""
+        return {"solve.csv": self.table, "curve.csv": self.curve}
+
+    def figures(self) -> Figures:
+        """Both sides of the condition over what varies."""
+        is_log = bool((self.curve["value"] > 0).all())
+        return {"solve.png": both_sides(self.curve, self.key, self.until, is_log=is_log)}
 
 
 @checked
@@ -113,7 +136,7 @@ def solve(
     over: Mapping[str, str],
     until: str,
     target: float | None = None,
-    max_epochs: Count = 40,
+    max_epochs: Count = MAX_EPOCHS,
     repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = REPEATS,
     instances: Count | None = None,
     seed: Seed = 0,
@@ -133,13 +156,13 @@ def solve(
             of `ampsim.exploring.axes`. From 0 on steps are even, else in the logarithm.
         until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
             columns are those of `ampsim.exploring.condition`.
+        repeats: seeds, from `seed` on, of what is learned.
         target: as of `forecast`.
         max_epochs: as of `forecast`.
-        repeats: seeds, from `seed` on, of what is learned.
-        instances: training items to use; None for all.
-        seed: the first.
+        instances: as of `forecast`.
+        seed: as of `forecast`.
         placement: as of `forecast`.
-        jobs: runs to make at a time.
+        jobs: as of `forecast`.
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
         executor: as of `forecast`.
@@ -159,36 +182,37 @@ def solve(
         >>> found.table["holds"].tolist(), found.table["unit"].tolist()
         (['above'], ['FLOP/s'])
     """
-    loaded, on = model_of(model), cluster_of(cluster)
+    setup = Setup(model_of(model), cluster_of(cluster), ())
     condition = condition_of(until)
     cases = _cases(condition, schedules)
-    setup = Setup(loaded, on, cases[0].schedules)
+    setup = setup._replace(schedules=cases[0].schedules)
     axis = _range(axes_over(over, setup))
     asked = Asked(
-        target=loaded.measure.require_target(target), max_epochs=max_epochs,
+        target=setup.model.measure.require_target(target), max_epochs=max_epochs,
         repeats=repeats if condition.is_learned else 1, instances=instances, seed=seed,
         is_numeric=condition.is_learned, placement=placement,
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
-    with opened(jobs if executor is None else executor, jobs) as makes:
-        maker = RunMaker(makes, on_progress, keeping)
+    with point_runs(
+        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping
+    ) as runs:
         for case in cases:
-            tried = _Points(condition, case, _Where(setup, axis, asked), maker)
+            at = setup._replace(schedules=case.schedules)
+            tried = _Points(condition, case, at, axis, asked=asked, runs=runs)
             width = LEARNED if condition.is_learned else EXACT
-            found = find(axis, asked.seeds, tried.holds, width)
-            rows += tried.rows(found)
+            rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
             curves += tried.curve()
+        missed = runs.unreached() if condition.is_learned else []
     table = pd.DataFrame(rows, columns=list(COLUMNS))
+    said = (*(_sentence(row, axis, condition) for row in rows), *missed)
+    asked_of = {"over": {axis.key: [axis.low, axis.high]}, "until": condition.text}
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
-        curve=pd.DataFrame(curves),
-        sentences=tuple(_sentence(row, axis, condition) for row in rows),
-        key=axis.key,
-        until=condition.text,
-        model=loaded.name,
-        cluster=on.name,
-    )
+        curve=pd.DataFrame(curves), sentences=said, key=axis.key, until=condition.text,
+        model=setup.model.name, cluster=setup.cluster.name,
+        manifest=asked.manifest(setup, **asked_of),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,24 +277,25 @@ def _range(axes: Sequence[Axis]) -> Axis:
     return axes[0]
 
 
-_Sides: TypeAlias = "tuple[float, float, bool, Run]"
-"""Both sides of the condition, whether it holds, and the last of the runs that say so."""
-
-
-class _Where(NamedTuple):
-    """What varies, from where on, and how runs are made."""
-
-    setup: Setup
-    axis: Axis
-    asked: Asked
+_Sides: TypeAlias = "tuple[float, float, bool, Run | Row]"
+"""Both sides of the condition, whether it holds, and the last run that says so, or its row."""
 
 
 class _Points:
     """The points that were tried, of one case."""
 
-    def __init__(self, condition: Condition, case: _Topic, where: _Where, maker: RunMaker) -> None:
-        self._condition, self._case, self._maker = condition, case, maker
-        self._setup, self._axis, self._asked = where
+    def __init__(
+        self,
+        condition: Condition,
+        case: _Topic,
+        setup: Setup,
+        axis: Axis,
+        *,
+        asked: Asked,
+        runs: PointRuns,
+    ) -> None:
+        self._condition, self._case, self._setup, self._axis = condition, case, setup, axis
+        self._asked, self._runs = asked, runs
         self._rows: dict[float, list[Row]] = {}
         self._known: dict[tuple[int, float], _Sides] = {}
 
@@ -278,35 +303,33 @@ class _Points:
         """Whether the condition holds with these seeds at these values."""
         new = [one for one in dict.fromkeys(wanted) if one not in self._known]
         pairs = [(row, seed) for seed, x in new for row in self._rows_at(x)]
-        runs = iter(make(self._maker, self._asked, pairs))
+        is_learned = self._condition.is_learned
+        made = iter(self._runs.learned(pairs) if is_learned else self._runs.time(pairs))
         for seed, x in new:
-            own = [(row, next(runs)) for row in self._rows_at(x)]
+            own = [(row, next(made)) for row in self._rows_at(x)]
             self._known[seed, x] = self._sides(own)
         return [self._known[one][2] for one in wanted]
 
     def _rows_at(self, x: float) -> list[Row]:
         """The rows at a value, one for each schedule."""
         if x not in self._rows:
-            value: AxisValue = int(x) if self._axis.is_whole else x
-            start = self._setup._replace(schedules=self._case.schedules)
-            rows = self._asked.rows(setup_at(start, {self._axis.key: value}))
-            names = [f"{place + 1}" for place in range(len(rows))]
+            value = int(x) if self._axis.is_whole else x
+            rows = self._asked.rows(setup_at(self._setup, {self._axis.key: value}))
             self._rows[x] = [
-                replace(
-                    one if self._condition.is_learned else sleeping(one),
-                    label=f"{one.label}, {self._axis.key}={value!r} ({name})",
-                )
-                for one, name in zip(rows, names, strict=True)
+                replace(one, label=f"{one.label}, {self._axis.key}={value:.6g} ({place})")
+                for place, one in enumerate(rows, 1)
             ]
         return self._rows[x]
 
-    def _sides(self, runs: Sequence[tuple[Row, Run]]) -> _Sides:
+    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch]]) -> _Sides:
         values = {
-            (column, name): column_of(column, *runs[self._case.places[name]])
+            (column, name): column_of(column, *made[self._case.places[name]])
             for column, name in self._condition.values
         }
         left, right = self._condition.left.of(values), self._condition.right.of(values)
-        return left, right, self._condition.holds(values), runs[-1][1]
+        row, last = made[-1]
+        run = last if isinstance(last, Run) else row
+        return left, right, self._condition.holds(values), run
 
     def curve(self) -> Iterator[dict[str, Any]]:
         """Every point that was tried, in order."""
@@ -324,37 +347,32 @@ class _Points:
         if roots:
             return [self._row(root) for root in roots]
         held = [2 * sum(one) > len(one) for one in zip(*found.holds.values(), strict=True)]
-        where = EVERYWHERE if held[0] else NOWHERE
-        return [self._record(where, None, None, None)]
+        return [self._record(EVERYWHERE if held[0] else NOWHERE)]
 
     def _row(self, root: Root) -> dict[str, Any]:
-        value = root.value if math.isfinite(root.value) else None
-        where = ABOVE if root.rises else BELOW
-        found = self._record(where, value, root.low, root.high)
         more: dict[str, Any] = {
-            "coverage": root.coverage or None,
-            "seeds_below": root.below,
-            "seeds_above": root.above,
-        }
-        if value is not None:
-            more |= dict(zip(_NEAREST, nearest(self._axis.key, value), strict=True))
-            more["bound_by"] = self._bound_at(value)
-        return found | more
-
-    def _record(
-        self, where: str, value: float | None, low: float | None, high: float | None
-    ) -> dict[str, Any]:
-        known = {
-            "schedule": self._case.label, "value": value, "low": low, "high": high,
-            "unit": unit_of(self._axis.key), "holds": where, "seeds": self._asked.repeats,
+            "low": root.low, "high": root.high, "coverage": root.coverage or None,
+            "seeds_below": root.below, "seeds_above": root.above,
         }  # fmt: skip
-        return {**dict.fromkeys(COLUMNS), **known}
+        if math.isfinite(root.value):
+            more |= dict(zip(_NEAREST, nearest(self._axis.key, root.value), strict=True))
+            more |= {"value": root.value, "bound_by": self._bound_at(root.value)}
+        return self._record(ABOVE if root.rises else BELOW, **more)
+
+    def _record(self, holds: str, **more: Any) -> dict[str, Any]:
+        known = {
+            "schedule": self._case.label, "unit": unit_of(self._axis.key), "holds": holds,
+            "seeds": self._asked.repeats,
+        }  # fmt: skip
+        return {**dict.fromkeys(COLUMNS), **known, **more}
 
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
         near = min(self._known, key=lambda key: (distance(key[1], value), key[0]))
-        run = self._known[near][3]
-        return named(run.bound_by, run.bound_at) if run.bound_by else None
+        made = self._known[near][3]
+        run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
+        name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
+        return named(name, run.bound_at) if name else None
 
 
 _NEAREST: Final = ("device_below", "device_above")
@@ -363,23 +381,26 @@ _TO_TARGET: Final = (
 )  # fmt: skip
 
 
-def column_of(column: str, row: Row, run: Run) -> float:
+def column_of(column: str, row: Row, made: Run | FirstEpoch) -> float:
     """The value of a column of a run; infinite of one to the target that does not arrive.
 
     Raises:
         SimulationError: a run that was to be timed ended early.
         OptionError: nobody says it, as the price of a device that has none.
     """
-    if column in TIMED and run.failure:
-        raise SimulationError(f"{row.label}: {run.failure}")
-    if column == "epoch_s":
-        return epoch_s(run)
-    found = row_of(row.label, row.plan.goal, [run])
-    value = found[column]
-    if column in _TO_TARGET and found["time_to_target_s"] is None:
-        return math.inf
+    if column in TIMED and made.failure:
+        raise SimulationError(f"{row.label}: {made.failure}")
+    if isinstance(made, FirstEpoch):
+        value = made.columns[column]
+    elif column == "epoch_s":
+        value = float(made.epochs["time_s"].iloc[0])
+    else:
+        found = row_of(row.label, row.plan.goal, [made])
+        value = found[column]
+        if column in _TO_TARGET and found["time_to_target_s"] is None:
+            return math.inf
     if value is None or math.isnan(value):
-        if run.failure:
+        if made.failure:
             return math.nan
         raise OptionError(f"until: {row.label} says no {column}; ask for another column")
     return float(value)
@@ -395,21 +416,6 @@ def nearest(key: str, value: float) -> tuple[str | None, str | None]:
     below = max((one for one in known if one[0] < value), default=(0, None))
     above = min((one for one in known if one[0] >= value), default=(0, None))
     return below[1], above[1]
-
-
-_UNITS: Final = {
-    "flop_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "functions_per_s": "1/s", "_s": "s",
-    "_bytes": "bytes", "_w": "W", "_usd_per_h": "USD/h",
-}  # fmt: skip
-
-
-def unit_of(key: str) -> str:
-    """The unit that a key's name ends with; empty of a count.
-
-    >>> unit_of("device.flop_per_s"), unit_of("latency_s"), unit_of("workers")
-    ('FLOP/s', 's', '')
-    """
-    return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
 
 
 def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
@@ -438,23 +444,3 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     if row["holds"] == BELOW:
         bought = [one.replace("enough", "more") for one in bought]
     return f"{said}; {' and '.join(bought)}." if bought else f"{said}."
-
-
-def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows for a person."""
-    headings = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "binds"]
-    rows = [
-        [
-            str(one["schedule"]), str(one["holds"]),
-            *("–" if one[name] is None or math.isnan(one[name]) else f"{one[name]:.4g}"
-              for name in ("value", "low", "high")),
-            str(one["unit"]), str(one["seeds"]), str(one["bound_by"] or "–"),
-        ]
-        for one in table.to_dict("records")
-    ]  # fmt: skip
-    return headings, rows
-
-
-def to_plain(found: Solved) -> dict[str, Any]:
-    """The answer as JSON can hold it; unknown and infinite are None."""
-    return {"rows": plain_rows(found.table), "curve": plain_rows(found.curve)}

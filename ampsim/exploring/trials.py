@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final, Literal, TypeAlias
 
 from ampsim.errors import OptionError, one_of
-from ampsim.exploring.condition import Condition
+from ampsim.exploring.condition import SHORT, Condition
+from ampsim.exploring.making import FirstEpoch, PointRuns
 from ampsim.exploring.pareto import Values, dominates
-from ampsim.exploring.timing import FirstEpoch, Timer
-from ampsim.forecasting.making import RunMaker
 from ampsim.metric import Goal
 from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
-from ampsim.runs.task import Row, Task
+from ampsim.runs.task import Row
 
 Outcome: TypeAlias = Literal["complete", "pruned", "infeasible", "not reached", "failed"]
 
@@ -36,14 +35,6 @@ SPENT: Final = {
 
 OF_TIMING: Final = ("epoch_s", "peak_bytes")
 """Objectives that an epoch in mode "sleep" gives."""
-
-SHORT: Final = {
-    "time_s": "time_to_target_s",
-    "dollars": "cost_to_target_usd",
-    "joules": "energy_to_target_j",
-    "epochs": "epochs_to_target",
-}
-_TIMED: Final = ("epoch_s", "train_per_s", "peak_bytes", "staleness_mean")
 
 
 def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
@@ -131,10 +122,15 @@ class _Candidate:
     """A point under evaluation."""
 
     row: Row
-    timed: FirstEpoch | None = None
+    timed: FirstEpoch
     runs: dict[int, Run] = field(default_factory=dict[int, Run])
     whole: set[int] = field(default_factory=set[int])  # seeds whose runs went to their end
     trial: PointOutcome | None = None
+
+    @property
+    def epochs_max(self) -> int:
+        """By when its runs end."""
+        return self.row.plan.options.epochs
 
 
 class Evaluator:
@@ -142,13 +138,12 @@ class Evaluator:
 
     Args:
         aim: what the search is for.
-        maker: makes the runs.
-        timer: times the points.
+        runs: makes the runs.
     """
 
-    def __init__(self, aim: Aim, maker: RunMaker, timer: Timer) -> None:
+    def __init__(self, aim: Aim, runs: PointRuns) -> None:
         """Evaluate nothing yet."""
-        self._aim, self._maker, self._timer = aim, maker, timer
+        self._aim, self._runs = aim, runs
 
     def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[PointOutcome]:
         """What comes of rows, one for each point; those of one label are one point.
@@ -161,30 +156,17 @@ class Evaluator:
             KeyboardInterrupt: what has finished is kept, if runs are.
             OptionError: an objective is unknown, as devices have no price or power.
         """
-        points = {row.label: _Candidate(row) for row in rows}
-        self._time([*points.values()])
-        self._learn(list(_open(points)), front)
-        found = {label: one.trial for label, one in points.items()}
-        return [trial for row in rows if (trial := found[row.label]) is not None]
-
-    def _time(self, points: Sequence[_Candidate]) -> None:
-        """Time all points; settle those of which nothing is learned."""
-        first = self._aim.seeds.start
-        tasks = [one.row.task(first, at, len(points)) for at, one in enumerate(points, 1)]
-
-        def take(place: int, found: FirstEpoch) -> None:
-            points[place].timed = found
-
-        self._timer.time(tasks, take)
-        for one in points:
-            assert one.timed is not None, "a timer gives every task its time"
-            columns = _timed_columns(one.timed)
-            violation = self._aim.violation(columns, learned=False)
-            values = self._values(one, {})
-            if violation:
-                one.trial = PointOutcome("infeasible", values, violation)
-            elif not self._aim.learns:
-                one.trial = PointOutcome("complete", values)
+        own = {row.label: row for row in rows}
+        timed = self._runs.time([(row, self._aim.seeds.start) for row in own.values()])
+        points = dict(zip(own, map(_Candidate, own.values(), timed), strict=True))
+        for one in points.values():
+            violation = self._aim.violation(one.timed.columns, learned=False)
+            if violation or not self._aim.learns:
+                outcome: Outcome = "infeasible" if violation else "complete"
+                one.trial = PointOutcome(outcome, self._values(one), violation)
+        self._learn([one for one in points.values() if one.trial is None], front)
+        found = [points[row.label].trial for row in rows]
+        return [one for one in found if one is not None]
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""
@@ -193,37 +175,30 @@ class Evaluator:
             half = seeds[: len(seeds) // 2 + 1]
             self._run([(one, seed, self._cap(one, front)) for one in points for seed in half])
             for one in points:
-                if any(dominates(known, self._bounds(one)) for known in front):
-                    one.trial = PointOutcome("pruned", self._bounds(one), seeds=len(one.whole))
+                bounds = self._values(one)
+                if one.trial is None and any(dominates(known, bounds) for known in front):
+                    one.trial = PointOutcome("pruned", bounds, seeds=len(one.whole))
         left = [one for one in points if one.trial is None]
-        self._run([(one, s, _epochs(one)) for one in left for s in seeds if s not in one.whole])
+        self._run([(one, s, one.epochs_max) for one in left for s in seeds if s not in one.whole])
         for one in left:
-            if one.trial is None:
-                one.trial = self._settled(one)
+            one.trial = one.trial or self._settled(one)
 
     def _run(self, asked: Sequence[tuple[_Candidate, int, int]]) -> None:
         """Make runs of points, each with a seed and by when it ends."""
-        if not asked:
-            return
-        tasks = [_task(one.row, seed, epochs, self._aim.seeds) for one, seed, epochs in asked]
-        made = self._maker.make(tasks)
-        if made.interrupted is not None:
-            raise KeyboardInterrupt
-        found = {(run.label, run.seed): run for of in made.rows for run in of}
-        for one, seed, epochs in asked:
-            run = found.get((one.row.label, seed))
-            if run is None:
-                one.trial = PointOutcome("failed", self._values(one, {}), note=made.lost[0])
+        rows = [replace(one.row, plan=one.row.plan.having(epochs=by)) for one, _seed, by in asked]
+        pairs = [(row, seed) for row, (_one, seed, _by) in zip(rows, asked, strict=True)]
+        for (one, seed, by), run in zip(asked, self._runs.learn(pairs), strict=True):
+            if isinstance(run, str):
+                one.trial = PointOutcome("failed", self._values(one), note=run)
                 continue
             one.runs[seed] = run
-            if epochs == _epochs(one) or run.failure or _time_s(one.row, run) < math.inf:
+            if by == one.epochs_max or run.failure or _reached_s(one.row.plan.goal, run) < math.inf:
                 one.whole.add(seed)
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
-        assert one.timed is not None, "points are timed before they learn"
-        fixed = self._values(one, {})
-        rates = [self._rate(one.timed, name) for name in self._aim.objectives]
+        fixed = self._values(one)
+        rates = [_per_epoch(one.timed, name) for name in self._aim.objectives]
         enough = math.inf
         for known in front:
             needed = 1.0
@@ -233,101 +208,62 @@ class Evaluator:
                 else:
                     needed = max(needed, value / rate if rate else math.inf)
             enough = min(enough, needed)
-        most = _epochs(one)
+        most = one.epochs_max
         return most if enough >= most else min(math.floor(enough) + 1, most)
-
-    def _rate(self, timed: FirstEpoch, name: str) -> float | None:
-        """What an epoch adds to an objective; None of one that no run changes."""
-        per_s = {
-            "time_to_target_s": 1.0,
-            "cost_to_target_usd": timed.usd_per_s or 0.0,
-            "energy_to_target_j": timed.power_w or 0.0,
-        }
-        if name == "epochs_to_target":
-            return 1.0
-        return per_s[name] * timed.epoch_s if name in per_s else None
 
     def _settled(self, one: _Candidate) -> PointOutcome:
         """What came of a point of which all seeds ran."""
         runs = [one.runs[seed] for seed in self._aim.seeds]
-        goal = one.row.plan.goal
-        values = self._bounds(one)
-        columns = {**row_of(one.row.label, goal, runs), **_timed_columns(_known(one.timed))}
+        values = self._values(one)
+        columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}
         if columns["time_to_target_s"] is None and any(n in SPENT for n in self._aim.objectives):
             return PointOutcome("not reached", values, 1.0, len(runs))
         violation = self._aim.violation(columns, learned=True)
         return PointOutcome("infeasible" if violation else "complete", values, violation, len(runs))
 
-    def _bounds(self, one: _Candidate) -> Values:
+    def _values(self, one: _Candidate) -> Values:
         """Medians over all seeds; what they are at least, as far as seeds have not ended."""
-        return self._values(one, one.runs)
-
-    def _values(self, one: _Candidate, runs: Mapping[int, Run]) -> Values:
-        timed, goal = _known(one.timed), one.row.plan.goal
+        timed = one.timed
+        needed = {"cost_to_target_usd": timed.usd_per_s, "energy_to_target_j": timed.power_w}
+        known = timed.columns | needed
         found: list[float] = []
         for name in self._aim.objectives:
-            if name in OF_TIMING:
-                found.append(_require(name, _timed_columns(timed)[name], one.row))
-                continue
-            self._require_known(name, timed, one.row)
-            of_seeds = [runs.get(seed) for seed in self._aim.seeds]
-            found.append(median(_spent(name, goal, run) if run else 0.0 for run in of_seeds))
+            if name in known and known[name] is None:
+                raise OptionError(
+                    f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
+                    f"{'their prices' if name.startswith('cost') else 'what it takes'}, or leave "
+                    "it out"
+                )
+            spent = [
+                _spent(name, one.row.plan.goal, one.runs[seed]) if seed in one.runs else 0.0
+                for seed in self._aim.seeds
+                if name in SPENT
+            ]
+            found.append(median(spent) if spent else float(known[name] or 0.0))
         return tuple(found)
 
-    def _require_known(self, name: str, timed: FirstEpoch, row: Row) -> None:
-        needed = {"cost_to_target_usd": timed.usd_per_s, "energy_to_target_j": timed.power_w}
-        if name in needed:
-            _require(name, needed[name], row)
+
+def _per_epoch(timed: FirstEpoch, name: str) -> float | None:
+    """What an epoch adds to an objective; None of one that no run changes."""
+    per_s = {
+        "time_to_target_s": 1.0,
+        "cost_to_target_usd": timed.usd_per_s or 0.0,
+        "energy_to_target_j": timed.power_w or 0.0,
+    }
+    if name == "epochs_to_target":
+        return 1.0
+    return per_s[name] * timed.epoch_s if name in per_s else None
 
 
-def _require(name: str, value: float | None, row: Row) -> float:
-    if value is None:
-        raise OptionError(
-            f"minimise: {name} is unknown of {row.label}; its devices' files must say "
-            f"{'their prices' if name.startswith('cost') else 'what it takes'}, or leave it out"
-        )
-    return float(value)
-
-
-def _open(points: Mapping[str, _Candidate]) -> list[_Candidate]:
-    return [one for one in points.values() if one.trial is None]
-
-
-def _known(timed: FirstEpoch | None) -> FirstEpoch:
-    assert timed is not None, "points are timed first"
-    return timed
-
-
-def _timed_columns(timed: FirstEpoch) -> dict[str, float | None]:
-    ages = timed.staleness.values()
-    staleness = sum(ages) / len(ages) if ages else None
-    return dict(
-        zip(_TIMED, (timed.epoch_s, timed.train_per_s, timed.peak_bytes, staleness), strict=True)
-    )
-
-
-def _epochs(one: _Candidate) -> int:
-    return one.row.plan.options.epochs
-
-
-def _task(row: Row, seed: int, epochs: int, seeds: range) -> Task:
-    plan = row.plan.having(epochs=epochs)
-    return Task(plan, row.schedule, seed, row.label, seed - seeds.start + 1, len(seeds))
-
-
-def _time_s(row: Row, run: Run) -> float:
-    return times_of(row.plan.goal, [run])[run.seed]
+def _reached_s(goal: Goal, run: Run) -> float:
+    return times_of(goal, [run])[run.seed]
 
 
 def _spent(name: str, goal: Goal, run: Run) -> float:
     """What a run takes to the target; what it has spent, if it did not arrive."""
-    time_s = times_of(goal, [run])[run.seed]
-    is_there = math.isfinite(time_s)
     if name == "epochs_to_target":
         index = goal.reached_by(run.looks[goal.metric.kind])
-        return (
-            float(run.looks["epoch"].iloc[index]) if index is not None else float(len(run.epochs))
-        )
-    whole = float(getattr(run, SPENT[name]))
-    share = min(time_s / run.makespan_s, 1.0) if is_there and run.makespan_s else 1.0
-    return whole * share
+        return float(len(run.epochs) if index is None else run.looks["epoch"].iloc[index])
+    time_s, whole = _reached_s(goal, run), float(getattr(run, SPENT[name]))
+    is_part = math.isfinite(time_s) and run.makespan_s
+    return whole * min(time_s / run.makespan_s, 1.0) if is_part else whole

@@ -16,11 +16,12 @@ is said where the two runs part first.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 import pandas as pd
 from annotated_types import Ge, Le
@@ -30,12 +31,15 @@ from ampsim.errors import SimulationError
 from ampsim.exploring.axes import Setup
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.elasticity import elasticities
-from ampsim.exploring.making import Asked, make, moved, sleeping
-from ampsim.forecasting.making import RunMaker
+from ampsim.exploring.finding import Cells, Figures, Finding, plain_rows
+from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
+from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.output_folder import Kind
+from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
-from ampsim.runs.jobs import ExecutorLike, opened
-from ampsim.runs.ranking import Times
+from ampsim.runs.jobs import ExecutorLike
+from ampsim.runs.ranking import finite
 from ampsim.runs.rows import median_interval, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping
@@ -53,7 +57,6 @@ from ampsim.study.simulation import (
     model_of,
     schedules_of,
 )
-from ampsim.text import html_table
 from ampsim.units import format_percent, format_seconds
 
 Basis: TypeAlias = Literal["learned", "shared", "timing"]
@@ -76,7 +79,7 @@ _SAME: Final = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WhatIf:
+class WhatIf(Finding):
     """What `whatif` returns.
 
     Attributes:
@@ -92,28 +95,67 @@ class WhatIf:
         elasticities: schedule, where, constant, elasticity; those of a schedule add up to 1.
         sentences: what matters most, and anomalies, in words.
         target: that is aimed at; None without one.
-        model: the model's name.
-        cluster: the cluster's name.
+        model, cluster, manifest: as of `Finding`.
     """
 
-    table: pd.DataFrame
+    kind: ClassVar[Kind] = "whatif"
+    files = (
+        "report.md", "whatif.csv", "curves.csv", "elasticities.csv", "tornado.png", "curves.png",
+    )  # fmt: skip
+
     curves: pd.DataFrame
     elasticities: pd.DataFrame
-    sentences: tuple[str, ...]
     target: float | None
-    model: str
-    cluster: str
 
-    def __repr__(self) -> str:
-        names = ", ".join(dict.fromkeys(str(name) for name in self.table["schedule"]))
-        return f"WhatIf({self.model} on {self.cluster}: {names}; {len(self.table)} rows)"
+    @property
+    def title(self) -> str:
+        """What was asked."""
+        return f"{self.model} on {self.cluster}: what each thing would buy"
 
-    def _repr_html_(self) -> str:
-        """The rows that double something, the largest change first."""
-        headings, rows = cells(self.table)
-        note = " ".join(self.sentences)
-        caption = f"{self.model} on {self.cluster}: what each thing would buy"
-        return html_table(caption, rows, headings=headings, note=note)
+    @property
+    def content(self) -> dict[str, Any]:
+        """What JSON has of it; the factor of what takes no time is null."""
+        return {
+            "sentences": list(self.sentences),
+            "rows": plain_rows(self.table),
+            "curves": plain_rows(self.curves),
+            "elasticities": plain_rows(self.elasticities),
+        }
+
+    @property
+    def cells(self) -> Cells:
+        """A line a thing, its factors beside each other; one for all that do nothing."""
+        headings = [
+            "schedule", "what", "share now", "half", "twice", "no time", "time to target", "basis",
+        ]  # fmt: skip
+        lines: list[list[str]] = []
+        idle: dict[str, list[str]] = {}
+        for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
+            records: Any = own.to_dict("records")
+            if what != NOW and not any(
+                abs(one["change"]) > _SAME or one["share"] for one in records
+            ):
+                idle.setdefault(str(schedule), []).append(str(what))
+                continue
+            by_factor = {one["factor"]: one for one in records}
+            twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
+            changes = [_change_text(by_factor.get(factor)) for factor in (0.5, 2.0, math.inf)]
+            time = format_seconds(twice["time_to_target_s"])
+            share = format_percent(twice["share"])
+            lines.append([str(schedule), str(what), share, *changes, time, str(twice["basis"])])
+        for schedule, names in idle.items():
+            what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+            lines.append([schedule, what, *["0 %"] * 4, "", ""])
+        return headings, lines
+
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """Its tables, by their files."""
+        return dict(zip(self.files[1:4], (self.table, self.curves, self.elasticities), strict=True))
+
+    def figures(self) -> Figures:
+        """Its figures, by their files."""
+        curves = {"curves.png": speed_up_curves(self.curves)} if len(self.curves) else {}
+        return {"tornado.png": tornado(self.table), **curves}
 
 
 @checked
@@ -123,7 +165,7 @@ def whatif(
     schedules: SchedulesLike = "amp",
     *,
     target: float | None = None,
-    max_epochs: Count = 40,
+    max_epochs: Count = MAX_EPOCHS,
     repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 3,
     instances: Count | None = None,
     seed: Seed = 0,
@@ -141,16 +183,16 @@ def whatif(
         model: as of `forecast`.
         cluster: as of `forecast`.
         schedules: one table each: objects or names.
-        target: as of `forecast`.
-        max_epochs: as of `forecast`.
         repeats: runs of each row that is learned, with seeds `seed`, `seed` + 1, …
-        instances: training items to use; None for all.
         seed: of the first repeat, and of the runs that are only timed.
         mode: "numeric", or "sleep" for the time of an epoch alone.
         placement: as of `forecast`; the same for all rows.
         learn: so many things, those that matter most, are learned again at twice their speed, where
             that changes the order of learning.
-        jobs: runs to make at a time.
+        target: as of `forecast`.
+        max_epochs: as of `forecast`.
+        instances: as of `forecast`.
+        jobs: as of `forecast`.
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
         executor: as of `forecast`.
@@ -175,18 +217,19 @@ def whatif(
         instances=instances, seed=seed, is_numeric=mode == "numeric", placement=placement,
     )  # fmt: skip
     setup = Setup(loaded, on, tuple(schedules_of(schedules)))
-    with opened(jobs if executor is None else executor, jobs) as makes:
-        maker = RunMaker(makes, on_progress, keeping)
-        tables = [_Question(row, asked, maker, learn).answer() for row in asked.rows(setup)]
+    with point_runs(
+        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping
+    ) as runs:
+        answers = [_Question(row, asked, runs, learn).answer() for row in asked.rows(setup)]
+        missed = runs.unreached()
+    *frames, said = zip(*answers, strict=True)
+    table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     return WhatIf(
-        table=pd.concat([one.table for one in tables], ignore_index=True),
-        curves=pd.concat([one.curves for one in tables], ignore_index=True),
-        elasticities=pd.concat([one.elasticities for one in tables], ignore_index=True),
-        sentences=tuple(line for one in tables for line in one.sentences),
+        table=table, curves=curves, elasticities=elastic,
+        sentences=(*itertools.chain.from_iterable(said), *missed),
         target=loaded.target if asked.target is None else asked.target,
-        model=loaded.name,
-        cluster=on.name,
-    )
+        model=loaded.name, cluster=on.name, manifest=asked.manifest(setup, learn=learn),
+    )  # fmt: skip
 
 
 @dataclass
@@ -197,192 +240,156 @@ class _Tried:
         change: what is made faster.
         factor: how many times as fast.
         row: that runs.
-        run: an epoch of it, of which only the time is known.
+        epoch: what an epoch of it takes.
         learned: its runs with all seeds; empty where it was not learned again.
     """
 
     change: Change
     factor: float
     row: Row
-    run: Run | None = None
+    epoch: FirstEpoch = field(default_factory=FirstEpoch)
     learned: list[Run] = field(default_factory=list[Run])
-
-
-@dataclass(frozen=True)
-class _Answer:
-    table: pd.DataFrame
-    curves: pd.DataFrame
-    elasticities: pd.DataFrame
-    sentences: list[str]
 
 
 class _Question:
     """One schedule's."""
 
-    def __init__(self, row: Row, asked: Asked, maker: RunMaker, learn: int) -> None:
-        self._row, self._asked, self._maker, self._learn = row, asked, maker, learn
-        self._label = row.label
+    def __init__(self, row: Row, asked: Asked, runs: PointRuns, learn: int) -> None:
+        self._row, self._asked, self._runs, self._learn = row, asked, runs, learn
+        self._now = FirstEpoch()
+        self._times: dict[int, float] = {}
 
-    def answer(self) -> _Answer:
-        """Make the runs, and the tables of them."""
-        row, asked = self._row, self._asked
-        base = timed(row, asked.seed)
+    def answer(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[str]]:
+        """Make the runs: the table, the curves, the elasticities, and what they say."""
+        row = self._row
+        base = traced(row, self._asked.seed)
         shares = elasticities(base, row.plan.cluster)
         changes = changes_of(row.plan.cluster, row.schedule, shares)
         tried = [self._tried(one, factor) for one in changes for factor in one.factors]
-        sleeper = sleeping(replace(row, label=f"{row.label}, {NOW}"))
-        now, *others = self._timed([sleeper, *(one.row for one in tried)])
-        for one, run in zip(tried, others, strict=True):
-            one.run = run
-        now_s = epoch_s(now)
-        if not now_s:
+        self._now, *others = self._timed([row, *(one.row for one in tried)])
+        if not self._now.epoch_s > 0:
             raise SimulationError(
-                f"{row.label}: {now.failure or 'nothing takes time, so that nothing binds'}"
+                f"{row.label}: {self._now.failure or 'nothing takes time, so that nothing binds'}"
             )
-        first = sorted(self._matter(tried), key=lambda one: -_effect(one, now_s))
-        runs = self._learned(first[: self._learn], now)
-        facts = _Facts(row, runs, now, now_s)
-        curves = self._curves(first[:CURVES_MAX], [now, *others], now_s)
-        rows = [facts.first(), *map(facts.of, tried)]
-        table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
-        said = [*self._said(table, first[:CURVES_MAX]), *self._anomalies(tried, base, now_s)]
+        for one, epoch in zip(tried, others, strict=True):
+            one.epoch = epoch
+        twice = [one for one in tried if one.factor == 2.0 and one.change.what != EVERYTHING]
+        first = sorted(twice, key=lambda one: -self._effect(one))
+        self._learn_again(first[: self._learn])
+        records = [self._record(NOW, 1.0, self._now), *map(self._record_of, tried)]
+        table = pd.DataFrame(records, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
+        plain: Any = table.to_dict("records")
+        by_what = {(one["what"], one["factor"]): one for one in plain}
+        first = first[:CURVES_MAX]
+        said = [f"{row.label}: {_sentence(by_what[one.change.what, 2.0])}" for one in first]
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
-        return _Answer(table, curves, elastic, said)
+        return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
 
     def _tried(self, change: Change, factor: float) -> _Tried:
         plan = self._row.plan
         cluster, schedule = change.on(plan.cluster, self._row.schedule, factor)
-        label = f"{self._label}, {change.what} {_times(factor)}"
-        row = sleeping(moved(self._row, label, cluster, schedule))
+        plan = replace(plan, cluster=cluster)
         if change.frees_light:
-            row = replace(row, plan=row.plan.having(light_is_free=True))
-        return _Tried(change, factor, row)
+            plan = plan.having(light_is_free=True)
+        label = f"{self._row.label}, {change.what} {_times(factor)}"
+        return _Tried(change, factor, replace(self._row, label=label, schedule=schedule, plan=plan))
 
-    def _matter(self, tried: Iterable[_Tried]) -> list[_Tried]:
-        """Of each thing the row that doubles it."""
-        return [one for one in tried if one.factor == 2.0 and one.change.what != EVERYTHING]
-
-    def _learned(self, first: Sequence[_Tried], now: Run) -> list[Run]:
-        """Runs of the row itself with all seeds; those of what matters most are learned again."""
-        if not self._asked.is_numeric:
-            return []
-        again = [one for one in first if one.run is None or not _shares(one.run, now)]
-        options = self._row.plan.options
-        rows = [
-            replace(
-                one.row,
-                label=f"{one.row.label}, learned",
-                plan=one.row.plan.having(mode="numeric", target=options.target),
-            )
-            for one in again
-        ]
-        seeds = self._asked.seeds
-        pairs = [(row, seed) for row in (self._row, *rows) for seed in seeds]
-        made = make(self._maker, self._asked, pairs)
+    def _learn_again(self, first: Sequence[_Tried]) -> None:
+        """Runs of the row with all seeds, and of those of the first that learn something else."""
+        goal = self._row.plan.goal
+        if not self._asked.is_numeric or goal.target is None:
+            return
+        seeds, again = self._asked.seeds, [one for one in first if not self._shares(one)]
+        rows = [self._row, *(replace(one.row, label=f"{one.row.label}, learned") for one in again)]
+        runs = self._runs.learned([(row, seed) for row in rows for seed in seeds])
+        self._times = dict(times_of(goal, runs[: len(seeds)]))
         for place, one in enumerate(again, start=1):
-            one.learned = made[place * len(seeds) : (place + 1) * len(seeds)]
-        return made[: len(seeds)]
+            one.learned = runs[place * len(seeds) : (place + 1) * len(seeds)]
 
-    def _timed(self, rows: Sequence[Row]) -> list[Run]:
+    def _timed(self, rows: Sequence[Row]) -> list[FirstEpoch]:
         """An epoch of each row, with the first seed."""
-        return make(self._maker, self._asked, [(one, self._asked.seed) for one in rows])
+        return self._runs.time([(one, self._asked.seed) for one in rows], may_fail=True)
 
-    def _curves(self, first: Sequence[_Tried], made: Sequence[Run], now_s: float) -> pd.DataFrame:
-        """What factors between do to the time of an epoch; those that were made are taken."""
+    def _curves(self, first: Sequence[_Tried], tried: Sequence[_Tried]) -> pd.DataFrame:
+        """What factors between do to the time of an epoch; what was tried is taken."""
         points = [self._tried(one.change, factor) for one in first for factor in CURVE]
-        known = {run.label: run for run in made}
-        known |= {one.row.label: made[0] for one in points if one.factor == 1.0}
+        known = {one.row.label: one.epoch for one in tried}
+        known |= {one.row.label: self._now for one in points if one.factor == 1.0}
         left = [one.row for one in points if one.row.label not in known]
-        known |= {run.label: run for run in self._timed(left)}
-        rows: list[tuple[Any, ...]] = []
-        for one in points:
-            change = epoch_s(known[one.row.label]) / now_s - 1
-            rows.append((self._label, one.change.what, one.factor, change))
+        known |= {row.label: one for row, one in zip(left, self._timed(left), strict=True)}
+        rows = [
+            (self._row.label, one.change.what, one.factor,
+             known[one.row.label].epoch_s / self._now.epoch_s - 1)
+            for one in points
+        ]  # fmt: skip
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
-    def _said(self, table: pd.DataFrame, first: Sequence[_Tried]) -> Iterator[str]:
-        """What matters most, in words."""
-        for one in first:
-            is_it = (table["what"] == one.change.what) & (table["factor"] == 2.0)
-            records: Any = table[is_it].to_dict("records")
-            yield f"{self._label}: {_sentence(records[0])}"
-
-    def _anomalies(self, tried: Sequence[_Tried], base: Result, now_s: float) -> Iterator[str]:
+    def _anomalies(self, tried: Sequence[_Tried], base: Result) -> Iterator[str]:
         """What is slower though something is faster, or the reverse, and where that begins."""
-        odd = [one for one in tried if one.run is not None and _is_odd(one, now_s)]
-        for one in sorted(odd, key=lambda one: -_effect(one, now_s))[:CURVES_MAX]:
-            assert one.run is not None, "an odd run was made"
-            change = epoch_s(one.run) / now_s - 1
+        odd = [one for one in tried if self._change(one) * (1 if one.factor > 1 else -1) > _SAME]
+        for one in sorted(odd, key=lambda one: -self._effect(one))[:CURVES_MAX]:
+            change = self._change(one)
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
             yield (
-                f"{self._label}: {one.change.what} {_times(one.factor)} makes an epoch {way}, an "
-                f"anomaly of order: {parting(base, timed(one.row, self._asked.seed))}."
+                f"{self._row.label}: {one.change.what} {_times(one.factor)} makes an epoch {way}, "
+                f"an anomaly of order: {parting(base, traced(one.row, self._asked.seed))}."
             )
 
+    def _change(self, one: _Tried) -> float:
+        return one.epoch.epoch_s / self._now.epoch_s - 1
 
-_Pair: TypeAlias = tuple[float, float]
-"""Times to the target of one seed, now and after a change."""
+    def _effect(self, one: _Tried) -> float:
+        """How large the change of an epoch is, in logarithms; 0 where it is unknown."""
+        ratio = one.epoch.epoch_s / self._now.epoch_s
+        return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
 
+    def _shares(self, one: _Tried) -> bool:
+        """Whether it learns what is learned now in the first epoch."""
+        return bool(one.epoch.digest) and one.epoch.digest == self._now.digest
 
-class _Facts:
-    """What the rows of a table say."""
-
-    def __init__(self, row: Row, runs: Sequence[Run], now: Run, now_s: float) -> None:
-        self._row, self._now, self._now_s = row, now, now_s
-        self._goal = row.plan.goal
-        has_goal = self._goal.target is not None
-        self._times: Times = times_of(self._goal, runs) if has_goal else {}
-
-    def first(self) -> dict[str, Any]:
-        """The row of what there is now."""
-        times = list(self._times.values())
-        basis = "learned" if times else "timing"
-        return self._record(NOW, 1.0, basis, self._now_s, [(one, one) for one in times])
-
-    def of(self, one: _Tried) -> dict[str, Any]:
+    def _record_of(self, one: _Tried) -> dict[str, Any]:
         """The row of a change."""
-        seconds = epoch_s(one.run)
-        ratio = seconds / self._now_s
+        ratio = one.epoch.epoch_s / self._now.epoch_s
+        after = {seed: time_s * ratio for seed, time_s in self._times.items()}
+        basis: Basis = "shared" if self._shares(one) else "timing"
         if one.learned:
-            basis, after = "learned", times_of(self._goal, one.learned)
-        else:
-            is_shared = one.run is not None and _shares(one.run, self._now)
-            basis = "shared" if is_shared else "timing"
-            after = {seed: time_s * ratio for seed, time_s in self._times.items()}
-        pairs = [(self._times[seed], time_s) for seed, time_s in after.items()]
-        found = self._record(one.change.what, one.factor, basis, seconds, pairs)
+            after = dict(times_of(self._row.plan.goal, one.learned))
+            arrives = any(map(math.isfinite, [*self._times.values(), *after.values()]))
+            basis = "learned" if arrives else "timing"
+        found = self._record(one.change.what, one.factor, one.epoch, after, basis)
         return {**found, "share": one.change.share}
 
     def _record(
         self,
         what: str,
         factor: float,
-        basis: Basis,
-        seconds: float,
-        pairs: Sequence[_Pair],
+        epoch: FirstEpoch,
+        after: Mapping[int, float] | None = None,
+        basis: Basis | None = None,
     ) -> dict[str, Any]:
-        times = [after for _before, after in pairs]
-        time_s = median(times) if times else math.nan
-        changes = [_change(*pair) for pair in pairs]
+        """A row; that of what there is now, if nothing comes after."""
+        after = self._times if after is None else after
+        time_s = median(after.values()) if after else math.nan
+        changes = [_change(self._times[seed], its_s) for seed, its_s in after.items()]
         known = [one for one in changes if not math.isnan(one)]
         found = median_interval(known)
-        is_by_seed = basis == "learned" and what != NOW
-        change = found.middle if known else seconds / self._now_s - 1
+        change = found.middle if known else epoch.epoch_s / self._now.epoch_s - 1
         agree = sum(_sign(one) == _sign(change or 0.0) for one in known)
+        is_by_seed = basis == "learned"
         return {
             "schedule": self._row.label,
             "what": what,
             "factor": factor,
-            "time_to_target_s": time_s if math.isfinite(time_s) else None,
+            "time_to_target_s": finite(time_s),
             "change": change,
             "low": found.low if is_by_seed else None,
             "high": found.high if is_by_seed else None,
-            "epoch_s": seconds if math.isfinite(seconds) else None,
-            "epochs_to_target": time_s / seconds if math.isfinite(time_s) and seconds else None,
+            "epoch_s": finite(epoch.epoch_s),
+            "epochs_to_target": finite(time_s / epoch.epoch_s) if epoch.epoch_s else None,
             "share": None,
-            "basis": basis,
-            "seeds": len(times) or 1,
+            "basis": basis or ("learned" if after else "timing"),
+            "seeds": len(after) or 1,
             "seeds_agree": agree if is_by_seed else None,
         }
 
@@ -398,37 +405,13 @@ def _sign(value: float) -> int:
     return (value > _SAME) - (value < -_SAME)
 
 
-def epoch_s(run: Run | None) -> float:
-    """Seconds of a run's first epoch, validation included; NaN where it did not end."""
-    if run is None or run.failure or not len(run.epochs):
-        return math.nan
-    return float(run.epochs["time_s"].iloc[0])
-
-
-def _shares(run: Run, now: Run) -> bool:
-    """Whether both learn the same in their first epoch."""
-    return bool(run.learning_digest) and run.learning_digest == now.learning_digest
-
-
-def _effect(one: _Tried, now_s: float) -> float:
-    """How large the change of an epoch is, in logarithms; 0 where it is unknown."""
-    ratio = epoch_s(one.run) / now_s
-    return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
-
-
-def _is_odd(one: _Tried, now_s: float) -> bool:
-    """Whether a run is slower though something is faster, or faster though it is slower."""
-    change = epoch_s(one.run) / now_s - 1
-    return change > _SAME if one.factor > 1 else change < -_SAME
-
-
 def _times(factor: float) -> str:
     """A factor in words."""
     known = {0.5: "half as fast", 2.0: "twice as fast", math.inf: "taking no time"}
     return known.get(factor, f"{factor:g} times as fast")
 
 
-def timed(row: Row, seed: int) -> Result:
+def traced(row: Row, seed: int) -> Result:
     """An epoch of a row in mode "sleep", with all of its records."""
     plan = row.plan
     options = replace(
@@ -439,50 +422,34 @@ def timed(row: Row, seed: int) -> Result:
     return simulation.result()
 
 
+_STEP: Final = ("start_s", "node", "direction", "instance", "state")
+"""What a device serves: when it begins, and what it is."""
+
+
 def parting(base: Result, other: Result) -> str:
-    """Where two runs first serve something else, in words."""
-    taking = _taking_time(base) | _taking_time(other)
-    ours, theirs = _served(base, taking), _served(other, taking)
+    """Where two runs first serve something else that takes time, in words."""
+    spans = [result.spans for result in (base, other)]
+    in_time = [one[one["end_s"] > one["start_s"]] for one in spans]
+    taking = {step for one in in_time for step in zip(one["node"], one["direction"], strict=True)}
     found: list[tuple[float, str]] = []
-    for worker in sorted(ours.keys() | theirs.keys()):
-        a, b = ours.get(worker, []), theirs.get(worker, [])
+    for worker in sorted({int(one) for own in spans for one in own["worker"]}):
+        of_worker = [own[own["worker"] == worker] for own in spans]
+        steps = [zip(*(own[name] for name in _STEP), strict=True) for own in of_worker]
+        a, b = ([one for one in own if one[1:3] in taking] for own in steps)
         apart = first_apart(a, b, lambda one, two: one[1:] == two[1:])
         if apart is not None:
-            starts = [one[0] for one in (apart.a, apart.b) if one is not None]
-            words = [_step_words(one) for one in (apart.a, apart.b)]
+            start_s = min(one[0] for one in (apart.a, apart.b) if one is not None)
+            ours, theirs = _step_words(apart.a), _step_words(apart.b)
             place = "the host" if worker < 0 else f"worker {worker}"
-            said = f"{place} serves {words[1]} at its step {apart.place + 1}, and not {words[0]}"
-            found.append((min(starts), said))
+            said = f"{place} serves {theirs} at its step {apart.place + 1}, and not {ours}"
+            found.append((start_s, said))
     if not found:
         return "every device serves the same in the same order, and only waits are longer"
     start_s, said = min(found)
     return f"from {format_seconds(start_s)} on, {said}"
 
 
-_Step: TypeAlias = "tuple[float, str, str, int, str]"
-
-
-def _taking_time(result: Result) -> set[tuple[str, str]]:
-    """Nodes and directions some of whose steps take time."""
-    spans = result.spans
-    taking = spans[spans["end_s"] > spans["start_s"]]
-    return set(zip(taking["node"], taking["direction"], strict=True))
-
-
-def _served(result: Result, taking: set[tuple[str, str]]) -> dict[int, list[_Step]]:
-    """What each device serves of these: when it begins, node, direction, instance, state."""
-    spans = result.spans
-    names = ("start_s", "node", "direction", "instance", "state")
-    found: dict[int, list[_Step]] = {}
-    for worker, *step in zip(spans["worker"], *(spans[name] for name in names), strict=True):
-        start_s, node, direction, instance, state = step
-        if (node, direction) in taking:
-            one = (float(start_s), node, direction, int(instance), state)
-            found.setdefault(int(worker), []).append(one)
-    return found
-
-
-def _step_words(step: _Step | None) -> str:
+def _step_words(step: tuple[Any, ...] | None) -> str:
     if step is None:
         return "nothing more"
     _start_s, node, direction, instance, state = step
@@ -505,37 +472,6 @@ def _sentence(record: dict[str, Any]) -> str:
     return f"{said}; it accounts for {format_percent(share)} of the time now."
 
 
-def cells(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows for a person: a row a thing, its factors beside each other."""
-    headings = [
-        "schedule",
-        "what",
-        "share now",
-        "half",
-        "twice",
-        "no time",
-        "time to target",
-        "basis",
-    ]
-    rows: list[list[str]] = []
-    for (schedule, what), own in table.groupby(["schedule", "what"], sort=False):
-        records: Any = own.to_dict("records")
-        by_factor = {one["factor"]: one for one in records}
-        twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
-        share = twice["share"]
-        rows.append(
-            [
-                str(schedule),
-                str(what),
-                format_percent(share),
-                *(_change_text(by_factor.get(factor)) for factor in (0.5, 2.0, math.inf)),
-                format_seconds(twice["time_to_target_s"]),
-                str(twice["basis"]),
-            ]
-        )
-    return headings, rows
-
-
 def _change_text(record: dict[str, Any] | None) -> str:
     """A change in percent, with its sign."""
     if record is None or record["change"] is None or math.isnan(record["change"]):
@@ -544,26 +480,3 @@ def _change_text(record: dict[str, Any] | None) -> str:
     if abs(change) < _SAME:
         return "0 %"
     return f"{'+' if change > 0 else '-'}{format_percent(abs(change))}"
-
-
-def to_plain(found: WhatIf) -> dict[str, Any]:
-    """The answer as JSON can hold it; the factor of what takes no time is None."""
-    return {
-        "rows": plain_rows(found.table),
-        "curves": plain_rows(found.curves),
-        "elasticities": plain_rows(found.elasticities),
-    }
-
-
-def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as JSON can hold them; unknown and infinite are None."""
-    return [
-        {str(key): _plain(value) for key, value in record.items()}
-        for record in table.to_dict("records")
-    ]
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -43,6 +43,8 @@ from ampsim.study.result import Result
 FOLDER: Final = ".runs"
 NUMBERS: Final = "numbers.json"
 LEARNINGS: Final = "learned"
+TIMINGS: Final = "timings.jsonl"
+"""What questions keep of runs that are only timed."""
 _IGNORE: Final = ".gitignore"
 _UNREADABLE: Final = (
     FileFormatError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
@@ -197,21 +199,29 @@ class Keeping:
 
     def forget(self) -> None:
         """Remove the runs that were asked for: what they were kept for is written."""
-        shutil.rmtree(self.folder / FOLDER / LEARNINGS, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (self.store.folder / TIMINGS).unlink()
+        self._drop()
+
+    def _drop(self) -> None:
+        shutil.rmtree(self._learnings, ignore_errors=True)
         self.store.remove(self._used)
+
+    @property
+    def _learnings(self) -> Path:
+        return self.store.folder / LEARNINGS
 
     def learnings(self) -> Path:
         """The folder of what runs learn; without what earlier commands learned, if all is fresh."""
-        folder = self.folder / FOLDER / LEARNINGS
         if self.is_fresh and not self._has_learnings:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(self._learnings, ignore_errors=True)
         self._has_learnings = True
-        return folder
+        return self._learnings
 
     def tidy(self) -> None:
         """Where no run is kept, remove what was learned for one."""
         if not any(self.store.folder.glob(f"*/{NUMBERS}")):
-            self.forget()
+            self._drop()
 
 
 def witnesses_of(

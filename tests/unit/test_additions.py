@@ -53,7 +53,7 @@ USED = {
         "report/page/text.py", "study/checking.py",
     },
     "amp": {
-        "calibration/fit.py", "cli/run.py", "cli/whatif.py", "exploring/solve.py",
+        "calibration/fit.py", "cli/run.py", "cli/questions.py", "exploring/solve.py",
         "exploring/whatif.py",
     },
     "local-sgd": {"data_parallel/solvers/diloco.py"},

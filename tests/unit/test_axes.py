@@ -13,12 +13,16 @@ from ampsim.exploring.axes import (
     DEVICE_NUMBERS,
     Axis,
     Setup,
-    axes_of,
     axes_over,
     keys_of,
     setup_at,
+    texts_over,
 )
 from ampsim.hardware.device import HOST_NUMBERS
+
+
+def axes_of(texts: list[str], setup: Setup) -> tuple[Axis, ...]:
+    return axes_over(texts_over(texts), setup)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +132,8 @@ WRONG = {
     "workers=2.5": "workers must be whole numbers",
     "workers=1..2.5": "workers must be whole numbers, got '1..2.5'",
     "workers=2,2": "workers must have values that differ",
-    "workers=0,1": "workers must be a whole number >= 1, got 0",
+    "workers=0,1": "workers must be 1 to 1000000, got 0",
+    "workers=1,1000000000": "workers must be 1 to 1000000, got 1000000000",
     "flop_per_s=-1,2": "flop_per_s must be > 0, got -1",
     "schedule=amp,foo": "no schedule named 'foo'",
     "cluster=nope": "no device named 'nope'",

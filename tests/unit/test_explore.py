@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import re
@@ -13,15 +14,16 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.cli import explore as command
+from ampsim.cli import questions as command
 from ampsim.errors import OptionError
-from ampsim.exploring import clock as time_budget
 from ampsim.exploring import explore as library
+from ampsim.exploring import making
 from ampsim.exploring.axes import Setup, setup_at
-from ampsim.exploring.cells import LeftOut
-from ampsim.exploring.exploration import sentences, to_json
-from ampsim.exploring.timing import FILE
+from ampsim.exploring.cells import Estimate, LeftOut, call
+from ampsim.exploring.exploration import sentences_of
+from ampsim.exploring.predicting import Guess
 from ampsim.runs import Keeping
+from ampsim.runs.store import TIMINGS
 
 OVER: dict[str, Any] = {"latency_s": "1e-7..1e-5:log", "device.flop_per_s": [1e11, 1e13]}
 HOW: dict[str, Any] = {
@@ -114,12 +116,12 @@ def test_a_map_that_was_stopped_goes_on_to_the_same_bytes(setup, whole, after, t
     assert part.is_stopped
     assert re.match(r"interrupted: \d+ of 12 cells are t", part.interrupted or "")
     assert part.learnings < whole.learnings
-    with (tmp_path / ".runs" / FILE).open("a") as lines:
+    with (tmp_path / ".runs" / TIMINGS).open("a") as lines:
         lines.write('{"key": "cut of')
     later = explored(None)
     assert not later.is_stopped
     pd.testing.assert_frame_equal(later.table, whole.table, check_exact=True)
-    assert to_json(later, seed=1) == to_json(whole, seed=1)
+    assert later.to_json() == whole.to_json()
     again = explored(Stopped(0))  # nothing is left to be made
     assert again.interrupted is None
 
@@ -127,7 +129,7 @@ def test_a_map_that_was_stopped_goes_on_to_the_same_bytes(setup, whole, after, t
 def test_a_budget_ends_it_and_says_so(setup, tmp_path, monkeypatch):
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))
-    monkeypatch.setattr(time_budget, "time", clock)
+    monkeypatch.setattr(making, "time", clock)
     keeping = Keeping(tmp_path)
     found = ampsim.explore(*setup, over=OVER, **HOW, budget_s=60, sure=0.999, keeping=keeping)
     assert found.interrupted is not None
@@ -141,7 +143,7 @@ def test_a_budget_in_which_nothing_can_be_timed_is_a_mistake(setup):
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "no axis": ({"over": {}}, "over must name what varies, .* got nothing"),
+    "no axis": ({"over": {}}, "over .--for. must name what varies, .* got nothing"),
     "a schedule": ({"over": {"schedule": "amp"}}, "and no schedule, got schedule; schedules are"),
     "too many": (
         {"over": {"latency_s": "0..1"}, "points": 4097},
@@ -183,7 +185,7 @@ def test_the_command_writes_page_table_and_json(call, tmp_path):
     assert keys <= set(told["rows"][0])
     assert {row["basis"] for row in told["rows"]} <= {"learned", "shared", "predicted"}
     page = (tmp_path / "map" / "index.html").read_text("utf-8")
-    data = json.loads(re.search(r'id="map-data">(.*?)</script>', page)[1])  # pyright: ignore[reportOptionalSubscript]  # the test fails
+    data = json.loads(re.search(r'id="drawing-data">(.*?)</script>', page)[1])  # pyright: ignore[reportOptionalSubscript]  # the test fails
     assert [[cell[0] for cell in point] for point in data["points"]] == [
         [row["time_to_target_s"] for row in told["rows"][place : place + 2]] for place in (0, 2)
     ]
@@ -192,9 +194,12 @@ def test_the_command_writes_page_table_and_json(call, tmp_path):
 
 
 def test_the_command_has_the_defaults_of_the_library():
-    assert (command.POINTS, command.REPEATS, command.SURE) == (
-        library.POINTS, library.REPEATS, library.SURE,
-    )  # fmt: skip
+    assert (command.POINTS, command.SURE) == (library.POINTS, library.SURE)
+    functions = (ampsim.explore, ampsim.solve, ampsim.search, ampsim.whatif)
+    repeats = [inspect.signature(one).parameters["repeats"].default for one in functions]
+    said = "{} of explore, {} of solve, {} of search and whatif"
+    assert said.format(*repeats[:3]) in command.REPEATS
+    assert repeats[2] == repeats[3]
 
 
 def test_the_command_tells_a_mistake_in_a_line(mistake):
@@ -204,8 +209,52 @@ def test_the_command_tells_a_mistake_in_a_line(mistake):
     assert "axis must be KEY=A,B" in mistake("explore", "rnn", "--for", "latency_s")
 
 
+def test_the_best_point_of_a_method_is_told_with_units(whole):
+    headings, lines = whole.cells
+    assert headings[2] == "where"
+    found = [re.fullmatch(r"(100 ns|1.00 µs|10.0 µs), 1e\+1[13] FLOP/s", line[2]) for line in lines]
+    assert found and all(found)
+
+
+def known(times: list[float]) -> Estimate:
+    return Estimate("learned", 1.0, Guess(0.0), dict(enumerate(times)), 99)
+
+
+FAST = [1.0 + seed / 1000 for seed in range(8)]
+STANDINGS = {
+    ("first", "behind"): (known(FAST), known([2 * one for one in FAST])),
+    ("tie", "tie"): (known(FAST), known([1.01 * one for one in FAST])),
+    ("too few seeds", "too few seeds"): (known(FAST), known([0.5, 0.6, 0.7, 3, 3, 4, 5, 6])),
+    (None, None): (known(FAST), Estimate("predicted", 1.0, Guess(5.0), None, 999)),
+}
+
+
+def test_only_who_is_first_for_sure_is_said_to_be_first():
+    rows: list[dict[str, Any]] = []
+    for expected, estimates in STANDINGS.items():
+        called = call(estimates)
+        assert (called.standing(0), called.standing(1)) == expected
+        rows += [
+            {
+                "schedule": name, "is_first": called.best == place, "basis": one.basis,
+                "standing": called.standing(place),
+            }
+            for place, (name, one) in enumerate(zip(("amp", "pipeline"), estimates, strict=True))
+        ]  # fmt: skip
+    said = sentences_of(pd.DataFrame(rows), 7, 0.0, LeftOut(), seeds=8)
+    assert said[:4] == (
+        "Of 4 points, amp is first at 1.",
+        "Methods tie within 5 % at 1; ahead in the median: amp at 1.",
+        "With 8 seeds it is open who is first at 1; ahead in the median: amp at 1.",
+        "It is predicted who is ahead at 1; ahead in the median: amp at 1.",
+    )
+    said = sentences_of(pd.DataFrame(rows[2:]), 7, 0.0, LeftOut(), seeds=8)
+    assert said[0] == "Of 3 points, nobody is first for sure at any."
+
+
 def test_sentences_say_on_what_a_map_rests(whole):
-    said = " ".join(sentences(whole))
+    said = " ".join(whole.sentences)
+    assert "Nothing is tuned" in said
     assert f"{whole.learnings} were trained" in said
     assert isinstance(whole.left_out, LeftOut)
 
@@ -213,4 +262,4 @@ def test_sentences_say_on_what_a_map_rests(whole):
 def test_what_is_saved_is_known_as_its_own(whole, tmp_path: Path):
     first = whole.save(tmp_path / "map")
     assert whole.save(tmp_path / "map") == first
-    assert [one.name for one in first] == ["explore.csv", "index.html", "manifest.toml"]
+    assert [one.name for one in first] == ["index.html", "explore.csv", "manifest.toml"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, call, stated_wrong
+from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Predictor, Process, probability_below
-from ampsim.exploring.timing import FirstEpoch
 
 EPOCHS = 40
 
@@ -80,11 +80,8 @@ def test_one_more_known_point_takes_the_variance_that_it_was_said_to_take():
     told = process.told([7], range(8, 12))[0]
     more = Process(places, (0, 1, 2, 7), (*values[:3], 2.0), 1.0, 0.1)
 
-    def variance(of: Process) -> np.ndarray:
-        left: Any = of
-        return np.diag(left._left(range(8, 12), range(8, 12))) + 0.1
-
-    assert variance(more) / variance(process) == pytest.approx(1 - told)
+    after, before = (one.variances(range(8, 12)) for one in (more, process))
+    assert after / before == pytest.approx(1 - told)
 
 
 def method(*, drains: bool, learned: dict[int, list[float]], digests: str, ages: Any) -> Entrant:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ import pytest
 
 import ampsim
 from ampsim.errors import AmpsimError
-from ampsim.exploring.axes import Axis
+from ampsim.exploring.axes import Axis, unit_of
 from ampsim.exploring.condition import condition_of
 from ampsim.exploring.crossings import Crossings, find
-from ampsim.exploring.solve import nearest, unit_of
+from ampsim.exploring.solve import nearest
 from ampsim.runs import Keeping
 
 RANGE = Axis("latency_s", low=1e-3, high=1e3)
@@ -115,6 +116,9 @@ def test_a_condition_is_read_and_holds():
     assert found.values == (("time_to_target_s", "pipeline:4"), ("time_to_target_s", ""))
     assert found.is_learned
     assert not condition_of("epoch_s < 1").is_learned
+    assert condition_of("dollars < 2 * joules").values == (
+        ("cost_to_target_usd", ""), ("energy_to_target_j", ""),
+    )  # fmt: skip
     pipeline, other = found.values
     assert found.holds({pipeline: 3.0, other: 1.0})
     assert not found.holds({pipeline: 2.9, other: 1.0})
@@ -275,3 +279,29 @@ def test_mistakes_are_one_line(mistake, words):
         "1",
     )
     assert MISTAKES[words] in mistake("solve", *SMALL, "--max-epochs", "1", *arguments)
+
+
+@pytest.mark.parametrize("question", ["explore", "search", "solve", "whatif"])
+def test_that_no_run_reaches_the_target_is_told_by_every_question(question):
+    """Else the answer would be that no hardware is fast enough."""
+    model = ampsim.load_model("rnn", hidden=8, batch=20)
+    how: dict[str, Any] = {"target": 0.999, "max_epochs": 2, "repeats": 1, "instances": 400}
+    how |= {
+        "explore": {"over": {"workers": [2, 4]}},
+        "search": {"over": {"workers": [2, 4]}, "trials": 2},
+        "solve": {"over": {"latency_s": "1e-7..1e-6"}, "until": "time_s <= 1"},
+        "whatif": {"learn": 1},
+    }[question]
+    names = ["sequential", "amp"] if question in ("explore", "search") else None
+    if question == "search":
+        pytest.importorskip("optuna", reason="optuna is not installed")
+    cluster = ampsim.load_cluster("tflops-1", workers=8)
+    ask = partial(getattr(ampsim, question), model, cluster, *([names] if names else []))
+    found = ask(**how)
+    said = r"No run reached 99.9 % within 2 epochs; the best accuracy was \d.*\. Give another "
+    assert len([one for one in found.sentences if re.match(said, one)]) == 1
+    if question == "whatif":
+        assert set(found.table.query("what != 'now'")["basis"]) == {"shared", "timing"}
+        assert any(re.fullmatch(r"worker \d and \d more", line[1]) for line in found.cells[1])
+    found = ask(**how | {"target": 0.02})
+    assert not any("No run reached" in one for one in found.sentences)

@@ -412,7 +412,9 @@ def next_steps(forecast: RunTable) -> list[str]:
     if name != "sequential" and not math.isnan(in_flight) and "--max-active-keys" in words:
         run += ["--max-active-keys", f"{in_flight:.0f}"]
     has_model = len(words) > 1 and not words[1].startswith("-")
-    return _plain([_line(one) for one in (surer, tuned, run if has_model else []) if one])
+    buys = ["whatif", *_without(run[1:], {"--validate-every"})]
+    more = [run, buys] if has_model else []
+    return _plain([_line(one) for one in (surer, tuned, *more) if one])
 
 
 def next_of_run(manifest: Mapping[str, Any], epochs: int) -> list[str]:

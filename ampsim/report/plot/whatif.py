@@ -41,6 +41,19 @@ ROWS_MAX: Final = 16
 """Bars of a panel at most (chosen: more cannot be read); those left out are the shortest."""
 
 
+def _panels(table: DataFrame, each_in: float) -> tuple[Any, list[tuple[Axes, str, Any]]]:
+    """A figure with a panel for each schedule of a table, its name, and its rows."""
+    groups = list(table.groupby("schedule", sort=False))
+    figure = new_figure(_WIDTH_IN, 0.9 + each_in * max(1, len(groups)))
+    found: list[tuple[Axes, str, Any]] = []
+    for place, (name, own) in enumerate(groups):
+        axes = figure.add_subplot(len(groups), 1, place + 1)
+        axes.set_title(plain(str(name), 60))
+        axes.grid(visible=True)
+        found.append((axes, str(name), own))
+    return figure, found
+
+
 @styled
 def tornado(table: DataFrame) -> Figure:
     """For each schedule a panel: how much longer the run is, in percent, with each thing changed.
@@ -50,25 +63,20 @@ def tornado(table: DataFrame) -> Figure:
     Args:
         table: that of `ampsim.whatif`.
     """
-    panels = [(str(name), _bars_of(own)) for name, own in table.groupby("schedule", sort=False)]
-    longest = max(len(bars) for _name, bars in panels)
-    figure = new_figure(_WIDTH_IN, 0.9 + len(panels) * (0.6 + 0.27 * longest))
-    for place, (name, bars) in enumerate(panels):
-        axes = figure.add_subplot(len(panels), 1, place + 1)
-        axes.set_title(plain(name, 60))
-        _draw(axes, bars)
-        if place + 1 == len(panels):
-            is_timed = table["time_to_target_s"].isna().all()
-            axes.set_xlabel(
-                f"change of the time {'of an epoch' if is_timed else 'to the target'} (%)"
-            )
+    longest = max(len(_bars_of(own)) for _name, own in table.groupby("schedule", sort=False))
+    figure, panels = _panels(table, 0.6 + 0.27 * longest)
+    for axes, _name, own in panels:
+        _draw(axes, _bars_of(own))
+    is_timed = table["time_to_target_s"].isna().all()
+    what = "of an epoch" if is_timed else "to the target"
+    panels[-1][0].set_xlabel(f"change of the time {what} (%)")
     handles: list[Any] = [
         Patch(facecolor="white" if hatch else _COLOURS[factor], edgecolor=_COLOURS[factor],
               hatch=hatch, label=words)
         for factor, (words, hatch) in _BARS.items()
         if not math.isinf(factor)
     ]  # fmt: skip
-    axes = figure.axes[0]
+    axes = panels[0][0]
     axes.plot([], [], "|", color=INK, markersize=9, label=_BARS[math.inf][0])
     handles += axes.get_legend_handles_labels()[0]
     figure.legend(handles=handles, loc="outside upper left", ncols=beside(3))
@@ -105,7 +113,7 @@ def _draw(axes: Axes, bars: list[tuple[str, dict[float, float]]]) -> None:
             )  # fmt: skip
     name_rows(axes, [what for what, _changes in bars])
     axes.axvline(0.0, color=FAINT_INK, linewidth=0.8)
-    axes.grid(visible=True, axis="x")
+    axes.grid(visible=False, axis="y")
 
 
 @styled
@@ -117,13 +125,10 @@ def speed_up_curves(curves: DataFrame) -> Figure:
     Args:
         curves: those of `ampsim.whatif`.
     """
-    panels = list(curves.groupby("schedule", sort=False))
-    figure = new_figure(_WIDTH_IN, 0.9 + 2.6 * max(1, len(panels)))
+    figure, panels = _panels(curves, 2.6)
     factors = sorted({float(one) for one in curves["factor"]})
     places = {factor: place for place, factor in enumerate(factors)}
-    for index, (name, own) in enumerate(panels):
-        axes = figure.add_subplot(len(panels), 1, index + 1)
-        axes.set_title(plain(str(name), 60))
+    for axes, _name, own in panels:
         for line, (what, points) in enumerate(own.groupby("what", sort=False)):
             axes.plot(
                 [places[float(one)] for one in points["factor"]], 100 * points["change"],
@@ -135,9 +140,8 @@ def speed_up_curves(curves: DataFrame) -> Figure:
             ["no time" if math.isinf(one) else f"{one:g}×" for one in factors],
         )
         axes.set_ylabel("change of an epoch (%)")
-        axes.grid(visible=True)
         axes.legend(loc="upper right")
-    figure.axes[-1].set_xlabel("speed of the thing")
+    panels[-1][0].set_xlabel("speed of the thing")
     return figure
 
 
@@ -151,10 +155,8 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
         until: the condition.
         is_log: whether it varies in the logarithm.
     """
-    panels = list(curve.groupby("schedule", sort=False))
-    figure = new_figure(_WIDTH_IN, 0.9 + 2.8 * max(1, len(panels)))
-    for index, (name, own) in enumerate(panels):
-        axes = figure.add_subplot(len(panels), 1, index + 1)
+    figure, panels = _panels(curve, 2.8)
+    for axes, name, own in panels:
         axes.set_title(plain(f"{name}: {until}", 90))
         for line, side in enumerate(("left", "right")):
             known = own[own[side] < math.inf]
@@ -173,8 +175,6 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
             getattr(axes, f"set_{letter}scale")("log")
             getattr(axes, f"{letter}axis").set_major_formatter(EngFormatter(sep=""))
             getattr(axes, f"{letter}axis").set_minor_formatter(NullFormatter())
-        axes.grid(visible=True)
-        if index + 1 == len(panels):
-            axes.set_xlabel(plain(key, 60))
+    panels[-1][0].set_xlabel(plain(key, 60))
     legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], beside(2))
     return figure

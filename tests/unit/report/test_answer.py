@@ -60,18 +60,21 @@ def test_options_without_a_value_are_those_of_the_command_line(name):
 def test_what_a_run_lacks_of_a_forecast_is_left_out():
     lacking = set(options_of("forecast")) - set(options_of("run")) - {"-j"}
     assert lacking <= _OF_FORECAST
+    kept = set(options_of("forecast")) - _OF_FORECAST - {"--validate-every"} - _OF_OUTPUT
+    assert kept <= set(options_of("whatif"))
 
 
-def test_a_forecast_ends_with_three_commands_that_the_command_line_takes():
+def test_a_forecast_ends_with_four_commands_that_the_command_line_takes():
     words = ["ampsim", "forecast", "rnn", "--set", "hidden=8", "--repeats", "3", "--quiet"]
     words += ["--schedule", "sequential,amp", "--max-active-keys", "8", "--out", "there"]
-    surer, tuned, run = next_steps(of(words))
+    surer, tuned, run, buys = next_steps(of(words))
     shared = "rnn --set hidden=8"
     assert surer.startswith(f"ampsim forecast {shared} --schedule sequential,amp")
     assert surer.endswith("--repeats 6")
     assert tuned.endswith("--repeats 3 --schedule sequential,amp --max-active-keys 8 --tune")
     assert run == f"ampsim run {shared} --schedule amp --max-active-keys 8"
-    for line in (surer, tuned, run):
+    assert buys == f"ampsim whatif {shared} --schedule amp --max-active-keys 8"
+    for line in (surer, tuned, run, buys):
         _ampsim, name, *rest = line.split()
         assert {word for word in rest if word.startswith("-")} <= set(options_of(name))
 

@@ -166,7 +166,7 @@ def test_a_verdict_has_two_sentences_at_most_and_agrees_with_the_table(make_tabl
 def test_the_command_that_would_do_is_the_one_to_type_next(make_table, make_forecast, figure_1):
     table = judged(make_table, near(21.6e-3, 3), [INF] * 3, near(8.86e-3, 3))
     forecast = make_forecast(figure_1, 3, table=table, runs=[])
-    surer, _tuned, run = next_steps(forecast)
+    surer, _tuned, run, _buys = next_steps(forecast)
     assert surer.endswith("--repeats 5")
     assert "--schedule amp" in run
 

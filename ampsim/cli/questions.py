@@ -1,0 +1,336 @@
+"""`ampsim explore`, `search`, `whatif` and `solve`: many runs, asked about as one question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ampsim.cli import completion, options
+from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json
+from ampsim.cli.options import Tuning, optional
+
+if TYPE_CHECKING:
+    from ampsim.exploring.finding import Finding
+    from ampsim.hardware import Cluster
+    from ampsim.model_parallel import Schedule
+    from ampsim.study import Model
+
+POINTS = 8
+"""Points of a range; a test compares this and the next four with the library's."""
+
+SURE = 0.9
+TRIALS = 100
+IN_FLIGHT = 8
+
+REPEATS = "8 of explore, 6 of solve, 3 of search and whatif"
+
+SEVERAL = "pipeline,amp"
+"""Schedules of what compares."""
+
+ONE = "amp"
+"""Schedule of what asks about each by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Options of the runs of every question; None of what was not given."""
+
+    schedule: Annotated[
+        str | None,
+        optional(
+            "NAME,...",
+            f"Schedules that are compared, or asked about one by one.  [default: {SEVERAL} of "
+            f"explore and search, {ONE} of whatif and solve]",
+            "--schedule",
+            autocompletion=completion.several_of(*completion.SCHEDULES),
+        ),
+    ] = None
+    target: options.TargetOption = None
+    max_epochs: Annotated[
+        int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
+    ] = 40
+    repeats: Annotated[
+        int | None,
+        optional(
+            "N",
+            f"Seeds of each run that learns.  [default: {REPEATS}]",
+        ),
+    ] = None
+    placement: options.PlacementOption = None
+    instances: options.InstancesOption = None
+    seed: options.SeedOption = 0
+
+    def given(self) -> dict[str, Any]:
+        """As the functions take them."""
+        given = asdict(self)
+        left_open = {"repeats"} if self.repeats is None else set[str]()
+        return {name: given[name] for name in given if name not in {"schedule", *left_open}}
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Options of how a question is answered, and where to."""
+
+    jobs: options.JobsOption = None
+    executor: options.ExecutorOption = None
+    out: options.OutFolderOption = None
+    json: options.JsonOption = None
+    quiet: options.QuietOption = False
+
+    def answered(
+        self, kind: type[Finding], about: str, find: Callable[..., Finding], *, keeps: bool = False
+    ) -> Code:
+        """Find the answer, write its folder and say it.
+
+        Args:
+            kind: of what is found.
+            about: what the folder is called, unless told.
+            find: finds it, told how.
+            keeps: whether runs stay in the folder, so that the same question goes on from there.
+        """
+        from ampsim.cli.progress import shown
+        from ampsim.output_folder import taken
+        from ampsim.report.words import slug
+        from ampsim.runs import Keeping
+
+        prepare_json(self.json)
+        executor = options.make_executor(self.jobs, self.executor)
+        with taken(self.out or Path(slug(about)), kind.kind, kind.files) as folder:
+            keeping = Keeping(folder.path, with_failures=keeps)
+            try:
+                with shown(is_quiet=self.quiet) as on_progress:
+                    made = find(executor=executor, on_progress=on_progress, keeping=keeping)
+            except KeyboardInterrupt:
+                complain(f"interrupted; what finished is in {folder}; run again to go on")
+                return Code.INTERRUPTED
+            page, *others, _manifest = made.save(folder)
+            headings, lines = made.cells
+            table = in_columns([headings, *lines]) if lines else ""
+            beside = "tables and figures" if len(others) > 1 else others[0].name
+            told = [table, *made.sentences, f"wrote {page}, {beside} beside it"]
+            answer(self.json, made.to_json, lambda: "\n".join(filter(None, told)))
+            if not keeps:
+                keeping.forget()
+        if made.interrupted:
+            complain(made.interrupted)
+        return Code.INTERRUPTED if made.is_stopped else Code.FINE
+
+
+class SamplerName(StrEnum):
+    """What proposes points."""
+
+    TPE = "tpe"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """Options of a search itself."""
+
+    minimise: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN,...",
+            help="What is minimised: time_s, epochs, dollars, joules (to the target), peak_bytes, "
+            "epoch_s.",
+        ),
+    ] = "time_s"
+    subject_to: Annotated[
+        list[str] | None,
+        optional("CONDITION", "What must hold, such as 'peak_bytes <= 16e9'; may be repeated."),
+    ] = None
+    trials: Annotated[int, typer.Option(metavar="N", help="Points to try.")] = TRIALS
+    in_flight: Annotated[
+        int, typer.Option(metavar="N", help="Points asked for before any of them is told.")
+    ] = IN_FLIGHT
+    sampler: Annotated[SamplerName, typer.Option(help="What proposes points.")] = SamplerName.TPE
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune/--no-prune",
+            help="Leave a point as soon as it is dominated for sure; the front stays the same.",
+        ),
+    ] = True
+    against_random: Annotated[
+        bool, typer.Option(help="Try as many points at random, too, and say how both compare.")
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        """As `ampsim.search` takes them."""
+        given = {**asdict(self), "subject_to": self.subject_to or [], "prunes": self.prune}
+        return {name: given[name] for name in given if name != "prune"}
+
+
+def _setup(
+    named: tuple[str, list[str] | None, str | None],
+    hardware: options.Hardware,
+    schedules: str | None,
+    tuning: Tuning,
+) -> tuple[Model, Cluster, list[Schedule] | None]:
+    """Model, cluster and schedules that the command line names."""
+    made = None if schedules is None else tuning.schedules(schedules)
+    return options.make_model(*named), hardware.cluster(), made
+
+
+def explore(
+    model: options.ModelArgument,
+    *,
+    over: options.ForOption = None,
+    points: Annotated[int, typer.Option(metavar="N", help="Points of each range.")] = POINTS,
+    budget: options.BudgetOption = None,
+    settings: options.SetOption = None,
+    data: options.DataOption = None,
+    hardware: options.Hardware,
+    asking: Asking,
+    tuning: Tuning,
+    sure: Annotated[
+        float,
+        typer.Option(
+            metavar="X",
+            help="End where at each point the predicted winner is this sure, 0.9 is 90 %.",
+        ),
+    ] = SURE,
+    making: Making,
+) -> Code:
+    """Map which schedule trains MODEL soonest at each point of a space of hardware.
+
+    Every point is timed exactly; training is made where it decides, and the rest is predicted, with
+    intervals. Writes a page with the map, the table and a manifest to --out (explore-MODEL unless
+    told). Finished runs are kept there: the same command goes on where it was, also after its
+    budget. The object of --json: ampsim, model, cluster, seed, verdict, learnings, wrong, left_out,
+    interrupted, rows (one a point and schedule, with the columns of explore.csv).
+    """
+    from ampsim.exploring.axes import texts_over
+    from ampsim.exploring.exploration import Exploration
+    from ampsim.exploring.explore import explore as ask
+
+    setup = _setup((model, settings, data), hardware, asking.schedule or SEVERAL, tuning)
+    how = {"over": texts_over(over or ()), "points": points, "sure": sure, **asking.given()}
+    find = partial(ask, *setup, budget_s=_seconds(budget), **how)
+    return making.answered(Exploration, f"explore-{setup[0].name}", find, keeps=True)
+
+
+def search(
+    model: options.ModelArgument,
+    *,
+    over: options.ForOption = None,
+    searching: Searching,
+    budget: options.BudgetOption = None,
+    settings: options.SetOption = None,
+    data: options.DataOption = None,
+    hardware: options.Hardware,
+    asking: Asking,
+    tuning: Tuning,
+    making: Making,
+) -> Code:
+    """Search hardware and schedules for the points that no other one beats on MODEL.
+
+    Optuna proposes points (pip install 'ampsim[search]'); each is trained until it is dominated for
+    sure. Writes a page, the table of trials and a manifest to --out (search-MODEL unless told). The
+    journal of trials and finished runs are kept there: the same command goes on where it was. The
+    object of --json: ampsim, model, cluster, seed, verdict, objectives, hypervolume,
+    hypervolume_random, interrupted, rows (one a trial, with the columns of search.csv).
+    """
+    from ampsim.exploring.axes import texts_over
+    from ampsim.exploring.sampling import optuna_here
+    from ampsim.exploring.search import search as ask
+    from ampsim.exploring.searched import Searched
+
+    optuna_here()
+    setup = _setup((model, settings, data), hardware, asking.schedule or SEVERAL, tuning)
+    how = {"over": texts_over(over or ()), **searching.given(), **asking.given()}
+    find = partial(ask, *setup, budget_s=_seconds(budget), **how)
+    return making.answered(Searched, f"search-{setup[0].name}", find, keeps=True)
+
+
+def whatif(
+    model: options.ModelArgument,
+    *,
+    learn: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="So many things, those that matter most, are learned again at twice their speed, "
+            "where that changes what is learned.",
+        ),
+    ] = 3,
+    settings: options.SetOption = None,
+    data: options.DataOption = None,
+    hardware: options.Hardware,
+    asking: Asking,
+    tuning: Tuning,
+    mode: options.ModeOption = options.ModeName.NUMERIC,
+    making: Making,
+) -> Code:
+    """Say what binds MODEL on a cluster, and what each thing would buy if it were faster.
+
+    Devices, workers, links and overheads are made half as fast, twice as fast, and to take no time.
+    Writes the table, figures and a page to --out (whatif-MODEL unless told). Until that is whole,
+    finished runs are kept there, and the same command goes on where it was. The object of --json:
+    ampsim, model, cluster, seed, sentences, rows (schedule, what, factor, time_to_target_s, change,
+    low, high, ...; the factor of what takes no time is null), curves, elasticities.
+    """
+    from ampsim.exploring.whatif import WhatIf
+    from ampsim.exploring.whatif import whatif as ask
+
+    setup = _setup((model, settings, data), hardware, asking.schedule or ONE, tuning)
+    find = partial(ask, *setup, mode=mode.value, learn=learn, **asking.given())
+    return making.answered(WhatIf, f"whatif-{setup[0].name}", find)
+
+
+def solve(
+    model: options.ModelArgument,
+    *,
+    over: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            metavar="KEY=A..B",
+            help="What varies, and from where to where: latency_s, bandwidth_bytes_per_s, workers, "
+            "device.NUMBER such as device.flop_per_s, host.NUMBER, ports.NUMBER, model.OPTION, or "
+            "an option of a schedule.",
+        ),
+    ],
+    until: Annotated[
+        str,
+        typer.Option(
+            metavar="CONDITION",
+            help="Until when, such as 'time_s <= 0.5', or of two schedules "
+            "'time_s(pipeline:4) >= 2 * time_s(amp:4)'.",
+        ),
+    ],
+    settings: options.SetOption = None,
+    data: options.DataOption = None,
+    hardware: options.Hardware,
+    asking: Asking,
+    tuning: Tuning,
+    making: Making,
+) -> Code:
+    """Find how fast, or how many, something must be until a condition on MODEL's runs holds.
+
+    What follows from timing, such as epoch_s or train_per_s, is exact; what is learned, such as
+    time_s, has a root for each seed, and their median an interval. Writes the table, a figure and a
+    page to --out (solve-MODEL unless told). Until that is whole, finished runs are kept there, and
+    the same command goes on where it was. The object of --json: ampsim, model, cluster, seed,
+    sentences, rows (schedule, value, low, high, unit, ...), curve (every point that was tried).
+    """
+    from ampsim.exploring.axes import texts_over
+    from ampsim.exploring.solve import Solved
+    from ampsim.exploring.solve import solve as ask
+
+    names = asking.schedule or (ONE if tuning.given() else None)
+    setup = _setup((model, settings, data), hardware, names, tuning)
+    find = partial(ask, *setup, over=texts_over([over]), until=until, **asking.given())
+    return making.answered(Solved, f"solve-{setup[0].name}", find)
+
+
+def _seconds(budget: str | None) -> float | None:
+    from ampsim.options import seconds_of
+
+    return None if budget is None else seconds_of("--budget", budget)

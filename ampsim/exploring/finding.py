@@ -1,0 +1,163 @@
+"""What a question found: its table, what that says in words, and its folder with the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeAlias
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ampsim.arguments import checked
+from ampsim.output_folder import Kind, write_files
+from ampsim.report import words as markdown
+from ampsim.report.saving import encode, render
+from ampsim.report.table import to_csv
+from ampsim.report.words import plain
+from ampsim.study.provenance import own_version
+from ampsim.text import html_table, to_toml
+
+LONGEST: Final = 80
+"""Characters of a name on a page (chosen)."""
+
+_FORMAT: Final = 1
+_WHOLE: Final = (
+    "trial", "seeds", "seeds_agree", "learning", "workers", "max_active_keys",
+    "min_update_interval",
+)  # fmt: skip
+
+Cells: TypeAlias = tuple[list[str], list[list[str]]]
+"""Headings of a table, and its lines."""
+
+Figures: TypeAlias = Mapping[str, Figure]
+"""Figures by their files."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Finding:
+    """What a question found.
+
+    Attributes:
+        table: its rows; unknown is missing, never 0.
+        sentences: what it says in words, the most important first.
+        model: the model's name.
+        cluster: the name of the cluster that was given.
+        manifest: command, versions, seeds and hashes.
+        interrupted: why it ended before all was asked; None where it was.
+        is_stopped: whether Ctrl-C did that, not the budget.
+    """
+
+    kind: ClassVar[Kind]
+    files: ClassVar[tuple[str, ...]]
+    """Those of its folder beside the manifest, the page first; a figure may be left out."""
+
+    table: pd.DataFrame
+    sentences: tuple[str, ...]
+    model: str
+    cluster: str
+    manifest: dict[str, Any] = field(repr=False)
+    interrupted: str | None = None
+    is_stopped: bool = False
+
+    @property
+    def title(self) -> str:
+        """What it is, in a line."""
+        return f"{self.kind}: {self.model} on {self.cluster}"
+
+    @property
+    def cells(self) -> Cells:
+        """Its rows, or the most important of them, for a person."""
+        raise NotImplementedError
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What JSON has of it beside model, cluster and seed."""
+        raise NotImplementedError
+
+    def page(self) -> str:
+        """The page, which loads nothing from any network: Markdown unless a question has more."""
+        headings, lines = self.cells
+        names = [name for name in self.files if name.endswith(".png")]
+        parts = [
+            f"# {markdown.escape(self.title)}",
+            "\n".join(f"* {markdown.paragraph(one)}" for one in self.sentences),
+            markdown.table(headings, lines, left=headings[:2]),
+            *(f"![{Path(name).stem}]({name})" for name in names if name in self.figures()),
+        ]
+        return "\n\n".join(filter(None, parts)) + "\n"
+
+    def html(self, template: str, **more: Any) -> str:
+        """The page that a template makes of what all findings have, and more."""
+        headings, lines = self.cells
+        return render(
+            template,
+            title=plain(self.title, 200),
+            sentences=self.sentences,
+            interrupted=plain(self.interrupted or "", 400),
+            headings=headings,
+            lines=lines,
+            manifest=to_toml(self.manifest),
+            **more,
+        )
+
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """Its tables, by their files."""
+        return {self.files[1]: self.table}
+
+    def figures(self) -> Figures:
+        """Its figures, by their files."""
+        return {}
+
+    @checked
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write page, tables, figures and manifest, whole or not at all, as `--out` does.
+
+        Args:
+            folder: made if missing.
+
+        Returns:
+            The files, in the order written.
+
+        Raises:
+            OutputError: the folder or a file in it cannot be written, or is another's.
+        """
+        tables = {name: to_csv(one) for name, one in self.tables().items()}
+        figures = {name: encode(one, ".png") for name, one in self.figures().items()}
+        contents = {self.files[0]: self.page(), **tables, **figures}
+        return write_files(folder, self.kind, contents, {"format": _FORMAT, **self.manifest})
+
+    def to_json(self) -> str:
+        """It as JSON text that ends with a newline; unknown is null."""
+        named = {"model": self.model, "cluster": self.cluster, "seed": self.manifest["seeds"][0]}
+        content = {"ampsim": own_version(), **named, **self.content}
+        return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model} on {self.cluster}: {' '.join(self.sentences)})"
+
+    def _repr_html_(self) -> str:
+        headings, lines = self.cells
+        return html_table(self.title, lines, headings=headings, note=" ".join(self.sentences))
+
+
+def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as JSON can hold them; unknown and infinite are None."""
+    return [
+        {str(key): _plain(str(key), value) for key, value in record.items()}
+        for record in table.to_dict("records")
+    ]
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A value; a column with a gap has turned its whole numbers into floats."""
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    is_count = isinstance(value, float) and (key in _WHOLE or key.endswith("_bytes"))
+    return int(value) if is_count and value == int(value) else value
