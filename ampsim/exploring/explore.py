@@ -171,7 +171,10 @@ def _rows_at(point: Point, setup: Setup, asked: Asked) -> list[Row]:
         f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}"
         for key, value in point.items()
     ]
-    return [replace(one, label=", ".join([one.label, *told])) for one in asked.rows(setup)]
+    return [
+        replace(one, label=", ".join([one.label, *told]))
+        for one in asked.rows(setup, are_many=True)
+    ]
 
 
 class _Explorer:

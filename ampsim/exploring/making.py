@@ -54,8 +54,13 @@ class Asked:
         """Those of the runs."""
         return range(self.seed, self.seed + self.repeats)
 
-    def rows(self, setup: Setup) -> list[Row]:
-        """A row for each schedule of a setup; a placement that is given is found for it.
+    def rows(self, setup: Setup, *, are_many: bool = False) -> list[Row]:
+        """A row for each schedule of a setup, ready to run.
+
+        Args:
+            setup: of the rows.
+            are_many: whether there are so many that it is left to their runs, which come at once,
+                to find that one does not fit; a placement that is given is found all the same.
 
         Raises:
             OptionError: a schedule does not fit the model, the cluster or the placement.
@@ -70,7 +75,7 @@ class Asked:
         )  # fmt: skip
         plan = RunPlan(setup.model, setup.cluster, options)
         rows = entries_of(plan, setup.schedules, None)
-        if self.placement is None:
+        if are_many and self.placement is None:
             return rows
         placements = require_fit(plan, setup.schedules, self.seed)
         pairs = zip(rows, placements, strict=True)

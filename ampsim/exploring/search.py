@@ -242,7 +242,7 @@ class _Searcher:
     def _row(self, point: Point) -> Row:
         """The row of a point, which is compared with those of all schedules."""
         at = setup_at(self._setup, point)
-        (row,) = self._asked.rows(at._replace(schedules=at.schedules[:1]))
+        (row,) = self._asked.rows(at._replace(schedules=at.schedules[:1]), are_many=True)
         plan = times_validation(row.plan, row.schedule, self._beside)
         return replace(row, plan=plan, label=_text(point))
 
