@@ -259,7 +259,7 @@ class LearningApart:
             self.found += 1
             for batch in batches:
                 self.replay.on_items(batch.rows)
-        elif self._store is not None:
+        if self._store is not None:  # also where it is found: who learned it may have been killed
             self._store.forget_weights(earlier)
         return totals
 
