@@ -38,7 +38,8 @@ TESTS = (
 
 LEARNING = (
     "unit/test_learning_subject.py", "oracle/test_learning_apart.py",
-    "unit/test_learning_killed.py", "oracle/test_learning_batched.py", "oracle/test_one_learning.py",
+    "unit/test_learning_killed.py", "oracle/test_learning_batched.py",
+    "oracle/test_one_learning.py",
 )  # fmt: skip
 """Those that ought to see another order, digest, key, or learning kept."""
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,26 @@ def test_models_that_differ_in_an_option_alone_have_digests_of_their_own():
     }
     assert len(set(digests.values())) == len(digests), digests
     assert len(learned) == len(digests), "each learns something else"
+
+
+class FirstAlike(ArrayDataset):
+    """The first batch is the same with every seed."""
+
+    def batches(self, split: Any, *, epoch: int, seed: int) -> Any:
+        first, *_rest = super().batches(split, epoch=epoch, seed=0)
+        return iter([first, *list(super().batches(split, epoch=epoch, seed=seed))[1:]])
+
+
+def test_the_seed_is_in_the_digest_also_where_weights_are_given_and_the_first_batch_is_alike():
+    model = model_of()
+    data = model.make_data(0, None)
+    assert isinstance(data, ArrayDataset)
+    alike = FirstAlike(data.train, data.valid, batch=4)
+    given = replace(model, make_data=lambda _seed, _count: alike).set_parameters(model.parameters())
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    runs = [ampsim.simulate(given, cluster, ampsim.Pipeline(2), seed=seed) for seed in (1, 2)]
+    assert len({one.learning_digest for one in runs}) == 2
+    assert len({one.model.parameters()["second.weight"].tobytes() for one in runs}) == 2
 
 
 @pytest.mark.slow
