@@ -17,7 +17,7 @@ import ampsim
 from ampsim.data import ArrayDataset, pump_arrays
 from ampsim.ir import Graph
 from ampsim.nodes import Affine, Cond, Dropout, Linear, Phi, Pick, ReLU, SoftmaxCrossEntropy
-from ampsim.optim import sgd
+from ampsim.optim import Optimizer, momentum, sgd, warmup
 
 
 class Leaky(ReLU):
@@ -59,10 +59,12 @@ def model_of(
     divisor: int = 2,
     is_crossed: bool = False,
     pump: Callable[[int, Any], Any] = pump_arrays,
+    optimizer: Optimizer = sgd(0.1),  # noqa: B008 - it is frozen
+    shown: int = 0,
 ) -> ampsim.Model:
     """A small network, built here, without a file; its options change no weight."""
     chance = np.random.default_rng(0)
-    points, labels = chance.standard_normal((40, 2, 4)), chance.integers(0, 2, 40)
+    points, labels = chance.standard_normal((40, 2, 4)), (chance.integers(0, 2, 40) + shown) % 2
     data = ArrayDataset((points, labels), (points[:8], labels[:8]), batch=4)
 
     def graph() -> Graph:
@@ -80,7 +82,7 @@ def model_of(
         made.end(SoftmaxCrossEntropy("loss"), made.add(Linear("second", 3, 2), row), label)
         return made
 
-    return ampsim.Model("own", None, graph, data.for_run, pump, sgd(0.1))
+    return ampsim.Model("own", None, graph, data.for_run, pump, optimizer)
 
 
 def result_of(**options: Any) -> Any:
@@ -97,6 +99,11 @@ CHANGES: dict[str, dict[str, Any]] = {
     "code of a node of the same name": {"leaky": shifted},
     "edges": {"is_crossed": True},
     "what brings batches in": {"pump": dark},
+    "data": {"shown": 1},
+    "an optimizer": {"optimizer": momentum(0.1, 0.5)},
+    "a number of an optimizer": {"optimizer": momentum(0.1, 0.6)},
+    "a rate within epochs": {"optimizer": sgd(warmup(0.1, 0.5))},
+    "a slower rate within epochs": {"optimizer": sgd(warmup(0.1, 1.0))},
 }
 
 
