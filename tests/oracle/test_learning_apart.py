@@ -303,16 +303,6 @@ def apart_in(folder: Path, learning: Any) -> Simulation:
     return made
 
 
-def test_a_validation_is_of_its_instances_for_a_number_chooses_a_replica(tmp_path):
-    """Off the clock they are numbered by themselves, so that other replicas serve them."""
-    options = RunOptions(validate_every=30, learning="apart", learnings=tmp_path)
-    plan = RunPlan(small_model("rnn"), cluster_of("links"), options)
-    for times_validation in (True, False):
-        plan = plan.having(times_validation=times_validation)
-        live = run(plan.having(learning="live"), ampsim.Amp(3))
-        assert told(run(plan, ampsim.Amp(3))) == told(live)
-
-
 def test_two_that_want_the_same_learn_it_once(tmp_path, monkeypatch):
     """While one learns its first pass, the other waits for it."""
     learned_by, comes = list[str](), threading.Event()

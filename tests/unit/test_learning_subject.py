@@ -18,6 +18,7 @@ from ampsim.data import ArrayDataset, pump_arrays
 from ampsim.ir import Graph
 from ampsim.nodes import Affine, Cond, Dropout, Linear, Phi, Pick, ReLU, SoftmaxCrossEntropy
 from ampsim.optim import Optimizer, momentum, sgd, warmup
+from ampsim.study import Simulation
 
 
 class Leaky(ReLU):
@@ -136,6 +137,23 @@ def test_the_seed_is_in_the_digest_also_where_weights_are_given_and_the_first_ba
     runs = [ampsim.simulate(given, cluster, ampsim.Pipeline(2), seed=seed) for seed in (1, 2)]
     assert len({one.learning_digest for one in runs}) == 2
     assert len({one.model.parameters()["second.weight"].tobytes() for one in runs}) == 2
+
+
+def test_a_validation_is_found_of_its_instances_as_a_number_may_choose_a_branch(
+    tmp_path,
+):
+    """Off the clock they are numbered by themselves."""
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    for times_validation in (True, False):
+        loss = dict[str, float]()
+        for learning in ("live", "apart"):
+            run = Simulation(
+                model_of(), cluster, ampsim.Amp(2), learning=learning, learnings=tmp_path,
+                times_validation=times_validation,
+            )  # fmt: skip
+            run.run_epoch()
+            loss[learning] = run.result().epochs["valid_loss"].iloc[0]
+        assert loss["apart"] == loss["live"]
 
 
 @pytest.mark.slow
