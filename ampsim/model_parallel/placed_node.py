@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ampsim.ir import (
     Direction,
@@ -239,8 +239,7 @@ class PlacedNode:
 
         In validation its one message tells the controller that it has ended.
         """
-        node = self.node
-        assert isinstance(node, LossNode)
+        node = cast("LossNode", self.node)
         evaluated = node.evaluate(port, state, payload)
         if evaluated is None:
             return (), WAITS, None

@@ -253,6 +253,23 @@ def test_one_version_read_otherwise_changes_the_digest(table):
     assert len(digests) == 5
 
 
+def test_a_digest_is_of_sets_not_of_sequences():
+    """Who reads what counts, not who came first."""
+    graph = small_model("rnn").graph()
+
+    def digest(*rows: tuple[tuple[int, int], int]) -> str:
+        log = OrderLog(graph.parameterized, is_kept=False)
+        log.start(0)
+        order = log.of(graph.parameterized[0])
+        order.reads += rows
+        order.gradients += [(*row, 0) for row in rows]
+        return log.end().digest
+
+    first, second = ((0, 0), 0), ((1, 0), 1)
+    assert digest(first, second) == digest(second, first)
+    assert digest(first, second) != digest(((1, 0), 0), ((0, 0), 1))
+
+
 def plan_of(folder: Path | None, **options: Any) -> RunPlan:
     model = ampsim.load_model("mlp", **REMEMBERING)
     chosen = {"learning": "apart", "learnings": folder, "instances": 150, "epochs": 3}
