@@ -17,7 +17,7 @@ from short_runs import MODELS, PAIRS, schedule_of, small_model
 import ampsim
 from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
 from ampsim.learning import LearningStore, batches
-from ampsim.model_parallel import SCHEDULES, PassOrder
+from ampsim.model_parallel import SCHEDULES, PassOrder, PassTotals
 from ampsim.model_parallel.order import OrderLog
 from ampsim.runs import task as tasks
 from ampsim.runs.task import RunPlan, Task
@@ -367,6 +367,21 @@ def test_a_learning_that_was_edited_is_made_again(tmp_path):
         content[len(content) // 2] ^= 1
         file.write_bytes(bytes(content))
     assert told(run(plan_of(tmp_path), schedule)) == first
+
+
+def test_a_learning_of_which_any_byte_was_edited_is_not_taken(tmp_path):
+    """Whichever byte it is, or where it ends early."""
+    store, totals = LearningStore(tmp_path), PassTotals(instances=3, rows=30, losses=[0.5, 0.25])
+    store.put("a", totals)
+    assert store.totals("a") == totals
+    (file,) = tmp_path.glob("*.totals")
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 31):
+        other = bytes([whole[place] ^ 1])
+        file.write_bytes(whole[:place] + other + whole[place + 1 :])
+        assert store.totals("a") is None
+        file.write_bytes(whole[:place])
+        assert store.totals("a") is None
 
 
 def test_what_is_found_is_now_and_then_learned_again_and_a_wrong_one_is_told(tmp_path, monkeypatch):
