@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 State: TypeAlias = Any
 """A `NamedTuple` that the model declares; its first field is the instance, an int. Hashable."""
@@ -58,7 +58,5 @@ class Standin:
         return f"Standin{self.shape}"
 
 
-@lru_cache(maxsize=4096)
-def standin(shape: tuple[int, ...], itemsize: int) -> Standin:
-    """The one array without numbers of a shape; nobody writes into one."""
-    return Standin(shape, itemsize)
+standin: Final = lru_cache(maxsize=4096)(Standin)
+"""``standin(shape, itemsize)`` is the one array without numbers of a shape; nobody writes one."""

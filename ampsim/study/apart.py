@@ -200,7 +200,8 @@ def _add(hasher: Any, value: Any, seen: dict[int, Any]) -> None:
             return
         seen[id(value)] = value  # which is held, so that no other gets its number
     hasher.update(f"{type(cast('object', value)).__qualname__}(".encode())
-    for part in _parts(value):
+    is_list = isinstance(value, list | tuple)
+    for part in cast("Iterable[Any]", value) if is_list else _parts(value):
         _add(hasher, part, seen)
     hasher.update(b")")
 
@@ -209,8 +210,6 @@ def _parts(value: Any) -> Iterable[Any]:
     """What a value consists of: of functions what they do, of objects what would be pickled."""
     if isinstance(value, dict):
         return cast("dict[Any, Any]", value).items()
-    if isinstance(value, list | tuple):
-        return cast("Iterable[Any]", value)
     if isinstance(value, set | frozenset):
         return sorted(cast("Iterable[Any]", value), key=repr)
     if isinstance(value, type):

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -76,18 +76,21 @@ def _one_blas_thread() -> Generator[None]:
         _give_up_control()
 
 
+_LIBRARIES: Final[dict[int, Any]] = {}
+"""What limits the libraries that are loaded, by the number of modules, with which they come. To
+look for them takes a millisecond, seven times a run: a quarter of one of 150 small images."""
+
+
 def _limited() -> Any:
     _give_up_control()
-    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")
-
-
-@lru_cache(maxsize=1)
-def _libraries(modules: int) -> Any:
-    """The libraries that are loaded, which come with modules; to look takes a millisecond.
-
-    A run begins to limit them seven times, which were a quarter of a run of 150 small images.
-    """
-    return threadpoolctl.ThreadpoolController()
+    modules = len(sys.modules)
+    found: Any = _LIBRARIES.get(modules)
+    if found is None:
+        untyped: Any = threadpoolctl
+        found = untyped.ThreadpoolController()
+        _LIBRARIES.clear()
+        _LIBRARIES[modules] = found
+    return found.limit(limits=1, user_api="blas")
 
 
 def _give_up_control() -> None:
