@@ -16,11 +16,10 @@ from typing import Any, Final, Protocol
 from ampsim.clock import Clock
 from ampsim.dataflow.executor import Ready
 from ampsim.dataflow.frame import Iteration
-from ampsim.dataflow.operator import standin
 from ampsim.dataflow.plan import Step
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, occupancy_s
-from ampsim.ir import Direction, Standin
+from ampsim.ir import Direction, Standin, standin
 from ampsim.machine import Begun, Instant, Job, Lane, Processor, paced
 from ampsim.machine.channel import Transfers
 from ampsim.trace import COMPUTE_LANE, DISPATCH_LANE, NO_STALENESS, START, Cause, Recorder

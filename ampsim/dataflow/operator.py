@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ampsim.ir import NO_WORK, Standin, Work
+from ampsim.ir import NO_WORK, Work
 from ampsim.nodes.light import elementwise_work
 
 Shape: TypeAlias = tuple[int | None, ...]
@@ -95,12 +94,6 @@ def register(operator: Operator) -> Operator:
     assert operator.name not in OPERATORS, f"two operators are called {operator.name}"
     OPERATORS[operator.name] = operator
     return operator
-
-
-@lru_cache(maxsize=4096)
-def standin(shape: tuple[int, ...], itemsize: int) -> Standin:
-    """The one array without numbers of a shape."""
-    return Standin(shape, itemsize)
 
 
 def first_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:

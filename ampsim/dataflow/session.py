@@ -18,7 +18,6 @@ from ampsim.dataflow.frame import DEAD
 from ampsim.dataflow.graph import INPUT, Tensor
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import CATEGORIES
-from ampsim.dataflow.operator import standin
 from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.rendezvous import Rendezvous
@@ -26,7 +25,7 @@ from ampsim.dataflow.swapping import SWAP_THRESHOLD
 from ampsim.dataflow.variable import changed_by, read
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, Device, load_cluster
-from ampsim.ir import Standin
+from ampsim.ir import Standin, standin
 from ampsim.machine import Fabric, Instant
 from ampsim.text import shown
 from ampsim.trace import Recorder, critical_path, read_only

@@ -37,10 +37,9 @@ from ampsim.dataflow.operator import (
     Sizes,
     first_dtype,
     first_shape,
-    standin,
 )
 from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError, one_of
-from ampsim.ir import Direction, Standin, Work
+from ampsim.ir import Direction, Standin, Work, standin
 from ampsim.nodes.linear import (
     OPERATIONS_OF_STATE,
     PASSES_OF_STATE,

@@ -2,7 +2,7 @@
 
 from ampsim.ir.control import Bcast, Cond, Isu, Phi
 from ampsim.ir.graph import Controller, Graph, Wire
-from ampsim.ir.message import Direction, Payload, Pumped, Send, Sends, Standin, State
+from ampsim.ir.message import Direction, Payload, Pumped, Send, Sends, Standin, State, standin
 from ampsim.ir.node import (
     SINGLE_BYTES,
     CachingNode,
@@ -44,4 +44,5 @@ __all__ = [
     "State",
     "Wire",
     "Work",
+    "standin",
 ]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
 State: TypeAlias = Any
 """A `NamedTuple` that the model declares; its first field is the instance, an int. Hashable."""
@@ -55,3 +56,7 @@ class Standin:
 
     def __repr__(self) -> str:
         return f"Standin{self.shape}"
+
+
+standin: Final = lru_cache(maxsize=4096)(Standin)
+"""``standin(shape, itemsize)`` is the one array without numbers of a shape; nobody writes one."""

@@ -130,7 +130,11 @@ class Node(ABC):
         needed = list(self.input_needs_gradient)
         for port, nodes in enumerate(self.decided_by):
             if nodes:
-                needed[port] = any([n.sent_needs_gradient(state) for n in nodes])  # noqa: C419  # faster
+                needed[port] = False
+                for node in nodes:  # as `any`, in half the time: it is asked for each message
+                    if node.sent_needs_gradient(state):
+                        needed[port] = True
+                        break
         return tuple(needed)
 
     def sent_needs_gradient(self, state: State) -> bool:

@@ -52,12 +52,12 @@ class LearningStore:
             OutputError: the folder cannot be written.
         """
         prepare_folder(self.folder)
-        if weights is not None:
-            self._write(digest, _WEIGHTS, weights)
         counts = np.array([totals.instances, totals.rows, totals.correct], np.float64)
         losses = np.array(totals.losses, np.float64)
         errors = np.array(totals.absolute_errors, np.float64)
         arrays = {"counts": counts, "losses": losses, "absolute_errors": errors}
+        if weights is not None:
+            self._write(digest, _WEIGHTS, weights)
         self._write(digest, _TOTALS, arrays)  # last, so that a pass is whole or not there
 
     def forget_weights(self, digest: str) -> None:

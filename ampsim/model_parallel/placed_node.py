@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ampsim.ir import (
     Direction,
@@ -71,6 +71,10 @@ _Plain: TypeAlias = (
 Routes: TypeAlias = "Sequence[_Plain]"
 """A `Route` for each port, as a plain tuple: `send` takes one apart for every message, and a plain
 one in a third of the time."""
+
+
+_new: Final = cast("Any", tuple).__new__
+"""Makes a named tuple in half the time that its class takes; one is made for each step."""
 
 
 def plain(routes: Iterable[Route]) -> Routes:
@@ -199,7 +203,7 @@ class PlacedNode:
         if footprint is not None:
             ended = footprint.ended(direction, name, state, payload, sends)
         needed = self.node.input_needs_gradient if self._asks_need else None
-        return Served(sends, charged, staleness, report, ended, needed)
+        return _new(Served, (sends, charged, staleness, report, ended, needed))
 
     @property
     def prediction(self) -> Prediction | None:
@@ -235,8 +239,7 @@ class PlacedNode:
 
         In validation its one message tells the controller that it has ended.
         """
-        node = self.node
-        assert isinstance(node, LossNode)
+        node = cast("LossNode", self.node)
         evaluated = node.evaluate(port, state, payload)
         if evaluated is None:
             return (), WAITS, None

@@ -12,7 +12,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work, joined_work
 from ampsim.options import Ports
@@ -104,7 +104,7 @@ class Sum(Arithmetic):
         if gradient.shape == shape:
             return gradient
         if self.is_abstract:
-            return Standin(shape, gradient.itemsize)
+            return standin(shape, gradient.itemsize)
         more = gradient.ndim - len(shape)
         spread = [axis + more for axis, extent in enumerate(shape) if extent == 1]
         return gradient.sum(axis=(*range(more), *spread)).reshape(shape)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.elementwise import Masks
 from ampsim.nodes.light import elementwise_work
@@ -82,7 +82,7 @@ class Attention(CachingNode):
             if self.is_training:
                 self._saved[state] = _Attended(inputs)
             shape = (*query.shape[:-1], value.shape[-1])
-            return ((0, state, Standin(shape, query.itemsize)),)
+            return ((0, state, standin(shape, query.itemsize)),)
         weights = query @ key.swapaxes(-1, -2)
         weights *= self._scale_of(query)
         if self._is_causal:

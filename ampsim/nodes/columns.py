@@ -12,7 +12,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, State, Work, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work
 
@@ -50,7 +50,7 @@ class SideBySide(CachingNode):
         if self.is_abstract:
             rows, itemsize = whole.shape[:-1], whole.itemsize
             return [
-                (part, state, Standin((*rows, width), itemsize))
+                (part, state, standin((*rows, width), itemsize))
                 for part, width in enumerate(self.widths)
             ]
         return [(part, state, whole[cut]) for part, cut in enumerate(self._columns)]
@@ -70,7 +70,7 @@ class Concat(SideBySide):
         if parts is None:
             return ()
         if self.is_abstract:
-            joined = Standin((*payload.shape[:-1], sum(self.widths)), payload.itemsize)
+            joined = standin((*payload.shape[:-1], sum(self.widths)), payload.itemsize)
             return ((0, state, joined),)
         return ((0, state, np.concatenate(parts, axis=-1)),)
 
@@ -120,7 +120,7 @@ class Split(SideBySide):
             return ((0, state, None),)
         shape = (*real.shape[:-1], sum(self.widths))
         if self.is_abstract:
-            return ((0, state, Standin(shape, real.itemsize)),)
+            return ((0, state, standin(shape, real.itemsize)),)
         joined = np.empty(shape, real.dtype)
         for cut, part in zip(self._columns, parts, strict=True):
             joined[cut] = 0 if part is None else part
@@ -164,7 +164,7 @@ class Columns(Node):
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send the columns; a view, not a copy."""
         if self.is_abstract:
-            kept = Standin((*payload.shape[:-1], self._count), payload.itemsize)
+            kept = standin((*payload.shape[:-1], self._count), payload.itemsize)
             return ((0, state, kept),)
         return ((0, state, payload[self._kept]),)
 
@@ -174,7 +174,7 @@ class Columns(Node):
             return ((0, state, None),)
         shape = (*gradient.shape[:-1], self.width)
         if self.is_abstract:
-            return ((0, state, Standin(shape, gradient.itemsize)),)
+            return ((0, state, standin(shape, gradient.itemsize)),)
         whole = np.zeros(shape, gradient.dtype)
         whole[self._kept] = gradient
         return ((0, state, whole),)

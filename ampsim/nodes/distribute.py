@@ -25,6 +25,7 @@ from ampsim.ir import (
     Standin,
     State,
     Work,
+    standin,
 )
 from ampsim.ir.shapes import known, require, text
 from ampsim.nodes.light import elementwise_work
@@ -75,7 +76,7 @@ class Partitioned(CachingNode):
         """The rows of each part, views into one array."""
         if isinstance(whole, Standin):
             columns, itemsize = whole.shape[1:], whole.itemsize
-            return [Standin((rows, *columns), itemsize) for rows in control.lengths]
+            return [standin((rows, *columns), itemsize) for rows in control.lengths]
         rows = whole.take(control.rows, axis=0)
         return [rows[cut] for cut in control.cuts]
 
@@ -88,7 +89,7 @@ class Partitioned(CachingNode):
         if real is None:
             return None
         if self.is_abstract:
-            return Standin((control.size, *real.shape[1:]), real.itemsize)
+            return standin((control.size, *real.shape[1:]), real.itemsize)
         return sum_rows(control, np.concatenate(self._filled(control, parts, real)))
 
     def _filled(

@@ -17,9 +17,9 @@ from ampsim.ir import (
     Payload,
     Sends,
     Shape,
-    Standin,
     State,
     Work,
+    standin,
 )
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.linear import Start, by_state, stack, update_work
@@ -114,7 +114,7 @@ class Embedding(ParameterizedNode, CachingNode):
         if self.is_training:
             self._saved[state] = (payload, self.version)
         if self.is_abstract:
-            return ((0, state, Standin((*payload.shape, self.width), self.theta.itemsize)),)
+            return ((0, state, standin((*payload.shape, self.width), self.theta.itemsize)),)
         return ((0, state, self.weight[payload]),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:

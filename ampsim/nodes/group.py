@@ -11,7 +11,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work
 
@@ -75,7 +75,7 @@ class Group(Node):
             self._grouped[group] = list(zip(members.states, rows, strict=True))
         if self.is_abstract:
             shape = (len(parts), *parts[0].shape)
-            stacked = Standin(shape, parts[0].itemsize) if self.new_axis else None
+            stacked = standin(shape, parts[0].itemsize) if self.new_axis else None
             return ((0, group, stacked or _below_each_other(parts)),)
         return ((0, group, np.stack(parts) if self.new_axis else np.concatenate(parts)),)
 
@@ -107,10 +107,10 @@ class Group(Node):
             elif self.new_axis:
                 is_shape = self.is_abstract
                 part = (
-                    Standin(gradient.shape[1:], gradient.itemsize) if is_shape else gradient[number]
+                    standin(gradient.shape[1:], gradient.itemsize) if is_shape else gradient[number]
                 )
             elif self.is_abstract:
-                part = Standin((rows, *gradient.shape[1:]), gradient.itemsize)
+                part = standin((rows, *gradient.shape[1:]), gradient.itemsize)
             else:
                 part = gradient[start : start + rows]
             sends.append((0, member, part))
@@ -147,7 +147,7 @@ class Group(Node):
 
 def _below_each_other(parts: list[Payload]) -> Standin:
     rows = sum(part.shape[0] for part in parts)
-    return Standin((rows, *parts[0].shape[1:]), parts[0].itemsize)
+    return standin((rows, *parts[0].shape[1:]), parts[0].itemsize)
 
 
 class Offspring:
@@ -267,7 +267,7 @@ class Ungroup(_Multiplying):
         states = self.states(state, extent)
         if isinstance(payload, Standin):
             kept = (min(extent, 1),) if self.keeps_axis else ()
-            part = Standin((*kept, *payload.shape[1:]), payload.itemsize)
+            part = standin((*kept, *payload.shape[1:]), payload.itemsize)
             return [(0, tag, part) for tag in states]
         if self.keeps_axis:
             return [(0, tag, payload[i : i + 1]) for i, tag in enumerate(states)]
@@ -291,7 +291,7 @@ class Ungroup(_Multiplying):
         rows, *columns = real.shape if self.keeps_axis else (1, *real.shape)
         shape = (len(gradients) * rows, *columns)
         if self.is_abstract:
-            return Standin(shape, real.itemsize)
+            return standin(shape, real.itemsize)
         parts = [np.zeros_like(real) if part is None else part for part in gradients]
         return np.concatenate(parts).reshape(shape)
 

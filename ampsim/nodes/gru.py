@@ -10,7 +10,7 @@ import numpy as np
 from ampsim.arguments import checked
 from ampsim.constant import constant
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Payload, Sends, Shape, Standin, State
+from ampsim.ir import Direction, Payload, Sends, Shape, State, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
 
@@ -98,7 +98,7 @@ class GRUCell(MatrixNode):
             if self.is_training:
                 self._saved[state] = (payloads, self.version)
             h = payloads[1]
-            return ((0, state, Standin(h.shape, h.itemsize)),)
+            return ((0, state, standin(h.shape, h.itemsize)),)
         output, kept = self.step(payloads)
         if self.is_training:
             self._saved[state] = kept

@@ -33,9 +33,9 @@ from ampsim.ir import (
     Payload,
     Sends,
     Shape,
-    Standin,
     State,
     Work,
+    standin,
 )
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.linear import InHalves, by_state, update_work
@@ -248,7 +248,7 @@ class Conv2d(InHalves):
             self._saved[state] = (payload, self.version)
         shape = self._sent(payload.shape)
         if self.is_abstract:
-            return ((0, state, Standin(shape, payload.itemsize)),)
+            return ((0, state, standin(shape, payload.itemsize)),)
         rows, filters, high, wide = shape
         output = np.empty((filters, rows, high, wide), payload.dtype)
         for some in self._blocks(shape):
@@ -423,7 +423,7 @@ class MaxPool(CachingNode):
         if self.is_abstract:
             if self.is_training:
                 self._saved[state] = _KeptMaxima(payload.shape, None)
-            return ((0, state, Standin(shape, payload.itemsize)),)
+            return ((0, state, standin(shape, payload.itemsize)),)
         images = self.windows.padded(payload, -math.inf)
         first, *others = self.windows.places(images, *shape[2:])
         output = first.copy(order="K")
@@ -445,7 +445,7 @@ class MaxPool(CachingNode):
         if gradient is None:
             return ((0, state, None),)
         if largest is None:
-            return ((0, state, Standin(shape, gradient.itemsize)),)
+            return ((0, state, standin(shape, gradient.itemsize)),)
         images = self.windows.blank(shape, gradient.dtype)
         places = self.windows.places(images, *gradient.shape[2:])
         if all(map(ge, self.windows.stride, self.windows.kernel)):

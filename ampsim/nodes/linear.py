@@ -24,9 +24,9 @@ from ampsim.ir import (
     Payload,
     Sends,
     Shape,
-    Standin,
     State,
     Work,
+    standin,
 )
 from ampsim.ir.shapes import known, require
 
@@ -425,7 +425,7 @@ class Linear(InHalves, MatrixNode):
         if self.is_training:
             self._saved[state] = (payload, self.version)
         if self.is_abstract:
-            return ((0, state, Standin((*payload.shape[:-1], self.d_out), payload.itemsize)),)
+            return ((0, state, standin((*payload.shape[:-1], self.d_out), payload.itemsize)),)
         if not len(payload):  # as of a type of bond that a molecule has not: no product
             return ((0, state, np.empty((*payload.shape[:-1], self.d_out), payload.dtype)),)
         output = payload @ self.weight

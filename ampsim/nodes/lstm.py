@@ -28,7 +28,7 @@ import numpy as np
 from ampsim.arguments import checked
 from ampsim.constant import constant
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Payload, Sends, Shape, Standin, State
+from ampsim.ir import Direction, Payload, Sends, Shape, State, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.elementwise import Masks
 from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
@@ -136,7 +136,7 @@ class LSTMStep(MatrixNode):
         if self.is_abstract:
             if self.is_training:
                 self._saved[state] = (payloads, self.version)
-            return ((0, state, Standin((payload.shape[0], 2 * self.hidden), payload.itemsize)),)
+            return ((0, state, standin((payload.shape[0], 2 * self.hidden), payload.itemsize)),)
         mask = None
         if self._masks is not None and self.is_training:
             mask = self.mask(state, len(payloads[0]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import elementwise_work
 
@@ -48,7 +48,7 @@ class _OverAxis(CachingNode):
         shape = payload.shape
         if self.is_abstract:
             rest = (*shape[: self.axis], *shape[self.axis + 1 :])
-            result, kept = Standin(rest, payload.itemsize), None
+            result, kept = standin(rest, payload.itemsize), None
         else:
             result, kept = self.reduced(payload)
         if self.is_training:
@@ -61,7 +61,7 @@ class _OverAxis(CachingNode):
         if gradient is None:
             return ((0, state, None),)
         if self.is_abstract:
-            return ((0, state, Standin(shape, gradient.itemsize)),)
+            return ((0, state, standin(shape, gradient.itemsize)),)
         spread = np.expand_dims(gradient, self.axis)
         return ((0, state, self.pulled_back(spread, shape, kept)),)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work
+from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work, standin
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work
 
@@ -43,7 +43,7 @@ class _View(CachingNode):
         if self.is_training:
             self._saved[state] = shape
         if isinstance(payload, Standin):
-            return ((0, state, Standin(self.sent_shape(shape), payload.itemsize)),)
+            return ((0, state, standin(self.sent_shape(shape), payload.itemsize)),)
         return ((0, state, self.seen(payload)),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
@@ -52,7 +52,7 @@ class _View(CachingNode):
         if gradient is None:
             return ((0, state, None),)
         if self.is_abstract:
-            return ((0, state, Standin(shape, gradient.itemsize)),)
+            return ((0, state, standin(shape, gradient.itemsize)),)
         return ((0, state, self.pulled_back(gradient, shape)),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

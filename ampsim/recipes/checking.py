@@ -23,7 +23,7 @@ from ampsim.data import MissingDataError, data_folder
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import MANIFEST
-from ampsim.recipes.beside import read_witnesses
+from ampsim.recipes.beside import Outlines, read_outlines, read_witnesses
 from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, draw_again, write_report
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.redrawing import edits_of, files_of, read_manifest, read_results
@@ -129,7 +129,7 @@ def check_again(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
         again: what the recipe gives now.
     """
     try:
-        manifest = read_manifest(folder)
+        manifest, outlines = read_manifest(folder), read_outlines(folder)
     except FileFormatError as error:
         return Verdict((str(error),))
     other = _other_kernels(recipe, manifest)
@@ -145,27 +145,34 @@ def check_again(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
         )
     if faults:
         return Verdict(faults, notes)
+    before = _as_before(again, manifest, outlines)
     with tempfile.TemporaryDirectory() as temporary:
         now = Path(temporary)
-        names = {one.name for one in write_report(_as_before(again, manifest), recipe.file, now)}
+        names = {one.name for one in write_report(before, recipe.file, now)}
         if other is not None:
             exact = TIMED if recipe.file.max_epochs is None else FIXED
-            before, made = _text(folder / TABLE), _text(now / TABLE)
-            return Verdict(tuple(_columns_that_differ(before, made, exact)), notes)
+            tables = _text(folder / TABLE), _text(now / TABLE)
+            return Verdict(tuple(_columns_that_differ(*tables, exact)), notes)
         skipped = skipped_pictures(manifest)
         files = Drawn(names, now, "what its runs give", TOLERANCE, is_masked=True)
         faults = tuple(differences(folder, manifest, files, skipped))
     return Verdict(faults, (*notes, *_told(skipped)))
 
 
-def _as_before(findings: Findings, manifest: Mapping[str, Any]) -> Findings:
-    """The findings as they would be if the same software had made them."""
+def _as_before(findings: Findings, manifest: Mapping[str, Any], outlines: Outlines) -> Findings:
+    """The findings as they would be if the same software had made them.
+
+    Runs of earlier versions had no learning digests, and their pages say nothing of them.
+    """
     own = {
         key: manifest[key] if key in software() else one
         for key, one in findings.manifest.items()
         if key not in software() or key in manifest
     }
-    return replace(findings, manifest=own)
+    runs = findings.runs
+    if not any(one.learning_digest for one in outlines.runs):
+        runs = tuple(replace(one, learning_digest="") for one in runs)
+    return replace(findings, manifest=own, runs=runs)
 
 
 # What is drawn again, and compared

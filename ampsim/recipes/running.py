@@ -124,11 +124,16 @@ class Findings(Results):
 
     Attributes:
         witnesses: those of the rows, as the file beside the report holds them.
-        outlines: those of the runs, likewise.
+        spreads: what the intervals of its devices do to each row, by its label.
     """
 
     witnesses: str = field(repr=False)
-    outlines: str = field(repr=False)
+    spreads: Mapping[str, Spreading] = field(repr=False)
+
+    @property
+    def outlines(self) -> str:
+        """Those of the runs, as the file beside the report holds them."""
+        return outlines_to_text(self.metric, self.runs, self.spreads)
 
 
 class InterruptedReport(KeyboardInterrupt):
@@ -215,10 +220,7 @@ def _run_with(
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
     known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
     made = _make_all([*tasks, *tasks_of(short)], known, keeping, executor, options.on_progress)
-    runs = [  # shipped reports have no digests beside them, and are to follow
-        replace(made[place], schedule=task.label, learning_digest="")
-        for place, task in enumerate(tasks)
-    ]
+    runs = [replace(made[place], schedule=task.label) for place, task in enumerate(tasks)]
     at_ends = (made[place] for place in range(len(tasks), len(made)))
     spreads = gathered(short, [rated(one, one.failure) for one in at_ends])
     findings = _gather(recipe, tuned, runs, spreads, witnesses)
@@ -308,7 +310,6 @@ def _gather(
     rates = rates_of(file, rows)
     of_runs, assumed = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
     of_rows = [rate | {"copies": of} for rate, of in zip(rates, copies, strict=True)]
-    by_label = {row.label: of for row, of in zip(rows.rows, spreads, strict=True)}
     return Findings(
         **of_runs,
         model=rows.model.name,
@@ -317,7 +318,7 @@ def _gather(
         trials=tuned.trials,
         manifest=_manifest(recipe, tuned, of_rows, assumed),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
-        outlines=outlines_to_text(rows.goal.metric, runs, by_label),
+        spreads={row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
     )
 
 

@@ -7,13 +7,15 @@ what it decided is learned afterwards (`ampsim.learning`); passes of equal diges
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -22,11 +24,11 @@ from ampsim.data_parallel import Solver
 from ampsim.dataflow import OfProgram
 from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster
-from ampsim.ir import Graph
+from ampsim.ir import Graph, ParameterizedNode
 from ampsim.learning import Arrays, LearningStore, Replay, pumped, why_by_message
 from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_replicas
-from ampsim.optim import Optimizer
+from ampsim.optim import Optimizer, within_epochs
 from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings, linear_algebra
 from ampsim.study.provenance import data_files
@@ -62,11 +64,22 @@ def why_live(graph: Graph, cluster: Cluster, schedule: Schedule) -> str:
     return ""
 
 
-def digest_of_weights(graph: Graph) -> str:
-    """SHA-256 over the parameters that a graph has now."""
-    hasher = hashlib.sha256()
-    for node in graph.parameterized:
-        hasher.update(np.ascontiguousarray(node.theta).data)
+def digest_of_graph(model: Model, graph: Graph) -> str:
+    """SHA-256 over nodes and first weights; to be taken before anything is served.
+
+    A file's hash and its options say what else nodes are. Of a model of no file, it is also over
+    their options and own code, the edges between them, and what brings batches in.
+    """
+    hasher, seen = hashlib.sha256(), dict[int, Any]()
+    for node in graph.nodes:
+        hasher.update(f"\0{node.describe()}".encode())
+        if isinstance(node, ParameterizedNode):
+            hasher.update(np.ascontiguousarray(node.theta).data)
+        if not model.origin.get("sha256"):
+            _add(hasher, node, seen)
+            _add(hasher, list(_own_code(type(node))), seen)
+    if not model.origin.get("sha256"):
+        _add(hasher, (graph.targets, model.pump), seen)
     return hasher.hexdigest()
 
 
@@ -80,7 +93,7 @@ class Subject:
         data: what it is trained on.
         seed: of the run.
         schedule: of whose updates it is asked whether they average, and what they predict.
-        weights: digest of the first ones.
+        start: digest of the graph, as of `digest_of_graph`.
     """
 
     model: Model
@@ -88,7 +101,7 @@ class Subject:
     data: UserData
     seed: int
     schedule: Schedule
-    weights: str
+    start: str
 
     @cached_property
     def digest(self) -> str:
@@ -111,14 +124,12 @@ class Subject:
         }
         hasher.update(json.dumps(plain, sort_keys=True, default=str).encode())
         hasher.update(_behaviour(model.optimizer))
-        for node in self.graph.nodes:
-            hasher.update(f"\0{node.describe()}".encode())
-        hasher.update(self.weights.encode())
+        hasher.update(self.start.encode())
         for split in ("train", "valid"):
             with fixed_settings():
                 first = next(self.data.batches(split, epoch=0, seed=self.seed), None)
             hasher.update(f"\0{split} {self.data.count(split)}".encode())
-            _add(hasher, first)
+            _add(hasher, first, {})
         return hasher.hexdigest()
 
     def why_by_message(self) -> str:
@@ -156,7 +167,7 @@ class Subject:
 
 
 def _behaviour(optimizer: Optimizer) -> bytes:
-    """What a method does to a few numbers in a few steps, which tells its options apart."""
+    """What a method does to a few numbers in a few steps, and its rates within epochs."""
     optimizer = optimizer.of_tensors([(2, 2), (2,)])
     theta = np.linspace(-1.0, 1.0, 6)
     state, seen = optimizer.init(theta), list[bytes]()
@@ -164,23 +175,74 @@ def _behaviour(optimizer: Optimizer) -> bytes:
         gradient = np.cos(np.arange(6.0) + step)
         theta, state = optimizer.update(gradient, state, theta, float(optimizer.rate(step)))
         seen.append(theta.tobytes())
+    if within_epochs(optimizer.rate):  # others are in the chain, epoch by epoch
+        seen.append(np.array([optimizer.rate(eighth / 8) for eighth in range(64)]).tobytes())
     return b"".join(seen)
 
 
-def _add(hasher: Any, value: Any) -> None:
-    """Hash a batch: its arrays, and what its other parts read as."""
+_PLAIN: Final = (np.generic, np.dtype, int, float, complex, str, bytes, slice, range, type(None))
+
+
+def _add(hasher: Any, value: Any, seen: dict[int, Any]) -> None:
+    """Hash a value with all that it holds; an object or list that was `seen`, once."""
     if isinstance(value, np.ndarray):
-        hasher.update(np.ascontiguousarray(cast("np.ndarray[Any, Any]", value)).data)
-    elif dataclasses.is_dataclass(value):
-        for one in dataclasses.fields(value):
-            _add(hasher, getattr(value, one.name))
-    elif isinstance(value, list | tuple):
-        for one in cast("Iterable[Any]", value):
-            _add(hasher, one)
-    elif not isinstance(value, np.generic | int | float | str | bytes | None):
-        hasher.update(type(value).__name__.encode())
-    else:
-        hasher.update(repr(cast("object", value)).encode())
+        array = cast("np.ndarray[Any, Any]", value)
+        hasher.update(f"{array.dtype.str}{array.shape!r}".encode())
+        if not array.dtype.hasobject:
+            hasher.update(np.ascontiguousarray(array).data)
+            return
+        value = array.tolist()
+    if isinstance(value, _PLAIN):
+        hasher.update(f"{value!r}\0".encode())
+        return
+    if not isinstance(value, tuple):  # equal ones may be one, or not
+        if id(value) in seen:
+            return
+        seen[id(value)] = value  # which is held, so that no other gets its number
+    hasher.update(f"{type(cast('object', value)).__qualname__}(".encode())
+    is_list = isinstance(value, list | tuple)
+    for part in cast("Iterable[Any]", value) if is_list else _parts(value):
+        _add(hasher, part, seen)
+    hasher.update(b")")
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What a value consists of: of functions what they do, of objects what would be pickled."""
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).items()
+    if isinstance(value, set | frozenset):
+        return sorted(cast("Iterable[Any]", value), key=repr)
+    if isinstance(value, type):
+        return (value.__qualname__,)
+    if isinstance(value, CodeType):
+        return value.co_code, value.co_consts, value.co_names
+    if isinstance(value, FunctionType):
+        return value.__code__, value.__defaults__, value.__kwdefaults__, *_read_by(value)
+    try:
+        reduced: Any = value.__reduce_ex__(4)
+    except Exception:  # a user's own, such as of a lock: its type is all that is known
+        return ()
+    if isinstance(reduced, str):
+        return (reduced,)
+    return [list(cast("Any", one)) if isinstance(one, Iterator) else one for one in reduced[1:]]
+
+
+def _read_by(function: FunctionType) -> Iterator[Any]:
+    """What a function reads: variables around it, and constants and functions of its module."""
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # nothing is in it yet
+            yield cell.cell_contents
+    for name in function.__code__.co_names:
+        found = function.__globals__.get(name)
+        if isinstance(found, _PLAIN) or getattr(found, "__module__", "") == function.__module__:
+            yield found
+
+
+def _own_code(kind: type) -> Iterator[FunctionType]:
+    """The methods of a class, and of those that it is of, that are not ampsim's."""
+    for one in kind.__mro__:
+        if one.__module__.partition(".")[0] not in ("ampsim", "abc", "builtins"):
+            yield from (method for method in vars(one).values() if isinstance(method, FunctionType))
 
 
 class Chain:
@@ -259,7 +321,7 @@ class LearningApart:
             self.found += 1
             for batch in batches:
                 self.replay.on_items(batch.rows)
-        elif self._store is not None:
+        if self._store is not None:  # also where it is found: who learned it may have been killed
             self._store.forget_weights(earlier)
         return totals
 

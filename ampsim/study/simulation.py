@@ -25,7 +25,7 @@ from ampsim.study.apart import (
     Learning,
     LearningApart,
     Subject,
-    digest_of_weights,
+    digest_of_graph,
     learning_digest,
     why_live,
 )
@@ -201,14 +201,14 @@ class Simulation:
         self._model, self.workers = model, cluster.workers
         self._schedule, self._seed, self._cluster = schedule, seed, cluster
         self._graph = model.graph(seed)
+        start = digest_of_graph(model, self._graph)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
         self._trials = Trials(model, cluster, instances, self._graph, data)
         placed = self._trials.settled(placed, schedule)
         workers = self._trials.place(placed, schedule, seed)
-        weights = digest_of_weights(self._graph)
-        self._subject = Subject(model, self._graph, self._data, seed, schedule, weights)
+        self._subject = Subject(model, self._graph, self._data, seed, schedule, start)
         self._why_live = why_live(self._graph, cluster, schedule)
         apart = self._apart(options)
         self._training = Training(

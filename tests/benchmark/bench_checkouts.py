@@ -49,6 +49,7 @@ class Case(NamedTuple):
 SYNTHETIC = {"data": "synthetic"}
 CASES = {
     "rnn, sleep": Case("rnn", 10_000, {"replicas": 4}, 8, mode="sleep"),
+    "tree_lstm, sleep": Case("tree_lstm", 40, {**SYNTHETIC, "hidden": 168}, mode="sleep"),
     "rnn": Case("rnn", 5_000, {"replicas": 1}, None),
     "mlp": Case("mlp", 1_000, SYNTHETIC, 4, 4),
     "tree_lstm": Case("tree_lstm", 40, {**SYNTHETIC, "hidden": 168, "keep_probability": 1.0}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,8 @@ from short_runs import MODELS, PAIRS, schedule_of, small_model
 
 import ampsim
 from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
-from ampsim.learning import LearningStore
-from ampsim.model_parallel import SCHEDULES
+from ampsim.learning import LearningStore, batches
+from ampsim.model_parallel import SCHEDULES, PassOrder, PassTotals
 from ampsim.model_parallel.order import OrderLog
 from ampsim.runs import task as tasks
 from ampsim.runs.task import RunPlan, Task
@@ -99,6 +100,8 @@ def test_weights_that_are_predicted_are_predicted_apart_too():
 
 
 MODEL = {"data": "synthetic", "hidden": 6, "layers": 3, "batch": 10, "learning_rate": 0.02}
+REMEMBERING = {**MODEL, "optimizer": "adam", "rate_policy": "exponential:0.5"}
+"""What goes on from weights needs the optimizer's state, and the rate of its own epoch."""
 
 
 def drawn(chance: random.Random) -> Cluster:
@@ -209,6 +212,29 @@ def test_first_weights_that_were_given_are_in_the_digest():
     assert len(two) == 2
 
 
+def test_a_sum_and_a_mean_of_one_order_are_told_apart():
+    """Four instances one by one read what four of a pipeline read, and update as they do."""
+    model, cluster = ampsim.load_model("mlp", **MODEL), cluster_of("links")
+    schedules = ampsim.Pipeline(4), ampsim.Amp(1, min_update_interval=4)
+    runs = [result_of(model, cluster, one, epochs=1, instances=120) for one in schedules]
+    assert len({one.learning_digest for one in runs}) == 2
+    assert len({learned(one) for one in runs}) == 2
+
+
+def test_a_chain_has_all_passes_in_it_and_their_rates():
+    """Each change of one of two passes is another chain, also where the last pass is the same."""
+    passes = [(PassOrder("a", 0), 0, 0.1, 6.0), (PassOrder("b", 6), 1, 0.1, 6.0)]
+    changes = [(0, (PassOrder("c", 0), 0, 0.1, 6.0)), (0, (PassOrder("a", 0), 0, 0.2, 6.0))]
+    changes += [(1, (PassOrder("c", 6), 1, 0.1, 6.0)), (1, (PassOrder("b", 6), 1, 0.2, 6.0))]
+    found = set()
+    for place, changed in [(0, passes[0]), *changes]:
+        chain = apart.Chain()
+        for one in (*passes[:place], changed, *passes[place + 1 :]):
+            chain.add(*one)
+        found.add(chain.value)
+    assert len(found) == 1 + len(changes)
+
+
 @pytest.mark.parametrize("table", ["reads", "gradients"])
 def test_one_version_read_otherwise_changes_the_digest(table):
     """Each row of a pass is in its digest: a later version, or another update, is another order."""
@@ -227,8 +253,25 @@ def test_one_version_read_otherwise_changes_the_digest(table):
     assert len(digests) == 5
 
 
+def test_a_digest_is_of_sets_not_of_sequences():
+    """Who reads what counts, not who came first."""
+    graph = small_model("rnn").graph()
+
+    def digest(*rows: tuple[tuple[int, int], int]) -> str:
+        log = OrderLog(graph.parameterized, is_kept=False)
+        log.start(0)
+        order = log.of(graph.parameterized[0])
+        order.reads += rows
+        order.gradients += [(*row, 0) for row in rows]
+        return log.end().digest
+
+    first, second = ((0, 0), 0), ((1, 0), 1)
+    assert digest(first, second) == digest(second, first)
+    assert digest(first, second) != digest(((1, 0), 0), ((0, 0), 1))
+
+
 def plan_of(folder: Path | None, **options: Any) -> RunPlan:
-    model = ampsim.load_model("mlp", **MODEL)
+    model = ampsim.load_model("mlp", **REMEMBERING)
     chosen = {"learning": "apart", "learnings": folder, "instances": 150, "epochs": 3}
     return RunPlan(model, cluster_of("links"), RunOptions(**{**chosen, **options}))
 
@@ -252,6 +295,57 @@ def test_a_longer_run_goes_on_from_what_a_shorter_one_learned(tmp_path, monkeypa
     assert len(learned_here) == 1
 
 
+@pytest.mark.parametrize("name", ["data_files", "linear_algebra"])
+def test_what_other_files_or_kernels_gave_is_not_found(name, tmp_path, monkeypatch):
+    run(plan_of(tmp_path), ampsim.Amp(3))
+    monkeypatch.setattr(apart, name, lambda *_model: "another")
+    assert apart_in(tmp_path, "apart").learnings_found == 0
+
+
+def test_what_is_learned_in_batches_is_not_found_by_message(tmp_path, monkeypatch):
+    """Their numbers differ in their last digits."""
+    monkeypatch.setattr(batches, "FEW_ROWS", np.inf)
+    for learning in ("apart", "batched"):
+        first, again = (apart_in(tmp_path, learning) for _run in range(2))
+        assert (first.learnings_found, again.learnings_found) == (0, 2)
+
+
+def apart_in(folder: Path, learning: Any) -> Simulation:
+    plan = plan_of(folder)
+    made = Simulation(
+        plan.model, plan.cluster, ampsim.Amp(3), plan.options, seed=SEED, learning=learning
+    )
+    for _epoch in range(2):
+        made.run_epoch()
+    return made
+
+
+def test_two_that_want_the_same_learn_it_once(tmp_path, monkeypatch):
+    """While one learns its first pass, the other waits for it."""
+    learned_by, comes = list[str](), threading.Event()
+    train, learning = apart.Replay.train, LearningStore.learning
+    other = threading.Thread(target=lambda: run(plan_of(tmp_path), ampsim.Amp(3)), name="other")
+
+    def noted(*args: Any) -> Any:
+        learned_by.append(threading.current_thread().name)
+        if len(learned_by) == 1:
+            other.start()
+            assert comes.wait(60)
+            other.join(0.2)  # it would have learned the pass meanwhile, were it let
+        return train(*args)
+
+    def asked(store: LearningStore, digest: str) -> Any:
+        if threading.current_thread() is other:
+            comes.set()
+        return learning(store, digest)
+
+    monkeypatch.setattr(apart.Replay, "train", noted)
+    monkeypatch.setattr(LearningStore, "learning", asked)
+    run(plan_of(tmp_path), ampsim.Amp(3))
+    other.join()
+    assert len(learned_by) == plan_of(None).epochs
+
+
 def test_weights_that_are_gone_are_learned_again_live(tmp_path):
     schedule, live = ampsim.Amp(3), run(plan_of(None, learning="live"), ampsim.Amp(3))
     run(plan_of(tmp_path, epochs=2), schedule)
@@ -273,6 +367,21 @@ def test_a_learning_that_was_edited_is_made_again(tmp_path):
         content[len(content) // 2] ^= 1
         file.write_bytes(bytes(content))
     assert told(run(plan_of(tmp_path), schedule)) == first
+
+
+def test_a_learning_of_which_any_byte_was_edited_is_not_taken(tmp_path):
+    """Whichever byte it is, or where it ends early."""
+    store, totals = LearningStore(tmp_path), PassTotals(instances=3, rows=30, losses=[0.5, 0.25])
+    store.put("a", totals)
+    assert store.totals("a") == totals
+    (file,) = tmp_path.glob("*.totals")
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 31):
+        other = bytes([whole[place] ^ 1])
+        file.write_bytes(whole[:place] + other + whole[place + 1 :])
+        assert store.totals("a") is None
+        file.write_bytes(whole[:place])
+        assert store.totals("a") is None
 
 
 def test_what_is_found_is_now_and_then_learned_again_and_a_wrong_one_is_told(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,12 +36,26 @@ TESTS = (
 """Those that ought to see them: closed forms, plain loops, and invariants of the trace."""
 
 
+LEARNING = (
+    "unit/test_learning_subject.py", "oracle/test_learning_apart.py",
+    "unit/test_learning_killed.py", "oracle/test_learning_batched.py",
+    "oracle/test_one_learning.py",
+)  # fmt: skip
+"""Those that ought to see another order, digest, key, or learning kept."""
+
+
 class Planted(NamedTuple):
-    """One line that is written otherwise."""
+    """One line that is written otherwise, and the tests that ought to see it."""
 
     file: str
     right: str
     wrong: str
+    tests: tuple[str, ...] = TESTS
+
+
+def of_learning(file: str, right: str, wrong: str) -> Planted:
+    """A fault in what is learned apart: its digest, its key, where it is kept, or its replay."""
+    return Planted(file, right, wrong, LEARNING)
 
 
 FAULTS = {
@@ -115,6 +130,96 @@ FAULTS = {
         "arrive = partial(self._arrive, recvs, path, sent)",
         "arrive = partial(self._arrive, recvs, path[:0], sent)",
     ),
+    "a digest without the seed": of_learning("study/apart.py", '"seed": self.seed', '"seed": 0'),
+    "a digest without the mean": of_learning(
+        "study/apart.py", '"averages": self.schedule.updates.averages', '"averages": False'
+    ),
+    "a digest without the remedy": of_learning(
+        "study/apart.py", '"remedy": self.schedule.weights.remedy', '"remedy": ""'
+    ),
+    "a digest without first weights": of_learning(
+        "study/apart.py", "hasher.update(np.ascontiguousarray(node.theta).data)", "pass"
+    ),
+    "a digest without the optimizer": of_learning(
+        "study/apart.py", "hasher.update(_behaviour(model.optimizer))", "pass"
+    ),
+    "a digest without data": of_learning(
+        "study/apart.py", "            _add(hasher, first, {})", "            pass"
+    ),
+    "a digest without options of nodes": of_learning(
+        "study/apart.py", "            _add(hasher, node, seen)", "            pass"
+    ),
+    "a chain without what came before": of_learning(
+        "study/apart.py", "_named(self.value, *parts)", '_named("", *parts)'
+    ),
+    "a chain without the rate": of_learning(
+        "study/apart.py", "order.first_instance, epoch, rate", "order.first_instance, epoch, 0.0"
+    ),
+    "a key without the arithmetic": of_learning(
+        "study/apart.py", "linear_algebra(), arithmetic)", "linear_algebra())"
+    ),
+    "a key without data files": of_learning(
+        "study/apart.py", "_named(self.digest, files,", "_named(self.digest, (),"
+    ),
+    "a validation of any instances": of_learning(
+        "study/apart.py", '"valid", first_instance)', '"valid")'
+    ),
+    "replicas that have no mean": of_learning(
+        "study/apart.py", "if is_mean and not self._held[1]", "if is_mean and self._held[1]"
+    ),
+    "an order without reads": of_learning(
+        "model_parallel/order.py",
+        "self._of_reads.digest() + self._of_gradients.digest()",
+        "self._of_gradients.digest()",
+    ),
+    "an order without gradients": of_learning(
+        "model_parallel/order.py",
+        "self._of_reads.digest() + self._of_gradients.digest()",
+        "self._of_reads.digest()",
+    ),
+    "a sequence for a set": of_learning(
+        "model_parallel/order.py", "            _sort_by_state(rows)\n", ""
+    ),
+    "an older version forgotten": of_learning(
+        "model_parallel/order.py", "(update - lag, update)", "(update, update)"
+    ),
+    "losses kept before weights": of_learning(
+        "learning/kept.py",
+        """        if weights is not None:
+            self._write(digest, _WEIGHTS, weights)
+        self._write(digest, _TOTALS, arrays)""",
+        """        self._write(digest, _TOTALS, arrays)
+        if weights is not None:
+            self._write(digest, _WEIGHTS, weights)""",
+    ),
+    "an edited learning taken": of_learning(
+        "learning/kept.py", "if hashlib.sha256(body).digest() != written:", "if not body:"
+    ),
+    "two that learn the same at once": of_learning(
+        "learning/kept.py",
+        'with FileLock(self.folder / f"{digest}.lock"):',
+        "with contextlib.nullcontext():",
+    ),
+    "an update before its last gradient": of_learning(
+        "learning/replay.py",
+        "self.node.gradient_count > 0 and not self._expected[version]",
+        "self.node.gradient_count > 0",
+    ),
+    "an update before its last reader": of_learning(
+        "learning/replay.py", "(self._stashes or version not in self._unread)", "True"
+    ),
+    "an optimizer that forgets": of_learning(
+        "learning/replay.py", "enumerate(kept)", "enumerate(())"
+    ),
+    "rates of the first epoch": of_learning(
+        "study/training.py", "self._apart.replay.updater.start_epoch(*start)", "pass"
+    ),
+    "a wrong learning that passes": of_learning(
+        "runs/task.py", "if not _same_learning(simulation.result(), result)", "if False"
+    ),
+    "weights lost with a checkpoint": of_learning(
+        "study/apart.py", "any(loses_weights(cluster, worker) for", "any(False for"
+    ),
 }
 
 
@@ -122,17 +227,19 @@ def main() -> int:
     """Plant each fault, run the tests, and tell how many of them fail."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", choices=list(FAULTS))
-    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH")
+    parser.add_argument("--tests", nargs="+", metavar="PATH", help="instead of those of the fault")
     parser.add_argument("--first", action="store_true", help="one test that fails is enough")
     chosen = parser.parse_args()
     words = ["--maxfail=1"] if chosen.first else []
     names = chosen.only or list(FAULTS)
-    unseen = [name for name in names if not is_caught(name, chosen.tests, words)]
+    unseen = [
+        name for name in names if not is_caught(name, chosen.tests or FAULTS[name].tests, words)
+    ]
     print(f"{len(names)} faults, {len(unseen)} not caught")
     return 1 if unseen else 0
 
 
-def is_caught(name: str, tests: list[str], more: list[str]) -> bool:
+def is_caught(name: str, tests: Sequence[str], more: list[str]) -> bool:
     """Whether a test fails on a copy that has the fault; `more` is for pytest."""
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / "ampsim"

@@ -9,9 +9,9 @@ import pytest
 
 from ampsim import flow
 from ampsim.dataflow.graph import Tensor, apply, open_graph
-from ampsim.dataflow.operator import OPERATORS, no_work, standin
+from ampsim.dataflow.operator import OPERATORS, no_work
 from ampsim.dataflow.random import DrawnRuns
-from ampsim.ir import Standin
+from ampsim.ir import Standin, standin
 
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(3, 4)) + 3.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes import checking, running
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.page import line_names
+from ampsim.recipes.page import line_names, write_report
 from ampsim.recipes.recipe import Published, read_recipe
 from ampsim.recipes.redrawing import read_manifest
 from ampsim.recipes.results import compare
@@ -170,6 +171,28 @@ def test_a_report_follows_no_more_when_what_it_rests_on_has_changed(
     recipe = read_recipe(folder)
     verdict = check_again(recipe, folder, run_recipe(recipe, folder))
     assert (verdict.faults, verdict.notes) == ((), ("ampsim's code has changed",))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("has_digests", [True, False])
+def test_a_report_says_on_how_many_learnings_it_rests_but_of_versions_that_did_not(
+    folder, has_digests
+):
+    draining = RECIPE.partition("[[published]]")[0].replace("keys = 1", "keys = 4")
+    draining = draining.replace('"amp"', '"pipeline"', 1).replace('"amp"', '"gpipe"', 1)
+    (folder / "recipe.toml").write_text(draining)
+    recipe = read_recipe(folder)
+    findings = run_recipe(recipe, folder)
+    runs = findings.runs
+    if not has_digests:
+        runs = tuple(replace(one, learning_digest="") for one in runs)
+    write_report(replace(findings, runs=runs), recipe.file, folder)
+    said = "4 runs rest on 2 learnings" in (folder / "report.md").read_text()
+    assert said == has_digests
+    assert ("learning_digest" in (folder / "outlines.json").read_text()) == has_digests
+    assert check_again(recipe, folder, findings).follows
+    assert check_report(recipe, folder).follows
 
 
 @pytest.mark.slow

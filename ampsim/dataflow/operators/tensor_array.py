@@ -27,11 +27,10 @@ from ampsim.dataflow.operator import (
     number,
     register,
     scalar,
-    standin,
     told_dtype,
     told_shape,
 )
-from ampsim.ir import Standin, Work
+from ampsim.ir import Standin, Work, standin
 
 Writer: TypeAlias = "tuple[int, tuple[Any, ...]]"
 """Which node wrote, in which iterations: (its number, the path of its tag)."""
