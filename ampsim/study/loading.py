@@ -174,14 +174,20 @@ def loaded_sources() -> dict[str, ModelSource]:
 
 
 def restore(sources: Mapping[str, ModelSource]) -> None:
-    """Execute model files as they were in another process, under the same names."""
+    """Execute model files as they were in another process, under the same names.
+
+    What was executed here as it is there stays: others may be at it in another thread.
+    """
     for name, source in sources.items():
+        if name in sys.modules and _SOURCES.get(name) == source:
+            continue
         spec = importlib.util.spec_from_file_location(name, source.path)
         assert spec is not None, f"{source.path} was a Python file elsewhere"
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         with single_threaded():
             exec(compile(source.content, source.path, "exec"), module.__dict__)
+        _SOURCES[name] = source
 
 
 def execute(path: Path, shown: str, expected: str) -> ModuleType:

@@ -13,6 +13,7 @@ import copyreg
 import io
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import fields
 from functools import lru_cache
@@ -53,14 +54,18 @@ def _cached(function: Callable[..., Any], size: int | None) -> Callable[..., Any
     return lru_cache(size)(function)
 
 
+_MAKING: Final = threading.RLock()
+
+
 def _reduce(model: Model) -> tuple[Any, ...]:
     values = {field.name: getattr(model, field.name) for field in fields(model)}
     return _made, (loaded_sources(), bytes_of(values))
 
 
 def _made(sources: dict[str, ModelSource], content: bytes) -> Model:
-    restore(sources)
-    return Model(**pickle.loads(content))
+    with _MAKING:  # of two threads, neither finds the other's file half executed, or another's
+        restore(sources)
+        return Model(**pickle.loads(content))
 
 
 copyreg.pickle(Model, _reduce)

@@ -4,12 +4,14 @@ import asyncio
 import concurrent.futures
 import multiprocessing
 import os
+import pickle
 import queue
 import re
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -30,6 +32,7 @@ from ampsim.runs.dask_client import DaskClient
 from ampsim.runs.executor import Died
 from ampsim.runs.run import run_of
 from ampsim.runs.task import RunPlan, Task
+from ampsim.study import loading
 from ampsim.study.loading import option_names
 from ampsim.study.pickling import bytes_of
 from ampsim.study.simulation import RunOptions
@@ -151,6 +154,23 @@ def test_a_file_of_one_s_own_runs_as_it_was_when_it_was_loaded(tmp_path, method,
     both = [Sequential(), Amp()]
     one, two = (forecast(model, cluster, both, max_epochs=1, instances=400, jobs=n) for n in (1, 2))
     assert_same(one, two)
+
+
+def test_threads_that_take_a_model_at_once_take_the_whole_file(tmp_path, monkeypatch):
+    """Threads of a worker, or of a user's own executor; there the file is loaded already."""
+    path = tmp_path / "mine.py"
+    path.write_text("import time\ntime.sleep(0.05)\n" + OF_ONE_S_OWN)
+    model = ampsim.load_model(path)
+    content = bytes_of(model)
+    with ThreadPoolExecutor(4) as pool:
+        here = list(pool.map(pickle.loads, [content] * 4))
+        assert {type(one.config) for one in here} == {type(model.config)}
+        monkeypatch.setattr(loading, "_SOURCES", {})
+        monkeypatch.delitem(sys.modules, type(model.config).__module__)
+        there = list(pool.map(pickle.loads, [content] * 4))
+    (kind,) = {type(one.config) for one in there}
+    assert kind is not type(model.config)
+    assert kind.__name__ == "Config"
 
 
 def test_what_cannot_be_sent_to_another_process_is_told(model, cluster, monkeypatch):
