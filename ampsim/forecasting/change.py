@@ -29,7 +29,6 @@ from ampsim.model_parallel import PLACEMENTS, placement_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task
 from ampsim.runs.witness import leading
-from ampsim.study.learning_rates import USUAL
 from ampsim.units import format_seconds
 
 LATENCIES_S: Final = tuple(10.0**power for power in range(-9, 1))
@@ -103,14 +102,12 @@ class Answered:
         times: seconds to the target of each, by label; None where it did not arrive.
         runs: of each, by label.
         trials: those of tuning.
-        optimizer: the model's own.
     """
 
     entries: Sequence[Row]
     times: Mapping[str, float | None]
     runs: Mapping[str, Sequence[Run]]
     trials: pd.DataFrame
-    optimizer: str
 
     def what_would_change(self, seed: int) -> list[str]:
         """Sentences on what would make another row first; none where that cannot be told.
@@ -152,17 +149,14 @@ class Answered:
 
     def _optimizers(self) -> Iterator[str]:
         """Who is first with one optimizer for all, by the trials."""
-        if "setting" not in self.trials:
+        if "optimizer" not in self.trials:
             return
         best: dict[str, dict[str, float]] = {}
-        groups = self.trials.groupby(["schedule", "learning_rate", "setting"])
-        for (label, _rate, setting), of in groups["time_to_target_s"]:
-            word = str(setting).partition(",")[0]
-            known = best.setdefault(word if word in USUAL else self.optimizer, {})
+        keys = ["schedule", "learning_rate", "setting", "optimizer"]
+        for (label, _rate, _setting, name), of in self.trials.groupby(keys)["time_to_target_s"]:
+            known = best.setdefault(str(name), {})
             middle = float(of.median()) if of.notna().all() else math.inf
             known[str(label)] = min(known.get(str(label), math.inf), middle)
-        if len(best) < 2:
-            return
         firsts = {name: min(times, key=times.__getitem__) for name, times in best.items()}
         words = [
             f"{name}: {first if math.isfinite(best[name][first]) else 'no row arrives'}"

@@ -376,8 +376,7 @@ def _changes(plan: RunPlan, tuned: Tuned, made: Made, seed: int) -> list[str]:
         return []
     runs = {of[0].label: of for of in made.rows}
     times = {name: row_of(name, plan.goal, of)["time_to_target_s"] for name, of in runs.items()}
-    optimizer = plan.model.optimizer.name
-    found = Answered(tuned.entries, times, runs, tuned.trials, optimizer)
+    found = Answered(tuned.entries, times, runs, tuned.trials)
     try:
         return found.what_would_change(seed)
     except KeyboardInterrupt:  # the answer is there

@@ -21,7 +21,7 @@ from ampsim.forecasting.settings import (
     Choice,
     Score,
     rounds_of,
-    search,
+    search_all,
     spaces_of,
     trials_of,
 )
@@ -54,16 +54,14 @@ def rows_of(model, cluster, schedules, **options):
 
 def trials_made(space, start, time_of):
     """What a search asks for, where a setting takes `time_of` whatever the seed, and the best."""
-    found, asked = [], []
-    going = search(space, start, found)
-    wanted = next(going, None)
-    while wanted:
-        asked += wanted
-        try:
-            wanted = going.send({one: Score(time_of(one[0]), 0.0) for one in wanted})
-        except StopIteration:
-            break
-    return asked, found[0].setting if found else None
+    asked = []
+
+    def try_all(trials):
+        asked.extend(one[1:] for one in trials)
+        return {one: Score(time_of(one[1]), 0.0) for one in trials}
+
+    ((best, *_others),) = search_all([space], start, try_all)
+    return asked, best.setting
 
 
 @pytest.mark.parametrize("start", [4, 8, 16])
