@@ -1,7 +1,8 @@
 """The verdict, in one or two sentences: who is first, who ties, or that seeds are too few.
 
 It says what `ampsim.runs.ranking` found, which stands in the table, and no more. The leading row
-is compared with the next and with the best pipeline that drains.
+is compared with the next and with the best pipeline that drains, unless there are fewer seeds than
+could call any order: then nothing is ranked.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
 from ampsim.report.table import format_count, items_of, speed_ratio
 from ampsim.report.words import listed, plain
-from ampsim.runs.ranking import SAME
+from ampsim.runs.ranking import SAME, seeds_needed
 from ampsim.study.learning_rates import COLUMNS as RATE_COLUMNS
 from ampsim.units import format_rate, format_seconds
 
@@ -193,6 +194,9 @@ def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
             clauses = [f"of these {_name(best)} is {ahead}"]
         case "too few seeds":
             said = _too_few(seeds, best, alike, goal)
+            raced = [row for row in others if text(row, "standing") != "not reached"]
+            if count < seeds_needed(1 + len(raced)):
+                said, ahead = f"{said}, and fewer rank nothing", ""
             clauses = [f"in the median {_name(best)} is {ahead}"]
         case _:
             said = f"{_name(best)} reaches {goal.text} in {_when(best)}"
