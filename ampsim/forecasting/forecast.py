@@ -16,7 +16,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -50,8 +49,8 @@ from ampsim.model_parallel import Schedule, Search, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
-from ampsim.runs.ranking import Ranking, Sureness
-from ampsim.runs.rows import compared, is_draining_pipeline, ranked, row_of, table_of
+from ampsim.runs.ranking import Sureness
+from ampsim.runs.rows import compared, is_draining_pipeline, row_of, table_of
 from ampsim.runs.run import Run, RunTable
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
@@ -363,9 +362,7 @@ def _as_asked(
     made = Made((), tuned.interrupted, ())
     if tuned.interrupted is None:
         maker.on_run = on_run or maker.on_run
-        goal = tuned.entries[0].plan.goal
-        rank = partial(_ranking, goal, tuned.entries, looks.sureness)
-        ran, made = run_rows(tuned.entries, looks, seed, maker.make, rank)
+        ran, made = run_rows(tuned.entries, looks, seed, maker)
         tuned = replace(tuned, entries=ran)
     return Spent(tuned, made, looks.sureness, ())
 
@@ -381,13 +378,6 @@ def _changes(plan: RunPlan, tuned: Tuned, made: Made, seed: int) -> list[str]:
         return found.what_would_change(seed)
     except KeyboardInterrupt:  # the answer is there
         return ["what would change it was not asked: interrupted"]
-
-
-def _ranking(
-    goal: Goal, entries: Sequence[Row], sureness: Sureness, rows: Sequence[Sequence[Run]]
-) -> Ranking | None:
-    rules = {one.label: one.plan.rate.rule for one in entries}
-    return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
 
 
 def _collect(

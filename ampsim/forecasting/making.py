@@ -33,6 +33,7 @@ from ampsim.model_parallel import Placement, RunSettings, Schedule
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
+from ampsim.runs.rows import ranked
 from ampsim.runs.run import Run
 from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
@@ -345,27 +346,45 @@ def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> L
     return found
 
 
+def ranking_of(
+    entries: Sequence[Row], rows: Sequence[Sequence[Run]], sureness: Sureness
+) -> Ranking | None:
+    """How rows compare that ran; None where nothing can be said."""
+    rules = {one.label: one.plan.rate.rule for one in entries}
+    goal = entries[0].plan.goal
+    return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
+
+
 def run_rows(
     entries: Sequence[Row],
     looks: Looks,
     seed: int,
-    make: Callable[[Sequence[Task]], Made],
-    rank_of: Callable[[Sequence[Sequence[Run]]], Ranking | None],
+    maker: RunMaker,
+    known: Mapping[str, Run] | None = None,
 ) -> tuple[tuple[Row, ...], Made]:
     """Run each row until its order is clear, or as often as it may be.
 
     A row of which a run diverges at a learning rate that the scaling rule raised is run again at
     the rate as given, with all its seeds.
 
+    Args:
+        entries: the rows.
+        looks: after how many seeds it is asked whether the order is clear.
+        seed: the first.
+        maker: makes the runs.
+        known: runs with the first seed that are there already, by the labels of rows.
+
     Returns:
         The rows with the learning rates that they ran with, and their runs.
     """
     done = 0
     rows: dict[str, tuple[Run, ...]] = {one.label: () for one in entries}
+    rows |= {label: (run,) for label, run in (known or {}).items()}
     lost: tuple[str, ...] = ()
     made = Made((), None, ())
     for count in looks.counts:
-        made = make(_tasks(entries, seed, range(done, count)))
+        tasks = _tasks(entries, seed, range(done, count))
+        made = maker.make([one for one in tasks if one.seed != seed or not rows[one.label]])
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
@@ -374,12 +393,12 @@ def run_rows(
         ]
         if broken and not made.interrupted:
             given = {one.label: one.at(one.plan.rate.as_given(one.plan.model)) for one in broken}
-            made = make(_tasks([*given.values()], seed, range(count)))
+            made = maker.make(_tasks([*given.values()], seed, range(count)))
             lost += made.lost
             again = {of_row[0].label: of_row for of_row in made.rows}
             rows |= again
             entries = [given[one.label] if one.label in again else one for one in entries]
-        ranking = rank_of([one for one in rows.values() if one])
+        ranking = ranking_of(entries, [one for one in rows.values() if one], looks.sureness)
         if made.interrupted or (ranking is not None and ranking.is_clear):
             break
     made = replace(made, rows=tuple(one for one in rows.values() if one), lost=lost)
