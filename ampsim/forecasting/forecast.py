@@ -26,7 +26,7 @@ from ampsim.arguments import checked
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item, placed_alike
-from ampsim.forecasting.change import Answered
+from ampsim.forecasting.change import what_would_change
 from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
@@ -331,7 +331,7 @@ def forecast(
             budget = Allowance(budget_s, tuple(fixed), scale_rate, repeats, sure)
             spent = Spending(entries, budget, seed, maker, on_run).spend()
         made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
-    changes = [] if budget_s is None else _changes(plan, spent.tuned, made, seed)
+    changes = [] if budget_s is None else _changes(spent.tuned, made, seed)
     told = {"budget": [*said, *spent.said], "changes": changes}
     return _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
 
@@ -367,15 +367,13 @@ def _as_asked(
     return Spent(tuned, made, looks.sureness, ())
 
 
-def _changes(plan: RunPlan, tuned: Tuned, made: Made, seed: int) -> list[str]:
+def _changes(tuned: Tuned, made: Made, seed: int) -> list[str]:
     """What would change the answer, of rows that ran; nothing of a forecast that ended early."""
     if made.interrupted is not None:
         return []
     runs = {of[0].label: of for of in made.rows}
-    times = {name: row_of(name, plan.goal, of)["time_to_target_s"] for name, of in runs.items()}
-    found = Answered(tuned.entries, times, runs, tuned.trials)
     try:
-        return found.what_would_change(seed)
+        return what_would_change(tuned.entries, runs, tuned.trials, seed)
     except KeyboardInterrupt:  # the answer is there
         return ["what would change it was not asked: interrupted"]
 

@@ -459,22 +459,29 @@ def end_runs(entry: Row, seed: int) -> EndRuns | None:
     if not ends:
         return None
     counts = (trained(entry.schedule, entry.plan.cluster), VALIDATED)
-    plan = replace(entry.plan, model=leading(entry.plan.model, *counts))
-    plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
+    base = short_task(entry, seed)
     try:  # whether mode "sleep" can run the row
-        whole = replace(plan, model=entry.plan.model)
+        whole = replace(base.plan, model=entry.plan.model)
         simulation_of(whole, entry.schedule, seed, Tracker(None, entry.label))
     except AmpsimError as error:
         return EndRuns(ends, (), counts, str(error))
     at_ends = [
-        Task(
-            replace(plan, cluster=end.on(plan.cluster)), entry.schedule, seed,
-            f"{entry.label} at {end.key} of {end.device} = {end.value:.4g}", 1, 1,
+        replace(
+            base,
+            plan=replace(base.plan, cluster=end.on(base.plan.cluster)),
+            label=f"{entry.label} at {end.key} of {end.device} = {end.value:.4g}",
         )
         for end in ends
-    ]  # fmt: skip
-    base = Task(plan, entry.schedule, seed, f"{entry.label} at its devices' numbers", 1, 1)
+    ]
     return EndRuns(ends, (base, *at_ends), counts)
+
+
+def short_task(entry: Row, seed: int) -> Task:
+    """A run of a row's leading instances in time alone, at its devices' numbers."""
+    model = leading(entry.plan.model, trained(entry.schedule, entry.plan.cluster), VALIDATED)
+    plan = replace(entry.plan, model=model)
+    plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
+    return Task(plan, entry.schedule, seed, f"{entry.label} at its devices' numbers", 1, 1)
 
 
 def trained(schedule: Schedule, cluster: Cluster) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -14,8 +13,8 @@ import ampsim
 from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
-from ampsim.forecasting.change import Contender, _turn, short_run
-from ampsim.forecasting.making import RunMaker, entries_of
+from ampsim.forecasting.change import Contender, _turn
+from ampsim.forecasting.making import RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
     Choice,
@@ -228,7 +227,6 @@ def test_where_another_row_is_first_is_found(at):
 def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster, schedule):
     """On free links a FLOP rate twice as large halves each time; a latency is in every step."""
     (entry,) = rows_of(model, cluster, [schedule], instances=400)
-    base = short_run(entry, 0, cluster)
     slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
     whole = [
         ampsim.simulate(
@@ -236,7 +234,7 @@ def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster,
         ).train_per_s
         for one in (cluster, slow)
     ]
-    contender = Contender("one", 1.0, (400.0, 0.0), base, partial(short_run, entry, 0))
+    contender = Contender("one", 1.0, (400.0, 0.0), short_task(entry, 0))
     fast = cluster.model_copy(
         update={"devices": tuple(
             one.model_copy(update={"flop_per_s": 2 * one.flop_per_s}) for one in cluster.devices
