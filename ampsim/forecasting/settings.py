@@ -90,6 +90,10 @@ def trials_of(budget: int) -> int:
     return trials
 
 
+FINER: Final = 3
+"""How often the step between rates is halved (chosen: seeds differ by more than what a rate does
+that is a tenth higher)."""
+
 IN_FLIGHT: Final = "max_active_keys"
 FALL: Final = 0.9
 """Times the decay of a move (chosen: the decays of decision 9 are neighbours)."""
@@ -182,7 +186,7 @@ class SettingSpace:
         return [Choice(), *others][:count]
 
     def moves(self, best: Choice) -> Iterator[Choice]:
-        """The neighbours of a setting, the more promising first; without end where rates are."""
+        """The neighbours of a setting, the more promising first."""
         yield from self._rates(best, STEP)
         here = best.in_flight or self.in_flight
         for number in (2 * here, here // 2) if self.in_flight else ():
@@ -195,10 +199,8 @@ class SettingSpace:
         for decay in (best.decay * FALL, best.decay / FALL):
             if 0 < own * decay <= 1:
                 yield replace(best, decay=decay)
-        for power in itertools.count(1):
+        for power in range(1, FINER + 1):
             yield from self._rates(best, STEP ** (0.5**power))
-            if not self.has_rate:
-                return
 
     def _rates(self, best: Choice, step: float) -> Iterator[Choice]:
         for factor in (best.factor * step, best.factor / step):
@@ -377,17 +379,26 @@ def _lower(space: SettingSpace, found: Sequence[Tried], *, is_last: bool) -> lis
 
 
 def _move(space: SettingSpace, moves: int, found: list[Tried]) -> _Search:
-    """The neighbours of the best, or of the lowest rate where all are lost, two at a time."""
+    """Neighbours of the best two, or of the lowest rate where all are lost, two at a time.
+
+    Where none is left, the best two have as many trials with further seeds.
+    """
+    seeds = len(found[0].scores)
     for _ in range(moves):
         lowest = min(found, key=lambda one: one.setting.factor)
-        here = lowest if found[0].is_lost else found[0]
+        around = [lowest] if found[0].is_lost else found[:2]
         known = {one.setting for one in found}
-        new = (one for one in space.moves(here.setting) if one not in known)
-        pair = [Tried(one, space.given) for one in itertools.islice(new, 2)]
-        if not pair:
-            return
-        yield from _try(pair, range(len(found[0].scores)))
-        found += pair
+        new = dict.fromkeys(
+            move for one in around for move in space.moves(one.setting) if move not in known
+        )
+        first, count = 0, len(found[0].scores)
+        pair = [Tried(one, space.given) for one in [*new][:2]]
+        if len(pair) == 2:
+            found += pair
+        else:
+            pair = [one for one in found[:2] if len(one.scores) == count]
+            first, count = count, count + seeds
+        yield from _try(pair, range(first, count))
         found.sort(key=lambda one: one.rank)
 
 

@@ -128,7 +128,6 @@ class Tuner:
         self._caps: dict[int, int] = {}
         self._made: dict[Trial, dict[str, Any]] = {}
         self._runs: dict[Trial, Run] = {}
-        self._broken: set[Trial] = set()
         self._asked: Counter[int] = Counter()
         self._lost: list[str] = []
         self._sentence: str | None = None
@@ -247,9 +246,7 @@ class Tuner:
         self._lost += made.lost
         for run in (run for row in made.rows for run in row):
             trial = by_label[run.label, run.seed]
-            self._made[trial], self._runs[trial] = self._row(run), run
-            if run.failure:
-                self._broken.add(trial)
+            self._made[trial], self._runs[trial] = row_of(run.label, self._goal, [run]), run
         if made.interrupted is not None:
             self._sentence = f"while tuning, {made.interrupted}"
             raise _Interrupted
@@ -262,14 +259,11 @@ class Tuner:
             tried = replace(tried, plan=tried.plan.having(epochs=self._caps[row]))
         return replace(tried, label=f"{tried.label}, {words}")
 
-    def _row(self, run: Run) -> dict[str, Any]:
-        return row_of(run.label, self._goal, [run])
-
     def _score(self, trial: Trial) -> Score:
         row, metric = self._made[trial], self._goal.metric
         time_s, best = row["time_to_target_s"], row[metric.best_column]
         shortfall = math.inf
-        if best is not None and trial not in self._broken:
+        if best is not None and not self._runs[trial].failure:
             shortfall = -best if metric.is_rising else best
         return Score(math.inf if time_s is None else time_s, shortfall)
 

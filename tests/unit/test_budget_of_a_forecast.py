@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -81,6 +82,24 @@ def test_a_search_finds_the_best_rate_and_number_in_flight(cluster, start, best)
     assert len({len(asked) for asked, _best in both}) == 1
     moves = 2 * MOVES * rounds_of(start)
     assert all(len(asked) == len(set(asked)) == trials_of(start) + moves for asked, _best in both)
+
+
+def test_who_was_lucky_is_found_out_where_no_neighbour_is_left(cluster):
+    """A setting that shines with the seeds of the halving, and no finer step is better."""
+    (entry,) = rows_of(ampsim.load_model("rnn", hidden=4), cluster, [ampsim.Sequential()])
+    (space,) = spaces_of([entry], ("decay",), None)
+
+    def try_all(trials):
+        return {
+            one: Score(1.0 if one[1].factor == 2 and one[2] < 3 else 5 + one[1].factor, 0.0)
+            for one in trials
+        }
+
+    ((best, *others),) = search_all([space], 8, try_all)
+    assert len(best.scores) > rounds_of(8)
+    assert best.setting.factor != 2
+    steps = sorted(one.setting.factor for one in (best, *others))
+    assert min(b / a for a, b in itertools.pairwise(steps)) > 1.05
 
 
 def test_what_a_user_chose_is_not_tried(cluster):
