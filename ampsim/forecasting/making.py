@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
-from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, Unspread, ends_of
+from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, ends_of
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Placement, RunSettings, Schedule
 from ampsim.runs.executor import RunExecutor
@@ -436,21 +436,16 @@ class EndRuns:
     leading: tuple[int, int]
     why_not: str = ""
 
-    def spread(self, made: Sequence[Rated | None]) -> Spread | Unspread:
+    def spread(self, made: Sequence[Rated | None]) -> Spread:
         """What the runs say together."""
-        if not self.tasks:
-            return Unspread(self.ends, self.why_not)
-        rates: list[Throughputs] = []
+        why = [self.why_not]
         for one in made:
-            if one is None:
-                return Unspread(self.ends, "the process of a short run died")
-            rate, failure = one
-            if failure is not None:
-                return Unspread(self.ends, failure)
-            if not 0 < rate.train_per_s < math.inf:
-                return Unspread(self.ends, "nothing takes time in its short runs")
-            rates.append(rate)
-        return Spread(self.ends, rates[0], tuple(rates[1:]))
+            rate, failure = one or (Throughputs(1.0, 1.0), "the process of a short run died")
+            takes_time = 0 < rate.train_per_s < math.inf
+            why.append(failure or ("" if takes_time else "nothing takes time in its short runs"))
+        if any(why):
+            return Spread(self.ends, why=next(filter(None, why)))
+        return Spread(self.ends, tuple(one[0] for one in made if one is not None))
 
 
 def end_runs(entry: Row, seed: int) -> EndRuns | None:
@@ -506,7 +501,7 @@ def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker)
     try:
         maker.make_beside(tasks_of(runs), found.__setitem__)
     except KeyboardInterrupt:
-        unknown = [None if of is None else Unspread(of.ends, "Ctrl-C came first") for of in runs]
+        unknown = [of and Spread(of.ends, why="Ctrl-C came first") for of in runs]
         told = made.interrupted or "interrupted: short runs at the ends of intervals did not finish"
         return replace(made, spreads=tuple(unknown), interrupted=told)
     every = [found.get(place) for place in range(len(tasks_of(runs)))]
