@@ -28,6 +28,7 @@ from ampsim.forecasting.settings import (
 from ampsim.forecasting.tuning import Tuner
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
+from ampsim.report.page.tables import tuning_tables
 from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
@@ -178,6 +179,11 @@ def test_a_budget_gives_the_same_with_any_number_of_jobs(model, cluster):
     counts = one.trials["schedule"].value_counts()
     assert set(counts.index) == {"sequential", "pipeline"} and counts.nunique() == 1
     assert set(one.trials["seed"]).isdisjoint(run.seed for run in one.runs)
+    ((heading, (headings, *lines)),) = tuning_tables(one)
+    settings = one.trials[["schedule", "learning_rate", "setting"]].fillna("").drop_duplicates()
+    assert heading == "Settings that were tried" and headings[2] == "with"
+    assert [line[2] for line in lines] == settings["setting"].tolist()
+    assert sum(line[3] == "best" for line in lines) == 2
     assert one.table["repeats"].min() >= least_seeds(2)
     assert one.table["learning_rate_rule"].str.startswith("tuned").all()
     assert "seeds; " in one.manifest["budget"][0]
