@@ -227,7 +227,8 @@ class Spending:
         if start is None or made.interrupted is not None or len(made.rows) < len(self._entries):
             for run in self._first.values():
                 self._on_run(run)
-            return Spent(tuned, made, self._looks.sureness, (self._too_small(once_s),))
+            said = (self._too_small(once_s),) if start is None else ()
+            return Spent(tuned, made, self._looks.sureness, said)
         spaces = spaces_of(self._entries, self._budget.fixed, self._budget.scaling)
         if any(one.is_free for one in spaces):
             tuner = Tuner(self._entries, self._seed, self._goal, self._maker)
@@ -257,8 +258,8 @@ class Spending:
 
     def _is_tuned(self, runs: Iterable[Run]) -> bool:
         """Whether the trials so far leave no more of the budget than the seeds have."""
-        cost_s = sum(price_s(one, self._flop) for one in runs)
-        return self._spent_s + cost_s >= TUNING * self._budget.work_s
+        cost_s = self._spent_s + sum(price_s(one, self._flop) for one in runs)
+        return cost_s >= TUNING * self._budget.work_s
 
     def _caps(self) -> dict[int, int]:
         """Epochs after which a trial of each row ends: clearly more than its first run took."""
@@ -292,11 +293,8 @@ class Spending:
 
     def _each_s(self, tuned: Tuned) -> float:
         """What a seed of all rows costs, by the trials of the settings that were chosen."""
-        cost_s = 0.0
-        for one in tuned.entries:
-            mine = tuned.runs_of_best.get(one.label) or (self._first[one.label],)
-            cost_s += median(price_s(run, self._flop) for run in mine)
-        return cost_s
+        runs = [tuned.runs_of_best.get(label) or (run,) for label, run in self._first.items()]
+        return sum(median(price_s(run, self._flop) for run in mine) for mine in runs)
 
     def _what_was_done(
         self, spaces: Sequence[SettingSpace], tuned: Tuned, made: Made
