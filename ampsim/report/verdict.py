@@ -44,7 +44,7 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
         what = f"No {metric.kind} was computed, so time to a target is unknown."
         return f"{_speed(records)}. {what}"
     if target is None:
-        return f"{_speed(records)}{_stale(best)}."
+        return f"{_speed(records)}{_stale(best)}.{_unranked(records, metric)}"
     goal = Goal(metric, target)
     if not _has_reached(best):
         return f"{_speed(records)}{_stale(best)}. {_all_missed(records, goal)}"
@@ -144,6 +144,20 @@ def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
     return [(others[0], "the next"), (drained, _DRAINS)]
 
 
+def _unranked(records: Sequence[Row], metric: Metric) -> str:
+    """That what was learned ranks no rows, where there are fewer seeds than could call an order."""
+    count = min(number(row, "repeats") for row in records)
+    if len(records) == 1 or not count < seeds_needed(len(records)):
+        return ""
+    return (
+        f" {_seeds(count)} rank{'s' * (count == 1)} none of {len(records)} rows by {metric.kind}."
+    )
+
+
+def _seeds(count: float) -> str:
+    return f"{count:.0f} seed{'s' * (count != 1)}"
+
+
 def _rate(row: Row) -> str:
     """Training throughput with the name of its items: "2.08 M lists/s"."""
     said, items = format_rate(number(row, "train_per_s")), items_of([row])
@@ -175,7 +189,7 @@ def _when(row: Row) -> str:
 def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
     """One of the three answers, then how far ahead the best is, and who is left out."""
     count = number(best, "repeats")
-    seeds = f"{count:.0f} seed{'s' * (count != 1)}"
+    seeds = _seeds(count)
     others = [row for row in _in_order(records) if row is not best and _is_compared(row)]
     alike = [row for row in others if text(row, "standing") == text(best, "standing")]
     arrived = [row for row in others if _has_reached(row)]

@@ -218,7 +218,10 @@ def test_without_accuracy_only_speed_is_claimed(make_table, target):
 
 def test_without_a_target_no_time_is_claimed(make_table):
     text = verdict(make_table(time_to_target_s=[None] * 3), None)
-    assert text.endswith("(1.29 M/s), with a mean staleness of 2.3 updates.")
+    speed = "(1.29 M/s), with a mean staleness of 2.3 updates."
+    assert text.endswith(f"{speed} 3 seeds rank none of 3 rows by accuracy.")
+    enough = verdict(make_table(time_to_target_s=[None] * 3, repeats=[6] * 3), None)
+    assert enough.endswith(speed)
 
 
 def test_rows_of_one_name_are_told_apart_by_what_is_in_flight(make_table):
