@@ -35,7 +35,7 @@ from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.rows import ranked
 from ampsim.runs.run import Run
-from ampsim.runs.store import Callbacks, Keeping, known_by, named, take_or_make
+from ampsim.runs.store import Callbacks, Keeping, Known, known_by, named, take_or_make
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
@@ -174,7 +174,7 @@ class RunMaker:
                 learning = [self._learning(one) for one in tasks]
                 run_all(learning, self._executor, listeners, is_whole=True)
             else:
-                known = [known_by(self._row(one), [one.seed])[0] for one in tasks]
+                known = [self._known(one) for one in tasks]
                 callbacks = Callbacks(keep, lost.__setitem__, self._on_progress)
                 take_or_make(tasks, known, self._keeping, self._executor, callbacks)
         except KeyboardInterrupt:
@@ -189,7 +189,7 @@ class RunMaker:
         key = ""
         if not self._executor.is_local:
             with contextlib.suppress(OptionError):  # its model is of no file
-                key = known_by(self._row(task), [task.seed])[0].key
+                key = self.key(task)
         return task.learning_in(self._learnings, key)
 
     @property
@@ -230,15 +230,16 @@ class RunMaker:
         Raises:
             OptionError: its model is of no file, or was changed since.
         """
-        return known_by(self._row(task), [task.seed])[0].key
+        return self._known(task).key
 
-    def _row(self, task: Task) -> Row:
-        """The row that a task is of; what its model reads is hashed once."""
+    def _known(self, task: Task) -> Known:
+        """What a run is known by; what its model reads is hashed once."""
         model = task.plan.model
         if id(model) not in self._files:  # the model is held, so that its id stays its own
             self._files[id(model)] = (model, _code_of(model), data_files(model))
         _model, code, data = self._files[id(model)]
-        return Row(task.label, task.schedule, task.plan, data=data, code=code)
+        row = Row(task.label, task.schedule, task.plan, data=data, code=code)
+        return known_by(row, [task.seed])[0]
 
 
 def _nothing_made(sentence: str) -> SimulationError:
