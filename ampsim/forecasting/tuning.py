@@ -246,7 +246,8 @@ class Tuner:
         self._lost += made.lost
         for run in (run for row in made.rows for run in row):
             trial = by_label[run.label, run.seed]
-            self._made[trial], self._runs[trial] = row_of(run.label, self._goal, [run]), run
+            self._made[trial] = row_of(run.label, self._goal, [run])
+            self._runs[trial] = replace(run, made=None)  # hundreds of traces would fill the memory
         if made.interrupted is not None:
             self._sentence = f"while tuning, {made.interrupted}"
             raise _Interrupted

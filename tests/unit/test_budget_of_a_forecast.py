@@ -279,3 +279,4 @@ def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluste
     soonest = tuned.trials["epochs_to_target"].min()
     lengths = [len(run.epochs) for run in tuned.runs if run.seed == second["seed"].iloc[0]]
     assert max(lengths) <= math.ceil(1.5 * soonest) + 1
+    assert all(run.made is None for run in tuned.runs)  # or their traces fill the memory
