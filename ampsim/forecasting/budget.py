@@ -273,7 +273,7 @@ class Spending:
     def _ranked(self, tuned: Tuned, spaces: Sequence[SettingSpace]) -> Spent:
         """Run the tuned rows with seed after seed."""
         known = {
-            one.label: self._first[one.label]
+            one.label: (self._first[one.label],)
             for before, one in zip(self._entries, tuned.entries, strict=True)
             if one.schedule == before.schedule and one.plan.model is before.plan.model
             and (one.plan.rate.factor, one.plan.rate.decay) == (before.plan.rate.factor, 1.0)
@@ -283,7 +283,7 @@ class Spending:
         seeds = max(least, int((self._budget.work_s - self._spent_s) / each_s)) if each_s else least
         self._looks = self._budget.looks(len(tuned.entries), seeds)
         tuning_s, self._maker.on_run = self._spent_s, self._on_run
-        for run in known.values():
+        for (run,) in known.values():
             self._on_run(run)
         entries, made = run_rows(tuned.entries, self._looks, self._seed, self._maker, known)
         self._count(run for of in made.rows for run in of)

@@ -361,26 +361,18 @@ def run_rows(
     looks: Looks,
     seed: int,
     maker: RunMaker,
-    known: Mapping[str, Run] | None = None,
+    known: Mapping[str, tuple[Run, ...]] | None = None,
 ) -> tuple[tuple[Row, ...], Made]:
     """Run each row until its order is clear, or as often as it may be.
 
     A row of which a run diverges at a learning rate that the scaling rule raised is run again at
-    the rate as given, with all its seeds.
-
-    Args:
-        entries: the rows.
-        looks: after how many seeds it is asked whether the order is clear.
-        seed: the first.
-        maker: makes the runs.
-        known: runs with the first seed that are there already, by the labels of rows.
+    the rate as given, with all its seeds. `known` has runs with the first seed, by row.
 
     Returns:
         The rows with the learning rates that they ran with, and their runs.
     """
     done = 0
-    rows: dict[str, tuple[Run, ...]] = {one.label: () for one in entries}
-    rows |= {label: (run,) for label, run in (known or {}).items()}
+    rows: dict[str, tuple[Run, ...]] = {**{one.label: () for one in entries}, **(known or {})}
     lost: tuple[str, ...] = ()
     made = Made((), None, ())
     for count in looks.counts:
