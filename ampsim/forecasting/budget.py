@@ -25,16 +25,23 @@ from typing import Final
 from ampsim.data import MissingDataError
 from ampsim.dataflow import Dataflow
 from ampsim.errors import AmpsimError
-from ampsim.forecasting.making import Looks, Made, OnRow, RunMaker, looks_of, run_rows
+from ampsim.forecasting.making import (
+    Looks,
+    Made,
+    OnRow,
+    RunMaker,
+    looks_of,
+    ranking_of,
+    run_rows,
+)
 from ampsim.forecasting.settings import SettingSpace, spaces_of, trials_of
 from ampsim.forecasting.tuning import SLACK, Tuned, Tuner, no_trials
 from ampsim.hardware import load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import RunSettings, Sequential, placement_of
 from ampsim.runs.ranking import SURE, Ranking, Sureness, seeds_needed
-from ampsim.runs.rows import ranked
 from ampsim.runs.run import Run
-from ampsim.runs.task import Row, Task
+from ampsim.runs.task import Row
 from ampsim.study.learning_rates import Scaling
 from ampsim.study.model import Model
 from ampsim.study.placement_advice import advice_on
@@ -212,9 +219,7 @@ class Spending:
         Raises:
             SimulationError: no run gave anything.
         """
-        self._entries, made = run_rows(
-            self._entries, self._looks, self._seed, self._maker.make, self._rank
-        )
+        self._entries, made = run_rows(self._entries, self._looks, self._seed, self._maker)
         self._first = {of[0].label: of[0] for of in made.rows}
         once_s = self._count(self._first.values())
         start = self._start(once_s)
@@ -222,7 +227,8 @@ class Spending:
         if start is None or made.interrupted is not None or len(made.rows) < len(self._entries):
             for run in self._first.values():
                 self._on_run(run)
-            return Spent(tuned, made, self._looks.sureness, (self._too_small(once_s),))
+            said = (self._too_small(once_s),) if start is None else ()
+            return Spent(tuned, made, self._looks.sureness, said)
         spaces = spaces_of(self._entries, self._budget.fixed, self._budget.scaling)
         if any(one.is_free for one in spaces):
             tuner = Tuner(self._entries, self._seed, self._goal, self._maker)
@@ -252,8 +258,8 @@ class Spending:
 
     def _is_tuned(self, runs: Iterable[Run]) -> bool:
         """Whether the trials so far leave no more of the budget than the seeds have."""
-        cost_s = sum(price_s(one, self._flop) for one in runs)
-        return self._spent_s + cost_s >= TUNING * self._budget.work_s
+        cost_s = self._spent_s + sum(price_s(one, self._flop) for one in runs)
+        return cost_s >= TUNING * self._budget.work_s
 
     def _caps(self) -> dict[int, int]:
         """Epochs after which a trial of each row ends: clearly more than its first run took."""
@@ -264,53 +270,31 @@ class Spending:
                 found[place] = math.ceil(SLACK * (index + 1))
         return found
 
-    def _rank(self, rows: Sequence[Sequence[Run]]) -> Ranking | None:
-        rules = {one.label: one.plan.rate.rule for one in self._entries}
-        return ranked(self._goal, rows, [rules[of[0].label] for of in rows], self._looks.sureness)
-
     def _ranked(self, tuned: Tuned, spaces: Sequence[SettingSpace]) -> Spent:
         """Run the tuned rows with seed after seed."""
-        same = {
-            one.label
+        known = {
+            one.label: (self._first[one.label],)
             for before, one in zip(self._entries, tuned.entries, strict=True)
             if one.schedule == before.schedule and one.plan.model is before.plan.model
             and (one.plan.rate.factor, one.plan.rate.decay) == (before.plan.rate.factor, 1.0)
         }  # fmt: skip
-        self._entries = tuned.entries
         least = least_seeds(len(tuned.entries))
         each_s = self._each_s(tuned)
         seeds = max(least, int((self._budget.work_s - self._spent_s) / each_s)) if each_s else least
         self._looks = self._budget.looks(len(tuned.entries), seeds)
         tuning_s, self._maker.on_run = self._spent_s, self._on_run
-
-        def make(tasks: Sequence[Task]) -> Made:
-            known = {
-                one.label: (self._first[one.label],)
-                for one in tasks
-                if one.label in same and one.seed == self._seed
-            }
-            for of in known.values():
-                self._on_run(of[0])
-            made = self._maker.make(
-                [one for one in tasks if one.label not in known or one.seed != self._seed]
-            )
-            later = {of[0].label: of for of in made.rows}
-            order = dict.fromkeys([*(one.label for one in tasks)])
-            rows = [(*known.get(label, ()), *later.get(label, ())) for label in order]
-            return replace(made, rows=tuple(of for of in rows if of))
-
-        entries, made = run_rows(tuned.entries, self._looks, self._seed, make, self._rank)
+        for (run,) in known.values():
+            self._on_run(run)
+        entries, made = run_rows(tuned.entries, self._looks, self._seed, self._maker, known)
         self._count(run for of in made.rows for run in of)
-        said = [*self._what_was_done(spaces, tuned, made), *self._more(made, tuning_s)]
+        ranking = ranking_of(entries, made.rows, self._looks.sureness)
+        said = [*self._what_was_done(spaces, tuned, made), *self._more(ranking, tuning_s)]
         return Spent(replace(tuned, entries=entries), made, self._looks.sureness, tuple(said))
 
     def _each_s(self, tuned: Tuned) -> float:
         """What a seed of all rows costs, by the trials of the settings that were chosen."""
-        cost_s = 0.0
-        for one in tuned.entries:
-            mine = tuned.runs_of_best.get(one.label) or (self._first[one.label],)
-            cost_s += median(price_s(run, self._flop) for run in mine)
-        return cost_s
+        runs = [tuned.runs_of_best.get(label) or (run,) for label, run in self._first.items()]
+        return sum(median(price_s(run, self._flop) for run in mine) for mine in runs)
 
     def _what_was_done(
         self, spaces: Sequence[SettingSpace], tuned: Tuned, made: Made
@@ -332,13 +316,12 @@ class Spending:
         if kept:
             yield f"chosen by you, so not tuned: {', '.join(kept)}"
 
-    def _more(self, made: Made, tuning_s: float) -> Iterator[str]:
+    def _more(self, ranking: Ranking | None, tuning_s: float) -> Iterator[str]:
         """What a larger budget would settle."""
-        ranking = self._rank(made.rows)
         if ranking is None or ranking.is_clear or ranking.seeds_needed is None:
             return
-        seeds = max(len(of) for of in made.rows)
-        wanted_s = tuning_s + (self._spent_s - tuning_s) / seeds * ranking.seeds_needed
+        each_s = (self._spent_s - tuning_s) / ranking.seeds
+        wanted_s = tuning_s + each_s * ranking.seeds_needed
         yield (
             f"about {ranking.seeds_needed} seeds would settle it: --budget {self._typed(wanted_s)}"
         )

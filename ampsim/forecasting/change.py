@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -23,13 +23,12 @@ from ampsim.data import Dataset
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError
 from ampsim.forecasting.intervals import Items, Throughputs, items_of
-from ampsim.forecasting.making import VALIDATED, trained
+from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import PLACEMENTS, placement_of
+from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task
-from ampsim.runs.witness import leading
-from ampsim.study.learning_rates import USUAL
 from ampsim.units import format_seconds
 
 LATENCIES_S: Final = tuple(10.0**power for power in range(-9, 1))
@@ -53,122 +52,108 @@ NUMBERS: Final = (
 )  # fmt: skip
 """Numbers of a device on which an answer may hang."""
 
+OF_LINK: Final = ("latency_s", "bandwidth_bytes_per_s")
+"""Those of a link."""
 
-@dataclass(frozen=True, slots=True)
+
 class Contender:
-    """A row that reached the target.
+    """A row that reached the target, and its short run."""
 
-    Args:
-        label: of the row.
-        time_s: its median time to the target.
-        items: training and validation items of an epoch that take time.
-        base: throughputs of a short run at the numbers themselves.
-        run_on: makes such a run on another cluster.
-    """
+    def __init__(self, label: str, time_s: float, items: Items, short: Task) -> None:
+        """Make the short run.
 
-    label: str
-    time_s: float
-    items: Items
-    base: Throughputs
-    run_on: Callable[[Cluster], Throughputs]
+        Args:
+            label: of the row.
+            time_s: its median time to the target.
+            items: training and validation items of an epoch that take time.
+            short: the short run at the numbers themselves.
+
+        Raises:
+            AmpsimError: the row's control flow reads values.
+        """
+        self.label, self.time_s, self._items, self._short = label, time_s, items, short
+        self.base = self._run_on(short.plan.cluster)
 
     def at(self, cluster: Cluster) -> float:
-        """The time to the target on another cluster, its epochs held."""
-        made = self.run_on(cluster)
-        return self.time_s * made.time_s(*self.items) / self.base.time_s(*self.items)
+        """The time to the target on another cluster, its epochs held.
+
+        Raises:
+            AmpsimError: the row does not fit the cluster.
+        """
+        made = self._run_on(cluster)
+        return self.time_s * made.time_s(*self._items) / self.base.time_s(*self._items)
+
+    def _run_on(self, cluster: Cluster) -> Throughputs:
+        plan = self._short.plan
+        if cluster.workers != plan.cluster.workers:
+            plan = plan.having(placement=placement_of(plan.options.placed.origin["name"]))
+        made, _failure = replace(self._short, plan=replace(plan, cluster=cluster)).run(None)
+        return rated(made, None)[0]
 
 
-def short_run(entry: Row, seed: int, cluster: Cluster) -> Throughputs:
-    """Throughputs of a row's leading instances on a cluster, in time alone.
-
-    Raises:
-        AmpsimError: the row does not fit the cluster, or its control flow reads values.
-    """
-    plan = entry.plan
-    if cluster.workers != plan.cluster.workers:
-        plan = plan.having(placement=placement_of(plan.options.placed.origin["name"]))
-    model = leading(plan.model, trained(entry.schedule, plan.cluster), VALIDATED)
-    plan = replace(plan, model=model, cluster=cluster)
-    plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
-    result, _failure = Task(plan, entry.schedule, seed, entry.label, 1, 1).run(None)
-    return Throughputs(float(result.train_per_s), float(result.valid_per_s))
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What a forecast found.
+def what_would_change(
+    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], trials: pd.DataFrame, seed: int
+) -> list[str]:
+    """Sentences on what would make another row first; none where that cannot be told.
 
     Args:
         entries: the rows as they ran.
-        times: seconds to the target of each, by label; None where it did not arrive.
         runs: of each, by label.
         trials: those of tuning.
-        optimizer: the model's own.
+        seed: of the short runs.
     """
+    try:
+        rows = sorted(_contenders(entries, runs, seed), key=lambda one: one.time_s)
+    except AmpsimError:
+        return []
+    if len(rows) < 2:
+        return []
+    cluster = entries[0].plan.cluster
+    names = {one.plan.options.placed.origin["name"] for one in entries}
+    told = [*_latency(rows, cluster), *_flop(rows, cluster)]
+    told += _workers(rows, cluster) if names <= PLACEMENTS.keys() else []
+    other = [one for one, is_other in told if is_other]
+    same = [one for one, is_other in told if not is_other]
+    said = [f"another row is first {'; '.join(other)}"] if other else []
+    said += [f"{rows[0].label} stays first {'; '.join(same)}"] if same else []
+    held = "epochs of each row held, times of short sleep runs"
+    lines = [f"what would change it ({held}): {'. '.join(said)}"] if said else []
+    return [*lines, *_hangs_on(rows, cluster), *_optimizers(trials)]
 
-    entries: Sequence[Row]
-    times: Mapping[str, float | None]
-    runs: Mapping[str, Sequence[Run]]
-    trials: pd.DataFrame
-    optimizer: str
 
-    def what_would_change(self, seed: int) -> list[str]:
-        """Sentences on what would make another row first; none where that cannot be told.
+def _contenders(
+    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], seed: int
+) -> Iterator[Contender]:
+    """Rows that reached the target, each with its data read once."""
+    for one in entries:
+        of = runs.get(one.label, ())
+        time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"] if of else None
+        if time_s is None or isinstance(one.schedule, Solver):
+            continue
+        data = one.plan.model.make_data(seed, one.plan.options.instances)
+        model = replace(one.plan.model, make_data=partial(_given, data))
+        short = short_task(replace(one, plan=replace(one.plan, model=model)), seed)
+        found = Contender(one.label, time_s, items_of(of), short)
+        if 0 < found.base.train_per_s < math.inf:
+            yield found
 
-        Args:
-            seed: of the short runs.
-        """
-        try:
-            rows = sorted(self._contenders(seed), key=lambda one: one.time_s)
-        except AmpsimError:
-            return []
-        if len(rows) < 2:
-            return []
-        cluster = self.entries[0].plan.cluster
-        names = {one.plan.options.placed.origin["name"] for one in self.entries}
-        told = [*_latency(rows, cluster), *_flop(rows, cluster)]
-        told += _workers(rows, cluster) if names <= PLACEMENTS.keys() else []
-        other = [one for one, is_other in told if is_other]
-        same = [one for one, is_other in told if not is_other]
-        said = [f"another row is first {'; '.join(other)}"] if other else []
-        said += [f"{rows[0].label} stays first {'; '.join(same)}"] if same else []
-        held = "epochs of each row held, times of short sleep runs"
-        lines = [f"what would change it ({held}): {'. '.join(said)}"] if said else []
-        return [*lines, *_hangs_on(rows, cluster), *self._optimizers()]
 
-    def _contenders(self, seed: int) -> Iterator[Contender]:
-        """Rows that reached the target, each with its data read once."""
-        for one in self.entries:
-            time_s = self.times.get(one.label)
-            if time_s is None or isinstance(one.schedule, Solver):
-                continue
-            data = one.plan.model.make_data(seed, one.plan.options.instances)
-            model = replace(one.plan.model, make_data=partial(_given, data))
-            entry = replace(one, plan=replace(one.plan, model=model))
-            run_on = partial(short_run, entry, seed)
-            base = run_on(entry.plan.cluster)
-            if 0 < base.train_per_s < math.inf:
-                yield Contender(one.label, time_s, items_of(self.runs[one.label]), base, run_on)
-
-    def _optimizers(self) -> Iterator[str]:
-        """Who is first with one optimizer for all, by the trials."""
-        if "setting" not in self.trials:
-            return
-        best: dict[str, dict[str, float]] = {}
-        groups = self.trials.groupby(["schedule", "learning_rate", "setting"])
-        for (label, _rate, setting), of in groups["time_to_target_s"]:
-            word = str(setting).partition(",")[0]
-            known = best.setdefault(word if word in USUAL else self.optimizer, {})
-            middle = float(of.median()) if of.notna().all() else math.inf
-            known[str(label)] = min(known.get(str(label), math.inf), middle)
-        if len(best) < 2:
-            return
-        firsts = {name: min(times, key=times.__getitem__) for name, times in best.items()}
-        words = [
-            f"{name}: {first if math.isfinite(best[name][first]) else 'no row arrives'}"
-            for name, first in firsts.items()
-        ]
-        yield f"first with one optimizer for all, by trials of few seeds: {', '.join(words)}"
+def _optimizers(trials: pd.DataFrame) -> Iterator[str]:
+    """Who is first with one optimizer for all, by the trials."""
+    if "optimizer" not in trials:
+        return
+    best: dict[str, dict[str, float]] = {}
+    keys = ["schedule", "learning_rate", "setting", "optimizer"]
+    for (label, _rate, _setting, name), of in trials.groupby(keys)["time_to_target_s"]:
+        known = best.setdefault(str(name), {})
+        middle = float(of.median()) if of.notna().all() else math.inf
+        known[str(label)] = min(known.get(str(label), math.inf), middle)
+    firsts = {name: min(times, key=times.__getitem__) for name, times in best.items()}
+    words = [
+        f"{name}: {first if math.isfinite(best[name][first]) else 'no row arrives'}"
+        for name, first in firsts.items()
+    ]
+    yield f"first with one optimizer for all, by trials of few seeds: {', '.join(words)}"
 
 
 def _given(data: Dataset[Any], _seed: int, _count: int | None) -> Dataset[Any]:
@@ -210,28 +195,38 @@ def _turn(
     return None
 
 
+def _turns(
+    rows: Sequence[Contender], now: float, values: Sequence[float], on: Callable[[float], Cluster]
+) -> list[tuple[float, Contender, str]]:
+    """Where another row is first, going up from a value and going down, who, and which way."""
+    ways = {
+        "on": [one for one in values if one > now],
+        "down": [one for one in reversed(values) if one < now],
+    }
+    turns = {way: _turn(rows, [now, *of], on) for way, of in ways.items()}
+    return [(*turn, way) for way, turn in turns.items() if turn is not None]
+
+
 def _latency(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
     if cluster.topology is not None or cluster.edges or cluster.links:
         return
     now = cluster.link.latency_s
-
-    def on(latency_s: float) -> Cluster:
-        return cluster.model_copy(
-            update={"link": cluster.link.model_copy(update={"latency_s": latency_s})}
-        )
-
-    told = f"now {format_seconds(now)}"
-    more = [now, *(one for one in LATENCIES_S if one > now)]
-    if up := _turn(rows, more, on):
-        yield f"from a latency of {format_seconds(up[0])} on ({told}): {up[1].label}", True
-    less = [now, *(one for one in reversed(LATENCIES_S) if one < now)]
-    if down := _turn(rows, less, on):
-        yield (
-            f"from a latency of {format_seconds(down[0])} down ({told}): {down[1].label}",
-            True,
-        )
-    if not up and not down:
+    turns = _turns(
+        rows, now, LATENCIES_S, lambda one: _changed(cluster, "latency_s", lambda _: one)
+    )
+    for latency_s, row, way in turns:
+        at, told = format_seconds(latency_s), format_seconds(now)
+        yield f"from a latency of {at} {way} (now {told}): {row.label}", True
+    if not turns:
         yield f"at any latency up to {format_seconds(LATENCIES_S[-1])}", False
+
+
+def _flop(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
+    turns = _turns(rows, 1.0, FACTORS, lambda one: _scaled(cluster, "flop_per_s", one))
+    for factor, row, _way in turns:
+        yield f"at {factor:.2g} times the FLOP rate: {row.label}", True
+    if not turns:
+        yield f"at {FACTORS[0]:g} to {FACTORS[-1]:g} times the FLOP rate", False
 
 
 def _workers(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
@@ -256,31 +251,17 @@ def _workers(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
     yield f"with 1 to {2 * now} workers", False
 
 
-def _flop(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
-
-    def on(factor: float) -> Cluster:
-        return _scaled(cluster, "flop_per_s", factor)
-
-    turns = [
-        _turn(rows, [1.0, *(one for one in FACTORS if one > 1)], on),
-        _turn(rows, [1.0, *(one for one in reversed(FACTORS) if one < 1)], on),
-    ]
-    for turn in turns:
-        if turn is not None:
-            yield f"at {turn[0]:.2g} times the FLOP rate: {turn[1].label}", True
-    if not any(turns):
-        yield f"at {FACTORS[0]:g} to {FACTORS[-1]:g} times the FLOP rate", False
-
-
 def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:
-    """The cluster with a number of its devices, or of its link, so many times as large."""
-    if key in ("latency_s", "bandwidth_bytes_per_s"):
-        value = getattr(cluster.link, key)
-        return cluster.model_copy(
-            update={"link": cluster.link.model_copy(update={key: value * factor})}
-        )
+    return _changed(cluster, key, lambda value: value * factor)
+
+
+def _changed(cluster: Cluster, key: str, change: Callable[[float], float]) -> Cluster:
+    """The cluster with another number of its link, or of those devices that say it."""
+    if key in OF_LINK:
+        link = cluster.link.model_copy(update={key: change(getattr(cluster.link, key))})
+        return cluster.model_copy(update={"link": link})
     devices = tuple(
-        one.model_copy(update={key: getattr(one, key) * factor}) if getattr(one, key) else one
+        one.model_copy(update={key: change(getattr(one, key))}) if getattr(one, key) else one
         for one in cluster.devices
     )
     return cluster.model_copy(update={"devices": devices})
@@ -290,7 +271,7 @@ def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
     """Which number moves the lead most."""
     device: Any = cluster.devices[0]
     keys = [key for key in NUMBERS if getattr(device, key, None)]
-    keys += [key for key in ("latency_s", "bandwidth_bytes_per_s") if getattr(cluster.link, key)]
+    keys += [key for key in OF_LINK if getattr(cluster.link, key)]
     lead = rows[1].time_s / rows[0].time_s
     moved: dict[str, float] = {}
     for key in keys:

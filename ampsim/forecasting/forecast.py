@@ -16,7 +16,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -27,7 +26,7 @@ from ampsim.arguments import checked
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item, placed_alike
-from ampsim.forecasting.change import Answered
+from ampsim.forecasting.change import what_would_change
 from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
@@ -50,8 +49,8 @@ from ampsim.model_parallel import Schedule, Search, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
-from ampsim.runs.ranking import Ranking, Sureness
-from ampsim.runs.rows import compared, is_draining_pipeline, ranked, row_of, table_of
+from ampsim.runs.ranking import Sureness
+from ampsim.runs.rows import compared, is_draining_pipeline, row_of, table_of
 from ampsim.runs.run import Run, RunTable
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
@@ -335,7 +334,7 @@ def forecast(
             budget = Allowance(budget_s, tuple(fixed), scale_rate, repeats, sure)
             spent = Spending(entries, budget, seed, maker, on_run).spend()
         made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
-    changes = [] if budget_s is None else _changes(plan, spent.tuned, made, seed)
+    changes = [] if budget_s is None else _changes(spent.tuned, made, seed)
     told = {"budget": [*said, *spent.said], "changes": changes}
     return _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
 
@@ -366,32 +365,20 @@ def _as_asked(
     made = Made((), tuned.interrupted, ())
     if tuned.interrupted is None:
         maker.on_run = on_run or maker.on_run
-        goal = tuned.entries[0].plan.goal
-        rank = partial(_ranking, goal, tuned.entries, looks.sureness)
-        ran, made = run_rows(tuned.entries, looks, seed, maker.make, rank)
+        ran, made = run_rows(tuned.entries, looks, seed, maker)
         tuned = replace(tuned, entries=ran)
     return Spent(tuned, made, looks.sureness, ())
 
 
-def _changes(plan: RunPlan, tuned: Tuned, made: Made, seed: int) -> list[str]:
+def _changes(tuned: Tuned, made: Made, seed: int) -> list[str]:
     """What would change the answer, of rows that ran; nothing of a forecast that ended early."""
     if made.interrupted is not None:
         return []
     runs = {of[0].label: of for of in made.rows}
-    times = {name: row_of(name, plan.goal, of)["time_to_target_s"] for name, of in runs.items()}
-    optimizer = plan.model.optimizer.name
-    found = Answered(tuned.entries, times, runs, tuned.trials, optimizer)
     try:
-        return found.what_would_change(seed)
+        return what_would_change(tuned.entries, runs, tuned.trials, seed)
     except KeyboardInterrupt:  # the answer is there
         return ["what would change it was not asked: interrupted"]
-
-
-def _ranking(
-    goal: Goal, entries: Sequence[Row], sureness: Sureness, rows: Sequence[Sequence[Run]]
-) -> Ranking | None:
-    rules = {one.label: one.plan.rate.rule for one in entries}
-    return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
 
 
 def _collect(

@@ -106,22 +106,24 @@ class Spread:
 
     Args:
         ends: of the intervals, two for each number.
-        base: throughputs of the short run at the numbers themselves.
-        at_ends: the same at each end.
+        rates: throughputs of the short run at the numbers themselves, then at each end; none where
+            it is unknown what the ends do.
+        why: that is unknown, a sentence without its full stop.
     """
 
     ends: tuple[End, ...]
-    base: Throughputs
-    at_ends: tuple[Throughputs, ...]
+    rates: tuple[Throughputs, ...] = ()
+    why: str = ""
 
     def train_ratios(self) -> tuple[float, float]:
         """Training throughput at its lowest and highest, over that at the numbers themselves."""
-        return combined([one.train_per_s / self.base.train_per_s for one in self.at_ends])
+        base, *at_ends = self.rates
+        return combined([one.train_per_s / base.train_per_s for one in at_ends])
 
     def time_ratios(self, train: float, valid: float) -> list[float]:
         """The time of so many items at each end, over that at the numbers themselves."""
-        base_s = self.base.time_s(train, valid)
-        return [one.time_s(train, valid) / base_s for one in self.at_ends]
+        base_s, *at_ends_s = (one.time_s(train, valid) for one in self.rates)
+        return [one_s / base_s for one_s in at_ends_s]
 
     def time_ratio(self, end: End, train: float, valid: float) -> float:
         """The same at one end; 1 where the row's devices have no such number."""
@@ -130,34 +132,21 @@ class Spread:
         return self.time_ratios(train, valid)[self.ends.index(end)]
 
 
-@dataclass(frozen=True, slots=True)
-class Unspread:
-    """A row of which it is not known what the ends of the intervals do.
-
-    Args:
-        ends: of the intervals.
-        why: a sentence without its full stop.
-    """
-
-    ends: tuple[End, ...]
-    why: str
-
-
-Spreading: TypeAlias = "Spread | Unspread | None"
+Spreading: TypeAlias = "Spread | None"
 """What is known of a row; None where none of its devices says an interval."""
 
 
-def to_plain(spread: Spread | Unspread) -> dict[str, Any]:
+def to_plain(spread: Spread) -> dict[str, Any]:
     """What is known of a row, as JSON can hold it."""
     ends = [asdict(one) for one in spread.ends]
-    if isinstance(spread, Unspread):
+    if spread.why:
         return {"ends": ends, "why": spread.why}
-    rates = [(one.train_per_s, one.valid_per_s) for one in (spread.base, *spread.at_ends)]
+    rates = [(one.train_per_s, one.valid_per_s) for one in spread.rates]
     known = [[rate if math.isfinite(rate) else None for rate in one] for one in rates]
     return {"ends": ends, "rates": known}
 
 
-def from_plain(content: Mapping[str, Any]) -> Spread | Unspread:
+def from_plain(content: Mapping[str, Any]) -> Spread:
     """What `to_plain` gave this for.
 
     Raises:
@@ -165,14 +154,13 @@ def from_plain(content: Mapping[str, Any]) -> Spread | Unspread:
     """
     ends = tuple(End(**one) for one in content["ends"])
     if "why" in content:
-        return Unspread(ends, str(content["why"]))
-    base, *others = (
-        Throughputs(*(math.nan if rate is None else float(rate) for rate in one))
-        for one in content["rates"]
-    )
-    if len(others) != len(ends):
+        return Spread(ends, why=str(content["why"]))
+    rates = [
+        [math.nan if rate is None else float(rate) for rate in one] for one in content["rates"]
+    ]
+    if len(rates) != len(ends) + 1:
         raise ValueError("there must be rates at each end")
-    return Spread(ends, base, tuple(others))
+    return Spread(ends, tuple(Throughputs(*one) for one in rates))
 
 
 COLUMNS: Final = (
@@ -222,19 +210,14 @@ def widened(row: Mapping[str, Any], spread: Spreading, items: Items) -> dict[str
     The interval over seeds and that of the device are independent of one another: the logarithms of
     their ends over the median are added as the root of their squares.
     """
-    if not isinstance(spread, Spread):
+    if spread is None or spread.why:
         return {**row, **dict.fromkeys(COLUMNS)}
     rate, time_s = row["train_per_s"], row["time_to_target_s"]
     slow, fast = spread.train_ratios()
     less, more = combined(spread.time_ratios(*items))
     ends = (None, None) if time_s is None else (time_s * less, time_s * more)
-    told: dict[str, Any] = dict(
-        zip(
-            COLUMNS,
-            (None if rate is None else rate * slow, None if rate is None else rate * fast, *ends),
-            strict=True,
-        )
-    )
+    rates = (None, None) if rate is None else (rate * slow, rate * fast)
+    told: dict[str, Any] = dict(zip(COLUMNS, (*rates, *ends), strict=True))
     if time_s is not None and row["time_to_target_coverage"]:
         low, high = row["time_to_target_low_s"], row["time_to_target_high_s"]
         told["time_to_target_low_s"] = None if low is None else time_s / _joint(time_s / low, less)
@@ -301,7 +284,7 @@ def _unknown(rows: Sequence[Mapping[str, Any]], spreads: Sequence[Spreading]) ->
     """A sentence for each reason why it is unknown of rows what intervals do there."""
     reasons: dict[str, list[str]] = {}
     for row, one in zip(rows, spreads, strict=True):
-        if isinstance(one, Unspread):
+        if one is not None and one.why:
             reasons.setdefault(one.why, []).append(str(row["schedule"]))
     for why, labels in reasons.items():
         yield f"What these intervals do to {_listed(labels)} is unknown: {why}."
@@ -325,19 +308,14 @@ def _order(
         every = [1.0 / row["train_per_s"] if row["train_per_s"] else None for row in rows]
     times = {place: time_s for place, time_s in enumerate(every) if time_s is not None}
     known = [[place for place in one if place in times] for one in places]
-    contests = [
-        one
-        for one in known
-        if len(one) > 1 and not any(isinstance(spreads[place], Unspread) for place in one)
-    ]
+    unknown = {place for place, one in enumerate(spreads) if one is not None and one.why}
+    contests = [one for one in known if len(one) > 1 and not unknown.intersection(one)]
     if not contests:
         return []
 
     def at_end(end: End, place: int) -> float:
-        spread = spreads[place]
-        counts = items[place] if is_time else (1.0, 0.0)
-        ratio = spread.time_ratio(end, *counts) if isinstance(spread, Spread) else 1.0
-        return times[place] * ratio
+        spread, counts = spreads[place], items[place] if is_time else (1.0, 0.0)
+        return times[place] * (1.0 if spread is None else spread.time_ratio(end, *counts))
 
     others: list[str] = []
     are_several = len({end.device for end in ends}) > 1

@@ -27,14 +27,15 @@ from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
-from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, Unspread, ends_of
+from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, ends_of
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Placement, RunSettings, Schedule
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
+from ampsim.runs.rows import ranked
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping, known_by, named, take_or_make
+from ampsim.runs.store import Keeping, Known, known_by, named, take_or_make
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
@@ -172,7 +173,7 @@ class RunMaker:
                 learning = [self._learning(one) for one in tasks]
                 run_all(learning, self._executor, listeners, is_whole=True)
             else:
-                known = [known_by(self._row(one), [one.seed])[0] for one in tasks]
+                known = [self._known(one) for one in tasks]
                 take_or_make(tasks, known, self._keeping, self._executor, listeners)
         except KeyboardInterrupt:
             interrupted = _interrupted(tasks, made)
@@ -186,7 +187,7 @@ class RunMaker:
         key = ""
         if not self._executor.is_local:
             with contextlib.suppress(OptionError):  # its model is of no file
-                key = known_by(self._row(task), [task.seed])[0].key
+                key = self.key(task)
         return task.learning_in(self._learnings, key)
 
     @property
@@ -224,15 +225,16 @@ class RunMaker:
         Raises:
             OptionError: its model is of no file, or was changed since.
         """
-        return known_by(self._row(task), [task.seed])[0].key
+        return self._known(task).key
 
-    def _row(self, task: Task) -> Row:
-        """The row that a task is of; what its model reads is hashed once."""
+    def _known(self, task: Task) -> Known:
+        """What a run is known by; what its model reads is hashed once."""
         model = task.plan.model
         if id(model) not in self._files:  # the model is held, so that its id stays its own
             self._files[id(model)] = (model, _code_of(model), data_files(model))
         _model, code, data = self._files[id(model)]
-        return Row(task.label, task.schedule, task.plan, data=data, code=code)
+        row = Row(task.label, task.schedule, task.plan, data=data, code=code)
+        return known_by(row, [task.seed])[0]
 
 
 def _nothing_made(sentence: str) -> SimulationError:
@@ -340,27 +342,37 @@ def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> L
     return found
 
 
+def ranking_of(
+    entries: Sequence[Row], rows: Sequence[Sequence[Run]], sureness: Sureness
+) -> Ranking | None:
+    """How rows compare that ran; None where nothing can be said."""
+    rules = {one.label: one.plan.rate.rule for one in entries}
+    goal = entries[0].plan.goal
+    return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
+
+
 def run_rows(
     entries: Sequence[Row],
     looks: Looks,
     seed: int,
-    make: Callable[[Sequence[Task]], Made],
-    rank_of: Callable[[Sequence[Sequence[Run]]], Ranking | None],
+    maker: RunMaker,
+    known: Mapping[str, tuple[Run, ...]] | None = None,
 ) -> tuple[tuple[Row, ...], Made]:
     """Run each row until its order is clear, or as often as it may be.
 
     A row of which a run diverges at a learning rate that the scaling rule raised is run again at
-    the rate as given, with all its seeds.
+    the rate as given, with all its seeds. `known` has runs with the first seed, by row.
 
     Returns:
         The rows with the learning rates that they ran with, and their runs.
     """
     done = 0
-    rows: dict[str, tuple[Run, ...]] = {one.label: () for one in entries}
+    rows: dict[str, tuple[Run, ...]] = {**{one.label: () for one in entries}, **(known or {})}
     lost: tuple[str, ...] = ()
     made = Made((), None, ())
     for count in looks.counts:
-        made = make(_tasks(entries, seed, range(done, count)))
+        tasks = _tasks(entries, seed, range(done, count))
+        made = maker.make([one for one in tasks if one.seed != seed or not rows[one.label]])
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
@@ -369,12 +381,12 @@ def run_rows(
         ]
         if broken and not made.interrupted:
             given = {one.label: one.at(one.plan.rate.as_given(one.plan.model)) for one in broken}
-            made = make(_tasks([*given.values()], seed, range(count)))
+            made = maker.make(_tasks([*given.values()], seed, range(count)))
             lost += made.lost
             again = {of_row[0].label: of_row for of_row in made.rows}
             rows |= again
             entries = [given[one.label] if one.label in again else one for one in entries]
-        ranking = rank_of([one for one in rows.values() if one])
+        ranking = ranking_of(entries, [one for one in rows.values() if one], looks.sureness)
         if made.interrupted or (ranking is not None and ranking.is_clear):
             break
     made = replace(made, rows=tuple(one for one in rows.values() if one), lost=lost)
@@ -412,21 +424,16 @@ class EndRuns:
     leading: tuple[int, int]
     why_not: str = ""
 
-    def spread(self, made: Sequence[Rated | None]) -> Spread | Unspread:
+    def spread(self, made: Sequence[Rated | None]) -> Spread:
         """What the runs say together."""
-        if not self.tasks:
-            return Unspread(self.ends, self.why_not)
-        rates: list[Throughputs] = []
+        why = [self.why_not]
         for one in made:
-            if one is None:
-                return Unspread(self.ends, "the process of a short run died")
-            rate, failure = one
-            if failure is not None:
-                return Unspread(self.ends, failure)
-            if not 0 < rate.train_per_s < math.inf:
-                return Unspread(self.ends, "nothing takes time in its short runs")
-            rates.append(rate)
-        return Spread(self.ends, rates[0], tuple(rates[1:]))
+            rate, failure = one or (Throughputs(1.0, 1.0), "the process of a short run died")
+            takes_time = 0 < rate.train_per_s < math.inf
+            why.append(failure or ("" if takes_time else "nothing takes time in its short runs"))
+        if any(why):
+            return Spread(self.ends, why=next(filter(None, why)))
+        return Spread(self.ends, tuple(one[0] for one in made if one is not None))
 
 
 def end_runs(entry: Row, seed: int) -> EndRuns | None:
@@ -435,22 +442,29 @@ def end_runs(entry: Row, seed: int) -> EndRuns | None:
     if not ends:
         return None
     counts = (trained(entry.schedule, entry.plan.cluster), VALIDATED)
-    plan = replace(entry.plan, model=leading(entry.plan.model, *counts))
-    plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
+    base = short_task(entry, seed)
     try:  # whether mode "sleep" can run the row
-        whole = replace(plan, model=entry.plan.model)
+        whole = replace(base.plan, model=entry.plan.model)
         simulation_of(whole, entry.schedule, seed, Tracker(None, entry.label))
     except AmpsimError as error:
         return EndRuns(ends, (), counts, str(error))
     at_ends = [
-        Task(
-            replace(plan, cluster=end.on(plan.cluster)), entry.schedule, seed,
-            f"{entry.label} at {end.key} of {end.device} = {end.value:.4g}", 1, 1,
+        replace(
+            base,
+            plan=replace(base.plan, cluster=end.on(base.plan.cluster)),
+            label=f"{entry.label} at {end.key} of {end.device} = {end.value:.4g}",
         )
         for end in ends
-    ]  # fmt: skip
-    base = Task(plan, entry.schedule, seed, f"{entry.label} at its devices' numbers", 1, 1)
+    ]
     return EndRuns(ends, (base, *at_ends), counts)
+
+
+def short_task(entry: Row, seed: int) -> Task:
+    """A run of a row's leading instances in time alone, at its devices' numbers."""
+    model = leading(entry.plan.model, trained(entry.schedule, entry.plan.cluster), VALIDATED)
+    plan = replace(entry.plan, model=model)
+    plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
+    return Task(plan, entry.schedule, seed, f"{entry.label} at its devices' numbers", 1, 1)
 
 
 def trained(schedule: Schedule, cluster: Cluster) -> int:
@@ -475,7 +489,7 @@ def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker)
     try:
         maker.make_beside(tasks_of(runs), found.__setitem__)
     except KeyboardInterrupt:
-        unknown = [None if of is None else Unspread(of.ends, "Ctrl-C came first") for of in runs]
+        unknown = [of and Spread(of.ends, why="Ctrl-C came first") for of in runs]
         told = made.interrupted or "interrupted: short runs at the ends of intervals did not finish"
         return replace(made, spreads=tuple(unknown), interrupted=told)
     every = [found.get(place) for place in range(len(tasks_of(runs)))]

@@ -13,9 +13,10 @@ Source: as of `ampsim.forecasting.tuning`; the moves are a coordinate search (Ho
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final, TypeAlias
@@ -26,6 +27,11 @@ from ampsim.study.model import Model
 
 STEP: Final = 2.0
 """Between neighbouring rates (chosen: the coarsest grid that is usual for learning rates)."""
+
+LADDER: Final = 64.0
+"""Times a row's own rate, and the one as given, up to which rates are tried, and down to the same
+part of it (chosen: nearly four decades from end to end, as wide as grids of rates are drawn). A row
+whose best rate is at an end says so: a better one may lie outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +54,27 @@ class Score:
 
 
 def factors(budget: int, given: float = 1.0) -> list[float]:
-    """The rates that a row begins with, times its own.
+    """The rates that a row begins with, times its own; more than the ladder has lie between.
 
     >>> factors(5)
     [1.0, 2.0, 0.5, 4.0, 0.25]
     >>> factors(4, 1 / 8), factors(6, 1 / 8)
     ([1.0, 0.125, 0.5, 0.25], [1.0, 0.125, 0.5, 0.25, 2.0, 0.0625])
+    >>> max(factors(64)), min(factors(64))
+    (64.0, 0.015625)
     """
-    if given == 1.0:
-        found, between = [1.0], 0
-    else:
+    found, between = [1.0], 0
+    if given != 1.0:
         octaves = math.ceil(round(abs(math.log(given, STEP)), 9))
         found, between = [1.0, given], max(min(octaves - 1, budget - 2), 0)
     found += [given ** (place / (between + 1)) for place in range(1, between + 1)]
     low, high = min(1.0, given), max(1.0, given)
-    for turn in range(budget - len(found)):
-        steps = STEP ** (turn // 2 + 1)
-        found.append(low / steps if turn % 2 else high * steps)
-    return found
+    for power in range(1, round(math.log(LADDER, STEP)) + 1):
+        found += [high * STEP**power, low / STEP**power]
+    while len(found) < budget:
+        middles = [math.sqrt(one * other) for one, other in itertools.pairwise(sorted(found))]
+        found += sorted(middles, key=lambda one: abs(math.log(one)))
+    return found[:budget]
 
 
 def trials_of(budget: int) -> int:
@@ -80,6 +89,10 @@ def trials_of(budget: int) -> int:
         left = math.ceil(left / 2)
     return trials
 
+
+FINER: Final = 3
+"""How often the step between rates is halved (chosen: seeds differ by more than what a rate does
+that is a tenth higher)."""
 
 IN_FLIGHT: Final = "max_active_keys"
 FALL: Final = 0.9
@@ -126,6 +139,7 @@ class SettingSpace:
         decays: whether the rate may fall faster or slower.
         scaling: the rule of rates.
         kept: names of options that a user chose, and are left as they are.
+        given: the rate as given, times the row's own, where it is tried, too.
     """
 
     methods: Mapping[str, Model] = field(default_factory=dict[str, Model])
@@ -134,6 +148,7 @@ class SettingSpace:
     decays: bool = False
     scaling: Scaling | None = None
     kept: tuple[str, ...] = ()
+    given: float = 1.0
 
     def row_at(self, entry: Row, setting: Choice) -> Row:
         """The row with a setting."""
@@ -159,10 +174,10 @@ class SettingSpace:
     def starts(self, count: int) -> list[Choice]:
         """With what it begins: rates of each optimizer in turn, or numbers in flight."""
         if self.has_rate:
-            names = ["", *[*self.methods][1:]]
+            names = ["", *list(self.methods)[1:]]
             found = [
                 Choice(factor, name)
-                for factor in factors(-(-count // len(names)))
+                for factor in factors(-(-count // len(names)), self.given)
                 for name in names
             ]
             return found[:count]
@@ -171,7 +186,7 @@ class SettingSpace:
         return [Choice(), *others][:count]
 
     def moves(self, best: Choice) -> Iterator[Choice]:
-        """The neighbours of a setting, the more promising first; without end where rates are."""
+        """The neighbours of a setting, the more promising first."""
         yield from self._rates(best, STEP)
         here = best.in_flight or self.in_flight
         for number in (2 * here, here // 2) if self.in_flight else ():
@@ -184,15 +199,17 @@ class SettingSpace:
         for decay in (best.decay * FALL, best.decay / FALL):
             if 0 < own * decay <= 1:
                 yield replace(best, decay=decay)
-        for power in itertools.count(1):
+        for power in range(1, FINER + 1):
             yield from self._rates(best, STEP ** (0.5**power))
-            if not self.has_rate:
-                return
 
     def _rates(self, best: Choice, step: float) -> Iterator[Choice]:
-        if self.has_rate:
-            yield replace(best, factor=best.factor * step)
-            yield replace(best, factor=best.factor / step)
+        for factor in (best.factor * step, best.factor / step):
+            if self.has_rate and self.reaches(factor):
+                yield replace(best, factor=factor)
+
+    def reaches(self, factor: float) -> bool:
+        """Whether a rate is on the ladder."""
+        return min(1.0, self.given) <= factor * LADDER and factor <= max(1.0, self.given) * LADDER
 
     @property
     def is_free(self) -> bool:
@@ -244,21 +261,36 @@ class Tried:
     """A setting of a row, and how its trials went."""
 
     setting: Choice
+    given: float = 1.0
     scores: list[Score] = field(default_factory=list[Score])
 
     @property
     def rank(self) -> tuple[float, ...]:
         """Those with more seeds first, then time to the target, shortfall, nearness to the row."""
+        far = abs(math.log(self.setting.factor / self.given)) + abs(math.log(self.setting.decay))
         return (
             -len(self.scores),
             median(one.time_s for one in self.scores),
             median(one.shortfall for one in self.scores),
-            abs(math.log(self.setting.factor)) + abs(math.log(self.setting.decay)),
+            far,
         )
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be said for it."""
+        return all(one.is_lost for one in self.scores)
 
-Asked: TypeAlias = list[tuple[Choice, int]]
-Search: TypeAlias = Generator[Asked, Mapping[tuple[Choice, int], Score], None]
+
+LOST: Final = Score(math.inf, math.inf)
+
+Trial: TypeAlias = tuple[int, Choice, int]
+"""A row, a setting of it, and which seed for trials, counted from 0."""
+
+TryAll: TypeAlias = Callable[[Sequence[Trial]], Mapping[Trial, Score]]
+"""Makes trials; those that it does not give were lost."""
+
+_Asked: TypeAlias = list[tuple[Choice, int]]
+_Search: TypeAlias = Generator[_Asked, Mapping[tuple[Choice, int], Score] | None, None]
 
 
 MOVES: Final = 12
@@ -274,33 +306,105 @@ def rounds_of(start: int) -> int:
     return max(math.ceil(math.log2(start)), 1)
 
 
-def search(space: SettingSpace, start: int, found: list[Tried]) -> Search:
-    """The trials of one row, round by round, as (setting, seed); `found` has the best first.
+def search_all(
+    spaces: Sequence[SettingSpace],
+    start: int,
+    try_all: TryAll,
+    *,
+    moves: int = MOVES,
+    is_enough: Callable[[int], bool] = lambda _rounds: False,
+) -> list[list[Tried]]:
+    """Try settings of all rows, round by round, until none asks for more.
 
-    Whoever drives it may end it after `rounds_of(start)` rounds: those that follow are moves.
+    Args:
+        spaces: of each row.
+        start: settings that a row begins with.
+        try_all: makes the trials of a round.
+        moves: rounds of moves at most, when settings are halved. Without any, trials go to lower
+            rates before they are halved, while the lowest is the best.
+        is_enough: asked after each round, with how many there were.
+
+    Returns:
+        For each row what was tried, the best first.
     """
+    found: list[list[Tried]] = [[] for _ in spaces]
+    searches = [_search(one, start, moves, of) for one, of in zip(spaces, found, strict=True)]
+    scores: Mapping[Trial, Score] | None = None
+    asked: dict[int, _Asked] = {row: [] for row in range(len(spaces))}
+    for rounds in itertools.count():
+        wanted: dict[int, _Asked] = {}
+        for row, of in asked.items():
+            told = None if scores is None else {one: scores.get((row, *one), LOST) for one in of}
+            with contextlib.suppress(StopIteration):
+                wanted[row] = searches[row].send(told)
+        if not wanted or (rounds and is_enough(rounds)):
+            break
+        asked = wanted
+        scores = try_all([(row, *one) for row, of in asked.items() for one in of])
+    return found
+
+
+def _search(space: SettingSpace, start: int, moves: int, found: list[Tried]) -> _Search:
+    """The trials of one row, round by round, as (setting, seed); `found` has the best first."""
     if not space.is_free:
         found.append(Tried(Choice()))
         return
-    found += [Tried(one) for one in space.starts(start)]
-    alive = len(found)
-    for seed in range(rounds_of(start)):
-        yield from _try(found[:alive], [seed])
+    found += [Tried(one, space.given) for one in space.starts(start)]
+    yield from _try(found, [0])
+    left = trials_of(start) - start
+    while not moves and left and (lower := _lower(space, found, is_last=left == 1)):
+        found += lower
+        left -= 1
+        yield from _try(lower, [0])
+    found.sort(key=lambda one: one.rank)
+    alive = start
+    for seed in range(1, rounds_of(start)):
+        alive = min(max(math.ceil(alive / 2), 2), left)
+        alive += left - alive == 1  # a round of one trial would compare nothing
+        if alive:
+            yield from _try(found[:alive], [seed])
         found.sort(key=lambda one: one.rank)
-        alive = max(math.ceil(alive / 2), min(2, len(found)))
-    for _ in range(MOVES):
+        left -= alive
+    yield from _move(space, moves, found)
+
+
+def _lower(space: SettingSpace, found: Sequence[Tried], *, is_last: bool) -> list[Tried]:
+    """The next lower rate, where the lowest is the best, nothing else arrives, or one is left."""
+    lowest = min(found, key=lambda one: one.setting.factor)
+    best = min(found, key=lambda one: one.rank)
+    factor = lowest.setting.factor / STEP
+    if not space.reaches(factor) or not (is_last or best is lowest or best.is_lost):
+        return []
+    return [Tried(replace(lowest.setting, factor=factor), space.given)]
+
+
+def _move(space: SettingSpace, moves: int, found: list[Tried]) -> _Search:
+    """Neighbours of the best two, or of the lowest rate where all are lost, two at a time.
+
+    Where none is left, the best two have as many trials with further seeds.
+    """
+    seeds = len(found[0].scores)
+    for _ in range(moves):
+        lowest = min(found, key=lambda one: one.setting.factor)
+        around = [lowest] if found[0].is_lost else found[:2]
         known = {one.setting for one in found}
-        new = (one for one in space.moves(found[0].setting) if one not in known)
-        pair = [Tried(one) for one in itertools.islice(new, 2)]
-        if not pair:
-            return
-        yield from _try(pair, range(len(found[0].scores)))
-        found += pair
+        new = dict.fromkeys(
+            move for one in around for move in space.moves(one.setting) if move not in known
+        )
+        first, count = 0, len(found[0].scores)
+        pair = [Tried(one, space.given) for one in [*new][:2]]
+        if len(pair) == 2:
+            found += pair
+        else:
+            pair = [one for one in found[:2] if len(one.scores) == count]
+            first, count = count, count + seeds
+        yield from _try(pair, range(first, count))
         found.sort(key=lambda one: one.rank)
 
 
-def _try(tried: Sequence[Tried], seeds: Iterable[int]) -> Search:
+def _try(tried: Sequence[Tried], seeds: Iterable[int]) -> _Search:
     seeds = list(seeds)
     scores = yield [(one.setting, seed) for one in tried for seed in seeds]
+    assert scores is not None, "what was asked for is told"
     for one in tried:
         one.scores += [scores[one.setting, seed] for seed in seeds]

@@ -1,48 +1,43 @@
-"""Learning rates tuned for each row by successive halving.
+"""What rows need, tuned for each by successive halving.
 
-Every row begins with the same number of rates: its own, the one as given where that is another,
-those between, and powers of two around both. All are tried with one seed. While the lowest of them
-is the best, or all diverge, the half of the lowest is tried too. The better half is then tried with
-the next seed, the better half of these with a third, as long as there are trials left; a rate is as
-good as the median of its trials. So a row's luck with one seed decides no more than its first half,
-and each row gets as many trials as any other, whatever it spends them on.
+Every row begins with the same number of settings (`ampsim.forecasting.settings`). Where rates alone
+are tuned, these are its own, the one as given where that is another, those between, and powers of
+two around both. All are tried with one seed. While the lowest of the rates is the best, or all
+diverge, the half of the lowest is tried too. The better half is then tried with the next seed, the
+better half of these with a third, as long as there are trials left; a setting is as good as the
+median of its trials. So a row's luck with one seed decides no more than its first half, and each
+row gets as many trials as any other, whatever it spends them on.
 
 Source: K. Jamieson and A. Talwalkar, "Non-stochastic best arm identification and hyperparameter
 optimization" (2016), Algorithm 1, with seeds as the resource of which what is left gets more.
 
 Trials are runs as any other, with seeds that no run has by which rows are compared, so that no row
-is judged by the seed that chose its rate. The rates lie around the row's own; they
-are compared by time to the target, and where none reaches it by the best validation
-within as many epochs as a run may take. A row of which no trial reaches the target is not tuned,
-nor is one that lost a trial, which would be compared with fewer than the others.
+is judged by the seed that chose its setting. They are compared by time to the target, and where
+none reaches it by the best validation within as many epochs as a run may take. A row of which no
+trial reaches the target is not tuned, nor is one that lost a trial, which would be compared with
+fewer than the others.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
 from ampsim.forecasting.making import Made, RunMaker
 from ampsim.forecasting.settings import (
-    STEP,
-    Asked,
     Choice,
     Score,
     SettingSpace,
-    Tried,
-    factors,
+    Trial,
+    TryAll,
     rounds_of,
-    search,
-    trials_of,
+    search_all,
 )
 from ampsim.metric import Goal
 from ampsim.options import require_count
@@ -55,41 +50,7 @@ BUDGET: Final = 8
 """Rates that a row tries unless told otherwise (chosen: from a sixteenth to sixteen times)."""
 
 BUDGET_MAX: Final = 64
-"""Most rates (chosen: the outermost are then 4e9 times apart from the middle)."""
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A rate of a row, and how its trials went.
-
-    Args:
-        factor: times the row's own rate.
-    """
-
-    factor: float
-    scores: list[Score] = field(default_factory=list[Score])
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """Median time to the target, then median shortfall."""
-        return (
-            median(one.time_s for one in self.scores),
-            median(one.shortfall for one in self.scores),
-        )
-
-
-Trial: TypeAlias = tuple[int, float, int]
-"""A row, a factor of its rate, and which seed for trials, counted from 0."""
-
-_Search: TypeAlias = Generator[list[tuple[float, int]], Mapping[tuple[float, int], Score], None]
-
-TryAll: TypeAlias = Callable[[Sequence[Trial]], Mapping[Trial, Score]]
-"""Makes trials; those that it does not give were lost."""
-
-_Trial: TypeAlias = tuple[int, Choice, int]
-"""The same, of a setting."""
-
-LOST: Final = Score(math.inf, math.inf)
+"""Most rates (chosen: neighbours are then a fifth apart)."""
 
 
 def require_budget(budget: object) -> int:
@@ -110,85 +71,6 @@ def require_budget(budget: object) -> int:
     return found
 
 
-def halve(givens: Sequence[float], budget: int, try_all: TryAll) -> list[list[Candidate]]:
-    """Try rates until each row has one left, or all of its trials are made.
-
-    Returns:
-        For each row its rates, the one that is left first, then those that went last.
-    """
-    found: list[list[Candidate]] = [[] for _ in givens]
-    searches = {row: _search(budget, given, found[row]) for row, given in enumerate(givens)}
-    wanted = {row: next(search) for row, search in searches.items()}
-    _drive(searches, wanted, try_all)
-    return found
-
-
-def _drive(
-    searches: Mapping[int, Any],
-    wanted: dict[int, Any],
-    try_all: Any,
-    is_enough: Callable[[int], bool] = lambda _rounds: False,
-) -> None:
-    """Make what the searches of all rows ask for, round by round, until none asks for more.
-
-    `is_enough` is asked after each round, with how many there were.
-    """
-    for rounds in itertools.count(1):
-        if not wanted:
-            return
-        scores = try_all([(row, *one) for row, of in wanted.items() for one in of])
-        told = {
-            row: {one: scores.get((row, *one), LOST) for one in of} for row, of in wanted.items()
-        }
-        wanted.clear()
-        for row, mine in told.items():
-            with contextlib.suppress(StopIteration):
-                wanted[row] = searches[row].send(mine)
-        if is_enough(rounds):
-            return
-
-
-def _search(budget: int, given: float, found: list[Candidate]) -> _Search:
-    """The trials of one row, round by round, as (factor, seed); puts its rates into `found`.
-
-    No round of a single trial is left for the end: it would compare nothing.
-    """
-    left = trials_of(budget) - budget
-    found += [Candidate(one) for one in factors(budget, given)]
-    yield from _try(found, 0)
-    while left and (left == 1 or _goes_down(found, given)):
-        lower = Candidate(min(one.factor for one in found) / STEP)
-        found.append(lower)
-        left -= 1
-        yield from _try([lower], 0)
-    found.sort(key=lambda one: _order(one, given))
-    alive, seed = math.ceil(budget / 2), 1
-    while left:
-        alive = min(alive, left)
-        alive += left - alive == 1
-        yield from _try(found[:alive], seed)
-        found[:alive] = sorted(found[:alive], key=lambda one: _order(one, given))
-        left, alive, seed = left - alive, math.ceil(alive / 2), seed + 1
-
-
-def _try(candidates: Sequence[Candidate], seed: int) -> _Search:
-    scores = yield [(one.factor, seed) for one in candidates]
-    for one in candidates:
-        one.scores.append(scores[one.factor, seed])
-
-
-def _goes_down(found: Sequence[Candidate], given: float) -> bool:
-    """Whether the lowest rate is the best so far, or nothing can be said for any."""
-    best = min(found, key=lambda one: _order(one, given))
-    is_lowest = best.factor == min(one.factor for one in found)
-    return is_lowest or all(score.is_lost for one in found for score in one.scores)
-
-
-def _order(one: Candidate, given: float) -> tuple[float, float, float]:
-    """The better first; of rates that are alike the one nearest to the rate as given."""
-    return (*one.rank, abs(math.log(one.factor / given)))
-
-
 SEEDS: Final = 1_000_000
 """From the first seed of the runs to the first of the trials (chosen: more than there are runs)."""
 
@@ -196,7 +78,8 @@ COLUMNS: Final = (
     "schedule", "learning_rate", "factor", "seed", "epochs_to_target", "time_to_target_s",
     "best_accuracy", "best_error", "is_chosen", "note",
 )  # fmt: skip
-"""What `Forecast.trials` says of each trial; with `setting` where more than rates were tried."""
+"""What `Forecast.trials` says of each trial; with `optimizer` where several were tried, and with
+`setting` where more than rates were."""
 
 SLACK: Final = 1.5
 """Times the epochs of a row's soonest trial after which others of it end (chosen: seeds differ by
@@ -243,9 +126,8 @@ class Tuner:
         self._entries, self._seed, self._goal, self._maker = entries, seed, goal, maker
         self._spaces = [SettingSpace() for _ in entries]
         self._caps: dict[int, int] = {}
-        self._made: dict[_Trial, dict[str, Any]] = {}
-        self._runs: dict[_Trial, Run] = {}
-        self._broken: set[_Trial] = set()
+        self._made: dict[Trial, dict[str, Any]] = {}
+        self._runs: dict[Trial, Run] = {}
         self._asked: Counter[int] = Counter()
         self._lost: list[str] = []
         self._sentence: str | None = None
@@ -261,17 +143,8 @@ class Tuner:
                 "tune needs what is learned, and mode 'sleep' computes none of it; "
                 "take mode 'numeric', or leave tuning out"
             )
-        givens = [1 / one.plan.rate.factor for one in self._entries]
-
-        def try_all(trials: Sequence[Trial]) -> Mapping[Trial, Score]:
-            made = self._try_all([(row, Choice(factor), seed) for row, factor, seed in trials])
-            return {(row, one.factor, seed): score for (row, one, seed), score in made.items()}
-
-        try:
-            found = halve(givens, budget, try_all)
-        except _Interrupted:
-            return self._interrupted()
-        return self._tuned([Choice(of[0].factor) for of in found])
+        spaces = [SettingSpace(given=1 / one.plan.rate.factor) for one in self._entries]
+        return self._searched(spaces, budget, self._try_all, moves=0)
 
     def settle(
         self,
@@ -289,25 +162,24 @@ class Tuner:
             is_spent: whether trials have cost enough; asked when the settings are halved, and then
                 after each round of moves.
         """
-        self._spaces, self._caps = list(spaces), dict(caps)
-        found: list[list[Tried]] = [[] for _ in spaces]
-        searches = {row: search(one, start, found[row]) for row, one in enumerate(spaces)}
-        wanted: dict[int, Asked] = {}
-        for row, one in searches.items():
-            with contextlib.suppress(StopIteration):
-                wanted[row] = next(one)
+        self._caps = dict(caps)
+
+        def is_enough(rounds: int) -> bool:
+            return rounds >= rounds_of(start) and is_spent(self._runs.values())
+
+        return self._searched(spaces, start, self._try_capped, is_enough=is_enough)
+
+    def _searched(
+        self, spaces: Sequence[SettingSpace], start: int, try_all: TryAll, **options: Any
+    ) -> Tuned:
+        self._spaces = list(spaces)
         try:
-            _drive(
-                searches,
-                wanted,
-                self._try_capped,
-                lambda rounds: rounds >= rounds_of(start) and is_spent(self._runs.values()),
-            )
+            found = search_all(spaces, start, try_all, **options)
         except _Interrupted:
-            return self._interrupted()
+            return Tuned((), self._table({}), interrupted=self._sentence, lost=tuple(self._lost))
         return self._tuned([of[0].setting for of in found])
 
-    def _try_capped(self, trials: Sequence[_Trial]) -> Mapping[_Trial, Score]:
+    def _try_capped(self, trials: Sequence[Trial]) -> Mapping[Trial, Score]:
         """Make trials, and end those that follow when they take clearly longer than the best."""
         scores = self._try_all(trials)
         for place in range(len(self._spaces)):
@@ -319,9 +191,6 @@ class Tuner:
             if arrived:
                 self._caps[place] = math.ceil(SLACK * min(arrived)[1])
         return scores
-
-    def _interrupted(self) -> Tuned:
-        return Tuned((), self._table({}), interrupted=self._sentence, lost=tuple(self._lost))
 
     def _tuned(self, best: Sequence[Choice]) -> Tuned:
         """The rows with the settings that were best."""
@@ -361,7 +230,7 @@ class Tuner:
             return f"no trial reached {self._goal.text}"
         return None
 
-    def _try_all(self, trials: Sequence[_Trial]) -> Mapping[_Trial, Score]:
+    def _try_all(self, trials: Sequence[Trial]) -> Mapping[Trial, Score]:
         tasks = [
             self._entry(row, setting).task(self._seed + SEEDS + place, place + 1, place + 1)
             for row, setting, place in trials
@@ -377,9 +246,8 @@ class Tuner:
         self._lost += made.lost
         for run in (run for row in made.rows for run in row):
             trial = by_label[run.label, run.seed]
-            self._made[trial], self._runs[trial] = self._row(run), run
-            if run.failure:
-                self._broken.add(trial)
+            self._made[trial] = row_of(run.label, self._goal, [run])
+            self._runs[trial] = replace(run, made=None)  # hundreds of traces would fill the memory
         if made.interrupted is not None:
             self._sentence = f"while tuning, {made.interrupted}"
             raise _Interrupted
@@ -392,14 +260,11 @@ class Tuner:
             tried = replace(tried, plan=tried.plan.having(epochs=self._caps[row]))
         return replace(tried, label=f"{tried.label}, {words}")
 
-    def _row(self, run: Run) -> dict[str, Any]:
-        return row_of(run.label, self._goal, [run])
-
-    def _score(self, trial: _Trial) -> Score:
+    def _score(self, trial: Trial) -> Score:
         row, metric = self._made[trial], self._goal.metric
         time_s, best = row["time_to_target_s"], row[metric.best_column]
         shortfall = math.inf
-        if best is not None and trial not in self._broken:
+        if best is not None and not self._runs[trial].failure:
             shortfall = -best if metric.is_rising else best
         return Score(math.inf if time_s is None else time_s, shortfall)
 
@@ -414,11 +279,12 @@ class Tuner:
                 "seed": self._seed + SEEDS + place,
                 "is_chosen": best.get(row) == setting,
                 "setting": setting.words,
+                "optimizer": self._entry(row, setting).plan.model.optimizer.name,
             }
             for (row, setting, place), made in sorted(self._made.items(), key=lambda one: one[0])
         ]
-        has_more = any(one["setting"] for one in rows)
-        names = [*COLUMNS, *(["setting"] if has_more else [])]
+        names = [*COLUMNS, *(["setting"] if any(one["setting"] for one in rows) else [])]
+        names += ["optimizer"] if any(setting.optimizer for _, setting, _ in self._made) else []
         return pd.DataFrame(rows, columns=names) if rows else no_trials()
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular
-from ampsim.forecasting.intervals import Spread, Spreading, Unspread
+from ampsim.forecasting.intervals import Spread, Spreading
 from ampsim.forecasting.intervals import from_plain as spread_from_plain
 from ampsim.forecasting.intervals import to_plain as spread_to_plain
 from ampsim.metric import Metric
@@ -44,7 +44,7 @@ class Outlines:
 
     metric: Metric
     runs: tuple[Run, ...]
-    spreads: dict[str, Spread | Unspread] = field(default_factory=dict[str, Spread | Unspread])
+    spreads: dict[str, Spread] = field(default_factory=dict[str, Spread])
 
 
 def outlines_to_text(

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from ampsim.report.frames import DataFrame, Row, number, rows
 from ampsim.report.table import format_count
 from ampsim.report.words import plain
-from ampsim.runs.ranking import SAME, Answer, Ranking, Times, rank
+from ampsim.runs.ranking import SAME, Answer, Ranking, Times, rank, seeds_needed
 from ampsim.units import (
     format_bytes,
     format_percent,
@@ -74,6 +74,12 @@ class GridPoint:
         if not self.is_time:  # throughputs do not hang on seeds
             return "tie" if abs(math.log(self.ratio)) < math.log1p(SAME) else "first"
         return "too few seeds" if self.ranking is None else self.ranking.answer
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether there are as many seeds as can call an order of two."""
+        seeds = math.inf if not self.is_time else 0 if self.ranking is None else self.ranking.seeds
+        return seeds >= seeds_needed(2)
 
     @property
     def winner(self) -> BestRow | None:
@@ -243,14 +249,15 @@ def contest_verdict(found: Contest) -> str:
     told = [f"{what} {count}" for what, count in counts.items() if count is not None]
     if unsure:
         needs = [point.ranking.seeds_needed or 0 for point in unsure if point.ranking]
-        enough = f"up to {max(needs)} would do; " if needs else ""
         ahead = sum(point.ratio > 1.0 for point in unsure)
-        told.append(
-            f"and at {len(unsure)} there are too few seeds ({enough}in the median {group} is "
-            f"ahead at {ahead} of these)"
-        )
+        why = [f"up to {max(needs)} would do"] if needs else []
+        if any(point.is_ranked for point in unsure):
+            why.append(f"in the median {group} is ahead at {ahead} of these")
+        else:
+            why.append("fewer rank nothing")
+        told.append(f"and at {len(unsure)} there are too few seeds ({'; '.join(why)})")
     is_median = found.is_time and not clear
-    leads = _leads(compared if is_median else clear)
+    leads = _leads([one for one in compared if one[1].is_ranked] if is_median else clear)
     where = "In the median, at" if is_median else "At"
     largest = f" {where} most {', and '.join(leads)}." if leads else ""
     return f"Of {len(compared)} points, {', '.join(told)}.{largest}"

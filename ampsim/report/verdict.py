@@ -1,7 +1,8 @@
 """The verdict, in one or two sentences: who is first, who ties, or that seeds are too few.
 
 It says what `ampsim.runs.ranking` found, which stands in the table, and no more. The leading row
-is compared with the next and with the best pipeline that drains.
+is compared with the next and with the best pipeline that drains, unless there are fewer seeds than
+could call any order: then nothing is ranked.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
 from ampsim.report.table import format_count, items_of, speed_ratio
 from ampsim.report.words import listed, plain
-from ampsim.runs.ranking import SAME
+from ampsim.runs.ranking import SAME, seeds_needed
 from ampsim.study.learning_rates import COLUMNS as RATE_COLUMNS
 from ampsim.units import format_rate, format_seconds
 
@@ -43,7 +44,7 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
         what = f"No {metric.kind} was computed, so time to a target is unknown."
         return f"{_speed(records)}. {what}"
     if target is None:
-        return f"{_speed(records)}{_stale(best)}."
+        return f"{_speed(records)}{_stale(best)}.{_unranked(records, metric)}"
     goal = Goal(metric, target)
     if not _has_reached(best):
         return f"{_speed(records)}{_stale(best)}. {_all_missed(records, goal)}"
@@ -143,6 +144,20 @@ def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
     return [(others[0], "the next"), (drained, _DRAINS)]
 
 
+def _unranked(records: Sequence[Row], metric: Metric) -> str:
+    """That what was learned ranks no rows, where there are fewer seeds than could call an order."""
+    count = min(number(row, "repeats") for row in records)
+    if len(records) == 1 or not count < seeds_needed(len(records)):
+        return ""
+    return (
+        f" {_seeds(count)} rank{'s' * (count == 1)} none of {len(records)} rows by {metric.kind}."
+    )
+
+
+def _seeds(count: float) -> str:
+    return f"{count:.0f} seed{'s' * (count != 1)}"
+
+
 def _rate(row: Row) -> str:
     """Training throughput with the name of its items: "2.08 M lists/s"."""
     said, items = format_rate(number(row, "train_per_s")), items_of([row])
@@ -174,7 +189,7 @@ def _when(row: Row) -> str:
 def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
     """One of the three answers, then how far ahead the best is, and who is left out."""
     count = number(best, "repeats")
-    seeds = f"{count:.0f} seed{'s' * (count != 1)}"
+    seeds = _seeds(count)
     others = [row for row in _in_order(records) if row is not best and _is_compared(row)]
     alike = [row for row in others if text(row, "standing") == text(best, "standing")]
     arrived = [row for row in others if _has_reached(row)]
@@ -193,6 +208,9 @@ def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
             clauses = [f"of these {_name(best)} is {ahead}"]
         case "too few seeds":
             said = _too_few(seeds, best, alike, goal)
+            raced = [row for row in others if text(row, "standing") != "not reached"]
+            if count < seeds_needed(1 + len(raced)):
+                said, ahead = f"{said}, and fewer rank nothing", ""
             clauses = [f"in the median {_name(best)} is {ahead}"]
         case _:
             said = f"{_name(best)} reaches {goal.text} in {_when(best)}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -14,20 +14,21 @@ import ampsim
 from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
-from ampsim.forecasting.change import Contender, _turn, short_run
-from ampsim.forecasting.making import RunMaker, entries_of
+from ampsim.forecasting.change import Contender, _turn
+from ampsim.forecasting.making import RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
     Choice,
     Score,
     rounds_of,
-    search,
+    search_all,
     spaces_of,
     trials_of,
 )
 from ampsim.forecasting.tuning import Tuner
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
+from ampsim.report.page.tables import tuning_tables
 from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
@@ -54,16 +55,14 @@ def rows_of(model, cluster, schedules, **options):
 
 def trials_made(space, start, time_of):
     """What a search asks for, where a setting takes `time_of` whatever the seed, and the best."""
-    found, asked = [], []
-    going = search(space, start, found)
-    wanted = next(going, None)
-    while wanted:
-        asked += wanted
-        try:
-            wanted = going.send({one: Score(time_of(one[0]), 0.0) for one in wanted})
-        except StopIteration:
-            break
-    return asked, found[0].setting if found else None
+    asked = []
+
+    def try_all(trials):
+        asked.extend(one[1:] for one in trials)
+        return {one: Score(time_of(one[1]), 0.0) for one in trials}
+
+    ((best, *_others),) = search_all([space], start, try_all)
+    return asked, best.setting
 
 
 @pytest.mark.parametrize("start", [4, 8, 16])
@@ -84,6 +83,24 @@ def test_a_search_finds_the_best_rate_and_number_in_flight(cluster, start, best)
     assert len({len(asked) for asked, _best in both}) == 1
     moves = 2 * MOVES * rounds_of(start)
     assert all(len(asked) == len(set(asked)) == trials_of(start) + moves for asked, _best in both)
+
+
+def test_who_was_lucky_is_found_out_where_no_neighbour_is_left(cluster):
+    """A setting that shines with the seeds of the halving, and no finer step is better."""
+    (entry,) = rows_of(ampsim.load_model("rnn", hidden=4), cluster, [ampsim.Sequential()])
+    (space,) = spaces_of([entry], ("decay",), None)
+
+    def try_all(trials):
+        return {
+            one: Score(1.0 if one[1].factor == 2 and one[2] < 3 else 5 + one[1].factor, 0.0)
+            for one in trials
+        }
+
+    ((best, *others),) = search_all([space], 8, try_all)
+    assert len(best.scores) > rounds_of(8)
+    assert best.setting.factor != 2
+    steps = sorted(one.setting.factor for one in (best, *others))
+    assert min(b / a for a, b in itertools.pairwise(steps)) > 1.05
 
 
 def test_what_a_user_chose_is_not_tried(cluster):
@@ -162,6 +179,11 @@ def test_a_budget_gives_the_same_with_any_number_of_jobs(model, cluster):
     counts = one.trials["schedule"].value_counts()
     assert set(counts.index) == {"sequential", "pipeline"} and counts.nunique() == 1
     assert set(one.trials["seed"]).isdisjoint(run.seed for run in one.runs)
+    ((heading, (headings, *lines)),) = tuning_tables(one)
+    settings = one.trials[["schedule", "learning_rate", "setting"]].fillna("").drop_duplicates()
+    assert heading == "Settings that were tried" and headings[2] == "with"
+    assert [line[2] for line in lines] == settings["setting"].tolist()
+    assert sum(line[3] == "best" for line in lines) == 2
     assert one.table["repeats"].min() >= least_seeds(2)
     assert one.table["learning_rate_rule"].str.startswith("tuned").all()
     assert "seeds; " in one.manifest["budget"][0]
@@ -230,7 +252,6 @@ def test_where_another_row_is_first_is_found(at):
 def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster, schedule):
     """On free links a FLOP rate twice as large halves each time; a latency is in every step."""
     (entry,) = rows_of(model, cluster, [schedule], instances=400)
-    base = short_run(entry, 0, cluster)
     slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
     whole = [
         ampsim.simulate(
@@ -238,7 +259,7 @@ def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster,
         ).train_per_s
         for one in (cluster, slow)
     ]
-    contender = Contender("one", 1.0, (400.0, 0.0), base, partial(short_run, entry, 0))
+    contender = Contender("one", 1.0, (400.0, 0.0), short_task(entry, 0))
     fast = cluster.model_copy(
         update={"devices": tuple(
             one.model_copy(update={"flop_per_s": 2 * one.flop_per_s}) for one in cluster.devices
@@ -258,3 +279,4 @@ def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluste
     soonest = tuned.trials["epochs_to_target"].min()
     lengths = [len(run.epochs) for run in tuned.runs if run.seed == second["seed"].iloc[0]]
     assert max(lengths) <= math.ceil(1.5 * soonest) + 1
+    assert all(run.made is None for run in tuned.runs)  # or their traces fill the memory

@@ -99,7 +99,7 @@ def test_the_interval_of_the_time_holds_seeds_and_device(tmp_path):
         "time_to_target_high_s": 9.0, "time_to_target_coverage": 0.94,
     }  # fmt: skip
     spread = Spread(
-        (), Throughputs(100.0, 200.0), (Throughputs(50.0, 100.0), Throughputs(200.0, 400.0))
+        (), (Throughputs(100.0, 200.0), Throughputs(50.0, 100.0), Throughputs(200.0, 400.0))
     )
     told = widened(row, spread, (1000.0, 500.0))
     assert (told["train_per_s_low"], told["train_per_s_high"]) == (50.0, 200.0)
@@ -114,7 +114,7 @@ def test_the_interval_of_the_time_holds_seeds_and_device(tmp_path):
 
 def test_validation_and_training_count_as_much_as_each_takes():
     spread = Spread(
-        (), Throughputs(100.0, 100.0), (Throughputs(100.0, 50.0), Throughputs(100.0, 100.0))
+        (), (Throughputs(100.0, 100.0), Throughputs(100.0, 50.0), Throughputs(100.0, 100.0))
     )
     assert spread.time_ratios(300.0, 100.0) == pytest.approx([5 / 4, 1.0])
 

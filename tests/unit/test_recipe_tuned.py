@@ -10,7 +10,7 @@ import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError
-from ampsim.forecasting.tuning import trials_of
+from ampsim.forecasting.settings import trials_of
 from ampsim.recipes.checking import check_report
 from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe

@@ -150,7 +150,8 @@ def _point_table(found: Contest, findings: Any, file: Any) -> list[str]:
 def _line(place: str, point: GridPoint) -> list[str]:
     first = "nobody" if point.winner is None else point.winner.label
     if point.answer in ("tie", "too few seeds"):
-        first = f"{'a tie' if point.answer == 'tie' else 'open'}, {first} in the median"
+        ahead = f", {first} in the median" if point.is_ranked else ""
+        first = f"{'a tie' if point.answer == 'tie' else 'open'}{ahead}"
     sides = [*_side(point.group, point), *_side(point.others, point)]
     return [place, *sides, format_ratio(point.ratio), first]
 

@@ -28,7 +28,7 @@ from ampsim.units import format_bytes, format_percent, format_seconds
 NamedTable: TypeAlias = tuple[str, list[list[str]]]
 """A heading, then a line of headings of columns, then lines of cells."""
 
-LEFT: Final = ("node", "worker", "device", "direction", "what", "column", "what it is")
+LEFT: Final = ("node", "worker", "device", "direction", "what", "with", "column", "what it is")
 """Headings over words; the others stand over numbers."""
 
 _LONGEST: Final = 60
@@ -124,23 +124,27 @@ def _path(records: list[Row]) -> list[list[str]]:
 
 
 def tuning_tables(forecast: RunTable) -> list[NamedTable]:
-    """One table, a line for each rate of each row; none of a forecast that tuned nothing."""
-    groups: dict[tuple[str, float], list[Row]] = {}
+    """One table, a line for each setting of each row; none of a forecast that tuned nothing."""
+    groups: dict[tuple[str, float, str], list[Row]] = {}
     for row in rows(forecast.trials):
-        key = (text(row, "schedule"), number(row, "learning_rate"))
+        key = (text(row, "schedule"), number(row, "learning_rate"), text(row, "setting"))
         groups.setdefault(key, []).append(row)
+    is_more = any(setting for _name, _rate, setting in groups)
     lines = [
         [
             plain(name, 60),
             f"{rate:.3g}",
+            *([setting] if is_more else []),
             "best" if any(number(one, "is_chosen") == 1 for one in of) else "",
             _each(of, "epochs_to_target", format_count),
             _each(of, "time_to_target_s", format_seconds),
         ]
-        for (name, rate), of in groups.items()
+        for (name, rate, setting), of in groups.items()
     ]
-    headings = ["what", "learning rate", "chosen", "epochs of each seed", "time of each seed"]
-    return [("Learning rates that were tried", [headings, *lines])] if lines else []
+    headings = ["what", "learning rate", *(["with"] if is_more else [])]
+    headings += ["chosen", "epochs of each seed", "time of each seed"]
+    name = "Settings that were tried" if is_more else "Learning rates that were tried"
+    return [(name, [headings, *lines])] if lines else []
 
 
 def _each(of: list[Row], name: str, show: Callable[[float], str]) -> str:

@@ -280,11 +280,11 @@ def _first_look(forecast: RunTable) -> str:
 
 
 def _ends_of_rates(forecast: RunTable) -> str:
-    by_row: dict[str, list[Row]] = {}
+    by_row: dict[tuple[str, str], list[Row]] = {}  # rates of different optimizers are no ladder
     for row in rows(forecast.trials):
-        by_row.setdefault(text(row, "schedule"), []).append(row)
+        by_row.setdefault((text(row, "schedule"), text(row, "optimizer")), []).append(row)
     ends: dict[str, list[str]] = {"lowest": [], "highest": []}
-    for name, of in by_row.items():
+    for (name, _optimizer), of in by_row.items():
         tried = {number(row, "factor") for row in of}
         chosen = {number(row, "factor") for row in of if number(row, "is_chosen") == 1}
         if len(tried) > 1 and chosen:

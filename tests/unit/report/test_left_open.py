@@ -91,3 +91,14 @@ def trials(chosen: dict[str, float]) -> pd.DataFrame:
 def test_rates_at_an_end_of_those_tried_are_named(chosen, said):
     wanted = [f"{said}: others may be better"] if said else []
     assert beside_answer(made([run("amp", 1, LATE)], trials(chosen))) == wanted
+
+
+def test_an_end_is_that_of_the_rates_of_one_optimizer():
+    """A factor is times the rate of its optimizer: those of others lie on another ladder."""
+    own, adam = trials({"amp": 1.0}), trials({"amp": 4.0})
+    tried = pd.concat([
+        own.assign(optimizer="sgd", is_chosen=False, factor=8 * own["factor"]),
+        adam.assign(optimizer="adam"),
+    ])  # fmt: skip
+    (said,) = beside_answer(made([run("amp", 1, LATE)], tried))
+    assert said == "amp has the highest rate of those tried: others may be better"
