@@ -37,6 +37,21 @@ PAIRS = [
 ]
 """Each schedule with each model that it accepts."""
 
+
+def runs() -> list[tuple[str, str, str]]:
+    """Each pair on links of some kind: every schedule, and every model, meets every kind.
+
+    A schedule of stages, which takes few models, runs each on all kinds.
+    """
+    kinds, found = list(LINKS), list[tuple[str, str, str]]()
+    free = [name for name in SCHEDULES if not needs_chain(SCHEDULES[name]())]
+    for schedule, model in PAIRS:
+        turn = list(MODELS).index(model)
+        turns = [free.index(schedule) + turn] if schedule in free else range(len(kinds))
+        found += [(schedule, model, kinds[one % len(kinds)]) for one in turns]
+    return found
+
+
 REFUSED = [pair for pair in CASES if pair not in PAIRS]
 
 LINKS = {
@@ -45,6 +60,8 @@ LINKS = {
     "both": (1e-7, 1e9),
 }
 """(latency at most in seconds, bandwidth in bytes per second) of a run's links."""
+
+RUNS = runs()
 
 STAGES = 4  # of the MLP as it is shipped
 ROUNDING_S = 1e-15  # a tick is 1e-18 s; runs here last about 1e-5 s

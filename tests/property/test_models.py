@@ -10,6 +10,7 @@ from program_models import PROGRAMS_ONLY
 from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.assets import names
 
+TAGGER: dict[str, Any] = {"data": "synthetic", "hidden": 4}
 SMALL: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 6, "replicas": 2},
     "mlp": {"hidden": 8, "data": "synthetic"},
@@ -23,9 +24,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "ggnn": {"hidden": 12, "data": "synthetic"},
     "ggnn, composed": {"hidden": 12, "data": "synthetic", "cell": "composed"},
     "ggnn, by-gate": {"hidden": 12, "data": "synthetic", "cell": "by-gate"},
-    "bilstm_tagger": {"data": "synthetic"},
-    "bilstm_tagger, composed": {"data": "synthetic", "cell": "composed"},
-    "bilstm_tagger, by-gate": {"data": "synthetic", "cell": "by-gate"},
+    "bilstm_tagger": TAGGER,
+    "bilstm_tagger, composed": TAGGER | {"cell": "composed"},
+    "bilstm_tagger, by-gate": TAGGER | {"cell": "by-gate"},
 }
 INSTANCES = {
     "rnn": 300, "mlp": 300, "lenet": 300, "lstm_mnist": 600, "dynamic_lstm": 300, "profile": 300,

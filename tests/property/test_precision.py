@@ -21,7 +21,7 @@ MODELS = {
     "tree_lstm, composed": {"hidden": 4, "embedding": 3, "data": "synthetic", "cell": "composed"},
     "ggnn": {"hidden": 12, "data": "synthetic"},
     "ggnn, composed": {"hidden": 12, "data": "synthetic", "cell": "composed"},
-    "bilstm_tagger": {"data": "synthetic"},
+    "bilstm_tagger": {"data": "synthetic", "hidden": 4},
 }
 
 

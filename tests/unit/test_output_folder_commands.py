@@ -11,7 +11,7 @@ import typer
 from ampsim.cli.entry import app
 from ampsim.output_folder import MANIFEST, taken
 
-SMALL = ("rnn", "--instances", "100", "--set", "hidden=4", "--mode", "sleep", "--quiet")
+SMALL = ("rnn", "--instances", "20", "--set", "hidden=4", "--mode", "sleep", "--quiet")
 ASKED = (*SMALL[:5], "--quiet", "--for", "workers=1,2", "--out", "out", "--jobs", "1")
 COMMANDS = {
     "run": ("run", *SMALL, "--schedule", "amp", "--out", "out"),

@@ -166,7 +166,7 @@ def as_script(path: Path) -> None:
 
 
 def run(command: Command, folder: Path) -> None:
-    """Run a command of a page; a figure of `ampsim` is drawn up, but not painted.
+    """Run a command of a page; figures of its pages are not drawn.
 
     PyTorch, once it has had threads, need not work in a copy of a process.
     """
@@ -202,7 +202,7 @@ def test_every_block_of_a_page_is_one_that_is_tested(page):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unpainted")
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_who_follows_a_page_gets_what_it_says(page, tmp_path):
     assert follow(page.read_text(encoding="utf-8"), tmp_path) > 0
