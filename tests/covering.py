@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -18,21 +18,40 @@ def pairwise(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
     9
     """
     tables = [tuple(values) for values in axes]
-    sizes = [len(table) for table in tables]
-    places = np.indices(sizes).reshape(len(sizes), -1)
-    pairs = list[np.ndarray]()  # a number for each pair of values, by two axes and product
+    places = np.indices([len(table) for table in tables]).reshape(len(tables), -1)
+    return [
+        tuple(table[one] for table, one in zip(tables, places[:, case], strict=True))
+        for case in _chosen(places)
+    ]
+
+
+def among(cases: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Some of `cases`, if not all products are any: every two values that meet in one meet here.
+
+    >>> among([(1, "a", "x"), (1, "a", "y"), (2, "b", "x"), (1, "b", "y"), (1, "b", "x")])
+    [(1, 'a', 'x'), (1, 'a', 'y'), (2, 'b', 'x'), (1, 'b', 'y')]
+    """
+    columns = list(zip(*cases, strict=True))
+    codes = [{value: code for code, value in enumerate(dict.fromkeys(one))} for one in columns]
+    places = [[code[one] for one in column] for code, column in zip(codes, columns, strict=True)]
+    return [cases[case] for case in _chosen(np.array(places))]
+
+
+def _chosen(places: np.ndarray) -> list[int]:
+    """Columns of `places` in which every two numbers of two rows meet that meet in any."""
+    pairs = list[np.ndarray]()  # of two rows, a number for the pair in each column
     count = 0
-    for one, other in combinations(range(len(sizes)), 2):
-        pairs.append(count + places[one] * sizes[other] + places[other])
-        count += sizes[one] * sizes[other]
-    is_missing = np.ones(count, bool)
+    for one, other in combinations(places, 2):
+        size = int(other.max(initial=0)) + 1
+        pairs.append(count + one * size + other)
+        count += (int(one.max(initial=0)) + 1) * size
+    is_missing = np.zeros(count, bool)
+    for pair in pairs:
+        is_missing[pair] = True
     found = list[int]()
     while is_missing.any():
         best = int(sum(is_missing[pair].astype(np.int64) for pair in pairs).argmax())
         for pair in pairs:
             is_missing[pair[best]] = False
         found.append(best)
-    return [
-        tuple(table[one] for table, one in zip(tables, places[:, best], strict=True))
-        for best in sorted(found)
-    ]
+    return sorted(found)

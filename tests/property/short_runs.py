@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from covering import among
 
 from ampsim import load_model, simulate
 from ampsim.hardware import HOST, Cluster, Device, Link
@@ -38,20 +39,6 @@ PAIRS = [
 """Each schedule with each model that it accepts."""
 
 
-def runs() -> list[tuple[str, str, str]]:
-    """Each pair on links of some kind: every schedule, and every model, meets every kind.
-
-    A schedule of stages, which takes few models, runs each on all kinds.
-    """
-    kinds, found = list(LINKS), list[tuple[str, str, str]]()
-    free = [name for name in SCHEDULES if not needs_chain(SCHEDULES[name]())]
-    for schedule, model in PAIRS:
-        turn = list(MODELS).index(model)
-        turns = [free.index(schedule) + turn] if schedule in free else range(len(kinds))
-        found += [(schedule, model, kinds[one % len(kinds)]) for one in turns]
-    return found
-
-
 REFUSED = [pair for pair in CASES if pair not in PAIRS]
 
 LINKS = {
@@ -61,7 +48,8 @@ LINKS = {
 }
 """(latency at most in seconds, bandwidth in bytes per second) of a run's links."""
 
-RUNS = runs()
+RUNS = among([(*pair, links) for pair in PAIRS for links in LINKS])
+"""Each pair; every schedule, and every model, meets every kind of links."""
 
 STAGES = 4  # of the MLP as it is shipped
 ROUNDING_S = 1e-15  # a tick is 1e-18 s; runs here last about 1e-5 s
