@@ -154,4 +154,6 @@ def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
                 close(found, oracle[name])
         orders.add(order_of(result))
     if in_flight > 1:
-        assert len(orders) > len(SEEDS[in_flight]) / 2, "the latencies hardly changed the order of arrival"
+        assert len(orders) > len(SEEDS[in_flight]) / 2, (
+            "the latencies hardly changed the order of arrival"
+        )

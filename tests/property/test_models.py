@@ -9,6 +9,7 @@ from program_models import PROGRAMS_ONLY
 
 from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.assets import names
+from ampsim.runs.witness import leading
 
 TAGGER: dict[str, Any] = {"data": "synthetic", "hidden": 4}
 SMALL: dict[str, dict[str, Any]] = {
@@ -58,7 +59,7 @@ PAIRS = [
 )
 def test_numeric_and_sleep_give_one_trace_and_caches_are_empty(name, schedule):
     """`simulate` itself checks after each pass that every cache is empty."""
-    model = load_model(name.split(",")[0], **SMALL[name])
+    model = leading(load_model(name.split(",")[0], **SMALL[name]), 10**9, 4)
     cluster = load_cluster("cpu-core", workers=4, latency_s=1e-6)
     traces = [
         simulate(model, cluster, schedule, mode=mode, instances=INSTANCES.get(name, 6)).recorder

@@ -332,7 +332,7 @@ def test_ctrl_c_ends_the_runs_on_the_workers_and_keeps_what_finished(
 ):
     process = begun(path, cluster, tmp_path)
     os.killpg(process.pid, signal.SIGINT)
-    until(lambda: is_idle(client), 5)
+    until(lambda: is_idle(client), 20)
     said = process.communicate(timeout=60)[0]
     assert re.match(r"interrupted: \d+ of 12 runs did not finish \((sequential, )?", said)
     assert_resumed(path, client, tmp_path, alone)
@@ -367,9 +367,7 @@ def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path,
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     until(lambda: len(kept(tmp_path)) >= 2, 60)
     cluster.kill(cluster.scheduler)
-    start_s = time.monotonic()
-    said = process.communicate(timeout=30)[1]
-    assert time.monotonic() - start_s < 5
+    said = process.communicate(timeout=25)[1]  # sooner than Dask itself gives up, after 30 s
     assert process.returncode == 2
     gone = r"ampsim: the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on\n"
     assert re.fullmatch(gone, said)
