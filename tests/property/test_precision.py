@@ -10,6 +10,7 @@ import pytest
 
 from ampsim import Sequential, load_cluster, load_model, simulate, try_out
 from ampsim.errors import SimulationError
+from ampsim.runs.witness import leading
 
 MODELS = {
     "mlp": {"hidden": 8, "data": "synthetic"},
@@ -27,7 +28,7 @@ MODELS = {
 
 def first_pass_of(name: str, dtype: str) -> Any:
     """Spans of the first training instances on a device that charges for bytes."""
-    model = load_model(name.split(",")[0], **MODELS[name], dtype=dtype)
+    model = leading(load_model(name.split(",")[0], **MODELS[name], dtype=dtype), 10**9, 2)
     cluster = load_cluster("cpu-core", workers=2)
     spans = simulate(model, cluster, Sequential(), instances=20, mode="sleep").spans
     keys = ["node", "direction", "instance", "state"]  # times differ, and so may the order
