@@ -96,7 +96,7 @@ _EXPECTED = {
     "string_type": "text in quotes",
     "string_too_short": "text that is not empty",
     "too_short": "a list of at least one",
-    "too_long": "a list of fewer",
+    "too_long": "a list of at most {max_length}",
     "model_type": "a table",
     "dict_type": "a table",
     "bool_type": "true or false",
@@ -221,7 +221,7 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
     if kind == "int_type" and type(detail["input"]) is float and detail["input"].is_integer():
         return f"{key} must be a whole number, {got}; write {detail['input']:.0f}"
     if kind in _EXPECTED:
-        return f"{key} must be {_EXPECTED[kind]}, {got}"
+        return f"{key} must be {_EXPECTED[kind].format(**context)}, {got}"
     return f"{key}: {detail['msg']}" if key else detail["msg"]
 
 

@@ -288,6 +288,62 @@ def test_dead_signals_are_one_a_tensor_or_one_a_branch_and_device(taken, trips):
         assert result.sent["dead"] == (there + back) * others * (crossed - trips * taken)
 
 
+def through(n: int, trips: int) -> tuple[list[flow.Tensor], list[flow.Tensor]]:
+    """A value that visits each of n other devices where p holds; it, and with its gradient."""
+    with flow.FlowGraph():
+        x, p = flow.input("x", (2, 2)), flow.input("p", (), "bool")
+
+        def visit(y: flow.Tensor) -> flow.Tensor:
+            for number in range(n):
+                with flow.device(number + 1):
+                    y = flow.tanh(y)
+            with flow.device(0):
+                return y * 2.0
+
+        def choose(y: flow.Tensor) -> flow.Tensor:
+            return flow.cond(p, lambda: visit(y), lambda: y)
+
+        body = lambda i, y: (i + 1, choose(y))  # noqa: E731  # as users write it
+        made = flow.while_loop(lambda i, y: i < trips, body, (0, x))[1] if trips else choose(x)
+        return [made], [made, *flow.gradients(flow.sum(made), [x])]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("trips", [0, 1, 4])
+def test_a_cut_carries_one_message_an_iteration_alive_or_dead_with_gradients_too(trips, n):
+    """What a branch does not send alive it sends dead: nobody waits, and nobody is told twice.
+
+    A value goes there and back over n + 1 cuts, its gradient over as many, and the other branch's
+    gradient over one to where both are added. The last iteration of a loop is dead throughout.
+    """
+    for built, cuts in zip(through(n, trips), (n + 1, 2 * n + 2), strict=True):
+        sent, made = {}, {}
+        for taken in (False, True):
+            for broadcasts in (False, True):
+                result = flow.run(
+                    built, {"x": np.eye(2) / 8, "p": taken}, cluster=stages([1.0] * (n + 1)),
+                    broadcast_dead=broadcasts,
+                )  # fmt: skip
+                sent[taken, broadcasts], made[taken, broadcasts] = result.sent, result.values
+            np.testing.assert_equal(made[taken, True], made[taken, False])
+            alive = {key: sent[taken, True][key] for key in sent[taken, True] if key != "dead"}
+            assert alive.items() <= sent[taken, False].items()
+            assert sent[taken, True]["dead"] <= sent[taken, False]["dead"]
+        there, not_there = sent[True, False], sent[False, False]
+        assert sum(there.values()) == sum(not_there.values())
+        more = not_there["dead"] - there["dead"]
+        assert more == sum(there[key] - not_there[key] for key in ("tensors", "signals"))
+        if trips:
+            assert there["tensors"] - not_there["tensors"] == trips * cuts
+            assert there["dead"] == len(built) // 2 * (6 * n + 1) + n + 1
+        elif len(built) == 1:
+            assert (there["tensors"], there["dead"]) == (cuts, 0)
+            assert (not_there["tensors"], not_there["dead"]) == (0, cuts)
+        else:
+            assert (there["tensors"], there["dead"]) == (cuts - 1, 1)
+            assert (not_there["tensors"], not_there["dead"]) == (1, cuts - 1)
+
+
 @pytest.mark.quiet
 @pytest.mark.slow
 def test_the_wall_clock_tells_the_same_story_of_several_devices():

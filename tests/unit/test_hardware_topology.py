@@ -226,6 +226,10 @@ def test_options_replace_the_numbers_of_each_edge(load):
 
 REFUSED = {
     "kind": (RING, '"ring"', '"rng"', "topology.kind must be 'fully-connected', 'ring', 'mesh', "),
+    "dimensions": (
+        RING, '"ring"', f'"mesh"\nshape = {[1] * 21}',
+        "topology.shape must be a list of at most 20, got (1, 1, 1, 1, 1, 1, ",
+    ),
     "key": (RING, "latency_s", "latncy_s", "unknown key 'latncy_s' in topology; did you mean 'lat"),
     "latency": (RING, "1e-6", "-1.0", "topology.latency_s must be >= 0, got -1.0"),
     "rate": (RING, "1e9", "0.0", "topology.bandwidth_bytes_per_s must be > 0, got 0.0"),
