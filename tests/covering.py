@@ -50,7 +50,7 @@ def _chosen(places: np.ndarray) -> list[int]:
         is_missing[pair] = True
     found = list[int]()
     while is_missing.any():
-        best = int(sum(is_missing[pair].astype(np.int64) for pair in pairs).argmax())
+        best = int(np.sum([is_missing[pair] for pair in pairs], axis=0).argmax())
         for pair in pairs:
             is_missing[pair[best]] = False
         found.append(best)
