@@ -18,7 +18,7 @@ COMMANDS = {
     "forecast": ("forecast", *SMALL, "--schedule", "amp", "--out", "out", "--jobs", "1"),
     "report": ("report", "./out", "--quiet", "--jobs", "1"),
     "calibrate": ("calibrate", "machine", "--out", "out", "--rounds", "1", "--quiet"),
-    "whatif": ("whatif", *SMALL, *"--workers 2 --schedule amp --out out --jobs 1".split()),
+    "whatif": ("whatif", *SMALL, "--workers", "2", "--schedule", "amp", "--out", "out", "-j", "1"),
     "solve": (
         "solve",
         *SMALL[:-3],
