@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
+
+import numpy as np
 
 
 def pairwise(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
@@ -12,22 +14,44 @@ def pairwise(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
 
     Of the products the one that has the most new pairs comes next; of equals, the first.
 
-    >>> len(pairwise("abc", "xy", range(3))), len(list(product("abc", "xy", range(3))))
-    (9, 18)
+    >>> len(pairwise("abc", "xy", range(3)))  # of 18 products
+    9
     """
     tables = [tuple(values) for values in axes]
-    places = list(product(*(range(len(table)) for table in tables)))
-    missing = {pair for place in places for pair in _pairs(place)}
-    found: list[tuple[int, ...]] = []
-    while missing:
-        best = max(places, key=lambda place: sum(pair in missing for pair in _pairs(place)))
-        missing -= _pairs(best)
-        found.append(best)
+    places = np.indices([len(table) for table in tables]).reshape(len(tables), -1)
     return [
-        tuple(table[one] for table, one in zip(tables, place, strict=True))
-        for place in sorted(found)
+        tuple(table[one] for table, one in zip(tables, places[:, case], strict=True))
+        for case in _chosen(places)
     ]
 
 
-def _pairs(place: Sequence[int]) -> set[tuple[tuple[int, int], tuple[int, int]]]:
-    return set(combinations(enumerate(place), 2))
+def among(cases: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Some of `cases`, if not all products are any: every two values that meet in one meet here.
+
+    >>> among([(1, "a", "x"), (1, "a", "y"), (2, "b", "x"), (1, "b", "y"), (1, "b", "x")])
+    [(1, 'a', 'x'), (1, 'a', 'y'), (2, 'b', 'x'), (1, 'b', 'y')]
+    """
+    columns = list(zip(*cases, strict=True))
+    codes = [{value: code for code, value in enumerate(dict.fromkeys(one))} for one in columns]
+    places = [[code[one] for one in column] for code, column in zip(codes, columns, strict=True)]
+    return [cases[case] for case in _chosen(np.array(places))]
+
+
+def _chosen(places: np.ndarray) -> list[int]:
+    """Columns of `places` in which every two numbers of two rows meet that meet in any."""
+    pairs = list[np.ndarray]()  # of two rows, a number for the pair in each column
+    count = 0
+    for one, other in combinations(places, 2):
+        size = int(other.max(initial=0)) + 1
+        pairs.append(count + one * size + other)
+        count += (int(one.max(initial=0)) + 1) * size
+    is_missing = np.zeros(count, bool)
+    for pair in pairs:
+        is_missing[pair] = True
+    found = list[int]()
+    while is_missing.any():
+        best = int(np.sum([is_missing[pair] for pair in pairs], axis=0).argmax())
+        for pair in pairs:
+            is_missing[pair[best]] = False
+        found.append(best)
+    return sorted(found)

@@ -20,6 +20,8 @@ SIZES = {"word_width": 6, "character_width": 3, "hidden": 4, "tanh_units": 5}
 ROWS = {"words": 9, "characters": 8, "tags": 4}
 WORKERS = 9
 NEVER = 10**9
+SEEDS = {1: range(4), 8: range(4, 16)}
+"""By instances in flight: draws of latencies; one instance alone arrives in few orders."""
 
 SENTENCES = (
     (3,),  # one word, frequent
@@ -128,14 +130,14 @@ def close(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("cell", ["fused", "composed", "by-gate"])
-@pytest.mark.parametrize("in_flight", [1, 8])
+@pytest.mark.parametrize("in_flight", SEEDS)
 def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
     random_cluster, as_fused, oracle, in_flight, cell
 ):
     """Of tables, in the rows looked up; the others stay as they were."""
     model, orders = tagger(cell), set()
     initial = as_fused(model.parameters())
-    for seed in range(20):
+    for seed in SEEDS[in_flight]:
         cluster = random_cluster(WORKERS, seed=seed, latency_s_max=1e-7)
         schedule = Amp(max_active_keys=in_flight, min_update_interval=NEVER)
         result = simulate(model, cluster, schedule)
@@ -152,4 +154,6 @@ def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
                 close(found, oracle[name])
         orders.add(order_of(result))
     if in_flight > 1:
-        assert len(orders) > 10, "the latencies hardly changed the order of arrival"
+        assert len(orders) > len(SEEDS[in_flight]) / 2, (
+            "the latencies hardly changed the order of arrival"
+        )

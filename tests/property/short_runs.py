@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from covering import among
 
 from ampsim import load_model, simulate
 from ampsim.hardware import HOST, Cluster, Device, Link
@@ -37,6 +38,7 @@ PAIRS = [
 ]
 """Each schedule with each model that it accepts."""
 
+
 REFUSED = [pair for pair in CASES if pair not in PAIRS]
 
 LINKS = {
@@ -45,6 +47,9 @@ LINKS = {
     "both": (1e-7, 1e9),
 }
 """(latency at most in seconds, bandwidth in bytes per second) of a run's links."""
+
+RUNS = among([(*pair, links) for pair in PAIRS for links in LINKS])
+"""Each pair; every schedule, and every model, meets every kind of links."""
 
 STAGES = 4  # of the MLP as it is shipped
 ROUNDING_S = 1e-15  # a tick is 1e-18 s; runs here last about 1e-5 s

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from short_runs import LINKS, PAIRS, run_of, schedule_of
+from short_runs import RUNS, run_of, schedule_of
 
 from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_model, simulate
 from ampsim.data import ListReduction
@@ -106,8 +106,7 @@ def test_the_critical_path_of_a_chain_is_exact_under_every_schedule(random_clust
     require_causes(result)
 
 
-@pytest.mark.parametrize("links", LINKS)
-@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+@pytest.mark.parametrize(("schedule", "model", "links"), RUNS)
 def test_the_critical_path_is_exact_on_every_model(schedule, model, links):
     result = run_of(schedule, model, links).result
     require_exact(result)

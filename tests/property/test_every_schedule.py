@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from short_runs import (
     LINKS,
+    MODELS,
     PAIRS,
     REFUSED,
     ROUNDING_S,
+    RUNS,
     Run,
     cluster_of,
     run_of,
@@ -20,20 +22,31 @@ from short_runs import (
 
 from ampsim import simulate
 from ampsim.errors import OptionError
-from ampsim.model_parallel import needs_chain
+from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.trace.kinds import record_of
 
 ROUNDING = 1 + 1e-9
 
 
-@pytest.fixture(params=LINKS)
-def links(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=RUNS, ids="-".join)
+def case(request: pytest.FixtureRequest) -> tuple[str, str, str]:
     return request.param
 
 
-@pytest.fixture(params=PAIRS, ids="-".join)
-def run(request: pytest.FixtureRequest, links: str) -> Run:
-    return run_of(*request.param, links)
+@pytest.fixture
+def run(case: tuple[str, str, str]) -> Run:
+    return run_of(*case)
+
+
+@pytest.fixture
+def links(case: tuple[str, str, str]) -> str:
+    return case[2]
+
+
+def test_every_two_of_schedule_model_and_links_meet():
+    assert {(schedule, model) for schedule, model, _ in RUNS} == set(PAIRS)
+    for place, names in ((0, SCHEDULES), (1, MODELS)):
+        assert {(one[place], one[2]) for one in RUNS} == set(product(names, LINKS))
 
 
 @pytest.mark.parametrize(("schedule", "model"), REFUSED)

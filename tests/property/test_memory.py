@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from short_runs import LINKS, PAIRS, cluster_of, schedule_of, small_model
+from short_runs import LINKS, PAIRS, RUNS, cluster_of, schedule_of, small_model
 
 from ampsim import Amp, simulate
 from ampsim.errors import OptionError, OutOfMemoryError
@@ -151,8 +151,7 @@ def memory_of(schedule: str, model: str, links: str, mode: str) -> Any:
     return simulation
 
 
-@pytest.mark.parametrize("links", LINKS)
-@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+@pytest.mark.parametrize(("schedule", "model", "links"), RUNS)
 def test_without_numbers_the_memory_is_the_same(schedule, model, links):
     numeric, sleep = (
         memory_of(schedule, model, links, mode).result().memory for mode in ("numeric", "sleep")
@@ -161,8 +160,7 @@ def test_without_numbers_the_memory_is_the_same(schedule, model, links):
     assert len(numeric) >= WORKERS
 
 
-@pytest.mark.parametrize("links", LINKS)
-@pytest.mark.parametrize(("schedule", "model"), PAIRS)
+@pytest.mark.parametrize(("schedule", "model", "links"), RUNS)
 def test_after_an_epoch_only_parameters_are_left(schedule, model, links):
     simulation = memory_of(schedule, model, links, "numeric")
     engine, nodes = simulation._training._engine, simulation._graph.parameterized

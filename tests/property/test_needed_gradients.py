@@ -10,13 +10,14 @@ import pytest
 from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.ir import Cond, Graph, Isu, Phi
 from ampsim.nodes import Linear, ReLU, SquaredError, Sum, Tanh
+from ampsim.runs.witness import leading
 
 STEPS, HIDDEN = 3, 12
 
 
 def backward_flop_over_forward(schedule: Any, mode: Any) -> Any:
     """By node and whether in the first step: FLOP of a backward step over its forward step's."""
-    model = load_model("ggnn", data="synthetic", hidden=HIDDEN, steps=STEPS)
+    model = leading(load_model("ggnn", data="synthetic", hidden=HIDDEN, steps=STEPS), 30, 2)
     cluster = load_cluster("tflops-1", workers=3)
     spans = simulate(model, cluster, schedule, instances=30, mode=mode).spans
     spans = spans[(spans["instance"] < 30) & (spans["flop"] > 0)]

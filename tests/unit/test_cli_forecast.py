@@ -18,6 +18,7 @@ COUNTS = ["max_active_keys", "replicas", "workers", "staleness_max", "messages"]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 def test_table_verdict_and_folder_are_on_standard_output(call, tmp_path):
     ended = call("forecast", *SMALL, "--quick")
     assert ended.code == 0

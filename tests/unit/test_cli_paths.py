@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from covering import among
 
 from ampsim.cli.entry import app
 
@@ -133,8 +134,11 @@ def test_every_command_is_tried_here():
     assert {"--placement", "--device", "--data", "--json", "--out"} <= {one for _, one in PATHS}
 
 
-@pytest.mark.parametrize(("command", "place"), PATHS)
-@pytest.mark.parametrize("kind", OBSTACLES)
+CASES = among([(*path, kind) for path in PATHS for kind in OBSTACLES])
+"""Every path; every command, and every option whatever its command, meets every obstacle."""
+
+
+@pytest.mark.parametrize(("command", "place", "kind"), CASES)
 def test_a_path_that_leads_to_nothing_of_use_is_one_line(command, place, kind, call, obstacle):
     if kind == "device" and place in OUTPUTS:
         pytest.skip("a device is written as it is")

@@ -32,7 +32,7 @@ name = "amp"
 label = "=amp"
 """
 ASKED = (*SMALL[:4], "--quiet", "--for", "workers=1,2", "--jobs", "1")
-SOLVED = SMALL[:4]
+SOLVED = (*SMALL[:4], "--workers", "2")
 COMMANDS = {
     "forecast": ("rnn", *SMALL, "--schedule", "amp", "--out", "f", "--jobs", "1"),
     "run": ("rnn", *SMALL, "--out", "g"),
@@ -44,7 +44,7 @@ COMMANDS = {
     "data": ("sst",),
     "report": ("--list", "./r"),
     "check": ("r/recipe.toml",),
-    "whatif": ("rnn", *SMALL, "--out", "w", "--jobs", "1"),
+    "whatif": ("rnn", *FEW, "--out", "w", "--jobs", "1"),
     "solve": (
         "rnn",
         *SOLVED,

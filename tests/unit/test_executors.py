@@ -359,7 +359,7 @@ def test_ctrl_c_ends_runs_and_those_that_never_end_and_keeps_what_finished(
     made = asked(keeping=Keeping(tmp_path), on_run=interrupt)
     told = r"interrupted: \d+ of 12 runs did not finish \((sequential, )?"
     assert re.match(told, made.interrupted or "")
-    until(lambda: is_idle(client), 5)
+    until(lambda: is_idle(client), 20)  # on a quiet machine one or two
     assert len(kept(tmp_path)) == len(made.runs) >= 3
     there.unlink()
     client.wait_for_workers(2, timeout=60)

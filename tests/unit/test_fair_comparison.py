@@ -47,14 +47,14 @@ from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
 FIRST_FORECASTS: dict[str, tuple[dict[str, Any], int | None]] = {
-    "bilstm_tagger": ({"data": "synthetic", "hidden": 16}, 60),
-    "dynamic_lstm": ({"hidden": 16}, 5_000),
+    "bilstm_tagger": ({"data": "synthetic", "hidden": 16}, 30),
+    "dynamic_lstm": ({"hidden": 16}, 2_000),
     "ggnn": ({"data": "synthetic", "hidden": 16}, 100),
-    "lenet": ({"data": "synthetic"}, 1_000),
+    "lenet": ({"data": "synthetic"}, 500),
     "lstm_mnist": ({"data": "synthetic", "hidden": 16}, None),
-    "mlp": ({"data": "synthetic"}, None),
+    "mlp": ({"data": "synthetic"}, 2_000),
     "rnn": ({"hidden": 16}, 5_000),
-    "tree_lstm": ({"data": "synthetic", "hidden": 16}, None),
+    "tree_lstm": ({"data": "synthetic", "hidden": 16}, 100),
 }
 """Each shipped model that learns by messages, on data always there, small enough for a test."""
 EVERY, FEW = 10**9, 10

@@ -77,8 +77,8 @@ def test_processes_end_with_their_parent(tmp_path, method, number, work, kernel)
     children = [int(name) for name in os.listdir(tmp_path)]
     assert all(map(is_alive, children))
     parent.send_signal(number)
-    parent.wait(5)
-    assert wait_until(lambda: not any(map(is_alive, children)), 2)
+    parent.wait(30)
+    assert wait_until(lambda: not any(map(is_alive, children)), 30)
 
 
 SENDING = """

@@ -27,6 +27,8 @@ READERS = (
     ("compare", "bad", "kept"),
     ("compare", "kept", "bad", "--json", "-"),
 )
+pytestmark = pytest.mark.usefixtures("unpainted")
+
 ODD: tuple[Any, ...] = (
     3, -1, 10**30, 0.5, float("nan"), True, "text", "", [], [1], {}, {"a": 1}, [{"device": 3}],
     [{"device": "a", "workers": 10**9}], "\x1b[31m",

@@ -11,14 +11,14 @@ import typer
 from ampsim.cli.entry import app
 from ampsim.output_folder import MANIFEST, taken
 
-SMALL = ("rnn", "--instances", "100", "--set", "hidden=4", "--mode", "sleep", "--quiet")
+SMALL = ("rnn", "--instances", "20", "--set", "hidden=4", "--mode", "sleep", "--quiet")
 ASKED = (*SMALL[:5], "--quiet", "--for", "workers=1,2", "--out", "out", "--jobs", "1")
 COMMANDS = {
     "run": ("run", *SMALL, "--schedule", "amp", "--out", "out"),
     "forecast": ("forecast", *SMALL, "--schedule", "amp", "--out", "out", "--jobs", "1"),
     "report": ("report", "./out", "--quiet", "--jobs", "1"),
     "calibrate": ("calibrate", "machine", "--out", "out", "--rounds", "1", "--quiet"),
-    "whatif": ("whatif", *SMALL, "--schedule", "amp", "--out", "out", "--jobs", "1"),
+    "whatif": ("whatif", *SMALL, "--workers", "2", "--schedule", "amp", "--out", "out", "-j", "1"),
     "solve": (
         "solve",
         *SMALL[:-3],

@@ -10,6 +10,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import runpy
 import shlex
 import signal
 import subprocess
@@ -17,7 +18,8 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,15 +114,15 @@ def in_a_process(words: list[str], folder: Path) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def in_a_fork(words: list[str], folder: Path) -> Done:
-    """Run the program in a copy of this process, which has imported what others import first."""
+def in_a_fork(start: Callable[[], object], folder: Path) -> Done:
+    """Start a program in a copy of this process, which has imported what others import first."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Python 3.12, that there are threads
             process = os.fork()
         if not process:
             try:
-                _run_here(words, folder, out.fileno(), err.fileno())
+                _run_here(start, folder, out.fileno(), err.fileno())
             finally:
                 os._exit(70)  # who comes here has left by something that is no exit
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
@@ -128,8 +130,8 @@ def in_a_fork(words: list[str], folder: Path) -> Done:
         return Done(code, *said)
 
 
-def _run_here(words: list[str], folder: Path, *streams: int) -> None:
-    """Run the program, say what it says to these streams, and end this process."""
+def _run_here(start: Callable[[], object], folder: Path, *streams: int) -> None:
+    """Start a program, say what it says to these streams, and end this process."""
     signal.alarm(TIME_LIMIT_S)
     for stream, number in zip(streams, (1, 2), strict=True):
         os.dup2(stream, number)
@@ -141,7 +143,7 @@ def _run_here(words: list[str], folder: Path, *streams: int) -> None:
     warnings.simplefilter("error")
     code: Any = 0
     try:
-        main(words)
+        start()
     except SystemExit as ending:
         code = ending.code or 0
     except BaseException:
@@ -152,15 +154,29 @@ def _run_here(words: list[str], folder: Path, *streams: int) -> None:
     os._exit(code)
 
 
+def needs_torch(script: Path) -> bool:
+    return "torch" in script.read_text(encoding="utf-8")
+
+
+def as_script(path: Path) -> None:
+    """Do what `python FILE` does: the file is the main module, and its folder comes first."""
+    sys.argv = [path.name]
+    sys.path.insert(0, str(path.parent))
+    runpy.run_path(str(path), run_name="__main__")
+
+
 def run(command: Command, folder: Path) -> None:
-    """Run a command of a page; a figure of `ampsim` is drawn up, but not painted."""
+    """Run a command of a page; figures of its pages are not drawn.
+
+    PyTorch, once it has had threads, need not work in a copy of a process.
+    """
     program, *words = shlex.split(command.line)
-    if program == "python":
-        done = in_a_process(words, folder)
-    elif sys.platform == "linux":
-        done = in_a_fork(words, folder)
+    is_script = program == "python"
+    if sys.platform != "linux" or (is_script and needs_torch(folder / words[0])):
+        done = in_a_process(words if is_script else ["-m", program, *words], folder)
     else:
-        done = in_a_process(["-m", program, *words], folder)
+        start = partial(as_script, folder / words[0]) if is_script else partial(main, words)
+        done = in_a_fork(start, folder)
     assert done.code == 0, f"{command.line}\n{done.err}"
     if command.output:
         is_alike = doctest.OutputChecker().check_output(command.output, done.out, LIKE_THE_PAGE)
@@ -186,7 +202,7 @@ def test_every_block_of_a_page_is_one_that_is_tested(page):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("unpainted")
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_who_follows_a_page_gets_what_it_says(page, tmp_path):
     assert follow(page.read_text(encoding="utf-8"), tmp_path) > 0

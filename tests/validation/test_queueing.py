@@ -142,7 +142,11 @@ def batches_of(
         yield waits_s
 
 
-@pytest.mark.parametrize("load", [0.5, 0.7, 0.9, 0.95])
+BATCHES = {0.5: 10, 0.7: 15, 0.9: 50, 0.95: 50}
+"""By load: batches of a million customers; waits hang together for longer at a high load."""
+
+
+@pytest.mark.parametrize("load", BATCHES)
 @pytest.mark.parametrize("queue", SERVICES)
 def test_waiting_times_of_one_processor_are_those_of_pollaczek_and_khinchine(queue, load):
     """Wq = load m2 / 2 (1 - load). The worst standard error is 0.3 % up to 0.9, 0.8 % at 0.95.
@@ -159,7 +163,7 @@ def test_waiting_times_of_one_processor_are_those_of_pollaczek_and_khinchine(que
     np.testing.assert_allclose(waits_s[1:], lindley(gaps_s, services_s, 0.0), atol=1e-7)
 
     expected_s = load * second_moment / (2 * (1 - load))
-    means_s = np.array([one.mean() for one in batches_of(random, service, load, 50)])
+    means_s = np.array([one.mean() for one in batches_of(random, service, load, BATCHES[load])])
     error = means_s.std(ddof=1) / math.sqrt(len(means_s)) / expected_s
     assert error < (0.004 if load <= 0.9 else 0.01)
     within = 0.01 if load <= 0.9 else 3 * error
@@ -204,7 +208,7 @@ def long_run_of_several(servers: int, load: float) -> np.ndarray:
     return total_s / steps
 
 
-@pytest.mark.parametrize(("servers", "load"), [(2, 0.5), (2, 0.9), (4, 0.7), (4, 0.9)])
+@pytest.mark.parametrize(("servers", "load"), [(2, 0.5), (4, 0.7), (4, 0.9)])
 def test_waiting_times_of_several_processors_at_one_queue_are_those_of_erlang(servers, load):
     """Wq = C / (k - offered load). The worst standard error is 0.3 %.
 

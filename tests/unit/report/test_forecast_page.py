@@ -104,6 +104,7 @@ def test_an_interrupted_forecast_says_so(make_forecast, figure_1, tmp_path):
     assert "interrupted: 2 of 9 runs" in (tmp_path / "forecast.md").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("unpainted")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_does_no_harm(make_forecast, make_table, figure_1, tmp_path, name):
     spans = {"sequential": figure_1["sequential"], "pipeline": figure_1["pipeline"]}
