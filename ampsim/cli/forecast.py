@@ -98,6 +98,7 @@ class Comparing:
         optional("N", f"Learning rates that each schedule tries; tunes.  [default: {TRIALS}]"),
     ] = None
     validate_every: ValidateEveryOption = None
+    run_limit: options.RunLimitOption = None
 
     def given(self) -> dict[str, Any]:
         """As `ampsim.forecast` takes them; without a budget where none was given.
@@ -130,6 +131,9 @@ class Comparing:
             "tune": tune,
             "validate_every": self.validate_every,
             "budget_s": None if self.budget is None else seconds_of("--budget", self.budget),
+            "run_limit_s": None
+            if not self.run_limit
+            else seconds_of("--run-limit", self.run_limit),
         }
 
     @property
@@ -195,7 +199,6 @@ def forecast(
     comparing: Comparing,
     jobs: options.JobsOption = None,
     executor: options.ExecutorOption = None,
-    run_limit: options.RunLimitOption = None,
     data: options.DataOption = None,
     instances: options.InstancesOption = None,
     seed: options.SeedOption = 0,
@@ -241,7 +244,7 @@ def forecast(
                 loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
                 instances=instances, mode=mode.value, placement=placement, keeping=keeping,
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
-                on_run=filling.take, run_limit_s=options.run_limit_s(run_limit), **given,
+                on_run=filling.take, **given,
             )  # fmt: skip
         lines = _lines(comparing, model, cluster)
         code = _deliver(made, folder, json, seed, partial(_print_answer, made, chosen, lines))

@@ -14,7 +14,6 @@ from ampsim.cli import completion
 from ampsim.cli.console import complain
 from ampsim.cli.methods import OPTIONS, SEVERAL, Option
 from ampsim.errors import OptionError
-from ampsim.options import seconds_of
 
 if TYPE_CHECKING:
     from ampsim.hardware import Cluster
@@ -258,11 +257,6 @@ def make_executor(jobs: int | None, executor: str | None) -> int | str:
             f"--jobs {jobs} and --executor {executor} say the same thing; leave one of them out"
         )
     return executor
-
-
-def run_limit_s(text: str | None) -> float | None:
-    """How long a run may take; None where nothing was said."""
-    return None if text is None else seconds_of("--run-limit", text)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ampsim.cli.console import (
 )
 from ampsim.errors import OptionError
 from ampsim.files import expanded
+from ampsim.options import seconds_of
 
 if TYPE_CHECKING:
     from ampsim.recipes.checking import Verdict
@@ -107,7 +108,8 @@ def report(
         return how.told(json, Code.FINE)
     names = every
     recipes, programs = _split(names)
-    makes, limit_s = options.make_executor(jobs, executor), options.run_limit_s(run_limit)
+    makes = options.make_executor(jobs, executor)
+    limit_s = None if run_limit is None else seconds_of("--run-limit", run_limit)
     how = _How(makes, quiet, json == "-", [], limit_s)
     prepare_json(json)
     codes: list[Code] = []

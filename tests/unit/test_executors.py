@@ -406,7 +406,7 @@ def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path,
         forecast(
             path, executor=cluster.executor, keeping=Keeping(tmp_path), on_run=At(after_2=kill)
         )
-    assert time.monotonic() - killed_s[0] < 5
+    assert time.monotonic() - killed_s[0] < 25  # of Dask 30
     cluster.stop()
     cluster.start(workers=1)
     assert_resumed(asked, tmp_path, alone)
