@@ -6,7 +6,6 @@ import gc
 import os
 import re
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import threadpoolctl  # pyright: ignore[reportMissingTypeStubs]  # has none
 from invariants import watch
 
 import ampsim
@@ -76,32 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     patch = pytest.MonkeyPatch()
     watch(patch)
-    look_libraries_up_once(patch)
     patch.setattr(mnist, "_draw", draw_once(mnist._draw))
     gc.disable()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
-
-
-def look_libraries_up_once(patch: pytest.MonkeyPatch) -> None:
-    """Ask for the loaded libraries of linear algebra only after something was imported.
-
-    Each run asks, and reads a list of all that the process has loaded: with `torch`, 10 ms. A
-    library comes with a module. What is set in the libraries is set anew each time.
-    """
-    kind: Any = threadpoolctl.ThreadpoolController
-    look_up, known = kind._load_libraries, dict[int, list[str]]()
-
-    def load(self: Any) -> None:
-        found = known.get(len(sys.modules))
-        if found is None:
-            look_up(self)
-            known[len(sys.modules)] = [one.filepath for one in self.lib_controllers]
-            return
-        for path in found:
-            self._make_controller_from_path(path)
-
-    patch.setattr(kind, "_load_libraries", load)
 
 
 def draw_once(draw: Callable[..., Any]) -> Callable[..., Any]:
