@@ -8,6 +8,7 @@ what it decided is learned afterwards (`ampsim.learning`); passes of equal diges
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import hashlib
 import json
@@ -167,7 +168,12 @@ class Subject:
 
 
 def _behaviour(optimizer: Optimizer) -> bytes:
-    """What a method does to a few numbers in a few steps, and its rates within epochs."""
+    """What a method does to a few numbers in a few steps, and its rates within epochs.
+
+    A copy is asked, as far as there can be one: a rate may note for its user what it is asked.
+    """
+    with contextlib.suppress(TypeError):  # a part cannot be copied
+        optimizer = copy.deepcopy(optimizer)
     optimizer = optimizer.of_tensors([(2, 2), (2,)])
     theta = np.linspace(-1.0, 1.0, 6)
     state, seen = optimizer.init(theta), list[bytes]()
