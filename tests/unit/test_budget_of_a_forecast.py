@@ -172,7 +172,7 @@ def ask(model, cluster, budget_s, **more):
 
 @pytest.mark.slow
 def test_a_budget_gives_the_same_with_any_number_of_jobs(model, cluster):
-    one, other = (ask(model, cluster, 4.0, jobs=jobs) for jobs in (1, 2))
+    one, other = (ask(model, cluster, 2.5, jobs=jobs) for jobs in (1, 2))
     assert one.table.to_csv() == other.table.to_csv()
     assert one.trials.to_csv() == other.trials.to_csv()
     assert one.manifest["budget"] == other.manifest["budget"]
