@@ -114,8 +114,8 @@ def what_would_change(
     told += _workers(rows, cluster) if names <= PLACEMENTS.keys() else []
     other = [one for one, is_other in told if is_other]
     same = [one for one, is_other in told if not is_other]
-    said = [f"another row is first {'; '.join(other)}"] if other else []
-    said += [f"{rows[0].label} stays first {'; '.join(same)}"] if same else []
+    said = [f"another row is ahead {'; '.join(other)}"] if other else []
+    said += [f"{rows[0].label} stays ahead {'; '.join(same)}"] if same else []
     held = "epochs of each row held, times of short sleep runs"
     lines = [f"what would change it ({held}): {'. '.join(said)}"] if said else []
     return [*lines, *_hangs_on(rows, cluster), *_optimizers(trials)]
