@@ -394,19 +394,21 @@ def test_a_client_that_is_killed_leaves_nothing_at_work_and_the_next_goes_on(
 
 
 def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path, tmp_path, alone):
-    killed_s = []
+    """A run that never ends is under way then, whatever else has come back."""
+    there, killed_s = tmp_path / "there", []
+    there.touch()
 
     def kill():
         cluster.kill(cluster.scheduler)
         killed_s.append(time.monotonic())
 
-    asked = partial(forecast, path, executor=cluster.executor)
+    settings = {"hangs": 3, "while_there": str(there)}
+    asked = partial(forecast, path, settings=settings, executor=cluster.executor)
     gone = r"^the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on$"
     with pytest.raises(ExecutorError, match=gone):
-        forecast(
-            path, executor=cluster.executor, keeping=Keeping(tmp_path), on_run=At(after_2=kill)
-        )
+        asked(keeping=Keeping(tmp_path), on_run=At(after_2=kill))
     assert time.monotonic() - killed_s[0] < 25  # of Dask 30
     cluster.stop()
+    there.unlink()
     cluster.start(workers=1)
     assert_resumed(asked, tmp_path, alone)
