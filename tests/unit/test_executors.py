@@ -320,7 +320,8 @@ def test_a_worker_and_a_nanny_that_are_killed_lose_nothing_and_nothing_is_made_t
         cluster.kill(cluster.workers.pop())
         cluster.add_worker(OPENBLAS_NUM_THREADS="4")
 
-    told = At(after_2=kill_worker, after_6=kill_nanny)
+    # at once: the second death of a run that is tried alone would be its own
+    told = At(after_2=kill_worker, after_3=kill_nanny)
     keeping = Keeping(tmp_path)
     made = forecast(path, executor=client, keeping=keeping, on_run=told)
     assert_same(alone, made)
