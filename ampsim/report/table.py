@@ -242,7 +242,7 @@ ANSWER: Final[tuple[Column, ...]] = (
     Column("max_active_keys", "in\nflight", _mak, 3),
     Column("train_per_s", "training\n{items}/s", _rate, 0),
     Column("epochs_to_target", "epochs", _epochs, 4, _are_timed),
-    Column("time_to_target_s", "time to target\n[{coverage} %]", _time, 0, _are_timed),
+    Column("time_to_target_s", "time to target\n[{coverage} % CI]", _time, 0, _are_timed),
     Column("speed_up", "speed-\nup", _shown("speed_up", format_ratio), 2, _have_speed_up),
     Column("train_per_s", "ratio", _ratio, 2, _have_rates_alone),
     Column("standing", "first\nor tie", _standing, 1, _are_ranked),

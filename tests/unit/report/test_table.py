@@ -65,7 +65,7 @@ def test_the_answer_has_seven_columns_each_with_its_unit(make_table):
         "in flight": "8",
         "training lists/s": "2.08 M",
         "epochs": "8",
-        "time to target \\[75 %\\]": "410 ms \\[380, 510\\]",
+        "time to target \\[75 % CI\\]": "410 ms \\[380, 510\\]",
         "speed-up": "3.4×",
         "first or tie": "first",
     }
