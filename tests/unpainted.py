@@ -32,7 +32,7 @@ def leave_empty() -> None:
             b'<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
         )
 
-    style.styled, Figure.savefig = styled, savefig  # pyright: ignore[reportAttributeAccessIssue]
+    style.styled, Figure.savefig = styled, savefig  # pyright: ignore[reportAttributeAccessIssue]  # in this process
 
 
 if __name__ == "__main__":
