@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,7 @@ def execution(path: Path, **options: Any) -> Any:
     return execute.executed(path, **options)
 
 
+@cache
 def kernels_of(wanted: str) -> str:
     """The kernels that OpenBLAS computes with where it is told to take these; "" if it cannot."""
     code = (

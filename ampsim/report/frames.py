@@ -86,7 +86,8 @@ def text(row: Row, name: str) -> str:
 
 def row_labels(table: DataFrame) -> list[str]:
     """A name per row, no two alike: the schedule, and what sets it apart from its namesakes."""
-    records = rows(table)
+    untyped: Any = table
+    records = rows(untyped[[name for name in ("schedule", *LABELS) if name in table]])
     names = [text(row, "schedule") for row in records]
     for column in LABELS:
         if len(set(names)) == len(names):

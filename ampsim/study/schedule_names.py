@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from pydantic import Field
@@ -24,6 +25,8 @@ _WORDS: Final = {"max_active_keys": "{} in flight", "min_update_interval": "upda
 
 _VALUES: Final = (bool, int, float, str)
 """Types of which one value of an option is."""
+
+_hints_of: Final = cache(get_type_hints)
 
 _FIELDS: Final[dict[type, Any]] = {
     int: Annotated[int, Field(ge=1)],
@@ -111,7 +114,7 @@ def option_types() -> dict[str, type]:
     """
     found: dict[str, type] = {}
     for kind in METHODS.values():
-        hints = get_type_hints(kind)
+        hints = _hints_of(kind)
         for option in _options_of(kind):
             given = get_args(hints[option]) or (hints[option],)
             found.setdefault(option, next(one for one in _VALUES if one in given))

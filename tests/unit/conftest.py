@@ -16,12 +16,14 @@ from matplotlib.figure import Figure
 
 import ampsim
 from ampsim.cli import main
+from ampsim.exploring import solve, whatif
 from ampsim.forecasting import page as forecast_page
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import Findings, RecipeOptions, run_recipe
 from ampsim.report.page import figures as page_figures
+from ampsim.report.page import grid as page_grid
 
 DRAWN = ("ampsim.report.plot.", "ampsim.report.gantt.chart")
 """Where figures of pages are drawn."""
@@ -56,9 +58,10 @@ def call(
 def no_drawing(patch: pytest.MonkeyPatch) -> None:
     """Have pages show empty figures, and each figure written down as an empty picture."""
     no_paint(patch)
-    for module in (forecast_page, page_figures):
+    for module in (forecast_page, page_figures, page_grid, solve, whatif):
         for name, draw in vars(module).copy().items():
-            if getattr(draw, "__module__", "").startswith(DRAWN) and hasattr(draw, "__wrapped__"):
+            is_drawing = getattr(draw, "__annotations__", {}).get("return") == "Figure"
+            if is_drawing and draw.__module__.startswith(DRAWN):
                 patch.setattr(module, name, lambda *_, **_options: Figure())
 
 

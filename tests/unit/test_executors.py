@@ -313,15 +313,15 @@ class At:
 def test_a_worker_and_a_nanny_that_are_killed_lose_nothing_and_nothing_is_made_twice(
     cluster, client, path, tmp_path, alone
 ):
-    def kill_worker():
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-    def kill_nanny():
-        cluster.kill(cluster.workers.pop())
+    def kill():
+        """Both at once: what is killed when it is tried alone has killed its worker itself."""
+        nanny = cluster.workers.pop()
+        processes = client.run(os.getpid).values()
+        os.kill(next(one for one in processes if os.getpgid(one) != nanny.pid), signal.SIGKILL)
+        cluster.kill(nanny)
         cluster.add_worker(OPENBLAS_NUM_THREADS="4")
 
-    # at once: the second death of a run that is tried alone would be its own
-    told = At(after_2=kill_worker, after_3=kill_nanny)
+    told = At(after_2=kill)
     keeping = Keeping(tmp_path)
     made = forecast(path, executor=client, keeping=keeping, on_run=told)
     assert_same(alone, made)

@@ -8,7 +8,9 @@ paragraph before it names ("Save it as `NAME`"). A `console` block holds command
 from __future__ import annotations
 
 import doctest
+import importlib
 import os
+import pkgutil
 import re
 import runpy
 import shlex
@@ -25,6 +27,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import ampsim
 from ampsim.cli import main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -201,8 +204,16 @@ def test_every_block_of_a_page_is_one_that_is_tested(page):
     assert any(isinstance(step, Command) for step in found)
 
 
+@pytest.fixture(scope="module")
+def imported() -> None:
+    """All of ampsim, so that no copy of this process imports it."""
+    for module in pkgutil.walk_packages(ampsim.__path__, "ampsim."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn")
+@pytest.mark.usefixtures("undrawn", "imported")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_who_follows_a_page_gets_what_it_says(page, tmp_path):
     assert follow(page.read_text(encoding="utf-8"), tmp_path) > 0

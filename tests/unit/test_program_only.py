@@ -148,6 +148,7 @@ def test_commands_tell_it_from_a_graph(call, file):
     assert "is a program only; its program says devices itself" in told.err
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_commands_run_it_by_schedules_of_programs_unless_one_is_named(call, file, tmp_path):
     kept = tmp_path / "kept"
     assert "choice, dataflow, " in call("run", str(file), "--out", str(kept)).out
@@ -157,6 +158,7 @@ def test_commands_run_it_by_schedules_of_programs_unless_one_is_named(call, file
     assert call("gantt", str(file), "--out", str(tmp_path / "chart.svg")).code == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_over_several_workers_says_what_went_between_them(call):
     words = ("run", "moe_rnn", "--schedule", "dataflow", "--workers", "2", "--instances", "50")
     told = call(*words, "--set", "devices=2", "--set", "hidden=4", "--set", "experts=3")

@@ -104,6 +104,10 @@ class _Source:
     runs: Mapping[str, Sequence[Run]]
     names: Sequence[str] | None
 
+    @property
+    def table(self) -> DataFrame:
+        return self.forecast.table
+
 
 def result_figures(
     forecast: RunTable,
@@ -142,7 +146,7 @@ def _convergence(source: _Source) -> Figure | None:
 
 
 def _plane(source: _Source) -> Figure | None:
-    table = source.forecast.table
+    table = source.table
     items = [
         count for repeats in source.runs.values() for run in repeats
         for count in floats(run.epochs, "instances").tolist() if count > 0
@@ -153,7 +157,7 @@ def _plane(source: _Source) -> Figure | None:
 def _utilisation(source: _Source) -> Figure | None:
     shares = {name: repeats[0].utilisation_by_worker for name, repeats in source.runs.items()}
     shares = {name: frame for name, frame in shares.items() if frame.notna().all(axis=None)}
-    busy = floats(source.forecast.table, "utilisation").tolist()
+    busy = floats(source.table, "utilisation").tolist()
     known = dict(zip(source.runs, busy, strict=False)) if len(busy) == len(source.runs) else {}
     return utilisation(shares, known) if shares else None
 
@@ -172,27 +176,18 @@ def _staleness(source: _Source) -> Figure | None:
 
 
 def _over_mak(source: _Source) -> Figure | None:
-    table, names = source.forecast.table, source.names
+    table, names = source.table, source.names
     return throughput_over_mak(table, names) if has_lines(table, names) else None
-
-
-def _of_table(
-    draw: Callable[[DataFrame], Figure], has: Callable[[DataFrame], bool]
-) -> Callable[[_Source], Figure | None]:
-    def drawn(source: _Source) -> Figure | None:
-        return draw(source.forecast.table) if has(source.forecast.table) else None
-
-    return drawn
 
 
 _DRAW: Mapping[str, Callable[[_Source], Figure | None]] = {
     "convergence": _convergence,
-    "throughput": _of_table(throughput, lambda table: len(table) > 0),
+    "throughput": lambda source: throughput(source.table) if len(source.table) else None,
     "throughput-over-mak": _over_mak,
     "plane": _plane,
     "utilisation": _utilisation,
-    "bounds": _of_table(bounds, has_bounds),
-    "peak-memory": _of_table(peak_memory, has_peaks),
+    "bounds": lambda source: bounds(source.table) if has_bounds(source.table) else None,
+    "peak-memory": lambda source: peak_memory(source.table) if has_peaks(source.table) else None,
     "memory": _memory,
     "staleness": _staleness,
 }
