@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
@@ -151,6 +152,11 @@ class Entrant:
         most = _NEVER * self.epochs_max
         return math.log(min(max(middle_s / epoch_s, 1e-9), most)) if epoch_s else math.log(most)
 
+    def plain(self) -> dict[str, Any]:
+        """It as JSON can hold it; a time that is infinite is the text "inf"."""
+        times = {point: _plain_times(of) for point, of in self.learned.items()}
+        return {**asdict(self), "learned": times}
+
     def predictor(self) -> Predictor:
         """What the learned points say of all; places in it are those in `points`."""
         nodes = sorted({node for one in self.points for node in self.first(one).staleness})
@@ -158,6 +164,22 @@ class Entrant:
         places = np.log1p(np.array(ages, float).reshape(len(self.points), len(nodes)))
         known = [self.points.index(point) for point in self.learned]
         return Predictor(places, known, [self.value(point) for point in self.learned])
+
+
+_ENTRANT: Final = TypeAdapter(Entrant)
+
+
+def entrant_from_plain(plain: Any) -> Entrant:
+    """The entrant that `Entrant.plain` gave.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return _ENTRANT.validate_python(plain)
+
+
+def _plain_times(times: Mapping[int, float]) -> dict[int, float | str]:
+    return {seed: one if math.isfinite(one) else "inf" for seed, one in times.items()}
 
 
 @dataclass(frozen=True, slots=True)

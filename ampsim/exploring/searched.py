@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from ampsim.exploring.finding import LONGEST, Cells, Finding, plain_rows
+from ampsim.exploring.finding import LONGEST, Finding, Lines, plain_rows
 from ampsim.exploring.trials import PointOutcome
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
@@ -68,7 +68,7 @@ class Searched(Finding):
         }
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> Lines:
         """The front."""
         headings = ["trial", *self.keys, *self.objectives]
         records = self.front.to_dict("records")

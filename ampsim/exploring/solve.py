@@ -21,7 +21,7 @@ from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at, unit_of
 from ampsim.exploring.condition import TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
-from ampsim.exploring.finding import Cells, Figures, Finding, plain_rows
+from ampsim.exploring.finding import Figures, Finding, Lines, plain_rows
 from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
 from ampsim.exploring.whatif import traced
 from ampsim.forecasting.forecast import MAX_EPOCHS
@@ -106,7 +106,7 @@ class Solved(Finding):
         return {"sentences": list(self.sentences), "rows": rows, "curve": curve}
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> Lines:
         """Its rows."""
         headings = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "binds"]
         lines: list[list[str]] = []
