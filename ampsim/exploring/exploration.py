@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -16,11 +16,11 @@ from ampsim.exploring.making import FirstEpoch
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
-from ampsim.report.grid import SHOW_AXIS, axis_words
+from ampsim.report.grid import cluster_words
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.rows import table_of
-from ampsim.units import format_percent
+from ampsim.units import format_bytes, format_percent, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -89,16 +89,17 @@ class Exploration(Finding):
             lead = second["time_to_target_s"] / first["time_to_target_s"]
             name = plain(str(first["schedule"]), LONGEST)
             if lead > most.get(name, (0.0, []))[0]:
-                where = _words({key: first[key] for key in self.over})
+                where = point_words({key: first[key] for key in self.over})
                 most[name] = (lead, [name, f"{lead:.2f} times", where, str(first["basis"])])
         headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
 
-    def page(self) -> str:
-        """The page of HTML: the map, and where each method leads most."""
+    def page(self, csv: str = files[1]) -> str:
+        """The page of HTML: the map, and where each method leads most; `csv` has its table."""
         names = list(dict.fromkeys(texts(self.table, "schedule")))
         return self.html(
             "explore.html",
+            csv=csv,
             setting=f"{self.metric.target_text(self.target)} on {plain(self.cluster, LONGEST)}",
             data=self._data(names),
         )
@@ -110,7 +111,7 @@ class Exploration(Finding):
         lines = [[one[name] for name in columns] for one in plain_rows(self.table)]
         return {
             "keys": [
-                {"name": key, "values": list(of), "words": [_words({key: one}) for one in of]}
+                {"name": key, "values": list(of), "words": [point_words({key: one}) for one in of]}
                 for key, of in self.over.items()
             ],
             "methods": [
@@ -266,12 +267,26 @@ def sentences_of(
     return tuple(said)
 
 
-def _words(point: Mapping[str, Any]) -> str:
-    """A point in words, numbers with their units."""
-    told = [
-        f"{value:.4g} {unit_of(key)}".strip()
-        if isinstance(value, float) and key not in SHOW_AXIS
-        else axis_words(key, value)
+SHOW_AXIS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "latency_s": format_seconds,
+    "bandwidth_bytes_per_s": lambda value: f"{format_bytes(value)}/s",
+    "workers": lambda value: f"{value} worker{'s' * (value != 1)}",
+    "cluster": cluster_words,
+}
+"""How a value of some keys is written."""
+
+
+def point_words(point: Mapping[str, Any]) -> str:
+    """A point in words, numbers with their units.
+
+    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
+    '4 workers, a, 1e+12 FLOP/s'
+    """
+    return ", ".join(
+        SHOW_AXIS[key](value)
+        if key in SHOW_AXIS
+        else f"{value:.4g} {unit_of(key)}".strip()
+        if isinstance(value, float)
+        else plain(str(value), 32)
         for key, value in point.items()
-    ]
-    return ", ".join(told)
+    )

@@ -6,7 +6,7 @@ of the intervals of devices' numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from ampsim.forecasting.forecast import copies_of
 from ampsim.forecasting.intervals import Spreading
 from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
 from ampsim.forecasting.tuning import Tuner, no_trials
+from ampsim.hardware import Cluster
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
@@ -144,8 +145,8 @@ class InterruptedReport(KeyboardInterrupt):
         planned: how many there are.
     """
 
-    def __init__(self, finished: int | None, planned: int) -> None:
-        kept = f"{finished} of {planned} runs are kept"
+    def __init__(self, finished: int | None, planned: int, what: str = "runs") -> None:
+        kept = f"{finished} of {planned} {what} are kept"
         if finished is None:
             kept = f"what was kept of {planned} runs is as it was"
         super().__init__(f"interrupted: {kept}; run again to go on")
@@ -287,9 +288,10 @@ def _make_all(
     return made
 
 
-def _costs(rows: Rows) -> list[dict[str, str]]:
+def costs_of(clusters: Iterable[Cluster]) -> list[dict[str, str]]:
+    """What is charged on some clusters, each sentence once."""
     found: list[dict[str, str]] = []
-    for cluster in rows.clusters:
+    for cluster in clusters:
         found += [one for one in costs(cluster) if one not in found]
     return found
 
@@ -316,7 +318,7 @@ def _gather(
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
         trials=tuned.trials,
-        manifest=_manifest(recipe, tuned, of_rows, assumed),
+        manifest=manifest_of(recipe, tuned, of_rows, assumed),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         spreads={row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
     )
@@ -327,7 +329,7 @@ def recipe_origin(recipe: Recipe) -> dict[str, str]:
     return {"file": RECIPE, "sha256": recipe.sha256, "asked_sha256": recipe.asked_sha256}
 
 
-def _manifest(
+def manifest_of(
     recipe: Recipe, tuned: TunedRows, of_rows: list[dict[str, Any]], assumed: list[str]
 ) -> dict[str, Any]:
     """Where the numbers come from, all but the hashes of what is written."""
@@ -351,5 +353,5 @@ def _manifest(
         **origin_of(file, tuned),
         **origin,
         **({"assumptions": assumed} if assumed else {}),
-        "costs": _costs(rows),
+        "costs": costs_of(rows.clusters),
     }
