@@ -16,7 +16,6 @@ from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.running import run_recipe
-from ampsim.units import format_seconds
 
 OPTIONS = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 HEAD = """
@@ -221,31 +220,6 @@ def test_a_device_without_intervals_has_none_of_it(tmp_path, make_report):
     assert "assumptions" not in read_manifest(tmp_path)
     assert "at_ends" not in json.loads((tmp_path / OUTLINES_FILE).read_text())
     assert "95 %" not in (tmp_path / "report.md").read_text()
-    results = read_results(read_recipe(tmp_path), tmp_path)
-    pd.testing.assert_frame_equal(results.table, results.over_seeds)
-
-
-def test_who_is_first_on_a_grid_is_told_by_seeds_alone(tmp_path, make_report):
-    """What a device leaves open it leaves open for both sides, so that it makes no tie."""
-    grid = """
-[grid]
-latency_s = [0.0, 1e-5]
-workers = [1, 2]
-
-[heat_map]
-across = "latency_s"
-down = "workers"
-ours = ["amp"]
-"""
-    recipe = HEAD.replace("workers = 2\n", "").replace("max_epochs = 4", "max_epochs = 2") + PAIR
-    put(tmp_path, recipe + grid, FLOP_ONLY)
-    found = make_report(tmp_path)
-    page = (tmp_path / "report.md").read_text()
-    assert "Intervals here are over seeds alone: what the devices' numbers leave open" in page
-    seeds, both = (one["time_to_target_low_s"] for one in (found.over_seeds, found.table))
-    assert (known := seeds.notna()).sum() > 3
-    assert (seeds.astype(float) > both.astype(float))[known].all()
-    assert any(format_seconds(one) in page for one in seeds[known])
 
 
 def test_a_tuned_row_is_spread_with_the_rate_that_it_runs_with(tmp_path):
