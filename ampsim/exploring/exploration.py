@@ -272,6 +272,7 @@ SHOW_AXIS: Final[Mapping[str, Callable[[Any], str]]] = {
     "bandwidth_bytes_per_s": lambda value: f"{format_bytes(value)}/s",
     "workers": lambda value: f"{value} worker{'s' * (value != 1)}",
     "cluster": cluster_words,
+    "device": cluster_words,
 }
 """How a value of some keys is written."""
 

@@ -16,7 +16,6 @@ from annotated_types import Ge, Le
 
 from ampsim import assets
 from ampsim.arguments import checked
-from ampsim.data_parallel.inside import inner_named
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at, unit_of
 from ampsim.exploring.condition import TIMED, Condition, condition_of
@@ -237,7 +236,7 @@ def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic
         OptionError: schedules are given that have no effect.
     """
     written = [one for one in dict.fromkeys(name for _column, name in condition.values) if one]
-    own = [_named(one) for one in written]
+    own = [schedules_of(one)[0] for one in written]
     places = {name: place for place, name in enumerate(written)}
     if all(schedule for _column, schedule in condition.values):
         if schedules is not None:
@@ -251,15 +250,6 @@ def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic
         _Topic(label, (*own, one), {**places, "": len(own)})
         for one, label in zip(bare, labels_of(bare), strict=True)
     ]
-
-
-def _named(text: str) -> Schedule:
-    """The schedule that stands in a condition, such as "amp:8".
-
-    Raises:
-        OptionError, UnknownNameError: none does.
-    """
-    return inner_named(text) if ":" in text or "/" in text else schedules_of(text)[0]
 
 
 def _range(axes: Sequence[Axis]) -> Axis:

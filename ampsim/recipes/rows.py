@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ampsim.assets import locate
 from ampsim.exploring.axes import Point, Setup, Value, setup_at
@@ -109,7 +109,7 @@ class Space:
     def rows_at(self, point: Point) -> list[Row]:
         """The rows of a point."""
         schedules = tuple(row.schedule for row in self.base.rows)
-        there = _beside(self.recipe, point)
+        there = {key: _beside(self.recipe, key, one) for key, one in point.items()}
         found: list[Row] = []
         for place, row in enumerate(self.base.rows):
             at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), there)
@@ -128,24 +128,24 @@ def space_of(recipe: Recipe) -> Space:
     asked, base = recipe.file.explore, _rows(recipe)
     assert asked is not None, "the recipe explores"
     setup = Setup(base.model, base.cluster, tuple(row.schedule for row in base.rows))
-    given = dict(asked.over)
-    if isinstance(clusters := given.get("cluster", []), str):
-        given["cluster"] = clusters.split(",")
-    there = {
-        key: [str(_beside(recipe, {key: one})[key]) for one in values]
-        if key == "cluster"
-        else values
-        for key, values in given.items()
+    named = {
+        key: tuple(map(str, given.split(",") if isinstance(given, str) else given))
+        for key, given in asked.over.items()
+        if key in _FILES
     }
-    values = _told(recipe, "explore.over", lambda: values_of(there, setup, asked.points))
-    return Space(recipe, base, {**values, **{k: tuple(given[k]) for k in values if k == "cluster"}})
+    there = {key: [_beside(recipe, key, one) for one in named[key]] for key in named}
+    values = _told(
+        recipe, "explore.over", lambda: values_of({**asked.over, **there}, setup, asked.points)
+    )
+    return Space(recipe, base, values | named)
 
 
-def _beside(recipe: Recipe, point: Point) -> Point:
-    """A point, with the path of a cluster as one from where the user is."""
-    if "cluster" not in point:
-        return point
-    return {**point, "cluster": recipe.beside(str(point["cluster"]), ".toml")}
+_FILES: Final = ("cluster", "device")
+"""Keys whose values may be paths from the recipe's folder."""
+
+
+def _beside(recipe: Recipe, key: str, value: Value) -> Value:
+    return recipe.beside(str(value), ".toml") if key in _FILES else value
 
 
 def _rows(recipe: Recipe) -> Rows:
