@@ -204,7 +204,8 @@ def _unknown(key: str, known: Sequence[str]) -> str:
     return (
         f"nothing named {short(key)} can vary; {hint} schedule, cluster, device, topology, "
         f"workers, {', '.join(LINKS)}, device.NUMBER such as device.flop_per_s, host.NUMBER, "
-        f"ports.NUMBER, model.OPTION ({', '.join(options) or 'the model has none'}), and options of schedules"
+        f"ports.NUMBER, model.OPTION ({', '.join(options) or 'the model has none'}), and options "
+        "of schedules"
     )
 
 

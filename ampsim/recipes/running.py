@@ -24,10 +24,10 @@ from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import ExecutorLike, Listeners, opened
+from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping, Known, known_by, take_or_make, witnesses_of
-from ampsim.runs.task import Row, Task
+from ampsim.runs.store import Keeping, Known, known_by, witnesses_of
+from ampsim.runs.task import Row
 from ampsim.runs.witness import Witness
 from ampsim.study.learning_rates import COLUMNS
 from ampsim.study.placement_advice import advice_on, blindness
@@ -220,9 +220,16 @@ def _run_with(
     ]
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
     known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
-    made = _make_all([*tasks, *tasks_of(short)], known, keeping, executor, options.on_progress)
-    runs = [replace(made[place], schedule=task.label) for place, task in enumerate(tasks)]
-    at_ends = (made[place] for place in range(len(tasks), len(made)))
+    every = [*tasks, *tasks_of(short)]
+    made = RunMaker(executor, options.on_progress, keeping).make(every, known)
+    found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
+    if made.interrupted is not None:
+        raise InterruptedReport(len(found), len(every))
+    if made.lost:
+        kept = f"{len(found)} of {len(every)} runs are kept"
+        raise SimulationError(f"{made.lost[0]}; {kept}; run again to go on")
+    runs = [replace(found[one.label, one.seed], schedule=one.label) for one in tasks]
+    at_ends = (found[one.label, one.seed] for one in tasks_of(short))
     spreads = gathered(short, [rated(one, one.failure) for one in at_ends])
     findings = _gather(recipe, tuned, runs, spreads, witnesses)
     if advice is not None:
@@ -265,27 +272,6 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
     if not said:
         return None
     return f"in trials other placements than the default are faster ({'; '.join(said)})"
-
-
-def _make_all(
-    tasks: list[Task],
-    known: list[Known],
-    keeping: Keeping,
-    executor: RunExecutor,
-    on_progress: OnProgress | None,
-) -> dict[int, Run]:
-    made: dict[int, Run] = {}
-    lost: dict[int, str] = {}
-    listeners = Listeners(made.__setitem__, lost.__setitem__, on_progress)
-    try:
-        take_or_make(tasks, known, keeping, executor, listeners)
-    except KeyboardInterrupt:
-        raise InterruptedReport(len(made), len(tasks)) from None
-    if lost:
-        raise SimulationError(
-            f"{lost[min(lost)]}; {len(made)} of {len(tasks)} runs are kept; run again to go on"
-        )
-    return made
 
 
 def costs_of(clusters: Iterable[Cluster]) -> list[dict[str, str]]:
