@@ -32,7 +32,7 @@ from ampsim.hardware import Cluster
 from ampsim.metric import Metric
 from ampsim.recipes.beside import OUTLINES_FILE, read_json, witnesses_to_text
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.rows import Space, space_of
+from ampsim.recipes.rows import ExploredSpace, space_of
 from ampsim.recipes.running import (
     InterruptedReport,
     RecipeOptions,
@@ -42,7 +42,7 @@ from ampsim.recipes.running import (
 )
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame
-from ampsim.report.page.text import assumptions, commands, next_of_report, origin
+from ampsim.report.page.text import assumptions, commands, next_of_report, origin, tables_of
 from ampsim.runs.jobs import opened
 from ampsim.runs.store import Keeping, witnesses_of
 from ampsim.text import to_toml
@@ -105,8 +105,7 @@ class Explored:
             "\n".join(f"* {markdown.paragraph(one)}" for one in found.sentences[1:]),
             f"[The map]({MAP}) has every number, slices, and the line of equal time.",
             *map_tables(found),
-            "## Where each leads most",
-            markdown.table(headings, lines, left=headings).rstrip("\n"),
+            *tables_of([("Where each leads most", [headings, *lines])] if lines else [], headings),
             *commands(next_of_report(recipe.name)),
             *assumptions(found.manifest),
             *origin({k: v for k, v in found.manifest.items() if k != "schedules"}, table),
@@ -211,7 +210,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     return Explored(recipe=recipe, found=found, said=said, witnesses=text)
 
 
-def _manifest(space: Space, clusters: Sequence[Cluster]) -> dict[str, Any]:
+def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, Any]:
     """Where a map comes from, as its manifest will be read again; `clusters` are of its ends."""
     recipe, base = space.recipe, space.base
     asked = recipe.file.explore

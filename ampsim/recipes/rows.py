@@ -79,7 +79,7 @@ def make_rows(recipe: Recipe) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class ExploredSpace:
     """What a recipe explores.
 
     Args:
@@ -119,7 +119,7 @@ class Space:
         return found
 
 
-def space_of(recipe: Recipe) -> Space:
+def space_of(recipe: Recipe) -> ExploredSpace:
     """What a recipe explores, whose rows are ready to run.
 
     Raises:
@@ -137,7 +137,7 @@ def space_of(recipe: Recipe) -> Space:
     values = _told(
         recipe, "explore.over", lambda: values_of({**asked.over, **there}, setup, asked.points)
     )
-    return Space(recipe, base, values | named)
+    return ExploredSpace(recipe, base, values | named)
 
 
 _FILES: Final = ("cluster", "device")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -124,20 +125,20 @@ def test_witnesses_are_of_the_ends_and_of_each_value_that_is_a_name(tmp_path):
     (tmp_path / "slow.toml").write_text(f'name = "slow"\nflop_per_s = 1e11\n{source}\n')
     over = 'over = { cluster = ["tflops-1", "./slow.toml", "tflops-10"], workers = [2, 3, 4] }\n'
     (tmp_path / "recipe.toml").write_text(HEAD + over + ROWS)
-    rows = make_rows(read_recipe(tmp_path)).rows
+    rows: Any = make_rows(read_recipe(tmp_path)).rows
     assert [row.label for row in rows if row.label.startswith("ours")] == [
         f"ours, cluster = {name}, workers = {count}"
         for name in ("tflops-1", "./slow.toml", "tflops-10")
         for count in (2, 4)
     ]
     assert {row.plan.cluster.devices[0].flop_per_s for row in rows} == {1e11, 1e12, 1e13}
-    assert {row.plan.model.config.learning_rate for row in rows} == {0.003, 0.01}  # pyright: ignore[reportOptionalMemberAccess,reportAttributeAccessIssue]
+    assert {row.plan.model.config.learning_rate for row in rows} == {0.003, 0.01}
 
 
 def test_the_tables_have_a_word_for_each_point(made):
     recipe = read_recipe(made)
-    found = read_results(recipe, made).found  # pyright: ignore[reportAttributeAccessIssue]
-    text = "\n".join(map_tables(found))
+    results: Any = read_results(recipe, made)
+    text = "\n".join(map_tables(results.found))
     assert "|  | 100 ns | 10.0 µs |" in text
     assert text.count("×") + text.count("alone") + text.count("nobody") == 4
 

@@ -12,10 +12,12 @@ import pytest
 
 import ampsim
 from ampsim.forecasting.intervals import COLUMNS, Spread
+from ampsim.metric import Goal
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.running import run_recipe
+from ampsim.runs.rows import row_of
 
 OPTIONS = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 HEAD = """
@@ -139,8 +141,11 @@ def test_where_a_flop_rate_is_all_a_row_takes_its_time_scales_exactly(tmp_path):
     """Rate times low / value and high / value; the time the other way round."""
     folder = put(tmp_path, HEAD.replace("[3, 4]", "[0, 1, 2, 3, 4]") + PAIR + LINKED, FLOP_ONLY)
     found = run_recipe(read_recipe(folder), folder)
-    before = records(found.over_seeds)
-    assert [one for one in before if math.isfinite(before[one]["time_to_target_s"])]
+    goal = Goal(found.metric, found.target)
+    labels = list(records(found.table))
+    runs = {label: [run for run in found.runs if run.schedule == label] for label in labels}
+    before = {label: row_of(label, goal, of) for label, of in runs.items()}
+    assert [one for one in before if before[one]["time_to_target_s"] is not None]
     for label, row in records(found.table).items():
         rate, time_s = row["train_per_s"], row["time_to_target_s"]
         if label == "pipeline":  # its link takes time, too

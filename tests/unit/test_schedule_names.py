@@ -42,9 +42,9 @@ def test_options_go_to_the_schedules_that_take_them():
 
 
 def test_a_name_may_say_how_many_are_in_flight_or_how_many_ranks_there_are():
-    made = schedules_of("pipeline:4,amp:8,amp:2,sync-sgd:2/amp:3", min_update_interval=5)
+    made = schedules_of("pipeline:4,amp:8,amp:2,local-sgd:2/amp:3", min_update_interval=5)
     assert made[:3] == [ampsim.Pipeline(4), ampsim.Amp(8, 5), ampsim.Amp(2, 5)]
-    assert made[3] == ampsim.SyncSGD(2, inner="amp:3")
+    assert made[3] == ampsim.LocalSGD(2, inner="amp:3")
 
 
 @pytest.mark.parametrize(
