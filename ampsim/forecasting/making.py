@@ -154,11 +154,7 @@ class RunMaker:
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
     def make(self, tasks: Sequence[Task], known: Sequence[Known] | None = None) -> Made:
-        """Make every run of `tasks`, those of one row beside each other.
-
-        Args:
-            tasks: of the runs.
-            known: what each is kept under; None for hashes of all that decides it and of the code.
+        """Make every run of `tasks`, a row's beside each other, kept under `known`.
 
         Raises:
             SimulationError: no run gave anything.

@@ -163,7 +163,7 @@ def _require_distinct(option: str, value: Any) -> None:
 
 def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
     """The schedule with each combination of those of `options` that it takes."""
-    kind, own = _numbered(name, options)
+    kind, own = _numbered(name, options) if re.search("[:/]", name) else (METHODS[name], {})
     taken = own | {key: options[key] for key in _options_of(kind) if key in options}
     choices: list[list[Any]] = [
         value if isinstance(value, list) else [value] for value in taken.values()
@@ -174,8 +174,6 @@ def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
 
 def _numbered(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The class of a name, and the options that it says itself, as "amp:8" does."""
-    if not re.search("[:/]", name):
-        return METHODS[name], {}
     kind, own = kind_named(name, "schedules")
     for key in (one for one in own if one in options):
         raise OptionError(f"{name} says {key} itself, got {options[key]} besides; leave one out")
