@@ -152,10 +152,30 @@ class Entrant:
         most = _NEVER * self.epochs_max
         return math.log(min(max(middle_s / epoch_s, 1e-9), most)) if epoch_s else math.log(most)
 
-    def plain(self) -> dict[str, Any]:
-        """It as JSON can hold it; a time that is infinite is the text "inf"."""
+    def plain(self, digests: dict[str, int]) -> dict[str, Any]:
+        """What is read of it, as JSON can hold it; a time that is infinite is the text "inf".
+
+        Of seeds that not all points are timed with, that is the time, and who learns the same.
+
+        Args:
+            digests: a number for each that was met, from 1; new ones are added.
+        """
+
+        def known(seed: int, one: FirstEpoch) -> dict[str, Any]:
+            number = str(digests.setdefault(one.digest, len(digests) + 1)) if one.digest else ""
+            own = asdict(one) if seed == self.first_seed else {"epoch_s": one.epoch_s}
+            found = {**own, "digest": number}
+            return {key: value for key, value in found.items() if value is not None}
+
+        timed = {
+            point: {seed: known(seed, one) for seed, one in of.items()}
+            for point, of in self.timed.items()
+        }
         times = {point: _plain_times(of) for point, of in self.learned.items()}
-        return {**asdict(self), "learned": times}
+        return {
+            "drains": self.drains, "first_seed": self.first_seed, "epochs_max": self.epochs_max,
+            "timed": timed, "learned": times,
+        }  # fmt: skip
 
     def predictor(self) -> Predictor:
         """What the learned points say of all; places in it are those in `points`."""

@@ -20,7 +20,7 @@ from ampsim.report.grid import cluster_words
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.rows import table_of
-from ampsim.units import format_bytes, format_percent, format_seconds
+from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -139,10 +139,11 @@ class Evidence:
 
     def plain(self) -> dict[str, Any]:
         """It as JSON can hold it."""
+        digests: dict[str, int] = {}
         return {
             "over": {key: list(values) for key, values in self.over.items()},
             "labels": list(self.labels),
-            "methods": [one.plain() for one in self.methods],
+            "methods": [one.plain(digests) for one in self.methods],
             "repeats": self.repeats,
         }
 
@@ -267,27 +268,30 @@ def sentences_of(
     return tuple(said)
 
 
-SHOW_AXIS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "latency_s": format_seconds,
-    "bandwidth_bytes_per_s": lambda value: f"{format_bytes(value)}/s",
-    "workers": lambda value: f"{value} worker{'s' * (value != 1)}",
-    "cluster": cluster_words,
-    "device": cluster_words,
+_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
+    "s": format_seconds,
+    "FLOP/s": lambda value: f"{format_flop(value)}/s",
+    "bytes/s": lambda value: f"{format_bytes(value)}/s",
+    "bytes": format_bytes,
 }
-"""How a value of some keys is written."""
+"""How a number with some units is written."""
 
 
 def point_words(point: Mapping[str, Any]) -> str:
     """A point in words, numbers with their units.
 
     >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
-    '4 workers, a, 1e+12 FLOP/s'
+    '4 workers, a, 1.00 TFLOP/s'
     """
-    return ", ".join(
-        SHOW_AXIS[key](value)
-        if key in SHOW_AXIS
-        else f"{value:.4g} {unit_of(key)}".strip()
-        if isinstance(value, float)
-        else plain(str(value), 32)
-        for key, value in point.items()
-    )
+    return ", ".join(_words(key, value) for key, value in point.items())
+
+
+def _words(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
+    unit = unit_of(key)
+    if unit in _SHOW:
+        return _SHOW[unit](value)
+    if key == "workers":
+        return f"{value} worker{'s' * (value != 1)}"
+    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)
