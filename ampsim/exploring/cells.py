@@ -28,6 +28,10 @@ Basis: TypeAlias = Literal["learned", "shared", "predicted"]
 COVERED: Final = 0.9
 """Coverage aimed at by intervals, as elsewhere in a forecast."""
 
+LEARNED_MIN: Final = 3
+"""Learned cells of a method at least, before others of it are predicted (chosen: of fewer their
+spread is a guess; a map whose only learned cell did not arrive called all of that method so)."""
+
 _NEVER: Final = 2.0
 """A method that does not arrive counts as so many times the most epochs (chosen: for its
 neighbours, of which the logarithm must be finite)."""
@@ -305,6 +309,16 @@ class Cells:
         """The largest probability of any point that training would name another winner."""
         return max((one.wrong for one in self.calls.values()), default=0.0)
 
+    def is_sure(self, sure: float) -> bool:
+        """Whether each winner is, and of no method others are predicted from too few cells."""
+        has_few = any(map(self._has_few, range(len(self.methods))))
+        return not has_few and self.doubt <= 1 - sure
+
+    def _has_few(self, place: int) -> bool:
+        """Whether a method has too few learned cells to predict others."""
+        of_all = (of[place].basis == "predicted" for of in self.estimates.values())
+        return len(self.methods[place].learned) < LEARNED_MIN and any(of_all)
+
     def predicted(self) -> list[int]:
         """The points at which something is predicted."""
         return [p for p in self.points if any(e.basis == "predicted" for e in self.estimates[p])]
@@ -345,7 +359,7 @@ class Cells:
 
     def _weights(self, place: int) -> Iterator[tuple[int, float]]:
         """The open points of a method, and the doubt in which it takes part there."""
-        is_new = not self.methods[place].learned
+        is_new = self._has_few(place)
         for point in self.points:
             if self.estimates[point][place].basis != "predicted":
                 continue

@@ -230,8 +230,7 @@ class Explorer:
 
     def _next(self, sure: float) -> tuple[int, int] | None:
         cells = Cells(self.methods)
-        is_known = all(method.learned for method in self.methods)
-        return None if is_known and cells.doubt <= 1 - sure else cells.next()
+        return None if cells.is_sure(sure) else cells.next()
 
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
