@@ -56,7 +56,7 @@ FIXED: Final = frozenset(
 )
 """Columns that a recipe decides."""
 
-TIMED: Final = FIXED | {"train_per_s", "valid_per_s", "staleness_mean", "staleness_max",
+TIMED: Final = FIXED | {"epoch_s", "train_per_s", "valid_per_s", "staleness_mean", "staleness_max",
                         "train_per_s_low", "train_per_s_high"}  # fmt: skip
 """Columns that only timing decides, where learning does not decide how long a run is."""
 
@@ -151,7 +151,8 @@ def check_again(recipe: Recipe, folder: Path, again: Findings | Explored) -> Ver
         now = Path(temporary)
         names = {one.name for one in write_report(before, recipe.file, now)}
         if other is not None:
-            exact = TIMED if recipe.file.max_epochs is None else FIXED
+            is_timed = recipe.file.max_epochs is None or recipe.file.explore is not None
+            exact = TIMED if is_timed else FIXED
             tables = _text(folder / TABLE), _text(now / TABLE)
             return Verdict(tuple(_columns_that_differ(*tables, exact)), notes)
         skipped = skipped_pictures(manifest)
