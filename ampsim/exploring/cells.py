@@ -167,7 +167,8 @@ class Entrant:
 
         def known(seed: int, one: FirstEpoch) -> dict[str, Any]:
             number = str(digests.setdefault(one.digest, len(digests) + 1)) if one.digest else ""
-            own = asdict(one) if seed == self.first_seed else {"epoch_s": one.epoch_s}
+            own: dict[str, Any] = {"epoch_s": one.epoch_s}
+            own = asdict(one) if seed == self.first_seed else own
             found = {**own, "digest": number}
             return {key: value for key, value in found.items() if value is not None}
 
