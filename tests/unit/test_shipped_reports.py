@@ -26,7 +26,7 @@ from ampsim.recipes.rows import make_rows
 from ampsim.runs.witness import tiny_run
 
 REPORTS = Path(__file__).parents[2] / "reports"
-RECIPES = ("figure-1", "paper-table-1", "what-hardware-rnn", "solvers-mnist")
+RECIPES = ("figure-1", "paper-table-1", "what-hardware-mlp", "solvers-mnist")
 """A chart, a table beside the paper's, a map of hardware, and learning under solvers."""
 
 PROGRAMS = ("engine-workspace",)
