@@ -15,7 +15,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.errors import SimulationError
 from ampsim.exploring.axes import NAMES
 from ampsim.exploring.exploration import (
     NOT_TUNED,
@@ -39,12 +38,13 @@ from ampsim.recipes.running import (
     TunedRows,
     costs_of,
     manifest_of,
+    witnesses_of,
 )
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame
 from ampsim.report.page.text import assumptions, commands, next_of_report, origin, tables_of
 from ampsim.runs.jobs import opened
-from ampsim.runs.store import Keeping, witnesses_of
+from ampsim.runs.store import Keeping
 from ampsim.text import to_toml
 
 MAP: Final = "index.html"
@@ -185,13 +185,10 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
         ends = [row for point in space.ends for row in space.rows_at(point)]
-        lost: dict[int, str] = {}
         try:
-            witnesses = witnesses_of(ends, space.base.goal, asked.seed, executor, lost.__setitem__)
+            witnesses = witnesses_of(ends, space.base.goal, asked.seed, executor)
         except KeyboardInterrupt:
             raise InterruptedReport(None, cells, "cells") from None
-        if lost:
-            raise SimulationError(lost[min(lost)])
         runs = PointRuns(asked, executor, TimeBudget(None, options.on_progress), keeping)
         explorer = Explorer(rows, asked, runs)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,21 +20,23 @@ from ampsim.forecasting.intervals import Spreading
 from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
 from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.hardware import Cluster
+from ampsim.metric import Goal
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import ExecutorLike, opened
+from ampsim.runs.jobs import ExecutorLike, Listeners, opened, run_all
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping, Known, known_by, witnesses_of
+from ampsim.runs.store import Keeping, Known, known_by
 from ampsim.runs.task import Row
-from ampsim.runs.witness import Witness
+from ampsim.runs.witness import Witness, condensed, tiny_task
 from ampsim.study.learning_rates import COLUMNS
 from ampsim.study.placement_advice import advice_on, blindness
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
+from ampsim.study.result import Result
 
 TRIALS: Final = "trials.csv"
 
@@ -200,14 +203,8 @@ def _run_with(
     rows, seeds = make_rows(recipe), recipe.file.seeds
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
-    lost: dict[int, str] = {}
     try:
-        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], executor, lost.__setitem__)
-    except KeyboardInterrupt:
-        raise InterruptedReport(None, planned) from None
-    if lost:
-        raise SimulationError(lost[min(lost)])
-    try:
+        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], executor)
         tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
         short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
         advice = _advice_on(recipe, tuned.rows.rows)
@@ -235,6 +232,28 @@ def _run_with(
     if advice is not None:
         findings.manifest["assumptions"] = [*findings.manifest.get("assumptions", []), advice]
     return findings
+
+
+def witnesses_of(
+    rows: Sequence[Row], goal: Goal, seed: int, executor: RunExecutor
+) -> dict[str, Witness]:
+    """The witness of each row, by its label.
+
+    Raises:
+        MissingDataError: a data file that a model reads is not there.
+        SimulationError: the process of a tiny run died.
+    """
+    made: dict[int, Witness] = {}
+    lost: dict[int, str] = {}
+    listeners = Listeners(made.__setitem__, lost.__setitem__)
+    run_all([tiny_task(row, seed) for row in rows], executor, listeners, partial(_witness_of, goal))
+    if lost:
+        raise SimulationError(lost[min(lost)])
+    return {rows[place].label: witness for place, witness in made.items()}
+
+
+def _witness_of(goal: Goal, result: Result, failure: str | None) -> Witness:
+    return condensed("", goal, result, failure).witness
 
 
 def _known_at_ends(
