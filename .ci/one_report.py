@@ -82,7 +82,7 @@ def least_s(folder: Path) -> float:
     outlines = folder / "outlines.json"
     if not outlines.is_file():
         return 0.0
-    runs: list[Any] = json.loads(outlines.read_text("utf-8"))["runs"]
+    runs: list[Any] = json.loads(outlines.read_text("utf-8")).get("runs", [])
     return sum(run["numbers"].get("messages") or 0 for run in runs) / MESSAGES_PER_S
 
 

@@ -161,13 +161,15 @@ def _device_words(file: str) -> str:
 
 def _recipe_words(file: str) -> str:
     from ampsim.recipes.recipe import read_recipe
-    from ampsim.recipes.rows import make_rows
+    from ampsim.recipes.rows import make_rows, space_of
 
     path = expanded(file)
     recipe = read_recipe(path if os.path.isdir(path) else path.parent)
     rows = make_rows(recipe)
-    runs = len(rows.rows) * len(recipe.file.seeds)
-    return f"recipe of {rows.model.name} on {rows.cluster.name}, {runs} runs"
+    count = f"{len(rows.rows) * len(recipe.file.seeds)} runs"
+    if recipe.file.explore:
+        count = f"a map of {len(space_of(recipe).points) * len(recipe.file.schedules)} cells"
+    return f"recipe of {rows.model.name} on {rows.cluster.name}, {count}"
 
 
 def _model_words(file: str) -> str:

@@ -26,6 +26,7 @@ from ampsim.options import seconds_of
 
 if TYPE_CHECKING:
     from ampsim.recipes.checking import Verdict
+    from ampsim.recipes.explored import Explored
     from ampsim.recipes.programs import ReportProgram
     from ampsim.recipes.recipe import Recipe
     from ampsim.recipes.running import Findings
@@ -187,9 +188,12 @@ class _How:
         return code
 
 
-def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> Findings | None:
+def _run(
+    recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False
+) -> Findings | Explored | None:
     """What the recipe gives; None where Ctrl-C came first, which is said."""
     from ampsim.cli.progress import shown
+    from ampsim.recipes.explored import run_exploration
     from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 
     def say(line: str) -> None:
@@ -199,7 +203,8 @@ def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> 
     try:
         with shown(is_quiet=how.is_quiet) as on_progress:
             options = RecipeOptions(how.executor, is_fresh, on_progress, say, how.run_limit_s)
-            return run_recipe(recipe, folder, options)
+            make = run_exploration if recipe.file.explore else run_recipe
+            return make(recipe, folder, options)
     except InterruptedReport as error:
         told = "interrupted; the runs of a check are not kept" if is_fresh else error
         complain(f"{recipe.name}: {told}")

@@ -5,7 +5,7 @@ from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.decisions import Decisions, Locks, Meets, Sends, Step, Vector, Waits
 from ampsim.data_parallel.engine import SolverEngine
 from ampsim.data_parallel.fitting import cluster_of_rank
-from ampsim.data_parallel.inside import FIXED, GROUPS, blocks_of, name_of
+from ampsim.data_parallel.inside import FIXED, GROUPS, blocks_of, kind_named, name_of
 from ampsim.data_parallel.setting import CENTRE
 from ampsim.data_parallel.solver import (
     Collected,
@@ -43,6 +43,7 @@ __all__ = [
     "Waits",
     "blocks_of",
     "cluster_of_rank",
+    "kind_named",
     "name_of",
 ]
 __all__ += registry.__all__

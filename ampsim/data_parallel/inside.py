@@ -80,27 +80,45 @@ def inner_named(text: str) -> Schedule:
     >>> inner_named("amp:4")
     Amp(max_active_keys=4, min_update_interval=None, remedy='none', max_group=1, group_wait_s=0.0)
     """
+    kind, chosen = kind_named(text)
+    return kind(**chosen)
+
+
+def kind_named(text: str, what: str = "inner") -> tuple[Any, dict[str, Any]]:
+    """The class that a name stands for, and those of its options that the name says.
+
+    Args:
+        text: such as "amp:4" or "sync-sgd:2/amp:4".
+        what: which option it is, for messages.
+
+    Raises:
+        OptionError, UnknownNameError: as of `inner_named`.
+
+    >>> kind_named("amp:4")[1], kind_named("sync-sgd:2/amp:4")[1]
+    ({'max_active_keys': 4}, {'ranks': 2, 'inner': 'amp:4'})
+    """
     if text.count("/") > NESTED_MAX:
         raise OptionError(
-            f"inner must name at most {NESTED_MAX} solvers within each other, got {shown(text)}"
+            f"{what} must name at most {NESTED_MAX} solvers within each other, got {shown(text)}"
         )
     first, slash, rest = text.partition("/")
     name, colon, count = first.partition(":")
     kind: Any = _KINDS.get(name.strip().casefold())
     if kind is None:
-        raise UnknownNameError(one_of("inner schedule", name.strip(), _KINDS))
+        noun = f"{what} schedule" if what == "inner" else "schedule that has such a number"
+        raise UnknownNameError(one_of(noun, name.strip(), _KINDS))
     options = [one for one in _COUNTS if one in {field.name for field in fields(kind)}]
     has_inner = "inner" in {field.name for field in fields(kind)}
     is_count = count.isascii() and count.isdigit()
     if (colon and not (options and is_count)) or (slash and not has_inner):
         raise OptionError(
-            "inner must be a schedule's name, or such a name and its max_active_keys, as amp:8, "
+            f"{what} must be a schedule's name, or such a name and its max_active_keys, as amp:8, "
             f"got {shown(text)}; or a solver's and its ranks, as sync-sgd:4 or sync-sgd:4/amp:8"
         )
     chosen: dict[str, Any] = {options[0]: int(count)} if colon else {}
     if slash:
         chosen["inner"] = rest
-    return kind(**chosen)
+    return kind, chosen
 
 
 def name_of(schedule: Schedule) -> str:

@@ -3,6 +3,7 @@
 A key is one of
 
     schedule, cluster, topology                 names, as on the command line
+    device                                      a name, of every device; links stay
     workers, latency_s, bandwidth_bytes_per_s   of the cluster and its links, likewise
     device.NUMBER                               of every device; a number alone means this
     host.NUMBER, ports.NUMBER                   of the host's device, and of the workers' ports
@@ -23,7 +24,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.errors import OptionError
-from ampsim.hardware import Cluster, Device, Ports, load_cluster
+from ampsim.hardware import Cluster, Device, Ports, load_cluster, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
 from ampsim.hardware.load import relinked
@@ -99,7 +100,7 @@ class Axis:
         return round(value) if self.is_whole else value
 
 
-NAMES: Final = ("schedule", "cluster", "topology")
+NAMES: Final = ("schedule", "cluster", "device", "topology")
 """Keys whose values are names."""
 
 LINKS: Final = ("latency_s", "bandwidth_bytes_per_s")
@@ -201,9 +202,10 @@ def _unknown(key: str, known: Sequence[str]) -> str:
     hint = f"did you mean {near[0]!r}? there are" if near else "there are"
     options = [one.removeprefix("model.") for one in known if one.startswith("model.")]
     return (
-        f"nothing named {short(key)} can vary; {hint} schedule, cluster, topology, workers, "
-        f"{', '.join(LINKS)}, device.NUMBER such as device.flop_per_s, host.NUMBER, ports.NUMBER, "
-        f"model.OPTION ({', '.join(options) or 'the model has none'}), and options of schedules"
+        f"nothing named {short(key)} can vary; {hint} schedule, cluster, device, topology, "
+        f"workers, {', '.join(LINKS)}, device.NUMBER such as device.flop_per_s, host.NUMBER, "
+        f"ports.NUMBER, model.OPTION ({', '.join(options) or 'the model has none'}), and options "
+        "of schedules"
     )
 
 
@@ -304,6 +306,9 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
         cluster = load_cluster(str(point["cluster"]), workers=workers)
     elif workers is not None:
         cluster = _with_workers(cluster, workers)
+    if "device" in point:
+        device, count = load_device(str(point["device"])), cluster.workers
+        cluster = changed(cluster, name=f"{count} x {device.name}", devices=(device,) * count)
     links: dict[str, Any] = {key: point[key] for key in (*LINKS, "topology") if key in point}
     if links:
         cluster = relinked(cluster, **links)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from statistics import median
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
@@ -26,6 +27,10 @@ Basis: TypeAlias = Literal["learned", "shared", "predicted"]
 
 COVERED: Final = 0.9
 """Coverage aimed at by intervals, as elsewhere in a forecast."""
+
+LEARNED_MIN: Final = 3
+"""Learned cells of a method at least, before others of it are predicted (chosen: of fewer their
+spread is a guess; a map whose only learned cell did not arrive called all of that method so)."""
 
 _NEVER: Final = 2.0
 """A method that does not arrive counts as so many times the most epochs (chosen: for its
@@ -151,6 +156,32 @@ class Entrant:
         most = _NEVER * self.epochs_max
         return math.log(min(max(middle_s / epoch_s, 1e-9), most)) if epoch_s else math.log(most)
 
+    def plain(self, digests: dict[str, int]) -> dict[str, Any]:
+        """What is read of it, as JSON can hold it; a time that is infinite is the text "inf".
+
+        Of seeds that not all points are timed with, that is the time, and who learns the same.
+
+        Args:
+            digests: a number for each that was met, from 1; new ones are added.
+        """
+
+        def known(seed: int, one: FirstEpoch) -> dict[str, Any]:
+            number = str(digests.setdefault(one.digest, len(digests) + 1)) if one.digest else ""
+            own: dict[str, Any] = {"epoch_s": one.epoch_s}
+            own = asdict(one) if seed == self.first_seed else own
+            found = {**own, "digest": number}
+            return {key: value for key, value in found.items() if value is not None}
+
+        timed = {
+            point: {seed: known(seed, one) for seed, one in of.items()}
+            for point, of in self.timed.items()
+        }
+        times = {point: _plain_times(of) for point, of in self.learned.items()}
+        return {
+            "drains": self.drains, "first_seed": self.first_seed, "epochs_max": self.epochs_max,
+            "timed": timed, "learned": times,
+        }  # fmt: skip
+
     def predictor(self) -> Predictor:
         """What the learned points say of all; places in it are those in `points`."""
         nodes = sorted({node for one in self.points for node in self.first(one).staleness})
@@ -158,6 +189,22 @@ class Entrant:
         places = np.log1p(np.array(ages, float).reshape(len(self.points), len(nodes)))
         known = [self.points.index(point) for point in self.learned]
         return Predictor(places, known, [self.value(point) for point in self.learned])
+
+
+_ENTRANT: Final = TypeAdapter(Entrant)
+
+
+def entrant_from_plain(plain: Any) -> Entrant:
+    """The entrant that `Entrant.plain` gave.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return _ENTRANT.validate_python(plain)
+
+
+def _plain_times(times: Mapping[int, float]) -> dict[int, float | str]:
+    return {seed: one if math.isfinite(one) else "inf" for seed, one in times.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +310,16 @@ class Cells:
         """The largest probability of any point that training would name another winner."""
         return max((one.wrong for one in self.calls.values()), default=0.0)
 
+    def is_sure(self, sure: float) -> bool:
+        """Whether each winner is, and of no method others are predicted from too few cells."""
+        has_few = any(map(self._has_few, range(len(self.methods))))
+        return not has_few and self.doubt <= 1 - sure
+
+    def _has_few(self, place: int) -> bool:
+        """Whether a method has too few learned cells to predict others."""
+        of_all = (of[place].basis == "predicted" for of in self.estimates.values())
+        return len(self.methods[place].learned) < LEARNED_MIN and any(of_all)
+
     def predicted(self) -> list[int]:
         """The points at which something is predicted."""
         return [p for p in self.points if any(e.basis == "predicted" for e in self.estimates[p])]
@@ -303,7 +360,7 @@ class Cells:
 
     def _weights(self, place: int) -> Iterator[tuple[int, float]]:
         """The open points of a method, and the doubt in which it takes part there."""
-        is_new = not self.methods[place].learned
+        is_new = self._has_few(place)
         for point in self.points:
             if self.estimates[point][place].basis != "predicted":
                 continue

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import pandas as pd
 
 from ampsim.exploring.axes import unit_of
-from ampsim.exploring.cells import LeftOut
-from ampsim.exploring.finding import LONGEST, Cells, Finding, plain_rows
+from ampsim.exploring.cells import Cells, Entrant, LeftOut, entrant_from_plain, stated_wrong
+from ampsim.exploring.finding import LONGEST, Finding, Lines, plain_rows
+from ampsim.exploring.making import FirstEpoch
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
-from ampsim.report.grid import SHOW_AXIS, axis_words
+from ampsim.report.grid import cluster_words
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
-from ampsim.units import format_percent
+from ampsim.runs.rows import table_of
+from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -38,6 +41,7 @@ class Exploration(Finding):
         wrong: share of the points with a prediction of which the winner may turn out to be another
             one when it is trained.
         left_out: what came of predicting trained cells from the others.
+        evidence: what was timed and learned, from which all of that follows.
         sentences, model, cluster, manifest, interrupted, is_stopped: as of `Finding`.
     """
 
@@ -50,6 +54,7 @@ class Exploration(Finding):
     learnings: int
     wrong: float
     left_out: LeftOut
+    evidence: Evidence = field(repr=False)
 
     @property
     def title(self) -> str:
@@ -73,7 +78,7 @@ class Exploration(Finding):
         }  # fmt: skip
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> Lines:
         """For each method, the point at which it leads most."""
         most: dict[str, tuple[float, list[str]]] = {}
         for _point, of in self.table.groupby(list(self.over), sort=False):
@@ -84,16 +89,17 @@ class Exploration(Finding):
             lead = second["time_to_target_s"] / first["time_to_target_s"]
             name = plain(str(first["schedule"]), LONGEST)
             if lead > most.get(name, (0.0, []))[0]:
-                where = _words({key: first[key] for key in self.over})
+                where = point_words({key: first[key] for key in self.over})
                 most[name] = (lead, [name, f"{lead:.2f} times", where, str(first["basis"])])
         headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
 
-    def page(self) -> str:
-        """The page of HTML: the map, and where each method leads most."""
+    def page(self, csv: str = files[1]) -> str:
+        """The page of HTML: the map, and where each method leads most; `csv` has its table."""
         names = list(dict.fromkeys(texts(self.table, "schedule")))
         return self.html(
             "explore.html",
+            csv=csv,
             setting=f"{self.metric.target_text(self.target)} on {plain(self.cluster, LONGEST)}",
             data=self._data(names),
         )
@@ -105,7 +111,7 @@ class Exploration(Finding):
         lines = [[one[name] for name in columns] for one in plain_rows(self.table)]
         return {
             "keys": [
-                {"name": key, "values": list(of), "words": [_words({key: one}) for one in of]}
+                {"name": key, "values": list(of), "words": [point_words({key: one}) for one in of]}
                 for key, of in self.over.items()
             ],
             "methods": [
@@ -115,12 +121,114 @@ class Exploration(Finding):
         }
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What a map rests on: all else that it says follows.
+
+    Args:
+        over: the values of each key.
+        labels: of the methods.
+        methods: what was timed and learned of each; points are places in the product of `over`.
+        repeats: seeds of each cell that is trained.
+    """
+
+    over: dict[str, tuple[Any, ...]]
+    labels: tuple[str, ...]
+    methods: tuple[Entrant, ...]
+    repeats: int
+
+    def plain(self) -> dict[str, Any]:
+        """It as JSON can hold it."""
+        digests: dict[str, int] = {}
+        return {
+            "over": {key: list(values) for key, values in self.over.items()},
+            "labels": list(self.labels),
+            "methods": [one.plain(digests) for one in self.methods],
+            "repeats": self.repeats,
+        }
+
+
+def evidence_from_plain(plain: Mapping[str, Any]) -> Evidence:
+    """What `Evidence.plain` gave.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is none.
+    """
+    over = {str(key): tuple(values) for key, values in plain["over"].items()}
+    methods = tuple(map(entrant_from_plain, plain["methods"]))
+    return Evidence(over, tuple(map(str, plain["labels"])), methods, int(plain["repeats"]))
+
+
+def exploration_of(evidence: Evidence, *, said: Sequence[str], **about: Any) -> Exploration:
+    """The map that follows from what was timed and learned.
+
+    Args:
+        evidence: that.
+        said: sentences to add.
+        about: target, metric, model, cluster and manifest.
+    """
+    over, cells = evidence.over, Cells(evidence.methods)
+    lines = [
+        {**dict(zip(over, point, strict=True)), "schedule": label, **_line(cells, number, place)}
+        for number, point in enumerate(itertools.product(*over.values()))
+        for place, label in enumerate(evidence.labels)
+    ]
+    table, left_out = _numbered(lines), cells.left_out()
+    learnings = sum(len(method.learned) for method in evidence.methods)
+    wrong = stated_wrong(cells, left_out)
+    told = sentences_of(table, learnings, wrong, left_out, evidence.repeats)
+    return Exploration(
+        table=table, over=over, learnings=learnings, wrong=wrong, left_out=left_out,
+        sentences=(*told, *said), evidence=evidence, **about,
+    )  # fmt: skip
+
+
+def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
+    """What the table says of a cell beside its keys; unknown is None."""
+    method, called = cells.methods[place], cells.calls.get(point)
+    timed = method.timed.get(point, {}).get(method.first_seed) or FirstEpoch()
+    found = cells.estimates[point][place] if method.learned and called is not None else None
+    best = None if called is None else called.best
+    time_s = None if found is None else found.time_s
+    low, high = (None, None) if found is None else found.interval_s
+    return {
+        "time_to_target_s": time_s,
+        "low": low,
+        "high": high,
+        "basis": None if found is None else found.basis,
+        "is_first": None if best is None else best == place,
+        "doubt": None if best is None or called is None else round(called.doubt, 12),
+        "standing": None if called is None else called.standing(place),
+        "epoch_s": timed.epoch_s,
+        "train_per_s": timed.train_per_s,
+        "staleness_mean": timed.staleness_mean,
+        "peak_bytes": timed.peak_bytes,
+        "cost_to_target_usd": _times(timed.usd_per_s, time_s),
+        "energy_to_target_j": _times(timed.power_w, time_s),
+        "learning": timed.digest or None,
+    }
+
+
+def _times(rate: float | None, time_s: float | None) -> float | None:
+    return None if rate is None or time_s is None else rate * time_s
+
+
+def _numbered(lines: Sequence[dict[str, Any]]) -> Any:
+    """The table of lines, in which each digest is a number, from 1."""
+    digests = dict.fromkeys(line["learning"] for line in lines if line["learning"])
+    numbers = {digest: number for number, digest in enumerate(digests, 1)}
+    return table_of([{**line, "learning": numbers.get(line["learning"])} for line in lines])
+
+
 OPEN: Final = {
     "tie": "Methods tie within 5 % at {count}",
     "too few seeds": "With {seeds} seeds it is open who is first at {count}",
     "predicted": "It is predicted who is ahead at {count}",
 }
 """Why nobody is first for sure, by the standing of who is ahead."""
+
+
+NOT_TUNED: Final = "Nothing is tuned: learning rates are the model's own for all schedules."
 
 
 def sentences_of(
@@ -157,15 +265,33 @@ def sentences_of(
             f"called wrongly, where the predictions expected {left.expected:.1f}; {left.inside} "
             "of the times lay in their 90 % interval."
         )
-    return (*said, "Nothing is tuned: learning rates are the model's own for all schedules.")
+    return tuple(said)
 
 
-def _words(point: Mapping[str, Any]) -> str:
-    """A point in words, numbers with their units."""
-    told = [
-        f"{value:.4g} {unit_of(key)}".strip()
-        if isinstance(value, float) and key not in SHOW_AXIS
-        else axis_words(key, value)
-        for key, value in point.items()
-    ]
-    return ", ".join(told)
+_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
+    "s": format_seconds,
+    "FLOP/s": lambda value: f"{format_flop(value)}/s",
+    "bytes/s": lambda value: f"{format_bytes(value)}/s",
+    "bytes": format_bytes,
+}
+"""How a number with some units is written."""
+
+
+def point_words(point: Mapping[str, Any]) -> str:
+    """A point in words, numbers with their units.
+
+    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
+    '4 workers, a, 1.00 TFLOP/s'
+    """
+    return ", ".join(_words(key, value) for key, value in point.items())
+
+
+def _words(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
+    unit = unit_of(key)
+    if unit in _SHOW:
+        return _SHOW[unit](value)
+    if key == "workers":
+        return f"{value} worker{'s' * (value != 1)}"
+    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)

@@ -11,21 +11,21 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
-from ampsim.exploring.cells import Cells, Entrant, stated_wrong
-from ampsim.exploring.exploration import Exploration, sentences_of
+from ampsim.exploring.cells import Cells, Entrant
+from ampsim.exploring.exploration import NOT_TUNED, Evidence, Exploration, exploration_of
 from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.jobs import ExecutorLike
 from ampsim.runs.ranking import SURE
-from ampsim.runs.rows import table_of, times_of
+from ampsim.runs.rows import times_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row
@@ -114,34 +114,27 @@ def explore(
         target=target, max_epochs=max_epochs, repeats=repeats, instances=instances, seed=seed,
         placement=placement,
     )  # fmt: skip
-    values = _values_of(over, setup, points)
+    values = values_of(over, setup, points)
     places = [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
     rows = [_rows_at(point, setup_at(setup, point), asked) for point in places]
     with point_runs(
         asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
         budget_s=budget_s,
     ) as runs:  # fmt: skip
-        explorer = _Explorer(rows, asked, runs)
+        explorer = Explorer(rows, asked, runs)
         interrupted = explorer.run(sure)
-    cells = Cells(explorer.methods)
-    lines = [
-        {**point, "schedule": label, **_line(cells, number, place, seed)}
-        for number, point in enumerate(places)
-        for place, label in enumerate(labels_of(setup.schedules))
-    ]
-    table, left_out, learnings = _numbered(lines), cells.left_out(), explorer.learnings
-    wrong = stated_wrong(cells, left_out)
     over_plain = {key: list(one) for key, one in values.items()}
-    return Exploration(
-        table=table, over=values, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=(*sentences_of(table, learnings, wrong, left_out, repeats), *runs.unreached()),
+    found = exploration_of(
+        Evidence(values, tuple(labels_of(setup.schedules)), tuple(explorer.methods), repeats),
         target=target, metric=model.measure, model=model.name, cluster=cluster.name,
-        interrupted=interrupted, manifest=asked.manifest(setup, over=over_plain, sure=sure),
-        is_stopped=interrupted is not None and not runs.clock.is_over,
+        manifest=asked.manifest(setup, over=over_plain, sure=sure),
+        said=(NOT_TUNED, *runs.unreached()),
     )  # fmt: skip
+    is_stopped = interrupted is not None and not runs.clock.is_over
+    return replace(found, interrupted=interrupted, is_stopped=is_stopped)
 
 
-def _values_of(
+def values_of(
     over: Mapping[str, str | Sequence[Value] | Axis], setup: Setup, points: int
 ) -> dict[str, tuple[Value, ...]]:
     """The values of each key.
@@ -165,22 +158,32 @@ def _values_of(
     return values
 
 
-def _rows_at(point: Point, setup: Setup, asked: Asked) -> list[Row]:
-    """The rows of one point, one for each schedule, with labels that no other point's have."""
+def label_at(label: str, point: Point) -> str:
+    """The label of a row at a point, which no other point's has."""
     told = [
         f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}"
         for key, value in point.items()
     ]
-    return [
-        replace(one, label=", ".join([one.label, *told]))
-        for one in asked.rows(setup, are_many=True)
-    ]
+    return ", ".join([label, *told])
 
 
-class _Explorer:
-    """Times all cells, then learns one after the other."""
+def _rows_at(point: Point, setup: Setup, asked: Asked) -> list[Row]:
+    """The rows of one point, one for each schedule."""
+    rows = asked.rows(setup, are_many=True)
+    return [replace(one, label=label_at(one.label, point)) for one in rows]
+
+
+class Explorer:
+    """Times all cells, then learns one after the other.
+
+    Args:
+        rows: of each point, one for each method.
+        asked: how their runs are made.
+        runs: makes them.
+    """
 
     def __init__(self, rows: Sequence[Sequence[Row]], asked: Asked, runs: PointRuns) -> None:
+        """Know nothing yet."""
         self._rows, self._asked, self._runs = rows, asked, runs
         self.methods = [
             Entrant(row.schedule.admission.drains, asked.seed, asked.max_epochs) for row in rows[0]
@@ -227,8 +230,7 @@ class _Explorer:
 
     def _next(self, sure: float) -> tuple[int, int] | None:
         cells = Cells(self.methods)
-        is_known = all(method.learned for method in self.methods)
-        return None if is_known and cells.doubt <= 1 - sure else cells.next()
+        return None if cells.is_sure(sure) else cells.next()
 
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
@@ -238,40 +240,3 @@ class _Explorer:
         self._time([(one, place, seed) for one in dict.fromkeys(alike) for seed in seeds])
         runs = [one for one in made if isinstance(one, Run)]
         method.learned[point] = dict(times_of(row.plan.goal, runs))
-
-
-def _line(cells: Cells, point: int, place: int, seed: int) -> dict[str, Any]:
-    """What the table says of a cell beside its keys; unknown is None."""
-    method, called = cells.methods[place], cells.calls.get(point)
-    timed = method.timed.get(point, {}).get(seed) or FirstEpoch()
-    found = cells.estimates[point][place] if method.learned and called is not None else None
-    best = None if called is None else called.best
-    time_s = None if found is None else found.time_s
-    low, high = (None, None) if found is None else found.interval_s
-    return {
-        "time_to_target_s": time_s,
-        "low": low,
-        "high": high,
-        "basis": None if found is None else found.basis,
-        "is_first": None if best is None else best == place,
-        "doubt": None if best is None or called is None else called.doubt,
-        "standing": None if called is None else called.standing(place),
-        "epoch_s": timed.epoch_s,
-        "train_per_s": timed.train_per_s,
-        "staleness_mean": timed.staleness_mean,
-        "peak_bytes": timed.peak_bytes,
-        "cost_to_target_usd": _times(timed.usd_per_s, time_s),
-        "energy_to_target_j": _times(timed.power_w, time_s),
-        "learning": timed.digest or None,
-    }
-
-
-def _times(rate: float | None, time_s: float | None) -> float | None:
-    return None if rate is None or time_s is None else rate * time_s
-
-
-def _numbered(lines: Sequence[dict[str, Any]]) -> Any:
-    """The table of lines, in which each digest is a number, from 1."""
-    digests = dict.fromkeys(line["learning"] for line in lines if line["learning"])
-    numbers = {digest: number for number, digest in enumerate(digests, 1)}
-    return table_of([{**line, "learning": numbers.get(line["learning"])} for line in lines])

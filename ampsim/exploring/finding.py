@@ -31,7 +31,7 @@ _WHOLE: Final = (
     "min_update_interval",
 )  # fmt: skip
 
-Cells: TypeAlias = tuple[list[str], list[list[str]]]
+Lines: TypeAlias = tuple[list[str], list[list[str]]]
 """Headings of a table, and its lines."""
 
 Figures: TypeAlias = Mapping[str, Figure]
@@ -70,7 +70,7 @@ class Finding:
         return f"{self.kind}: {self.model} on {self.cluster}"
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> Lines:
         """Its rows, or the most important of them, for a person."""
         raise NotImplementedError
 

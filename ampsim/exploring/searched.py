@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from ampsim.exploring.finding import LONGEST, Cells, Finding, plain_rows
+from ampsim.exploring.finding import LONGEST, Finding, Lines, plain_rows
 from ampsim.exploring.trials import PointOutcome
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
@@ -68,7 +68,7 @@ class Searched(Finding):
         }
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> Lines:
         """The front."""
         headings = ["trial", *self.keys, *self.objectives]
         records = self.front.to_dict("records")
@@ -136,6 +136,10 @@ def sentences_of(
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
     of = " and ".join(objectives)
     said = [f"{front} of {len(table)} points tried are beaten by none in {of}."]
+    if not front and len(table):
+        outcomes = set(table["outcome"])
+        why = "reaches the target" if outcomes == {"not reached"} else "is complete"
+        said = [f"None of {len(table)} points tried {why}, so that {of} cannot be compared."]
     said += [f"Of all trials: {told}."] if told else []
     own, chance = volumes
     if own is not None and chance is not None:

@@ -16,12 +16,11 @@ from annotated_types import Ge, Le
 
 from ampsim import assets
 from ampsim.arguments import checked
-from ampsim.data_parallel.inside import inner_named
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at, unit_of
 from ampsim.exploring.condition import TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
-from ampsim.exploring.finding import Cells, Figures, Finding, plain_rows
+from ampsim.exploring.finding import Figures, Finding, Lines, plain_rows
 from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
 from ampsim.exploring.whatif import traced
 from ampsim.forecasting.forecast import MAX_EPOCHS
@@ -108,7 +107,7 @@ class Solved(Finding):
         return {"sentences": list(self.sentences), "rows": rows, "curve": curve}
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> Lines:
         """Its rows."""
         headings = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "binds"]
         lines: list[list[str]] = []
@@ -239,7 +238,7 @@ def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic
         OptionError: schedules are given that have no effect.
     """
     written = [one for one in dict.fromkeys(name for _column, name in condition.values) if one]
-    own = [_named(one) for one in written]
+    own = [schedules_of(one)[0] for one in written]
     places = {name: place for place, name in enumerate(written)}
     if all(schedule for _column, schedule in condition.values):
         if schedules is not None:
@@ -253,15 +252,6 @@ def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic
         _Topic(label, (*own, one), {**places, "": len(own)})
         for one, label in zip(bare, labels_of(bare), strict=True)
     ]
-
-
-def _named(text: str) -> Schedule:
-    """The schedule that stands in a condition, such as "amp:8".
-
-    Raises:
-        OptionError, UnknownNameError: none does.
-    """
-    return inner_named(text) if ":" in text or "/" in text else schedules_of(text)[0]
 
 
 def _range(axes: Sequence[Axis]) -> Axis:

@@ -31,7 +31,7 @@ from ampsim.errors import SimulationError
 from ampsim.exploring.axes import Setup
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.elasticity import elasticities
-from ampsim.exploring.finding import Cells, Figures, Finding, plain_rows
+from ampsim.exploring.finding import Figures, Finding, Lines, plain_rows
 from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.options import REPEATS_MAX, Count, Seed
@@ -123,7 +123,7 @@ class WhatIf(Finding):
         }
 
     @property
-    def cells(self) -> Cells:
+    def cells(self) -> Lines:
         """A line a thing, its factors beside each other; one for all that do nothing."""
         headings = [
             "schedule", "what", "share now", "half", "twice", "no time", "time to target", "basis",

@@ -153,8 +153,8 @@ class RunMaker:
         self._temporary: Path | None = None
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
-    def make(self, tasks: Sequence[Task]) -> Made:
-        """Make every run of `tasks`, those of one row beside each other.
+    def make(self, tasks: Sequence[Task], known: Sequence[Known] | None = None) -> Made:
+        """Make every run of `tasks`, a row's beside each other, kept under `known`.
 
         Raises:
             SimulationError: no run gave anything.
@@ -173,7 +173,7 @@ class RunMaker:
                 learning = [self._learning(one) for one in tasks]
                 run_all(learning, self._executor, listeners, is_whole=True)
             else:
-                known = [self._known(one) for one in tasks]
+                known = known or [self._known(one) for one in tasks]
                 take_or_make(tasks, known, self._keeping, self._executor, listeners)
         except KeyboardInterrupt:
             interrupted = _interrupted(tasks, made)

@@ -73,7 +73,7 @@ def read_outlines(folder: Path) -> Outlines:
     Raises:
         FileFormatError: there are none, the file is something else, or not as `to_text` writes it.
     """
-    return _read(folder, OUTLINES_FILE, OUTLINES_KIND, _outlines)
+    return read_json(folder, OUTLINES_FILE, OUTLINES_KIND, _outlines)
 
 
 def _outlines(content: Any) -> tuple[Outlines, str]:
@@ -86,7 +86,7 @@ def _outlines(content: Any) -> tuple[Outlines, str]:
     return Outlines(metric, runs, spreads), outlines_to_text(metric, runs, spreads)
 
 
-def _read(folder: Path, name: str, kind: str, parse: Callable[[Any], tuple[T, str]]) -> T:
+def read_json(folder: Path, name: str, kind: str, parse: Callable[[Any], tuple[T, str]]) -> T:
     """What a file of JSON beside a report holds; `parse` also gives the text that ampsim writes.
 
     Raises:
@@ -156,7 +156,7 @@ def read_witnesses(folder: Path) -> dict[str, Witness]:
     Raises:
         FileFormatError: the file is missing, something else, or not as `to_text` writes it.
     """
-    return _read(folder, WITNESS_FILE, WITNESS_KIND, _witnesses)
+    return read_json(folder, WITNESS_FILE, WITNESS_KIND, _witnesses)
 
 
 def _witnesses(content: Any) -> tuple[dict[str, Witness], str]:

@@ -23,7 +23,8 @@ from ampsim.data import MissingDataError, data_folder
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import MANIFEST
-from ampsim.recipes.beside import Outlines, read_outlines, read_witnesses
+from ampsim.recipes.beside import read_witnesses
+from ampsim.recipes.explored import Explored
 from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, draw_again, write_report
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.redrawing import edits_of, files_of, read_manifest, read_results
@@ -55,7 +56,7 @@ FIXED: Final = frozenset(
 )
 """Columns that a recipe decides."""
 
-TIMED: Final = FIXED | {"train_per_s", "valid_per_s", "staleness_mean", "staleness_max",
+TIMED: Final = FIXED | {"epoch_s", "train_per_s", "valid_per_s", "staleness_mean", "staleness_max",
                         "train_per_s_low", "train_per_s_high"}  # fmt: skip
 """Columns that only timing decides, where learning does not decide how long a run is."""
 
@@ -115,7 +116,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     return Verdict((*tiny.faults, *drawn.faults), (*notes, *tiny.notes, *drawn.notes))
 
 
-def check_again(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
+def check_again(recipe: Recipe, folder: Path, again: Findings | Explored) -> Verdict:
     """Compare a report with one that is drawn of runs made now: page, tables, figures, outlines.
 
     What the manifest says of code and files only becomes a note: the runs decide. Of a report that
@@ -129,7 +130,7 @@ def check_again(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
         again: what the recipe gives now.
     """
     try:
-        manifest, outlines = read_manifest(folder), read_outlines(folder)
+        manifest, results = read_manifest(folder), read_results(recipe, folder)
     except FileFormatError as error:
         return Verdict((str(error),))
     other = _other_kernels(recipe, manifest)
@@ -145,12 +146,13 @@ def check_again(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
         )
     if faults:
         return Verdict(faults, notes)
-    before = _as_before(again, manifest, outlines)
+    before = _as_before(again, manifest, results)
     with tempfile.TemporaryDirectory() as temporary:
         now = Path(temporary)
         names = {one.name for one in write_report(before, recipe.file, now)}
         if other is not None:
-            exact = TIMED if recipe.file.max_epochs is None else FIXED
+            is_timed = recipe.file.max_epochs is None or recipe.file.explore is not None
+            exact = TIMED if is_timed else FIXED
             tables = _text(folder / TABLE), _text(now / TABLE)
             return Verdict(tuple(_columns_that_differ(*tables, exact)), notes)
         skipped = skipped_pictures(manifest)
@@ -159,7 +161,9 @@ def check_again(recipe: Recipe, folder: Path, again: Findings) -> Verdict:
     return Verdict(faults, (*notes, *_told(skipped)))
 
 
-def _as_before(findings: Findings, manifest: Mapping[str, Any], outlines: Outlines) -> Findings:
+def _as_before(
+    findings: Findings | Explored, manifest: Mapping[str, Any], results: Results | Explored
+) -> Findings | Explored:
     """The findings as they would be if the same software had made them.
 
     Runs of earlier versions had no learning digests, and their pages say nothing of them.
@@ -169,8 +173,11 @@ def _as_before(findings: Findings, manifest: Mapping[str, Any], outlines: Outlin
         for key, one in findings.manifest.items()
         if key not in software() or key in manifest
     }
+    if isinstance(findings, Explored) or isinstance(results, Explored):
+        assert isinstance(findings, Explored), "a recipe that explores gives a map"
+        return replace(findings, found=replace(findings.found, manifest=own))
     runs = findings.runs
-    if not any(one.learning_digest for one in outlines.runs):
+    if not any(one.learning_digest for one in results.runs):
         runs = tuple(replace(one, learning_digest="") for one in runs)
     return replace(findings, manifest=own, runs=runs)
 
@@ -324,12 +331,13 @@ def _text(path: Path) -> str:
     return read_regular(path, path.name).decode("utf-8", "backslashreplace").replace("\0", "?")
 
 
-def _redrawn(recipe: Recipe, folder: Path, results: Results, tiny: _TinyRuns) -> Verdict:
+def _redrawn(recipe: Recipe, folder: Path, results: Results | Explored, tiny: _TinyRuns) -> Verdict:
     """Draw a report from its outlines and the tiny runs, and compare.
 
     A Gantt chart whose window is longer than the tiny runs is drawn again of longer ones.
     """
-    traced = replace(results, runs=tiny.runs) if tiny.are_all else None
+    is_table = isinstance(results, Results)
+    traced = replace(results, runs=tiny.runs) if is_table and tiny.are_all else None
     verdict = _drawn_once(recipe, folder, results, traced)
     if traced is None or not any(one.startswith(f"{CHART} is not") for one in verdict.faults):
         return verdict
@@ -338,10 +346,12 @@ def _redrawn(recipe: Recipe, folder: Path, results: Results, tiny: _TinyRuns) ->
     runs = tuple(
         run_of(result, failure, schedule=row.label, seed=seed) for row, result, failure in longer
     )
-    return _drawn_once(recipe, folder, results, replace(results, runs=runs))
+    return _drawn_once(recipe, folder, results, replace(traced, runs=runs))
 
 
-def _drawn_once(recipe: Recipe, folder: Path, results: Results, traced: Results | None) -> Verdict:
+def _drawn_once(
+    recipe: Recipe, folder: Path, results: Results | Explored, traced: Results | None
+) -> Verdict:
     manifest = read_manifest(folder)
     skipped = skipped_pictures(manifest)
     with tempfile.TemporaryDirectory() as temporary:

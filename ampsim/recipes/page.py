@@ -14,6 +14,7 @@ from ampsim.files import expanded, sha256_of, write_text
 from ampsim.output_folder import MANIFEST, staged
 from ampsim.recipes.beside import OUTLINES_FILE as OUTLINES
 from ampsim.recipes.beside import WITNESS_FILE as WITNESS
+from ampsim.recipes.explored import Explored
 from ampsim.recipes.recipe import RecipeFile
 from ampsim.recipes.results import Results
 from ampsim.recipes.running import Findings
@@ -104,7 +105,7 @@ _OF_ROW = (
 
 
 def write_report(
-    findings: Findings, file: RecipeFile, folder: str | os.PathLike[str]
+    findings: Findings | Explored, file: RecipeFile, folder: str | os.PathLike[str]
 ) -> list[Path]:
     """Writes the report into `folder`, made if missing; gives the files in the order written.
 
@@ -129,7 +130,10 @@ def write_report(
 
 
 def redraw_report(
-    results: Results, file: RecipeFile, folder: str | os.PathLike[str], before: Mapping[str, str]
+    results: Results | Explored,
+    file: RecipeFile,
+    folder: str | os.PathLike[str],
+    before: Mapping[str, str],
 ) -> list[Path]:
     """Writes page, tables and figures of a report again, and their hashes into its manifest.
 
@@ -158,13 +162,13 @@ def redraw_report(
     return [expanded(folder) / path.name for path in (*written, place / MANIFEST)]
 
 
-def _write_manifest(results: Results, files: Mapping[str, str], place: Path) -> None:
+def _write_manifest(results: Results | Explored, files: Mapping[str, str], place: Path) -> None:
     manifest = {**results.manifest, "drawn_with": drawn_with(), "files": files}
     write_text(place / MANIFEST, to_toml(manifest))
 
 
 def draw_again(
-    results: Results, file: RecipeFile, folder: Path, traced: Results | None
+    results: Results | Explored, file: RecipeFile, folder: Path, traced: Results | None
 ) -> set[str]:
     """Writes what follows from results into a folder; gives the names of all files of a report.
 
@@ -193,9 +197,11 @@ def _copy(path: Path, digest: str, place: Path) -> None:
         shutil.copyfile(path, place / path.name)
 
 
-def _write_tables(results: Results, place: Path) -> list[Path]:
-    written = [place / TABLE, *write_tables(results, place)]
+def _write_tables(results: Results | Explored, place: Path) -> list[Path]:
     write_text(place / TABLE, to_csv(results.table))
+    if isinstance(results, Explored):
+        return [place / TABLE]
+    written = [place / TABLE, *write_tables(results, place)]
     if len(results.comparison):
         written.append(place / PUBLISHED)
         write_text(written[-1], to_csv(results.comparison))
@@ -203,13 +209,18 @@ def _write_tables(results: Results, place: Path) -> list[Path]:
 
 
 def _write_page(
-    results: Results,
+    results: Results | Explored,
     file: RecipeFile,
     place: Path,
     figures: list[tuple[Picture, Figure]],
     charts: list[Picture],
 ) -> list[Path]:
     """Write figures and a page that shows them, and behind them charts that are there already."""
+    if isinstance(results, Explored):
+        pages = results.pages(PAGE, TABLE)
+        for name, content in pages.items():
+            write_text(place / name, content)
+        return [place / name for name in pages]
     written = [save(figure, place / picture.file) for picture, figure in figures]
     written.append(place / PAGE)
     write_text(written[-1], page(results, file, [*(picture for picture, _ in figures), *charts]))
@@ -254,11 +265,13 @@ def _is_nan(values: Any) -> Any:
     return values != values  # only NaN differs from itself
 
 
-def _figures(findings: Results, file: RecipeFile) -> list[tuple[Picture, Figure]]:
+def _figures(findings: Results | Explored, file: RecipeFile) -> list[tuple[Picture, Figure]]:
     """The figures that the recipe names, with their file names and headings."""
+    if isinstance(findings, Explored):
+        return []
     wanted = set(file.figures)
     if len(findings.table) > _DRAWN_MAX:
-        wanted &= {"heat-map", "grid-cost"}
+        wanted &= {"grid-cost"}
     figures = list(result_figures(findings, wanted=wanted, names=line_names(file)))
     of_grid = grid_figures(findings, file, wanted)
     has_gantt = _shows_gantt(findings, file)
@@ -266,8 +279,10 @@ def _figures(findings: Results, file: RecipeFile) -> list[tuple[Picture, Figure]
     return [*of_grid, *figures, *together]
 
 
-def _shows_gantt(findings: Results, file: RecipeFile) -> bool:
+def _shows_gantt(findings: Results | Explored, file: RecipeFile) -> bool:
     """Whether the report has a Gantt chart: rows in a number, on as many workers, that ran."""
+    if isinstance(findings, Explored):
+        return False
     of_rows = rows(findings.table)
     are_equal = len({number(row, "workers") for row in of_rows}) < 2
     has_run = any(run.messages for run in findings.runs)

@@ -7,18 +7,19 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field
 
 from ampsim.assets import shipped
 from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
+from ampsim.exploring.explore import POINTS, POINTS_MAX
 from ampsim.files import expanded, sha256_of
 from ampsim.forecasting.tuning import require_budget
 from ampsim.options import Count
-from ampsim.recipes.entry import ModeName, ScheduleEntry
-from ampsim.recipes.grid import Cell, Grid, HeatMap, grid_faults, map_faults, multiplied
+from ampsim.recipes.entry import HARDWARE, ModeName, ScheduleEntry
+from ampsim.runs.ranking import SURE
 from ampsim.study.learning_rates import Scaling
 from ampsim.study.schedule_names import METHODS
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
@@ -45,7 +46,6 @@ Figure: TypeAlias = Literal[
     "utilisation",
     "bounds",
     "peak-memory",
-    "heat-map",
     "grid-cost",
     "gantt",
 ]
@@ -68,6 +68,51 @@ class Published(Record):
     quantity: Quantity
     value: Positive
     source: Text
+
+
+class Grid(Record):
+    """Clusters on each of which every row is run that names no hardware of its own.
+
+    Args:
+        cluster: names or paths, as `cluster` of a recipe.
+    """
+
+    cluster: Annotated[list[Text], Field(min_length=2)]
+
+
+class Exploring(Record):
+    """A map of who is first, in place of a table of all rows: what `ampsim explore` takes.
+
+    Args:
+        over: values of each key, as lists, or as the command line has them.
+        points: of each range.
+        sure: how sure the winner at each point must be.
+    """
+
+    over: Annotated[dict[str, str | list[Any]], Field(min_length=1)]
+    points: Annotated[int, Field(ge=2, le=POINTS_MAX)] = POINTS
+    sure: Annotated[float, Field(ge=0.5, le=0.999)] = SURE
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Where a row of a report stands.
+
+    Args:
+        index: of the recipe's entry that it is made of.
+        label: of that entry.
+        cluster: of the grid; None of a row that is not multiplied.
+    """
+
+    index: int
+    label: str
+    cluster: str | None = None
+
+    @property
+    def where(self) -> str:
+        """What a message calls it."""
+        told = f"schedules[{self.index}]"
+        return f"{told} at {_words(self.cluster)}" if self.cluster else told
 
 
 class RecipeFile(Record):
@@ -94,8 +139,8 @@ class RecipeFile(Record):
         tune: learning rates that each row tries before it runs with the best of them, as
             `--trials` on the command line; none unless given.
         schedules: the rows.
-        grid: hardware over which the rows are multiplied; none unless given.
-        heat_map: what the figure of that name shows.
+        grid: clusters on which every row is run; none unless given.
+        explore: a space of hardware over which the rows are compared; none unless given.
         published: numbers to compare with.
         figures: which to draw, as far as there are data for them; all unless given.
     """
@@ -120,7 +165,7 @@ class RecipeFile(Record):
     tune: int | None = None
     schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]
     grid: Grid | None = None
-    heat_map: HeatMap | None = None
+    explore: Exploring | None = None
     published: list[Published] = Field(default_factory=list[Published])
     figures: list[Figure] = Field(default_factory=lambda: list(FIGURES))
 
@@ -172,10 +217,30 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     table = read_table(path, str(path), KIND)
     file = validate(RecipeFile, table, str(path))
     _require(path, _faults(file))
-    rows, cells = multiplied(file.schedules, file.grid)
+    rows, cells = _multiplied(file)
     file = file.model_copy(update={"schedules": rows})
     _require(path, _row_faults(file, cells))
     return Recipe(place, str(path), sha256_of(path), _asked_sha256(table), file, cells)
+
+
+def _multiplied(file: RecipeFile) -> tuple[list[ScheduleEntry], tuple[Cell, ...]]:
+    """The rows that entries and a grid give, and where each stands."""
+    rows: list[ScheduleEntry] = []
+    cells: list[Cell] = []
+    for index, entry in enumerate(file.schedules):
+        if file.grid is None or entry.cluster is not None:
+            rows.append(entry)
+            cells.append(Cell(index, entry.title))
+            continue
+        for cluster in file.grid.cluster:
+            label = f"{entry.title}, {_words(cluster)}"
+            rows.append(entry.model_copy(update={"cluster": cluster, "label": label}))
+            cells.append(Cell(index, entry.title, cluster))
+    return rows, tuple(cells)
+
+
+def _words(cluster: str) -> str:
+    return PurePath(cluster).stem if cluster.endswith(".toml") else cluster
 
 
 def _asked_sha256(table: dict[str, Any]) -> str:
@@ -199,8 +264,7 @@ def _faults(file: RecipeFile) -> Iterator[str]:
         yield f"seeds must differ, got {file.seeds}"
     yield from _tuning_faults(file)
     titles = [entry.title for entry in file.schedules]
-    yield from grid_faults(file.grid, file.schedules)
-    yield from map_faults(file.heat_map, file.grid, file.schedules)
+    yield from _exploring_faults(file)
     for index, entry in enumerate(file.schedules):
         where = f"schedules[{index}]"
         if entry.name not in METHODS:
@@ -226,6 +290,28 @@ def _tuning_faults(file: RecipeFile) -> Iterator[str]:
             f"tune needs what is learned, and mode 'sleep' of {asleep[0]!r} computes none of it; "
             "take mode 'numeric', or leave tuning out"
         )
+
+
+_NOT_EXPLORED: Final = (
+    "grid", "published", "figures", "tune", "scale_rate", "validate_every", "epochs", "mode",
+)  # fmt: skip
+_NOT_OF_ROWS: Final = ("mode", "placement", *HARDWARE)
+
+
+def _exploring_faults(file: RecipeFile) -> Iterator[str]:
+    """What has no effect beside `explore`, which has a page of its own and trains to a target."""
+    if file.explore is None:
+        return
+    for key in _NOT_EXPLORED:
+        if key in file.model_fields_set:
+            yield f"{key} has no effect beside explore; leave one of them out"
+    for index, entry in enumerate(file.schedules):
+        for key in _NOT_OF_ROWS:
+            if getattr(entry, key) is not None:
+                yield f"schedules[{index}].{key} has no effect beside explore; leave it out"
+    first, count = file.seeds[0], len(file.seeds)
+    if file.seeds != [*range(first, first + count)]:
+        yield f"seeds must follow each other beside explore, such as [0, 1, 2], got {file.seeds}"
 
 
 def _row_faults(file: RecipeFile, cells: Sequence[Cell]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from ampsim.files import sha256_of
 from ampsim.metric import Goal
 from ampsim.output_folder import MANIFEST, read_table
 from ampsim.recipes.beside import OUTLINES_FILE, read_beside, read_outlines
+from ampsim.recipes.explored import Explored, read_explored
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.running import FORMAT, KIND, TRIALS, rates_in, read_trials, recipe_origin
@@ -95,7 +96,7 @@ _LAST: Final = (
 """Keys of a manifest that come last, in this order, when a report is made."""
 
 
-def read_results(recipe: Recipe, folder: Path) -> Results:
+def read_results(recipe: Recipe, folder: Path) -> Results | Explored:
     """The results that a report was made of.
 
     Args:
@@ -115,11 +116,11 @@ def read_results(recipe: Recipe, folder: Path) -> Results:
         ) from error
 
 
-def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
+def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | Explored:
     digest = files_of(manifest).get(OUTLINES_FILE)
     if digest is None:
         raise FileFormatError(f"it has no {OUTLINES_FILE} to redraw it from; run it again")
-    outlines = read_outlines(folder)
+    outlines = None if recipe.file.explore else read_outlines(folder)
     if sha256_of(folder / OUTLINES_FILE) != digest:
         raise FileFormatError(f"{OUTLINES_FILE} is not as it was written; run it again")
     before, now = manifest["recipe"], recipe_origin(recipe)
@@ -128,6 +129,9 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results:
             f"the recipe has changed since {OUTLINES_FILE} was written; run it again"
         )
     manifest["recipe"] = now  # of which title and text may have changed
+    if outlines is None:
+        own = {key: one for key, one in manifest.items() if key not in _WRITTEN}
+        return read_explored(recipe, folder, own)
     _require_fit(recipe, outlines.runs)
     file = recipe.file
     rates, copies = rates_in(manifest["schedules"]), copies_in(manifest["schedules"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pandas as pd
@@ -12,10 +12,8 @@ from ampsim.data_parallel import SOLVERS
 from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
 from ampsim.forecasting.making import note_validation
 from ampsim.metric import Goal
-from ampsim.recipes.grid import Cell
-from ampsim.recipes.recipe import Published, Recipe
-from ampsim.runs.ranking import Times
-from ampsim.runs.rows import compared, is_draining_pipeline, row_of, times_of
+from ampsim.recipes.recipe import Cell, Published, Recipe
+from ampsim.runs.rows import compared, is_draining_pipeline, row_of
 from ampsim.runs.run import Run, RunTable
 from ampsim.study.schedule_names import schedule_of_row
 
@@ -76,8 +74,6 @@ class Results(RunTable):
     Attributes:
         recipe: what was asked.
         table: one row a schedule, as in a forecast.
-        over_seeds: the same, with intervals over seeds alone: where no device's number has an
-            interval, as `table`.
         comparison: published numbers beside simulated ones; see `compare`.
         runs: every run, in order.
         target: value of the metric aimed at; None without one.
@@ -87,13 +83,10 @@ class Results(RunTable):
         workers: how many workers.
         manifest: where it came from, all but the hashes of what is written.
         trials: of learning rates, as of a forecast; empty where none were tried.
-        times: time to the target of each row, by seed.
     """
 
     recipe: Recipe
-    over_seeds: pd.DataFrame
     comparison: pd.DataFrame
-    times: tuple[Times, ...] = field(repr=False)
 
     @property
     def cells(self) -> tuple[Cell, ...]:
@@ -121,23 +114,21 @@ def tables_of(
         spreads: what the intervals of its devices' numbers do to each row.
     """
     mine = [[run for run in runs if run.schedule == one.title] for one in recipe.file.schedules]
-    rows, times = _rows(recipe, goal, mine, rates)
+    rows = _rows(recipe, goal, mine, rates)
     for row, entry in zip(rows, recipe.file.schedules, strict=True):
         schedule = schedule_of_row(entry.name, entry)
         row["is_draining_pipeline"] = is_draining_pipeline(schedule)
-    points = [tuple(sorted(cell.point.items())) for cell in recipe.cells]
-    table = _with(with_devices(rows, mine, spreads), copies)
+    pairs = zip(with_devices(rows, mine, spreads), copies, strict=True)
+    table = pd.DataFrame([{**row, **more} for row, more in pairs])
     of_runs = {
         "recipe": recipe,
         "table": table,
-        "over_seeds": _with(rows, copies),
         "comparison": compare(table, recipe.file.published),
-        "times": tuple(times),
         "runs": tuple(runs),
         "target": recipe.file.target,
         "metric": goal.metric,
     }
-    return of_runs, sentences_of(rows, mine, spreads, points)
+    return of_runs, sentences_of(rows, mine, spreads, [cell.cluster for cell in recipe.cells])
 
 
 def _rows(
@@ -145,20 +136,15 @@ def _rows(
     goal: Goal,
     runs: Sequence[Sequence[Run]],
     rates: Sequence[Mapping[str, Any]],
-) -> tuple[list[dict[str, Any]], list[Times]]:
-    """The rows, but for what devices' intervals and copies say of them, and their times."""
+) -> list[dict[str, Any]]:
+    """The rows, but for what devices' intervals and copies say of them."""
     modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    times = [times_of(goal, of) for of in runs]
     rows = [
         {**_row(label, modes, goal, of), **rate}
         for label, of, rate in zip(modes, runs, rates, strict=True)
     ]
     note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
-    return compared(goal, rows, runs), times
-
-
-def _with(rows: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    return pd.DataFrame([{**row, **more} for row, more in zip(rows, columns, strict=True)])
+    return compared(goal, rows, runs)
 
 
 def _row(label: str, modes: dict[str, str], goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:

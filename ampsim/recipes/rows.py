@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from itertools import product
+from typing import Any, Final, TypeVar
 
 from ampsim.assets import locate
+from ampsim.exploring.axes import Point, Setup, Value, setup_at
+from ampsim.exploring.explore import label_at, values_of
 from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
@@ -61,12 +65,90 @@ class Rows:
 
 
 def make_rows(recipe: Recipe) -> Rows:
-    """Load what a recipe names.
+    """Load what a recipe names; of one that explores, its rows at the ends of what varies.
 
     Raises:
         FileFormatError: a name, option or value of it does not fit; one line says which.
         MissingDataError: a data file that a model needs is not there.
     """
+    if recipe.file.explore is None:
+        return _rows(recipe)
+    space = space_of(recipe)
+    ends = [space.rows_at(point) for point in space.ends]
+    return replace(space.base, rows=tuple(itertools.chain.from_iterable(ends)))
+
+
+@dataclass(frozen=True, slots=True)
+class ExploredSpace:
+    """What a recipe explores.
+
+    Args:
+        recipe: that.
+        base: its rows where nothing varies.
+        values: of each key, as the recipe names them.
+    """
+
+    recipe: Recipe
+    base: Rows
+    values: dict[str, tuple[Value, ...]]
+
+    @property
+    def points(self) -> list[Point]:
+        """All of them, the last key's values side by side."""
+        return [dict(zip(self.values, one, strict=True)) for one in product(*self.values.values())]
+
+    @property
+    def ends(self) -> list[Point]:
+        """Those with the first or last value of each key, or any one of a key whose are names."""
+        kept = {
+            key: values if isinstance(values[0], str) else dict.fromkeys((values[0], values[-1]))
+            for key, values in self.values.items()
+        }
+        return [dict(zip(kept, one, strict=True)) for one in product(*kept.values())]
+
+    def rows_at(self, point: Point) -> list[Row]:
+        """The rows of a point."""
+        schedules = tuple(row.schedule for row in self.base.rows)
+        there = {key: _beside(self.recipe, key, one) for key, one in point.items()}
+        found: list[Row] = []
+        for place, row in enumerate(self.base.rows):
+            at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), there)
+            plan = replace(row.plan, model=at.model, cluster=at.cluster)
+            label = label_at(row.label, point)
+            found.append(replace(row, label=label, schedule=at.schedules[place], plan=plan))
+        return found
+
+
+def space_of(recipe: Recipe) -> ExploredSpace:
+    """What a recipe explores, whose rows are ready to run.
+
+    Raises:
+        FileFormatError, MissingDataError: as of `make_rows`.
+    """
+    asked, base = recipe.file.explore, _rows(recipe)
+    assert asked is not None, "the recipe explores"
+    setup = Setup(base.model, base.cluster, tuple(row.schedule for row in base.rows))
+    named = {
+        key: tuple(map(str, given.split(",") if isinstance(given, str) else given))
+        for key, given in asked.over.items()
+        if key in _FILES
+    }
+    there = {key: [_beside(recipe, key, one) for one in named[key]] for key in named}
+    values = _told(
+        recipe, "explore.over", lambda: values_of({**asked.over, **there}, setup, asked.points)
+    )
+    return ExploredSpace(recipe, base, values | named)
+
+
+_FILES: Final = ("cluster", "device")
+"""Keys whose values may be paths from the recipe's folder."""
+
+
+def _beside(recipe: Recipe, key: str, value: Value) -> Value:
+    return recipe.beside(str(value), ".toml") if key in _FILES else value
+
+
+def _rows(recipe: Recipe) -> Rows:
     file = recipe.file
     cluster = cluster_of(recipe)
     schedules = _schedules(recipe)

@@ -6,7 +6,7 @@ of the intervals of devices' numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,17 @@ from ampsim.forecasting.forecast import copies_of
 from ampsim.forecasting.intervals import Spreading
 from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
 from ampsim.forecasting.tuning import Tuner, no_trials
+from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import ExecutorLike, Listeners, OnLoss, opened, run_all, take_or_make
+from ampsim.runs.jobs import ExecutorLike, Listeners, opened, run_all
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping, Known, known_by
-from ampsim.runs.task import Row, Task
+from ampsim.runs.task import Row
 from ampsim.runs.witness import Witness, condensed, tiny_task
 from ampsim.study.learning_rates import COLUMNS
 from ampsim.study.placement_advice import advice_on, blindness
@@ -147,8 +148,8 @@ class InterruptedReport(KeyboardInterrupt):
         planned: how many there are.
     """
 
-    def __init__(self, finished: int | None, planned: int) -> None:
-        kept = f"{finished} of {planned} runs are kept"
+    def __init__(self, finished: int | None, planned: int, what: str = "runs") -> None:
+        kept = f"{finished} of {planned} {what} are kept"
         if finished is None:
             kept = f"what was kept of {planned} runs is as it was"
         super().__init__(f"interrupted: {kept}; run again to go on")
@@ -202,14 +203,8 @@ def _run_with(
     rows, seeds = make_rows(recipe), recipe.file.seeds
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
-    lost: dict[int, str] = {}
     try:
-        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], executor, lost.__setitem__)
-    except KeyboardInterrupt:
-        raise InterruptedReport(None, planned) from None
-    if lost:
-        raise SimulationError(lost[min(lost)])
-    try:
+        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], executor)
         tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
         short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
         advice = _advice_on(recipe, tuned.rows.rows)
@@ -222,9 +217,16 @@ def _run_with(
     ]
     known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
     known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
-    made = _make_all([*tasks, *tasks_of(short)], known, keeping, executor, options.on_progress)
-    runs = [replace(made[place], schedule=task.label) for place, task in enumerate(tasks)]
-    at_ends = (made[place] for place in range(len(tasks), len(made)))
+    every = [*tasks, *tasks_of(short)]
+    made = RunMaker(executor, options.on_progress, keeping).make(every, known)
+    found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
+    if made.interrupted is not None:
+        raise InterruptedReport(len(found), len(every))
+    if made.lost:
+        kept = f"{len(found)} of {len(every)} runs are kept"
+        raise SimulationError(f"{made.lost[0]}; {kept}; run again to go on")
+    runs = [replace(found[one.label, one.seed], schedule=one.label) for one in tasks]
+    at_ends = (found[one.label, one.seed] for one in tasks_of(short))
     spreads = gathered(short, [rated(one, one.failure) for one in at_ends])
     findings = _gather(recipe, tuned, runs, spreads, witnesses)
     if advice is not None:
@@ -233,16 +235,20 @@ def _run_with(
 
 
 def witnesses_of(
-    rows: Sequence[Row], goal: Goal, seed: int, executor: RunExecutor, on_loss: OnLoss
+    rows: Sequence[Row], goal: Goal, seed: int, executor: RunExecutor
 ) -> dict[str, Witness]:
-    """The witness of each row, by its label; none of a row whose tiny run died.
+    """The witness of each row, by its label.
 
     Raises:
         MissingDataError: a data file that a model reads is not there.
+        SimulationError: the process of a tiny run died.
     """
     made: dict[int, Witness] = {}
-    tasks, listeners = [tiny_task(row, seed) for row in rows], Listeners(made.__setitem__, on_loss)
-    run_all(tasks, executor, listeners, partial(_witness_of, goal))
+    lost: dict[int, str] = {}
+    listeners = Listeners(made.__setitem__, lost.__setitem__)
+    run_all([tiny_task(row, seed) for row in rows], executor, listeners, partial(_witness_of, goal))
+    if lost:
+        raise SimulationError(lost[min(lost)])
     return {rows[place].label: witness for place, witness in made.items()}
 
 
@@ -287,30 +293,10 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
     return f"in trials other placements than the default are faster ({'; '.join(said)})"
 
 
-def _make_all(
-    tasks: list[Task],
-    known: list[Known],
-    keeping: Keeping,
-    executor: RunExecutor,
-    on_progress: OnProgress | None,
-) -> dict[int, Run]:
-    made: dict[int, Run] = {}
-    lost: dict[int, str] = {}
-    listeners = Listeners(made.__setitem__, lost.__setitem__, on_progress)
-    try:
-        take_or_make(tasks, known, keeping, executor, listeners)
-    except KeyboardInterrupt:
-        raise InterruptedReport(len(made), len(tasks)) from None
-    if lost:
-        raise SimulationError(
-            f"{lost[min(lost)]}; {len(made)} of {len(tasks)} runs are kept; run again to go on"
-        )
-    return made
-
-
-def _costs(rows: Rows) -> list[dict[str, str]]:
+def costs_of(clusters: Iterable[Cluster]) -> list[dict[str, str]]:
+    """What is charged on some clusters, each sentence once."""
     found: list[dict[str, str]] = []
-    for cluster in rows.clusters:
+    for cluster in clusters:
         found += [one for one in costs(cluster) if one not in found]
     return found
 
@@ -337,7 +323,7 @@ def _gather(
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
         trials=tuned.trials,
-        manifest=_manifest(recipe, tuned, of_rows, assumed),
+        manifest=manifest_of(recipe, tuned, of_rows, assumed),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         spreads={row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
     )
@@ -348,7 +334,7 @@ def recipe_origin(recipe: Recipe) -> dict[str, str]:
     return {"file": RECIPE, "sha256": recipe.sha256, "asked_sha256": recipe.asked_sha256}
 
 
-def _manifest(
+def manifest_of(
     recipe: Recipe, tuned: TunedRows, of_rows: list[dict[str, Any]], assumed: list[str]
 ) -> dict[str, Any]:
     """Where the numbers come from, all but the hashes of what is written."""
@@ -372,5 +358,5 @@ def _manifest(
         **origin_of(file, tuned),
         **origin,
         **({"assumptions": assumed} if assumed else {}),
-        "costs": _costs(rows),
+        "costs": costs_of(rows.clusters),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from pydantic import Field
 
-from ampsim.data_parallel import SOLVERS, name_of
+from ampsim.data_parallel import SOLVERS, kind_named, name_of
 from ampsim.dataflow import PROGRAMS
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
@@ -41,7 +42,8 @@ def schedules_of(names: str, **options: Any) -> list[Schedule]:
     """Make the schedules that a list of names asks for.
 
     Args:
-        names: one name, or several separated by commas; case does not matter.
+        names: one name, or several separated by commas; case does not matter. One may say how many
+            instances are in flight, or how many ranks there are, as "amp:8" or "sync-sgd:4/amp:8".
         options: for each schedule that takes them, by the names of `option_names`; None for its
             own default. A list stands for a schedule with each of its values, and several lists for
             one with each combination. One that no schedule of `names` takes must make sense to one
@@ -149,7 +151,7 @@ def _split(names: str) -> list[str]:
                 f"schedules must be names separated by single commas, got {names!r}; "
                 f"known: {', '.join(METHODS)}"
             )
-        if part not in METHODS:
+        if re.split("[:/]", part)[0] not in METHODS:
             raise UnknownNameError(one_of("schedule", part, METHODS))
         if parts.count(part) > 1:
             raise OptionError(f"schedules must differ, got {part} twice in {names!r}")
@@ -164,13 +166,21 @@ def _require_distinct(option: str, value: Any) -> None:
 
 def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
     """The schedule with each combination of those of `options` that it takes."""
-    kind: Any = METHODS[name]
-    taken = {key: options[key] for key in _options_of(kind) if key in options}
+    kind, own = _numbered(name, options) if re.search("[:/]", name) else (METHODS[name], {})
+    taken = own | {key: options[key] for key in _options_of(kind) if key in options}
     choices: list[list[Any]] = [
         value if isinstance(value, list) else [value] for value in taken.values()
     ]
     for values in itertools.product(*choices):
         yield kind(**dict(zip(taken, values, strict=True)))
+
+
+def _numbered(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The class of a name, and the options that it says itself, as "amp:8" does."""
+    kind, own = kind_named(name, "schedules")
+    for key in (one for one in own if one in options):
+        raise OptionError(f"{name} says {key} itself, got {options[key]} besides; leave one out")
+    return kind, own
 
 
 def _options_of(kind: type) -> list[str]:

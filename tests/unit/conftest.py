@@ -19,9 +19,10 @@ from ampsim.cli import main
 from ampsim.exploring import solve, whatif
 from ampsim.forecasting import page as forecast_page
 from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.recipes.explored import run_exploration
 from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.running import Findings, RecipeOptions, run_recipe
+from ampsim.recipes.running import RecipeOptions, run_recipe
 from ampsim.report.page import figures as page_figures
 from ampsim.report.page import grid as page_grid
 
@@ -223,12 +224,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
 
 
 @pytest.fixture(scope="session")
-def make_report() -> Callable[..., Findings]:
+def make_report() -> Callable[..., Any]:
     """`make_report(folder, say=...)` runs the recipe in a folder and writes it up there."""
 
-    def make(folder: Path, **options: Any) -> Findings:
+    def make(folder: Path, **options: Any) -> Any:
         recipe = read_recipe(folder)
-        findings = run_recipe(recipe, folder, RecipeOptions(**options))
+        run = run_exploration if recipe.file.explore else run_recipe
+        findings = run(recipe, folder, RecipeOptions(**options))
         write_report(findings, recipe.file, folder)
         return findings
 
@@ -237,7 +239,7 @@ def make_report() -> Callable[..., Findings]:
 
 @pytest.fixture(scope="session")
 def report_of(
-    tmp_path_factory: pytest.TempPathFactory, make_report: Callable[..., Findings]
+    tmp_path_factory: pytest.TempPathFactory, make_report: Callable[..., Any]
 ) -> Callable[..., Path]:
     """`report_of(recipe, files=...)` makes a report of a recipe's text, and gives its folder."""
 

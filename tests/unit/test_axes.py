@@ -115,6 +115,16 @@ def test_a_cluster_by_name_takes_the_other_keys_of_the_point(setup):
     assert at.cluster.link.latency_s == 2e-6
 
 
+def test_a_device_by_name_is_every_workers_and_links_stay(setup):
+    point = {"device": "p100", "latency_s": 2e-6, "device.flop_per_s": 3e12}
+    at = setup_at(setup, point).cluster
+    assert {one.name for one in at.devices} == {"p100"}
+    assert {one.flop_per_s for one in at.devices} == {3e12}
+    assert at.workers == setup.cluster.workers
+    assert (at.link.latency_s, at.name) == (2e-6, f"{at.workers} x p100")
+    assert [axis.values for axis in axes_over({"device": "p100,k40"}, setup)] == [("p100", "k40")]
+
+
 def test_a_cluster_with_other_workers_is_the_one_that_is_loaded_so(setup):
     at = setup_at(setup, {"workers": 6, "latency_s": 1e-6})
     assert at.cluster == ampsim.load_cluster("ampnet-core", workers=6, latency_s=1e-6)

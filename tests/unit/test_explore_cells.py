@@ -192,3 +192,15 @@ def test_the_call_of_three_methods_adds_up_their_chances():
     assert called.wrong == pytest.approx(sum(called.others))
     assert called.others[1] == pytest.approx(called.others[2])
     assert called.others[0] == 0
+
+
+def test_no_map_is_sure_that_predicts_a_method_from_fewer_than_three_cells():
+    first = method(drains=True, learned={0: [4.0, 4.0]}, digests="aaaa", ages=[0] * 4)
+    never = [math.inf, math.inf]
+    for count in (1, 2, 3):
+        learned = dict.fromkeys(range(count), never)
+        other = method(drains=False, learned=learned, digests="pqrs", ages=[1, 1, 1, 1])
+        cells = Cells([first, other])
+        assert cells.doubt < 0.1
+        assert cells.is_sure(0.9) == (count == 3)
+        assert (cells.next() or (None, None))[0] == 1

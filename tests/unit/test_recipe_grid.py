@@ -1,4 +1,4 @@
-"""Rows over a grid of hardware, and what is said of a grid or map that makes no sense."""
+"""Rows on several clusters, and what is said of a grid that makes no sense."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ mode = "sleep"
 instances = 300
 epochs = 1
 workers = 2
-figures = ["heat-map", "grid-cost"]
+figures = ["grid-cost"]
+"""
+SLOW = """
+name = "slow"
+flop_per_s = 1e11
+sources.flop_per_s = { kind = "assumed", text = "a test" }
 """
 GRID = """
 [grid]
-workers = [2, 4]
-latency_s = [1e-6, 8e-6]
-"""
-MAP = """
-[heat_map]
-across = "latency_s"
-down = "workers"
-ours = ["amp"]
+cluster = ["tflops-1", "./slow.toml"]
 """
 ROWS = """
 [[schedules]]
@@ -48,9 +46,9 @@ name = "pipeline"
 label = "alone"
 max_active_keys = 4
 workers = 3
-latency_s = 0.0
+cluster = "tflops-10"
 """
-GOOD = HEAD + GRID + MAP + ROWS
+GOOD = HEAD + GRID + ROWS
 
 
 @pytest.fixture
@@ -59,6 +57,7 @@ def write(tmp_path):
 
     def put(content: str) -> Path:
         (tmp_path / "recipe.toml").write_text(content)
+        (tmp_path / "slow.toml").write_text(SLOW)
         return tmp_path
 
     return put
@@ -72,27 +71,22 @@ def refusal(folder: Path) -> str:
     return text.removeprefix(f"{folder / 'recipe.toml'}: ")
 
 
-def test_rows_are_multiplied_by_what_they_do_not_name_themselves(write):
+def test_every_row_that_names_no_cluster_is_run_on_each(write):
     recipe = read_recipe(write(GOOD))
     rows = make_rows(recipe).rows
-    clusters = [(row.plan.cluster.workers, row.plan.cluster.link.latency_s) for row in rows]
-    assert clusters == [(2, 1e-6), (2, 8e-6), (4, 1e-6), (4, 8e-6), (4, 1e-6), (4, 8e-6), (3, 0.0)]
+    clusters = [(row.plan.cluster.workers, row.plan.cluster.devices[0].name) for row in rows]
+    assert clusters == [
+        (2, "tflops-1"), (2, "slow"), (4, "tflops-1"), (4, "slow"), (3, "tflops-10"),
+    ]  # fmt: skip
     assert [row.label for row in rows] == [
-        "amp, 2 workers, 1.00 µs",
-        "amp, 2 workers, 8.00 µs",
-        "amp, 4 workers, 1.00 µs",
-        "amp, 4 workers, 8.00 µs",
-        "1f1b, 1.00 µs",
-        "1f1b, 8.00 µs",
-        "alone",
-    ]
-    assert [cell.index for cell in recipe.cells] == [0, 0, 0, 0, 1, 1, 2]
-    assert [cell.is_whole for cell in recipe.cells] == [True] * 4 + [False] * 3
-    assert recipe.cells[4].point == {"latency_s": 1e-6, "workers": 4}
+        "amp, tflops-1", "amp, slow", "1f1b, tflops-1", "1f1b, slow", "alone",
+    ]  # fmt: skip
+    assert [cell.index for cell in recipe.cells] == [0, 0, 1, 1, 2]
+    assert [cell.cluster for cell in recipe.cells] == ["tflops-1", "./slow.toml"] * 2 + [None]
 
 
 def test_a_row_may_name_all_of_its_hardware(write):
-    own = 'cluster = "tflops-10"\nbandwidth_bytes_per_s = 1e9\ntopology = "ring"\nworkers = 5'
+    own = 'bandwidth_bytes_per_s = 1e9\ntopology = "ring"\nworkers = 5'
     content = HEAD + ROWS.replace("workers = 3", own)
     cluster: Any = make_rows(read_recipe(write(content))).rows[2].plan.cluster
     assert (cluster.devices[0].name, cluster.workers, len(cluster.network.edges)) == (
@@ -110,65 +104,27 @@ def test_the_topology_of_a_recipe_is_that_of_all_rows(write):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (GRID, "\n[grid]\n", "grid must have a list for one of cluster, workers, latency_s, band"),
-        ("[2, 4]", "[2]", "grid.workers must be a list of at least one, got [2]"),
-        ("[2, 4]", "[2, 0]", "grid.workers[1] must be >= 1, got 0"),
-        ("[2, 4]", "[2, 2]", "grid.workers must differ in three digits, got [2, 2]"),
-        ("8e-6]", "1.0001e-6]", "grid.latency_s must differ in three digits, got [1e-06, 1.0001e"),
-        ("8e-6]", "-1.0]", "schedules[0] at 2 workers, -1.00 s: cluster: latency_s must be >= 0"),
-        ("latency_s = [1", "latncy_s = [1", "unknown key 'latncy_s' in grid; did you mean 'late"),
-        (
-            "workers = [2, 4]",
-            "workers = [2, 4]\ncluster = ['tflops-1', 'tflops-2']",
-            "heat_map has no place for grid.cluster; make it across, down or panels",
-        ),
-        (
-            "latency_s = [1e-6, 8e-6]",
-            f"latency_s = {[one * 1e-6 for one in range(1, 999)]}",
-            "grid must give at most 2000 rows, got 2995; give fewer values",
-        ),
-        ('down = "workers"', 'down = "topology"', "heat_map.down: no list of the grid named 'topo"),
-        ('down = "workers"', 'down = "speed"', "heat_map.down must be 'cluster', 'workers', "),
-        (
-            'down = "workers"',
-            'down = "latency_s"',
-            "heat_map: across, down and panels must differ, got latency_s, latency_s",
-        ),
-        ('ours = ["amp"]', 'ours = ["apm"]', "heat_map.ours[0]: no row named 'apm'; did you mean"),
-        ('ours = ["amp"]', "ours = []", "heat_map.ours must be a list of at least one, got []"),
-        (
-            'ours = ["amp"]',
-            'ours = ["amp", "1f1b", "alone"]',
-            "heat_map.ours must leave a row to compare with",
-        ),
-        (GRID, "", "heat_map needs a grid, whose keys are its axes; add [grid]"),
-        ("[2, 4]", '["two", 4]', "grid.workers[0] must be a whole number, got 'two'"),
+        (GRID, "\n[grid]\n", "missing key 'grid.cluster'; add it to grid"),
+        ('"tflops-1", "./slow.toml"', '"tflops-1"', "grid.cluster must be a list of at least one"),
+        ('"./slow.toml"', '"tflops-1"', "schedules[0] at tflops-1: label 'amp, tflops-1' comes tw"),
+        ('"./slow.toml"', '"tflops"', "schedules[0] at tflops: cluster: no "),
+        ("cluster = [", "workers = [2, 4]\ncluster = [", "unknown key 'workers' in grid"),
         ("workers = 3", "workers = 0", "schedules[2].workers must be >= 1, got 0"),
-        (
-            "workers = 3",
-            'topology = "rnig"',
-            "schedules[2] at 2 workers, 0 s: cluster: no topology named",
-        ),
-        (
-            'name = "amp"\n',
-            'name = "amp"\nlabel = "1f1b"\n',
-            "heat_map.ours[0]: no row named 'amp'",
-        ),
     ],
 )
-def test_a_grid_or_map_that_makes_no_sense_is_refused(before, after, said, write):
+def test_a_grid_that_makes_no_sense_is_refused(before, after, said, write):
     assert before in GOOD
     assert refusal(write(GOOD.replace(before, after, 1))).startswith(said)
 
 
-def test_a_report_over_a_grid_is_written_follows_and_is_drawn_again(write, make_report):
+def test_a_report_on_several_clusters_is_written_follows_and_is_drawn_again(write, make_report):
     folder = write(GOOD)
     findings = make_report(folder)
-    assert findings.table["workers"].tolist() == [2, 2, 4, 4, 4, 4, 3]
+    assert findings.table["workers"].tolist() == [2, 2, 4, 4, 3]
     page = (folder / "report.md").read_text(encoding="utf-8")
     assert "2, 3 or 4 workers, 1 repeat of each schedule." in page
-    assert "## Point by point" in page
-    assert (folder / "heat-map.png").is_file()
+    assert "## Training throughput" in page
+    assert (folder / "grid-cost.png").is_file()
     manifest = read_manifest(folder)
-    assert manifest["schedules"][6]["cluster"]["workers"] == 3
+    assert manifest["schedules"][4]["cluster"]["workers"] == 3
     assert check_report(read_recipe(folder), folder).faults == ()

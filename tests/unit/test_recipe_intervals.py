@@ -12,11 +12,12 @@ import pytest
 
 import ampsim
 from ampsim.forecasting.intervals import COLUMNS, Spread
+from ampsim.metric import Goal
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.recipes.running import run_recipe
-from ampsim.units import format_seconds
+from ampsim.runs.rows import row_of
 
 OPTIONS = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 HEAD = """
@@ -140,8 +141,11 @@ def test_where_a_flop_rate_is_all_a_row_takes_its_time_scales_exactly(tmp_path):
     """Rate times low / value and high / value; the time the other way round."""
     folder = put(tmp_path, HEAD.replace("[3, 4]", "[0, 1, 2, 3, 4]") + PAIR + LINKED, FLOP_ONLY)
     found = run_recipe(read_recipe(folder), folder)
-    before = records(found.over_seeds)
-    assert [one for one in before if math.isfinite(before[one]["time_to_target_s"])]
+    goal = Goal(found.metric, found.target)
+    labels = list(records(found.table))
+    runs = {label: [run for run in found.runs if run.schedule == label] for label in labels}
+    before = {label: row_of(label, goal, of) for label, of in runs.items()}
+    assert [one for one in before if before[one]["time_to_target_s"] is not None]
     for label, row in records(found.table).items():
         rate, time_s = row["train_per_s"], row["time_to_target_s"]
         if label == "pipeline":  # its link takes time, too
@@ -221,31 +225,6 @@ def test_a_device_without_intervals_has_none_of_it(tmp_path, make_report):
     assert "assumptions" not in read_manifest(tmp_path)
     assert "at_ends" not in json.loads((tmp_path / OUTLINES_FILE).read_text())
     assert "95 %" not in (tmp_path / "report.md").read_text()
-    results = read_results(read_recipe(tmp_path), tmp_path)
-    pd.testing.assert_frame_equal(results.table, results.over_seeds)
-
-
-def test_who_is_first_on_a_grid_is_told_by_seeds_alone(tmp_path, make_report):
-    """What a device leaves open it leaves open for both sides, so that it makes no tie."""
-    grid = """
-[grid]
-latency_s = [0.0, 1e-5]
-workers = [1, 2]
-
-[heat_map]
-across = "latency_s"
-down = "workers"
-ours = ["amp"]
-"""
-    recipe = HEAD.replace("workers = 2\n", "").replace("max_epochs = 4", "max_epochs = 2") + PAIR
-    put(tmp_path, recipe + grid, FLOP_ONLY)
-    found = make_report(tmp_path)
-    page = (tmp_path / "report.md").read_text()
-    assert "Intervals here are over seeds alone: what the devices' numbers leave open" in page
-    seeds, both = (one["time_to_target_low_s"] for one in (found.over_seeds, found.table))
-    assert (known := seeds.notna()).sum() > 3
-    assert (seeds.astype(float) > both.astype(float))[known].all()
-    assert any(format_seconds(one) in page for one in seeds[known])
 
 
 def test_a_tuned_row_is_spread_with_the_rate_that_it_runs_with(tmp_path):

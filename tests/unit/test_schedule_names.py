@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 from typing import get_args, get_type_hints
 
 import pandas as pd
@@ -12,7 +13,7 @@ import pytest
 import ampsim
 from ampsim.cli.methods import OPTIONS, SEVERAL
 from ampsim.cli.options import Tuning
-from ampsim.errors import OptionError, UnknownNameError
+from ampsim.errors import AmpsimError, OptionError, UnknownNameError
 from ampsim.forecasting import Forecast
 from ampsim.forecasting.forecast import KEYS, to_json
 from ampsim.model_parallel import SCHEDULES
@@ -38,6 +39,28 @@ def test_options_go_to_the_schedules_that_take_them():
     assert made == [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3, 5)]
     assert without_effect(made, ["max_active_keys", "min_update_interval"]) == []
     assert without_effect(made[:1], ["max_active_keys"]) == ["max_active_keys"]
+
+
+def test_a_name_may_say_how_many_are_in_flight_or_how_many_ranks_there_are():
+    made = schedules_of("pipeline:4,amp:8,amp:2,local-sgd:2/amp:3", min_update_interval=5)
+    assert made[:3] == [ampsim.Pipeline(4), ampsim.Amp(8, 5), ampsim.Amp(2, 5)]
+    assert made[3] == ampsim.LocalSGD(2, inner="amp:3")
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "said"),
+    [
+        ("amp:4", {"max_active_keys": 2}, "amp:4 says max_active_keys itself, got 2 besides"),
+        ("amp:x", {}, "schedules must be a schedule's name, or such a name and its max_active"),
+        ("sequential:2", {}, "schedules must be a schedule's name, or such a name and its max"),
+        ("apm:4", {}, "no schedule named 'apm:4'; did you mean 'amp'"),
+        ("dataflow:2", {}, "no schedule that has such a number named 'dataflow'; known: 1f1b"),
+        ("amp:4,amp:4", {}, "schedules must differ, got amp:4 twice"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_one_line(names, options, said):
+    with pytest.raises(AmpsimError, match=re.escape(said)):
+        schedules_of(names, **options)
 
 
 def test_unknown_names_are_refused_with_a_suggestion():

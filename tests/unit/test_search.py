@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from ampsim.exploring import search as library
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.pareto import dominates, hypervolume, pareto, reference_of
 from ampsim.exploring.sampling import Proposals, Space
+from ampsim.exploring.searched import sentences_of
 from ampsim.runs import Keeping
 
 pytest.importorskip("optuna", reason="optuna is not installed")
@@ -287,3 +289,23 @@ def test_beside_solvers_validation_takes_no_time_as_in_a_forecast(setup):
     times = {run.schedule: run.epochs["time_s"].iloc[0] for run in made.runs}
     assert {*found["schedule"]} == {"pipeline", "sync-sgd"}
     assert all(row["epoch_s"] == times[row["schedule"]] for row in found.to_dict("records"))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        (
+            ["not reached"] * 3,
+            "None of 3 points tried reaches the target, so that time_s",
+        ),
+        (
+            ["not reached", "infeasible"],
+            "None of 2 points tried is complete, so that time_s cannot",
+        ),
+        (["complete", "not reached"], "1 of 2 points tried are beaten by none in time_s."),
+    ],
+)
+def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
+    table = pd.DataFrame({"outcome": outcomes})
+    (first, *_rest) = sentences_of(table, outcomes.count("complete"), ["time_s"], (None, None))
+    assert first.startswith(said)

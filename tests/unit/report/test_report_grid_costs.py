@@ -1,14 +1,14 @@
-"""What each point of a grid costs each schedule, against a table made by hand."""
+"""What each cluster costs each schedule, against a table made by hand."""
 
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from ampsim.recipes.recipe import Cell
 from ampsim.report.grid import costs_cells, costs_verdict, grid_costs
 from ampsim.report.plot.grid import grid_cost
 
@@ -21,14 +21,13 @@ def costs() -> Any:
     cells, records = [], []
     for label, rates in RATES.items():
         for place, rate in enumerate(rates):
-            point = {"cluster": ("usual", "./one-slow.toml")[place]}
-            whole = label != "alone"
-            cells.append(SimpleNamespace(label=label, point=point, is_whole=whole))
+            cluster = ("usual", "./one-slow.toml")[place] if label != "alone" else None
+            cells.append(Cell(0, label, cluster))
             records.append({"train_per_s": rate, "time_to_target_s": TIMES[label][place]})
     return grid_costs(pd.DataFrame(records), cells)
 
 
-def test_only_rows_over_the_whole_grid_and_schedules_with_a_number_are_shown(costs):
+def test_only_rows_on_every_cluster_and_schedules_with_a_number_are_shown(costs):
     rates, times = costs
     assert (rates.labels, rates.points) == (["amp", "pipeline"], ["usual", "one-slow"])
     assert rates.values == [[200.0, 150.0], [100.0, 50.0]]

@@ -1,0 +1,252 @@
+"""The report of a recipe that explores: a map, from what was timed and learned.
+
+What was timed and learned lies in `outlines.json`; table and pages follow from that. Rows at the
+ends of what varies have witnesses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from ampsim.exploring.axes import NAMES
+from ampsim.exploring.exploration import (
+    NOT_TUNED,
+    Evidence,
+    Exploration,
+    evidence_from_plain,
+    exploration_of,
+    point_words,
+)
+from ampsim.exploring.explore import Explorer
+from ampsim.exploring.making import Asked, PointRuns, TimeBudget
+from ampsim.forecasting.tuning import no_trials
+from ampsim.hardware import Cluster
+from ampsim.metric import Metric
+from ampsim.recipes.beside import OUTLINES_FILE, read_json, witnesses_to_text
+from ampsim.recipes.recipe import Recipe
+from ampsim.recipes.rows import ExploredSpace, space_of
+from ampsim.recipes.running import (
+    InterruptedReport,
+    RecipeOptions,
+    TunedRows,
+    costs_of,
+    manifest_of,
+    witnesses_of,
+)
+from ampsim.report import words as markdown
+from ampsim.report.frames import DataFrame
+from ampsim.report.page.text import assumptions, commands, next_of_report, origin, tables_of
+from ampsim.runs.jobs import opened
+from ampsim.runs.store import Keeping
+from ampsim.text import to_toml
+
+MAP: Final = "index.html"
+_KIND: Final = "map"
+_FORMAT: Final = 1
+_OWN_OPTIONS: Final = (
+    "Rows have options of the model of their own, as the recipe says; else nothing is tuned."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explored:
+    """What the report of a recipe that explores is made of.
+
+    Attributes:
+        recipe: what was asked.
+        found: the map.
+        said: sentences of it that its runs alone tell.
+        witnesses: as `Findings` has them; empty of a report that is read.
+    """
+
+    recipe: Recipe
+    found: Exploration
+    said: tuple[str, ...] = ()
+    witnesses: str = field(default="", repr=False)
+
+    @property
+    def failures(self) -> list[str]:
+        """None: a cell whose runs fail does not arrive."""
+        return []
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Where it came from, all but the hashes of what is written."""
+        return self.found.manifest
+
+    @property
+    def table(self) -> DataFrame:
+        """A row for each cell."""
+        return self.found.table
+
+    @property
+    def outlines(self) -> str:
+        """What was timed and learned, as the file beside the report holds it."""
+        head = {"kind": _KIND, "format": _FORMAT, "said": list(self.said)}
+        metric = {"kind": self.found.metric.kind, "unit": self.found.metric.unit}
+        content = {**head, "metric": metric, **self.found.evidence.plain()}
+        return json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n"
+
+    def pages(self, page: str, table: str) -> dict[str, str]:
+        """The map, and the page that shows it in Markdown, by their files."""
+        found, recipe = self.found, self.recipe
+        headings, lines = found.cells
+        parts = [
+            f"# {markdown.escape(recipe.title)}",
+            recipe.file.text.strip(),
+            f"**{markdown.paragraph(found.sentences[0])}**",
+            "\n".join(f"* {markdown.paragraph(one)}" for one in found.sentences[1:]),
+            f"[The map]({MAP}) has every number, slices, and the line of equal time.",
+            *map_tables(found),
+            *tables_of([("Where each leads most", [headings, *lines])] if lines else [], headings),
+            *commands(next_of_report(recipe.name)),
+            *assumptions(found.manifest),
+            *origin({k: v for k, v in found.manifest.items() if k != "schedules"}, table),
+        ]
+        text = "\n\n".join(part for part in parts if part) + "\n"
+        return {MAP: found.page(table), page: text}
+
+
+_OF_CELL: Final = {"first": "", "tie": " (tie)", "too few seeds": " (open)"}
+"""What stands behind a lead that is not predicted, by its standing."""
+
+
+def map_tables(found: Exploration) -> list[str]:
+    """Who is ahead at each point, and how many times as soon as the next.
+
+    The first key goes across, the second down, and there is a table for each point of the others.
+    """
+    keys = list(found.over)
+    across, down, rest = keys[0], keys[1:2], keys[2:]
+    words = dict(_winners(found))
+    parts = ["## Who is ahead where"]
+    for panel in product(*(found.over[key] for key in rest)):
+        if rest:
+            parts.append(f"### {point_words(dict(zip(rest, panel, strict=True)))}")
+        lines = [
+            [point_words(dict(zip(down, line, strict=True))) or "ahead"]
+            + [words[(one, *line, *panel)] for one in found.over[across]]
+            for line in product(*(found.over[key] for key in down))
+        ]
+        headings = ["", *(point_words({across: one}) for one in found.over[across])]
+        parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))
+    legend = (
+        "How many times as soon as the next, by medians. A tie: within 5 %. Open: seeds are too "
+        "few to say who is first. A question mark: something is predicted there."
+    )
+    return [*parts, legend]
+
+
+def _winners(found: Exploration) -> list[tuple[tuple[Any, ...], str]]:
+    """A few words on each point."""
+    count, told = len(found.evidence.labels), list[tuple[tuple[Any, ...], str]]()
+    records = found.table.to_dict("records")
+    for place, point in enumerate(product(*found.over.values())):
+        of = records[place * count : (place + 1) * count]
+        best = next((one for one in of if one["is_first"] is True), None)
+        times = sorted(one["time_to_target_s"] or math.inf for one in of)
+        if best is None:
+            told.append((point, "nobody"))
+            continue
+        lead = f"{times[1] / times[0]:.2f}×" if math.isfinite(times[1]) else "alone"
+        told.append(
+            (point, f"{best['schedule']} {lead}{_OF_CELL.get(str(best['standing']), ' ?')}")
+        )
+    return told
+
+
+def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Explored:
+    """Time and learn what is not in the store of `folder` yet, until the map is sure.
+
+    Args:
+        recipe: what to explore.
+        folder: the report's; finished runs are kept in a folder within.
+        options: how.
+
+    Raises:
+        FileFormatError, MissingDataError, InterruptedReport, SimulationError, ExecutorError,
+            OptionError: as of `run_recipe`.
+    """
+    space, file = space_of(recipe), recipe.file
+    assert file.explore is not None, "the recipe explores"
+    asked = Asked(
+        target=file.target, max_epochs=file.max_epochs or 1, repeats=len(file.seeds),
+        seed=file.seeds[0], instances=file.instances,
+    )  # fmt: skip
+    rows = [space.rows_at(point) for point in space.points]
+    cells = sum(map(len, rows))
+    keeping = Keeping(folder, options.is_fresh, say=options.say)
+    with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
+        ends = [row for point in space.ends for row in space.rows_at(point)]
+        try:
+            witnesses = witnesses_of(ends, space.base.goal, asked.seed, executor)
+        except KeyboardInterrupt:
+            raise InterruptedReport(None, cells, "cells") from None
+        runs = PointRuns(asked, executor, TimeBudget(None, options.on_progress), keeping)
+        explorer = Explorer(rows, asked, runs)
+        try:
+            interrupted = explorer.run(file.explore.sure)
+        except KeyboardInterrupt:
+            interrupted = ""
+    if interrupted is not None:
+        raise InterruptedReport(explorer.learnings, cells, "cells")
+    labels = tuple(row.label for row in space.base.rows)
+    evidence = Evidence(space.values, labels, tuple(explorer.methods), asked.repeats)
+    has_own = any(entry.set for entry in file.schedules)
+    said = (_OWN_OPTIONS if has_own else NOT_TUNED, *runs.unreached())
+    manifest = _manifest(space, [row.plan.cluster for row in ends])
+    found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
+    text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})
+    return Explored(recipe=recipe, found=found, said=said, witnesses=text)
+
+
+def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, Any]:
+    """Where a map comes from, as its manifest will be read again; `clusters` are of its ends."""
+    recipe, base = space.recipe, space.base
+    asked = recipe.file.explore
+    assert asked is not None, "the recipe explores"
+    over = {key: list(values) for key, values in space.values.items()}
+    made = manifest_of(recipe, TunedRows(base, no_trials()), [{} for _row in base.rows], [])
+    if any(key in NAMES for key in over):
+        made["costs"] = costs_of([base.cluster, *clusters])
+    made["explore"] = {"over": over, "points": asked.points, "sure": asked.sure}
+    return tomllib.loads(to_toml(made))
+
+
+def _found(
+    recipe: Recipe,
+    evidence: Evidence,
+    said: Sequence[str],
+    metric: Metric,
+    manifest: dict[str, Any],
+) -> Exploration:
+    assert recipe.file.target is not None, "who explores aims at something"
+    return exploration_of(
+        evidence, said=said, target=recipe.file.target, metric=metric,
+        model=str(manifest["model"]["name"]), cluster=str(manifest["cluster"]["name"]),
+        manifest=manifest,
+    )  # fmt: skip
+
+
+def read_explored(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Explored:
+    """What the report in a folder was made of, whose manifest is given.
+
+    Raises:
+        FileFormatError: there is none, it was edited, or it is not of this recipe.
+    """
+
+    def parse(content: Any) -> tuple[Explored, str]:
+        metric = Metric(content["metric"]["kind"], content["metric"]["unit"])
+        said = tuple(map(str, content["said"]))
+        found = _found(recipe, evidence_from_plain(content), said, metric, manifest)
+        made = Explored(recipe=recipe, found=found, said=said)
+        return made, made.outlines
+
+    return read_json(folder, OUTLINES_FILE, _KIND, parse)

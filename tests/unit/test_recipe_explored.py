@@ -1,0 +1,193 @@
+"""A recipe that explores: its map, kept, drawn again, checked, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.errors import FileFormatError
+from ampsim.exploring.axes import Setup, setup_at
+from ampsim.files import sha256_of
+from ampsim.recipes.checking import check_again, check_report
+from ampsim.recipes.explored import map_tables
+from ampsim.recipes.page import redraw_report
+from ampsim.recipes.recipe import read_recipe
+from ampsim.recipes.redrawing import files_of, read_manifest, read_results
+from ampsim.recipes.rows import make_rows
+
+HEAD = """
+title = "A test"
+model = "rnn"
+set = { hidden = 4, replicas = 2, batch = 20 }
+workers = 3
+latency_s = 1e-6
+seeds = [1, 2]
+instances = 400
+target = 0.09
+max_epochs = 3
+
+[explore]
+"""
+OVER = 'over = { latency_s = "1e-7..1e-5:log", flop_per_s = [1e11, 1e13] }\npoints = 2\n'
+ROWS = """
+[[schedules]]
+name = "pipeline"
+max_active_keys = 4
+
+[[schedules]]
+name = "amp"
+label = "ours"
+max_active_keys = 4
+set = { learning_rate = 0.01 }
+"""
+GOOD = HEAD + OVER + ROWS
+
+
+@pytest.fixture(scope="module")
+def made(report_of) -> Path:
+    """A report of a map; not to be written to."""
+    return report_of(GOOD)
+
+
+@pytest.fixture
+def own(made, tmp_path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / made.name))
+
+
+def test_a_trained_cell_is_what_a_forecast_of_the_row_gives_with_its_own_options(made):
+    table = pd.read_csv(made / "report.csv")
+    assert len(table) == 8
+    learned = table[table["basis"] == "learned"]
+    for label, method, own in (
+        ("pipeline", ampsim.Pipeline(4), {}),
+        ("ours", ampsim.Amp(4), {"learning_rate": 0.01}),
+    ):
+        row = learned[learned["schedule"] == label].iloc[0]
+        model = ampsim.load_model("rnn", hidden=4, replicas=2, batch=20, **own)
+        start = Setup(model, ampsim.load_cluster("tflops-1", workers=3), (method,))
+        at = setup_at(start, {key: row[key] for key in ("latency_s", "device.flop_per_s")})
+        known = ampsim.forecast(
+            *at, target=0.09, max_epochs=3, repeats=2, instances=400, seed=1, placement="paper",
+            scale_rate="none",
+        )  # fmt: skip
+        time_s = known.table["time_to_target_s"].iloc[0]
+        assert row["time_to_target_s"] == pytest.approx(time_s, rel=1e-12)
+
+
+def test_a_map_follows_and_is_drawn_again_from_what_was_kept(own):
+    recipe, before = read_recipe(own), {path.name: path.read_bytes() for path in own.glob("[!.]*")}
+    assert check_report(recipe, own).faults == ()
+    for name in ("report.md", "report.csv", "index.html"):
+        (own / name).unlink()
+    redraw_report(read_results(recipe, own), recipe.file, own, files_of(read_manifest(own)))
+    assert {path.name: path.read_bytes() for path in own.glob("[!.]*")} == before
+
+
+def test_with_other_kernels_what_timing_decides_is_compared(own):
+    recipe, path = read_recipe(own), own / "manifest.toml"
+    path.write_text(re.sub("linear_algebra = .*", 'linear_algebra = "elsewhere"', path.read_text()))
+    again: Any = read_results(recipe, own)
+    redraw_report(again, recipe.file, own, files_of(read_manifest(own)))
+    verdict = check_again(recipe, own, again)
+    assert verdict.faults == ()
+    assert any("what it learned is not compared" in one for one in verdict.notes)
+    slower = again.table.assign(train_per_s=again.table["train_per_s"] * 0.9)
+    other = replace(again, found=replace(again.found, table=slower))
+    (first, *_others) = check_again(recipe, own, other).faults
+    assert first.startswith("report.csv: train_per_s of pipeline was ")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        ("outlines.json", '"first_seed":1', '"first_seed":2', "outlines.json"),
+        ("outlines.json", '"epoch_s":0.', '"epoch_s":1.', "report.csv is not what outlines.json"),
+        ("witness.json", '"sha256":"', '"sha256":"0', "behaves otherwise"),
+        ("report.csv", "learned", "shared", "report.csv is not what outlines.json draws to"),
+        ("index.html", "A slice", "The slice", "index.html is not what outlines.json draws to"),
+    ],
+)
+def test_what_was_edited_does_not_follow(own, name, old, new, said):
+    text, manifest = (own / name).read_text(), own / "manifest.toml"
+    assert old in text
+    digest = sha256_of(own / name)
+    (own / name).write_text(text.replace(old, new, 1))
+    manifest.write_text(manifest.read_text().replace(digest, sha256_of(own / name)))
+    faults = check_report(read_recipe(own), own).faults
+    assert any(said in one for one in faults), faults
+
+
+def test_a_row_at_an_end_that_behaves_otherwise_is_named(own):
+    recipe = own / "recipe.toml"
+    recipe.write_text(GOOD.replace("0.01", "0.02"))
+    manifest = own / "manifest.toml"
+    was = read_manifest(own)["recipe"]
+    now = read_recipe(own)
+    text = manifest.read_text().replace(was["sha256"], now.sha256)
+    manifest.write_text(text.replace(was["asked_sha256"], now.asked_sha256))
+    faults = check_report(now, own).faults
+    assert any(one.startswith("ours, latency_s = 1e-07, device.flop") for one in faults), faults
+
+
+def test_witnesses_are_of_the_ends_and_of_each_value_that_is_a_name(tmp_path):
+    source = 'sources.flop_per_s = { kind = "assumed", text = "a test" }'
+    (tmp_path / "slow.toml").write_text(f'name = "slow"\nflop_per_s = 1e11\n{source}\n')
+    over = 'over = { cluster = ["tflops-1", "./slow.toml", "tflops-10"], workers = [2, 3, 4] }\n'
+    (tmp_path / "recipe.toml").write_text(HEAD + over + ROWS)
+    rows: Any = make_rows(read_recipe(tmp_path)).rows
+    assert [row.label for row in rows if row.label.startswith("ours")] == [
+        f"ours, cluster = {name}, workers = {count}"
+        for name in ("tflops-1", "./slow.toml", "tflops-10")
+        for count in (2, 4)
+    ]
+    assert {row.plan.cluster.devices[0].flop_per_s for row in rows} == {1e11, 1e12, 1e13}
+    assert {row.plan.model.config.learning_rate for row in rows} == {0.003, 0.01}
+
+
+def test_the_tables_have_a_word_for_each_point(made):
+    recipe = read_recipe(made)
+    results: Any = read_results(recipe, made)
+    text = "\n".join(map_tables(results.found))
+    assert "|  | 100 ns | 10.0 µs |" in text
+    assert text.count("×") + text.count("alone") + text.count("nobody") == 4
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (OVER, "", "missing key 'explore.over'; add it to explore"),
+        ("1e-7..1e-5", "1e-5..1e-7", "explore.over: latency_s must be a range A..B from a number"),
+        ("{ latency_s", "{ latncy_s", "explore.over: nothing named 'latncy_s' can vary; did you"),
+        ("points = 2", "points = 1", "explore.points must be >= 2, got 1"),
+        ("points = 2", "sure = 1.0", "explore.sure must be <= 0.999, got 1.0"),
+        ("max_epochs = 3", "epochs = 3", "epochs has no effect beside explore"),
+        ("target = 0.09", "target = 0.09\ntune = 4", "tune has no effect beside explore"),
+        ("seeds = [1, 2]", "seeds = [1, 3]", "seeds must follow each other beside explore"),
+        ('label = "ours"', 'label = "ours"\nworkers = 2', "schedules[1].workers has no effect"),
+        ('label = "ours"', 'label = "ours"\nmode = "sleep"', "schedules[1].mode has no effect"),
+        ("[explore]", '[grid]\ncluster = ["a", "b"]\n[explore]', "grid has no effect beside exp"),
+    ],
+)
+def test_what_has_no_effect_or_makes_no_sense_is_one_line(tmp_path, before, after, said):
+    assert before in GOOD
+    (tmp_path / "recipe.toml").write_text(GOOD.replace(before, after, 1))
+    with pytest.raises(FileFormatError) as caught:
+        make_rows(read_recipe(tmp_path))
+    assert str(caught.value).removeprefix(f"{tmp_path / 'recipe.toml'}: ").startswith(said)
+
+
+def test_the_command_makes_checks_and_runs_a_map_again(call, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "recipe.toml").write_text(GOOD)
+    assert call("report", str(folder), "--quiet").code == 0
+    assert call("report", str(folder), "--check").out == "mine: follows\n"
+    assert call("report", str(folder), "--check", "--rerun", "--quiet").out == "mine: follows\n"
+    assert "8 cells" in call("check", str(folder / "recipe.toml")).out
