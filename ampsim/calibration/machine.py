@@ -21,22 +21,27 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ampsim.calibration.least_squares import SingularFit, least_squares, student_quantile
+from ampsim.calibration.least_squares import (
+    SingularFit,
+    Solution,
+    least_squares,
+    student_quantile,
+)
 from ampsim.errors import OptionError
 from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware.efficiency import element_parts, row_parts
 from ampsim.ir import Direction, Work
-from ampsim.nodes import Concat, Product, ReLU, Sigmoid, Sum, Tanh
+from ampsim.nodes import Concat, Linear, Product, ReLU, Sigmoid, Sum, Tanh
 from ampsim.study.process_settings import single_threaded
 
 OnPoint: TypeAlias = Callable[[str], None]
-Kind: TypeAlias = Literal["product", "light", "step"]
+Kind: TypeAlias = Literal["product", "light", "update", "step"]
 
 MATRICES: Final = (
     (784, 784), (784, 10), (256, 128), (128, 10), (600, 1500), (300, 900), (300, 5),
@@ -44,13 +49,23 @@ MATRICES: Final = (
 )  # fmt: skip
 """Weight matrices of the shipped models."""
 
-ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 100)
-"""Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket."""
+ROWS: Final = (1, 2, 6, 10, 18, 34, 66, 100)
+"""Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket. From 4 on most
+are two more than a multiple of four: OpenBLAS takes four rows at a time, and is with these as fast
+as in the mean over four counts of rows on end (measured; multiples are 10 to 30 % faster)."""
 
 PAYLOADS: Final = (
     (1, 300), (1, 1200), (1, 50), (1, 192), (18, 100), (25, 200), (100, 10), (100, 128), (100, 784),
 )  # fmt: skip
 """Payloads of light operations in the shipped models."""
+
+BEYOND: Final = (1568, 784)
+"""A matrix larger than the shipped models', whose update with Adam passes over 20 MB (chosen: more
+than the second cache of a core has, and than its share of a third)."""
+
+UPDATED_MIN: Final = 20_000
+"""Least elements of a matrix whose updates are timed; chosen: with fewer the calls themselves take
+most of the time, which then says little of a bandwidth."""
 
 STACKED: Final = 16
 """Messages whose pairs make one product for the weight's gradient, where their rows are few
@@ -58,6 +73,14 @@ STACKED: Final = 16
 
 LARGE_ROWS: Final = 32
 """Rows from which on a message makes that product alone, as in `ampsim.nodes`."""
+
+OPERATIONS_OF_SUM: Final = 4
+"""Of a node's update, those that give Xᵀ G; the others are the optimizer's."""
+
+RATE: Final = 1e-3
+"""Of the optimizers (chosen: it changes no time)."""
+
+FLOAT32_BYTES: Final = 4
 
 STEPS: Final = 100
 """Messages of one call (chosen: one of them is about as short as a clock's step)."""
@@ -85,7 +108,8 @@ class MachinePoint:
     Args:
         kind: of operation.
         what: its name.
-        shape: rows, columns and, of a product, columns of the result.
+        shape: rows, columns and, of a product, columns of the result; of an update the parameters,
+            and the arrays of their size that it passes over.
         work: of one call, as a device counts it.
         seconds: of one call, the lower quartile of the rounds.
         spread: the middle half of the rounds over that.
@@ -136,9 +160,11 @@ def measure(
         payloads: of light operations, (rows, columns).
         on_point: told what is measured.
     """
+    updated = [one for one in (*matrices, BEYOND) if math.prod(one) >= UPDATED_MIN]
     turns = [
         *(turn for matrix in matrices for k in rows for turn in _products(k, *matrix)),
         *(_light(shape) for shape in payloads),
+        *(_update(*shape, states) for shape in updated for states in (0, 2)),
         _Turn([_step()]),
     ]
     taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
@@ -250,6 +276,40 @@ def _on_turns(
     return lambda number: function(*pairs[number % PAYLOADS_HELD])
 
 
+def _update(d_in: int, d_out: int, states: int) -> _Turn:
+    """Gradient descent, or Adam with two arrays of state, after the product that gives Xᵀ G."""
+    node = Linear("linear", d_in, d_out, has_bias=False)
+    node.adopt(_filled(d_in * d_out))
+    node.state_arrays = states
+    theta, x, g = node.theta, _filled(STACKED, d_in), _filled(STACKED, d_out)
+    gradient, mean, square = (np.zeros_like(theta) for _ in range(3))
+
+    def descend(_number: int) -> None:
+        nonlocal theta, gradient
+        gradient *= RATE
+        theta -= gradient
+
+    def adam(_number: int) -> None:
+        nonlocal theta, gradient, mean, square
+        mean *= 0.9
+        mean += 0.1 * gradient
+        square *= 0.999
+        gradient *= gradient
+        gradient *= 0.001
+        square += gradient
+        step = np.sqrt(square)
+        step += 1e-8
+        np.divide(mean, step, out=step)
+        step *= RATE
+        theta -= step
+
+    work = node.work(Direction.UPDATE, None)
+    work = replace(work, operations=work.operations - OPERATIONS_OF_SUM)
+    what, call = ("adam", adam) if states else ("descent", descend)
+    case = _Case("update", what, (theta.size, 2 + states), work, call)
+    return _Turn([case], lambda: np.matmul(x.T, g, out=gradient.reshape(d_in, d_out)))
+
+
 def _step() -> _Case:
     """What a loop does for a message beside its operations: take it, keep what it brought."""
     x = _filled(1, 1)
@@ -266,7 +326,7 @@ def _step() -> _Case:
     return _Case("step", "message", (), Work(operations=0), call, STEPS)
 
 
-ROW_PLACES: Final = (2, 16)
+ROW_PLACES: Final = (2, 18)
 """Rows of the grid, beside the least and the most that were measured. Chosen: one row is a product
 with a vector, which libraries do in another way; from 32 on they differ little."""
 
@@ -349,7 +409,7 @@ PASSED: Final[tuple[str, ...]] = (
 )
 """The numbers that light operations decide."""
 
-POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "step": 1}
+POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "update": 2, "step": 1}
 """Least points of each kind: more than the numbers that they decide, and products of both ways."""
 
 WAYS: Final = ("forward", "backward")
@@ -363,7 +423,8 @@ class MachineFit:
         numbers: of a device, by its keys.
         points: what was measured.
         residuals: fitted over measured seconds, less 1, of each point.
-        factors: by which a 95 % interval reaches below and above each of `PASSED`.
+        factors: by which a 95 % interval reaches below and above each number of `PASSED`, and the
+            cache's bandwidth.
     """
 
     numbers: dict[str, Any]
@@ -404,6 +465,9 @@ def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
         "step_overhead_s": by_kind["step"][0].seconds,
     }
     device = Device(name="machine", **numbers)
+    cache, factors["cache_bandwidth_bytes_per_s"] = _cache(device, by_kind["update"])
+    numbers |= cache
+    device = device.model_copy(update=cache)
     residuals = [predicted_s(device, one) / one.seconds - 1 for one in points]
     return MachineFit(numbers, tuple(points), tuple(residuals), factors)
 
@@ -412,9 +476,11 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
     """Seconds of a point on a device, without what a step takes beside its operations."""
     if point.kind == "step":
         return device.step_overhead_s
-    rows, elements = None, None
+    rows, elements, updated = None, None, None
     if point.kind == "product":
         rows, elements = point.shape[0], point.shape[1] * point.shape[2]
+    if point.kind == "update":
+        updated = FLOAT32_BYTES * math.prod(point.shape)
     seconds = occupancy_s(
         device,
         point.work,
@@ -422,6 +488,7 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
         rows=rows,
         matrix_elements=elements,
         is_backward=point.what == "backward",
+        updated_bytes=updated,
     )
     return seconds - device.step_overhead_s
 
@@ -452,6 +519,31 @@ def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str,
     margin = student_quantile(0.975, found.freedom) * np.array(found.error)
     values: dict[str, float] = dict(zip(PASSED, map(math.exp, found.at), strict=True))
     return values, dict(zip(PASSED, np.exp(margin).tolist(), strict=True))
+
+
+def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, Any], float]:
+    """Room and bandwidth of a cache for updates, and the factor of the bandwidth's interval.
+
+    The room is what one of the updates passes over: that with which the fit is best.
+    """
+    logs = np.array([math.log(one.seconds) for one in points])
+    slow = device.pass_bandwidth_bytes_per_s
+    assert slow is not None, "fitted to the light operations"
+
+    def solution(room: int) -> Solution:
+        def residuals(at: Sequence[float]) -> np.ndarray:
+            keys = {"cache_bytes": room, "cache_bandwidth_bytes_per_s": math.exp(at[0])}
+            tried = device.model_copy(update=keys)
+            return np.log([predicted_s(tried, one) for one in points]) - logs
+
+        low = math.log(slow)
+        return least_squares(residuals, (low + 1,), ((low, low + 10),))
+
+    rooms = {FLOAT32_BYTES * math.prod(one.shape) for one in points}
+    found = {room: solution(room) for room in sorted(rooms)}
+    room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
+    factor = math.exp(student_quantile(0.975, best.freedom) * best.error[0])
+    return {"cache_bytes": room, "cache_bandwidth_bytes_per_s": math.exp(best.at[0])}, factor
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
