@@ -96,6 +96,10 @@ microsecond (chosen: a hundred times as long)."""
 CLOCK_S: Final = 1e-9
 """Least that a call is said to take, a step of the clock."""
 
+WEIGHTS_HELD: Final = 3
+"""Matrices that a product meets in turn (chosen: a model has three to eight, and an update of one
+brings its own arrays before the next)."""
+
 PAYLOADS_HELD: Final = 8
 """Payloads that an operation meets in turn, and how many passes its results are kept for (chosen:
 those of a cell's steps lie in the second cache, not in the first)."""
@@ -231,18 +235,23 @@ def _products(k: int, d_in: int, d_out: int) -> list[_Turn]:
     each, a light operation on payloads of the result's size, as there are in a cell.
     """
     steps = 1 if k >= LARGE_ROWS else STACKED
-    x, w, g = _filled(k * steps, d_in), _filled(d_in, d_out), _filled(k * steps, d_out)
-    one_x, one_g, to_weight = x[:k], g[:k], np.empty_like(w)
+    x, g = _filled(k * steps, d_in), _filled(k * steps, d_out)
+    one_x, one_g = x[:k], g[:k]
+    ws, sums = np.array([[_filled(d_in, d_out)] * WEIGHTS_HELD] * 2)
 
-    def backward(_number: int) -> None:
+    def forward(number: int) -> np.ndarray:
+        return one_x @ ws[number % WEIGHTS_HELD]
+
+    def backward(number: int) -> None:
+        w = ws[number % WEIGHTS_HELD].T
         for _ in range(steps):
-            _ = one_g @ w.T
-        np.matmul(x.T, g, out=to_weight)
+            _ = one_g @ w
+        np.matmul(x.T, g, out=sums[number % WEIGHTS_HELD])
 
     shape, flop = (k, d_in, d_out), 2 * k * d_in * d_out
     moved = 4 * (k * d_in + k * d_out + d_in * d_out)
     cases = [
-        _Case("product", "forward", shape, Work(flop, moved, 1), lambda _number: one_x @ w),
+        _Case("product", "forward", shape, Work(flop, moved, 1), forward),
         _Case("product", "backward", shape, Work(2 * flop, 2 * moved, 2), backward, steps),
     ]
     return [_Turn([case], lambda: np.tanh(one_g)) for case in cases]
