@@ -50,9 +50,9 @@ MATRICES: Final = (
 """Weight matrices of the shipped models."""
 
 ROWS: Final = (1, 2, 6, 10, 18, 34, 66, 100)
-"""Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket. From 4 on most
-are two more than a multiple of four: OpenBLAS takes four rows at a time, and is with these as fast
-as in the mean over four counts of rows on end (measured; multiples are 10 to 30 % faster)."""
+"""Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket. Most are two
+more than a multiple of four: OpenBLAS takes four rows at a time, and is with these as fast as in
+the mean over four counts of rows on end (measured; multiples are 10 to 30 % faster)."""
 
 PAYLOADS: Final = (
     (1, 300), (1, 1200), (1, 50), (1, 192), (18, 100), (25, 200), (100, 10), (100, 128), (100, 784),
@@ -166,7 +166,7 @@ def measure(
     """
     updated = [one for one in (*matrices, BEYOND) if math.prod(one) >= UPDATED_MIN]
     turns = [
-        *(turn for matrix in matrices for k in rows for turn in _products(k, *matrix)),
+        *(turn for matrix in matrices for turn in _layer(rows, *matrix)),
         *(_light(shape) for shape in payloads),
         *(_update(*shape, states) for shape in updated for states in (0, 2)),
         _Turn([_step()]),
@@ -228,22 +228,27 @@ def _filled(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-def _products(k: int, d_in: int, d_out: int) -> list[_Turn]:
+def _layer(rows: Sequence[int], d_in: int, d_out: int) -> list[_Turn]:
+    """The products of a layer; its weights and their gradients are not the last in the cache."""
+    weights, sums = np.array([[_filled(d_in, d_out)] * WEIGHTS_HELD] * 2)
+    return [turn for k in rows for turn in _products(k, weights, sums)]
+
+
+def _products(k: int, weights: np.ndarray, sums: np.ndarray) -> list[_Turn]:
     """The products of a layer's forward step, and those of its backward step.
 
     These are the input's gradient, and the message's share of the weight's (Appendix C). Before
     each, a light operation on payloads of the result's size, as there are in a cell.
     """
-    steps = 1 if k >= LARGE_ROWS else STACKED
+    (_held, d_in, d_out), steps = weights.shape, 1 if k >= LARGE_ROWS else STACKED
     x, g = _filled(k * steps, d_in), _filled(k * steps, d_out)
     one_x, one_g = x[:k], g[:k]
-    ws, sums = np.array([[_filled(d_in, d_out)] * WEIGHTS_HELD] * 2)
 
     def forward(number: int) -> np.ndarray:
-        return one_x @ ws[number % WEIGHTS_HELD]
+        return one_x @ weights[number % WEIGHTS_HELD]
 
     def backward(number: int) -> None:
-        w = ws[number % WEIGHTS_HELD].T
+        w = weights[number % WEIGHTS_HELD].T
         for _ in range(steps):
             _ = one_g @ w
         np.matmul(x.T, g, out=sums[number % WEIGHTS_HELD])
@@ -552,7 +557,10 @@ def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, An
     found = {room: solution(room) for room in sorted(rooms)}
     room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
     factor = math.exp(student_quantile(0.975, best.freedom) * best.error[0])
-    return {"cache_bytes": room, "cache_bandwidth_bytes_per_s": math.exp(best.at[0])}, factor
+    return {
+        "cache_bytes": room,
+        "cache_bandwidth_bytes_per_s": max(math.exp(best.at[0]), slow),
+    }, factor
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
