@@ -295,33 +295,35 @@ def _update(d_in: int, d_out: int, states: int) -> _Turn:
     node = Linear("linear", d_in, d_out, has_bias=False)
     node.adopt(_filled(d_in * d_out))
     node.state_arrays = states
-    theta, x, g = node.theta, _filled(STACKED, d_in), _filled(STACKED, d_out)
-    gradient, mean, square = (np.zeros_like(theta) for _ in range(3))
-
-    def descend(_number: int) -> None:
-        nonlocal theta, gradient
-        gradient *= RATE
-        theta -= gradient
-
-    def adam(_number: int) -> None:
-        nonlocal theta, gradient, mean, square
-        mean *= 0.9
-        mean += 0.1 * gradient
-        square *= 0.999
-        gradient *= gradient
-        gradient *= 0.001
-        square += gradient
-        step = np.sqrt(square)
-        step += 1e-8
-        np.divide(mean, step, out=step)
-        step *= RATE
-        theta -= step
-
+    x, g = _filled(STACKED, d_in), _filled(STACKED, d_out)
+    arrays = [node.theta, *(np.zeros_like(node.theta) for _ in range(1 + states))]
+    to_weight = arrays[1].reshape(d_in, d_out)
     work = node.work(Direction.UPDATE, None)
     work = replace(work, operations=work.operations - OPERATIONS_OF_SUM)
-    what, call = ("adam", adam) if states else ("descent", descend)
-    case = _Case("update", what, (theta.size, 2 + states), work, call)
-    return _Turn([case], lambda: np.matmul(x.T, g, out=gradient.reshape(d_in, d_out)))
+    what, step = ("adam", _adam) if states else ("descent", _descend)
+    shape = (node.theta.size, len(arrays))
+    case = _Case("update", what, shape, work, lambda _number: step(*arrays))
+    return _Turn([case], lambda: np.matmul(x.T, g, out=to_weight))
+
+
+def _descend(theta: np.ndarray, gradient: np.ndarray) -> None:
+    gradient *= RATE
+    theta -= gradient
+
+
+def _adam(theta: np.ndarray, gradient: np.ndarray, mean: np.ndarray, square: np.ndarray) -> None:
+    """A step, without the correction of the first ones, which is arithmetic of single numbers."""
+    mean *= 0.9
+    mean += 0.1 * gradient
+    square *= 0.999
+    gradient *= gradient
+    gradient *= 0.001
+    square += gradient
+    step = np.sqrt(square)
+    step += 1e-8
+    np.divide(mean, step, out=step)
+    step *= RATE
+    theta -= step
 
 
 def _step() -> _Case:
@@ -557,10 +559,8 @@ def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, An
     found = {room: solution(room) for room in sorted(rooms)}
     room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
     factor = math.exp(student_quantile(0.975, best.freedom) * best.error[0])
-    return {
-        "cache_bytes": room,
-        "cache_bandwidth_bytes_per_s": max(math.exp(best.at[0]), slow),
-    }, factor
+    bandwidth = max(math.exp(best.at[0]), slow)
+    return {"cache_bytes": room, "cache_bandwidth_bytes_per_s": bandwidth}, factor
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
