@@ -80,8 +80,6 @@ OPERATIONS_OF_SUM: Final = 4
 RATE: Final = 1e-3
 """Of the optimizers (chosen: it changes no time)."""
 
-FLOAT32_BYTES: Final = 4
-
 STEPS: Final = 100
 """Messages of one call (chosen: one of them is about as short as a clock's step)."""
 
@@ -112,8 +110,7 @@ class MachinePoint:
     Args:
         kind: of operation.
         what: its name.
-        shape: rows, columns and, of a product, columns of the result; of an update the parameters,
-            and the arrays of their size that it passes over.
+        shape: rows, columns and, of a product, columns of the result; of an update the matrix's.
         work: of one call, as a device counts it.
         seconds: of one call, the lower quartile of the rounds.
         spread: the middle half of the rounds over that.
@@ -301,8 +298,7 @@ def _update(d_in: int, d_out: int, states: int) -> _Turn:
     work = node.work(Direction.UPDATE, None)
     work = replace(work, operations=work.operations - OPERATIONS_OF_SUM)
     what, step = ("adam", _adam) if states else ("descent", _descend)
-    shape = (node.theta.size, len(arrays))
-    case = _Case("update", what, shape, work, lambda _number: step(*arrays))
+    case = _Case("update", what, (d_in, d_out), work, lambda _number: step(*arrays))
     return _Turn([case], lambda: np.matmul(x.T, g, out=to_weight))
 
 
@@ -459,8 +455,8 @@ def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
 
     Light operations decide an overhead, a bandwidth and a rate of functions, t = operations · o +
     bytes / b + functions / f, by least squares of logarithms. Products, less their overhead,
-    decide the fractions of the FLOP rate over rows and elements (`surface_fit`), forward and
-    backward; the rate is that of the fastest.
+    decide the fractions of the FLOP rate over rows and elements (`rate_grid`), forward and
+    backward; the rate is that of the fastest. Updates decide a cache.
 
     Raises:
         OptionError: there are too few points of a kind.
@@ -496,7 +492,7 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
     if point.kind == "product":
         rows, elements = point.shape[0], point.shape[1] * point.shape[2]
     if point.kind == "update":
-        updated = FLOAT32_BYTES * math.prod(point.shape)
+        updated = point.work.bytes // 2  # each array is read and written
     seconds = occupancy_s(
         device,
         point.work,
@@ -555,8 +551,7 @@ def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, An
         low = math.log(slow)
         return least_squares(residuals, (low + 1,), ((low, low + 10),))
 
-    rooms = {FLOAT32_BYTES * math.prod(one.shape) for one in points}
-    found = {room: solution(room) for room in sorted(rooms)}
+    found = {room: solution(room) for room in sorted({one.work.bytes // 2 for one in points})}
     room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
     factor = math.exp(student_quantile(0.975, best.freedom) * best.error[0])
     bandwidth = max(math.exp(best.at[0]), slow)

@@ -50,10 +50,10 @@ def made_up() -> list[MachinePoint]:
         points.append(MachinePoint("light", "sum", (1, size), work, seconds))
     for size, states in product((50_000, 500_000, 1_000_000, 2_000_000), (0, 2)):
         passed, touched = 4 * size * (5 + 12 * states), 4 * size * (2 + states)
-        work = Work(0, touched, 2, pass_bytes=passed)
+        work = Work(0, 2 * touched, 2, pass_bytes=passed)
         near = passed * min(1, ROOM / touched)
         seconds = 2 * OVERHEAD_S + near / NEAR + (passed - near) / BANDWIDTH
-        points.append(MachinePoint("update", "descent", (size, 2 + states), work, seconds))
+        points.append(MachinePoint("update", "descent", (size, 1), work, seconds))
     return points
 
 
@@ -139,8 +139,9 @@ def test_points_are_what_the_operations_do():
     updates = [one for one in points if one.kind == "update"]
     size = 1568 * 784
     assert [(one.what, one.shape) for one in updates] == [
-        ("descent", (size, 2)), ("adam", (size, 4))
+        ("descent", (1568, 784)), ("adam", (1568, 784))
     ]  # fmt: skip
+    assert [one.work.bytes for one in updates] == [4 * 4 * size, 8 * 4 * size]
     assert [one.work.pass_bytes for one in updates] == [5 * 4 * size, 29 * 4 * size]
     assert [one.work.operations for one in updates] == [2, 10]
     assert all(one.seconds > 0 for one in points)
