@@ -21,22 +21,27 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ampsim.calibration.least_squares import SingularFit, least_squares, student_quantile
+from ampsim.calibration.least_squares import (
+    SingularFit,
+    Solution,
+    least_squares,
+    student_quantile,
+)
 from ampsim.errors import OptionError
 from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware.efficiency import element_parts, row_parts
 from ampsim.ir import Direction, Work
-from ampsim.nodes import Concat, Product, ReLU, Sigmoid, Sum, Tanh
+from ampsim.nodes import Concat, Linear, Product, ReLU, Sigmoid, Sum, Tanh
 from ampsim.study.process_settings import single_threaded
 
 OnPoint: TypeAlias = Callable[[str], None]
-Kind: TypeAlias = Literal["product", "light", "step"]
+Kind: TypeAlias = Literal["product", "light", "update", "step"]
 
 MATRICES: Final = (
     (784, 784), (784, 10), (256, 128), (128, 10), (600, 1500), (300, 900), (300, 5),
@@ -44,13 +49,23 @@ MATRICES: Final = (
 )  # fmt: skip
 """Weight matrices of the shipped models."""
 
-ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 100)
-"""Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket."""
+ROWS: Final = (1, 2, 6, 10, 18, 34, 66, 100)
+"""Rows of their payloads: a word or branch, a molecule's bonds, a sentence, a bucket. Most are two
+more than a multiple of four: OpenBLAS takes four rows at a time, and is with these as fast as in
+the mean over four counts of rows on end (measured; multiples are 10 to 30 % faster)."""
 
 PAYLOADS: Final = (
     (1, 300), (1, 1200), (1, 50), (1, 192), (18, 100), (25, 200), (100, 10), (100, 128), (100, 784),
 )  # fmt: skip
 """Payloads of light operations in the shipped models."""
+
+BEYOND: Final = (1568, 784)
+"""A matrix larger than the shipped models', whose update with Adam passes over 20 MB (chosen: more
+than the second cache of a core has, and than its share of a third)."""
+
+UPDATED_MIN: Final = 20_000
+"""Least elements of a matrix whose updates are timed; chosen: with fewer the calls themselves take
+most of the time, which then says little of a bandwidth."""
 
 STACKED: Final = 16
 """Messages whose pairs make one product for the weight's gradient, where their rows are few
@@ -58,6 +73,12 @@ STACKED: Final = 16
 
 LARGE_ROWS: Final = 32
 """Rows from which on a message makes that product alone, as in `ampsim.nodes`."""
+
+OPERATIONS_OF_SUM: Final = 4
+"""Of a node's update, those that give Xᵀ G; the others are the optimizer's."""
+
+RATE: Final = 1e-3
+"""Of the optimizers (chosen: it changes no time)."""
 
 STEPS: Final = 100
 """Messages of one call (chosen: one of them is about as short as a clock's step)."""
@@ -73,6 +94,10 @@ microsecond (chosen: a hundred times as long)."""
 CLOCK_S: Final = 1e-9
 """Least that a call is said to take, a step of the clock."""
 
+WEIGHTS_HELD: Final = 3
+"""Matrices that a product meets in turn (chosen: a model has three to eight, and an update of one
+brings its own arrays before the next)."""
+
 PAYLOADS_HELD: Final = 8
 """Payloads that an operation meets in turn, and how many passes its results are kept for (chosen:
 those of a cell's steps lie in the second cache, not in the first)."""
@@ -85,7 +110,7 @@ class MachinePoint:
     Args:
         kind: of operation.
         what: its name.
-        shape: rows, columns and, of a product, columns of the result.
+        shape: rows, columns and, of a product, columns of the result; of an update the matrix's.
         work: of one call, as a device counts it.
         seconds: of one call, the lower quartile of the rounds.
         spread: the middle half of the rounds over that.
@@ -136,9 +161,11 @@ def measure(
         payloads: of light operations, (rows, columns).
         on_point: told what is measured.
     """
+    updated = [one for one in (*matrices, BEYOND) if math.prod(one) >= UPDATED_MIN]
     turns = [
-        *(turn for matrix in matrices for k in rows for turn in _products(k, *matrix)),
+        *(turn for matrix in matrices for turn in _layer(rows, *matrix)),
         *(_light(shape) for shape in payloads),
+        *(_update(*shape, states) for shape in updated for states in (0, 2)),
         _Turn([_step()]),
     ]
     taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
@@ -198,25 +225,35 @@ def _filled(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-def _products(k: int, d_in: int, d_out: int) -> list[_Turn]:
+def _layer(rows: Sequence[int], d_in: int, d_out: int) -> list[_Turn]:
+    """The products of a layer; its weights and their gradients are not the last in the cache."""
+    weights, sums = np.array([[_filled(d_in, d_out)] * WEIGHTS_HELD] * 2)
+    return [turn for k in rows for turn in _products(k, weights, sums)]
+
+
+def _products(k: int, weights: np.ndarray, sums: np.ndarray) -> list[_Turn]:
     """The products of a layer's forward step, and those of its backward step.
 
     These are the input's gradient, and the message's share of the weight's (Appendix C). Before
     each, a light operation on payloads of the result's size, as there are in a cell.
     """
-    steps = 1 if k >= LARGE_ROWS else STACKED
-    x, w, g = _filled(k * steps, d_in), _filled(d_in, d_out), _filled(k * steps, d_out)
-    one_x, one_g, to_weight = x[:k], g[:k], np.empty_like(w)
+    (_held, d_in, d_out), steps = weights.shape, 1 if k >= LARGE_ROWS else STACKED
+    x, g = _filled(k * steps, d_in), _filled(k * steps, d_out)
+    one_x, one_g = x[:k], g[:k]
 
-    def backward(_number: int) -> None:
+    def forward(number: int) -> np.ndarray:
+        return one_x @ weights[number % WEIGHTS_HELD]
+
+    def backward(number: int) -> None:
+        w = weights[number % WEIGHTS_HELD].T
         for _ in range(steps):
-            _ = one_g @ w.T
-        np.matmul(x.T, g, out=to_weight)
+            _ = one_g @ w
+        np.matmul(x.T, g, out=sums[number % WEIGHTS_HELD])
 
     shape, flop = (k, d_in, d_out), 2 * k * d_in * d_out
     moved = 4 * (k * d_in + k * d_out + d_in * d_out)
     cases = [
-        _Case("product", "forward", shape, Work(flop, moved, 1), lambda _number: one_x @ w),
+        _Case("product", "forward", shape, Work(flop, moved, 1), forward),
         _Case("product", "backward", shape, Work(2 * flop, 2 * moved, 2), backward, steps),
     ]
     return [_Turn([case], lambda: np.tanh(one_g)) for case in cases]
@@ -250,6 +287,41 @@ def _on_turns(
     return lambda number: function(*pairs[number % PAYLOADS_HELD])
 
 
+def _update(d_in: int, d_out: int, states: int) -> _Turn:
+    """Gradient descent, or Adam with two arrays of state, after the product that gives Xᵀ G."""
+    node = Linear("linear", d_in, d_out, has_bias=False)
+    node.adopt(_filled(d_in * d_out))
+    node.state_arrays = states
+    x, g = _filled(STACKED, d_in), _filled(STACKED, d_out)
+    arrays = [node.theta, *(np.zeros_like(node.theta) for _ in range(1 + states))]
+    to_weight = arrays[1].reshape(d_in, d_out)
+    work = node.work(Direction.UPDATE, None)
+    work = replace(work, operations=work.operations - OPERATIONS_OF_SUM)
+    what, step = ("adam", _adam) if states else ("descent", _descend)
+    case = _Case("update", what, (d_in, d_out), work, lambda _number: step(*arrays))
+    return _Turn([case], lambda: np.matmul(x.T, g, out=to_weight))
+
+
+def _descend(theta: np.ndarray, gradient: np.ndarray) -> None:
+    gradient *= RATE
+    theta -= gradient
+
+
+def _adam(theta: np.ndarray, gradient: np.ndarray, mean: np.ndarray, square: np.ndarray) -> None:
+    """A step, without the correction of the first ones, which is arithmetic of single numbers."""
+    mean *= 0.9
+    mean += 0.1 * gradient
+    square *= 0.999
+    gradient *= gradient
+    gradient *= 0.001
+    square += gradient
+    step = np.sqrt(square)
+    step += 1e-8
+    np.divide(mean, step, out=step)
+    step *= RATE
+    theta -= step
+
+
 def _step() -> _Case:
     """What a loop does for a message beside its operations: take it, keep what it brought."""
     x = _filled(1, 1)
@@ -266,7 +338,7 @@ def _step() -> _Case:
     return _Case("step", "message", (), Work(operations=0), call, STEPS)
 
 
-ROW_PLACES: Final = (2, 16)
+ROW_PLACES: Final = (2, 18)
 """Rows of the grid, beside the least and the most that were measured. Chosen: one row is a product
 with a vector, which libraries do in another way; from 32 on they differ little."""
 
@@ -349,7 +421,7 @@ PASSED: Final[tuple[str, ...]] = (
 )
 """The numbers that light operations decide."""
 
-POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "step": 1}
+POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "update": 2, "step": 1}
 """Least points of each kind: more than the numbers that they decide, and products of both ways."""
 
 WAYS: Final = ("forward", "backward")
@@ -363,7 +435,8 @@ class MachineFit:
         numbers: of a device, by its keys.
         points: what was measured.
         residuals: fitted over measured seconds, less 1, of each point.
-        factors: by which a 95 % interval reaches below and above each of `PASSED`.
+        factors: by which a 95 % interval reaches below and above each number of `PASSED`, and the
+            cache's bandwidth.
     """
 
     numbers: dict[str, Any]
@@ -382,8 +455,8 @@ def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
 
     Light operations decide an overhead, a bandwidth and a rate of functions, t = operations · o +
     bytes / b + functions / f, by least squares of logarithms. Products, less their overhead,
-    decide the fractions of the FLOP rate over rows and elements (`surface_fit`), forward and
-    backward; the rate is that of the fastest.
+    decide the fractions of the FLOP rate over rows and elements (`rate_grid`), forward and
+    backward; the rate is that of the fastest. Updates decide a cache.
 
     Raises:
         OptionError: there are too few points of a kind.
@@ -404,6 +477,9 @@ def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
         "step_overhead_s": by_kind["step"][0].seconds,
     }
     device = Device(name="machine", **numbers)
+    cache, factors["cache_bandwidth_bytes_per_s"] = _cache(device, by_kind["update"])
+    numbers |= cache
+    device = device.model_copy(update=cache)
     residuals = [predicted_s(device, one) / one.seconds - 1 for one in points]
     return MachineFit(numbers, tuple(points), tuple(residuals), factors)
 
@@ -412,9 +488,11 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
     """Seconds of a point on a device, without what a step takes beside its operations."""
     if point.kind == "step":
         return device.step_overhead_s
-    rows, elements = None, None
+    rows, elements, updated = None, None, None
     if point.kind == "product":
         rows, elements = point.shape[0], point.shape[1] * point.shape[2]
+    if point.kind == "update":
+        updated = point.work.bytes // 2  # each array is read and written
     seconds = occupancy_s(
         device,
         point.work,
@@ -422,6 +500,7 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
         rows=rows,
         matrix_elements=elements,
         is_backward=point.what == "backward",
+        updated_bytes=updated,
     )
     return seconds - device.step_overhead_s
 
@@ -452,6 +531,31 @@ def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str,
     margin = student_quantile(0.975, found.freedom) * np.array(found.error)
     values: dict[str, float] = dict(zip(PASSED, map(math.exp, found.at), strict=True))
     return values, dict(zip(PASSED, np.exp(margin).tolist(), strict=True))
+
+
+def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, Any], float]:
+    """Room and bandwidth of a cache for updates, and the factor of the bandwidth's interval.
+
+    The room is what one of the updates passes over: that with which the fit is best.
+    """
+    logs = np.array([math.log(one.seconds) for one in points])
+    slow = device.pass_bandwidth_bytes_per_s
+    assert slow is not None, "fitted to the light operations"
+
+    def solution(room: int) -> Solution:
+        def residuals(at: Sequence[float]) -> np.ndarray:
+            keys = {"cache_bytes": room, "cache_bandwidth_bytes_per_s": math.exp(at[0])}
+            tried = device.model_copy(update=keys)
+            return np.log([predicted_s(tried, one) for one in points]) - logs
+
+        low = math.log(slow)
+        return least_squares(residuals, (low + 1,), ((low, low + 10),))
+
+    found = {room: solution(room) for room in sorted({one.work.bytes // 2 for one in points})}
+    room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
+    factor = math.exp(student_quantile(0.975, best.freedom) * best.error[0])
+    bandwidth = max(math.exp(best.at[0]), slow)
+    return {"cache_bytes": room, "cache_bandwidth_bytes_per_s": bandwidth}, factor
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:

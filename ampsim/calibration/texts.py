@@ -150,6 +150,8 @@ def _name(found: Calibration) -> str:
 
 _LIGHT: Final = "light operations after a product, at shapes of the shipped models"
 
+_UPDATES: Final = "updates by gradient descent and Adam, after the product that gives the gradient"
+
 _NOUNS: Final[dict[str, tuple[Kind, str]]] = {
     "flop_per_s": ("product", "the fastest product of one thread in single precision"),
     "forward_efficiency": ("product", "products of forward steps, by rows and elements"),
@@ -161,6 +163,11 @@ _NOUNS: Final[dict[str, tuple[Kind, str]]] = {
     "operation_overhead_s": ("light", _LIGHT),
     "pass_bandwidth_bytes_per_s": ("light", _LIGHT),
     "functions_per_s": ("light", _LIGHT),
+    "cache_bytes": (
+        "update",
+        f"{_UPDATES}; what one of them passes over",
+    ),
+    "cache_bandwidth_bytes_per_s": ("update", _UPDATES),
     "step_overhead_s": ("step", "what a plain loop takes for a message beside its operations"),
 }
 
@@ -207,7 +214,7 @@ def points_text(fit: MachineFit) -> str:
 
 def summary(fit: MachineFit) -> str:
     """How far the fit lies from the points, in a line."""
-    parts = [_errors(fit, kind) for kind in ("product", "light")]
+    parts = [_errors(fit, kind) for kind in ("product", "light", "update")]
     return "; ".join(parts)
 
 
@@ -236,4 +243,6 @@ def _errors(fit: MachineFit, kind: Kind) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
     return rounded(value) if isinstance(value, float) else [list(point) for point in value]

@@ -43,12 +43,10 @@ from ampsim.ir import Direction, Standin, Work, standin
 from ampsim.nodes.linear import (
     OPERATIONS_OF_STATE,
     PASSES_OF_STATE,
+    PASSES_OF_UPDATE,
     ROOTED_ARRAYS,
 )
 from ampsim.optim import Optimizer, within_epochs
-
-PASSES_OF_STEP: Final = 5
-"""Arrays that gradient descent reads and writes: gradient times rate, and the weights less that."""
 
 
 class Held:
@@ -378,6 +376,6 @@ def update_work(shape: tuple[int, ...], itemsize: int, states: int) -> Work:
         size if len(shape) > 1 else 0,
         (3 + 2 * states) * size * itemsize,
         2 + OPERATIONS_OF_STATE * states,
-        pass_bytes=(PASSES_OF_STEP + PASSES_OF_STATE * states) * size * itemsize,
+        pass_bytes=(PASSES_OF_UPDATE + PASSES_OF_STATE * states) * size * itemsize,
         functions=size if states >= ROOTED_ARRAYS else 0,
     )

@@ -54,6 +54,7 @@ def occupancy_s(
     resident_bytes: int | None = None,
     matrix_elements: int | None = None,
     is_backward: bool = False,
+    updated_bytes: int | None = None,
 ) -> float:
     """Seconds for which a step of one node keeps its device from taking the next.
 
@@ -68,8 +69,12 @@ def occupancy_s(
         matrix_elements: size of the step's weight matrix; None where it has none, as in a light
             step, or multiplies by none, as in an update.
         is_backward: whether the step's products are those of a backward step.
+        updated_bytes: weights, gradients and optimizer's arrays that updates on the worker pass
+            over; the part of them that the device's cache has room for is the part of the passes
+            that moves at the cache's bandwidth. None where the step is no update.
 
-    Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named.
+    Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named;
+    Ilic, Pratas and Sousa, "Cache-aware roofline model" (2014) for the cache's.
     """
     if is_light and light_is_free(device):
         return 0.0
@@ -78,7 +83,8 @@ def occupancy_s(
     is_view = device.pass_bandwidth_bytes_per_s is not None and work == NO_WORK
     operations = 0 if is_view else work.operations
     overhead_s = device.step_overhead_s + operations * device.operation_overhead_s
-    return overhead_s + max(work.flop / rate, memory_s) + _passes_s(device, work, is_light=is_light)
+    passes_s = _passes_s(device, work, updated_bytes, is_light=is_light)
+    return overhead_s + max(work.flop / rate, memory_s) + passes_s
 
 
 def rate_flop_per_s(
@@ -141,13 +147,16 @@ def _memory_s(device: Device, work: Work, resident_bytes: int | None, *, is_ligh
     return (work.bytes - work.weight_bytes) / memory + work.weight_bytes / cache
 
 
-def _passes_s(device: Device, work: Work, *, is_light: bool) -> float:
+def _passes_s(device: Device, work: Work, updated_bytes: int | None, *, is_light: bool) -> float:
     """Seconds that operations other than products take beside their overhead."""
-    seconds = 0.0
+    seconds, near = 0.0, 0.0
     if device.pass_bandwidth_bytes_per_s is not None:
         is_all_passes = is_light or not work.flop
         passed = work.pass_bytes or (work.bytes if is_all_passes else 0)
-        seconds += passed / device.pass_bandwidth_bytes_per_s
+        if updated_bytes and device.cache_bytes and device.cache_bandwidth_bytes_per_s:
+            near = passed * min(1.0, device.cache_bytes / updated_bytes)
+            seconds += near / device.cache_bandwidth_bytes_per_s
+        seconds += (passed - near) / device.pass_bandwidth_bytes_per_s
     if device.functions_per_s is not None:
         seconds += work.functions / device.functions_per_s
     return seconds
@@ -160,13 +169,18 @@ def _formula(device: Device, *, is_light: bool) -> str:
     step = f"FLOP / {_rate(device, is_light=is_light)}"
     if device.memory_bandwidth_bytes_per_s is not None and not (is_light and has_passes):
         step = f"max({step}, bytes / {memory}_bandwidth_bytes_per_s)"
-    if device.cache_bytes is not None and not has_own_bandwidth and not (is_light and has_passes):
-        step += (
-            "; weights with cache_bandwidth_bytes_per_s instead, if all weights on the worker, "
-            "without sparse tables, fit into cache_bytes"
-        )
+        if device.cache_bytes is not None and not has_own_bandwidth:
+            step += (
+                "; weights with cache_bandwidth_bytes_per_s instead, if all weights on the worker, "
+                "without sparse tables, fit into cache_bytes"
+            )
     if has_passes:
         step += " + bytes of passes / pass_bandwidth_bytes_per_s"
+        if device.cache_bytes is not None and not is_light:
+            step += (
+                ", an update's with cache_bandwidth_bytes_per_s instead, as far as what updates on "
+                "the worker pass over fits into cache_bytes"
+            )
     if device.functions_per_s is not None:
         step += " + functions / functions_per_s"
     if device.operation_overhead_s:

@@ -97,10 +97,10 @@ class _Keys(Record):
         Key('whether that rate is the hardware\'s `"peak"`, or was `"measured"`', "nobody says"),
     ] = None
     cache_bytes: Annotated[
-        Bytes | None, Sourced("room for weights near the device", "no cache")
+        Bytes | None, Sourced("room for weights near the device, and for updates", "no cache")
     ] = None
     cache_bandwidth_bytes_per_s: Annotated[
-        Rate | None, Sourced("the rate at which weights there are read", "no cache")
+        Rate | None, Sourced("the rate at which they are read and written there", "no cache")
     ] = None
     efficiency: Annotated[
         Efficiency,
@@ -251,10 +251,12 @@ class Device(_Keys):
         return self
 
     def _faults(self) -> Iterator[str]:
-        memory = "memory_bandwidth_bytes_per_s"
+        memory, passes = "memory_bandwidth_bytes_per_s", "pass_bandwidth_bytes_per_s"
         yield from self._unpaired("cache_bytes", "cache_bandwidth_bytes_per_s")
-        yield from self._lacks(memory, "cache_bytes", ", the rate of what does not fit")
-        yield from self._above(memory, "cache_bandwidth_bytes_per_s")
+        if self.pass_bandwidth_bytes_per_s is None:
+            yield from self._lacks(memory, "cache_bytes", ", the rate of what does not fit")
+        for slower in (memory, passes):
+            yield from self._above(slower, "cache_bandwidth_bytes_per_s")
         size, cache = self.memory_bytes, self.cache_bytes
         if size is not None and cache is not None and cache > size:
             yield f"cache_bytes must be <= {size}, memory_bytes, got {cache}"
@@ -264,9 +266,7 @@ class Device(_Keys):
         for curve in CURVES:
             yield from self._twice(curve, "forward_efficiency", "which fraction a product reaches")
         yield from self._twice(
-            "pass_bandwidth_bytes_per_s",
-            "light_bandwidth_bytes_per_s",
-            "how fast light steps move their bytes",
+            passes, "light_bandwidth_bytes_per_s", "how fast light steps move their bytes"
         )
         yield from self._unpaired("idle_power_w", "busy_power_w")
         yield from self._above("idle_power_w", "busy_power_w")

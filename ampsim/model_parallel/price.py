@@ -80,7 +80,8 @@ class Prices:
         device: whose rates count; None for the host, where nothing costs anything.
         work: what a step does: the node's own method, or what stands for it.
         work_of_charge: what an update does that has a `Charge`; None where none has.
-        resident_bytes: weights that the worker hosts; they stay in a cache that has room.
+        resident_bytes: weights that the worker hosts; they stay in a cache that has room, and so
+            does, of an update, what the optimizer keeps of them.
         light_is_free: whether light steps take no time, whatever the device says.
 
     Attributes:
@@ -185,15 +186,18 @@ class Prices:
     def _occupancy(self, direction: Direction, work: Work, rows: int | None) -> Price:
         if self._device is None:
             return self.free[direction]
-        is_light = not self._node.is_parameterized
+        node, updated = self._node, None
+        if direction is Direction.UPDATE and isinstance(node, ParameterizedNode):
+            updated = None if node.is_sparse else (2 + node.state_arrays) * self._resident_bytes
         seconds_on = partial(
             occupancy_s,
             work=work,
-            is_light=is_light,
+            is_light=not node.is_parameterized,
             rows=rows,
             resident_bytes=self._resident_bytes,
             matrix_elements=None if direction is Direction.UPDATE else self._elements,
             is_backward=direction is Direction.BACKWARD,
+            updated_bytes=updated,
         )
         flop, moved, operations = work.flop, work.bytes, work.operations
         kind = self.kind(direction, flop, moved, operations)

@@ -42,12 +42,13 @@ OPERATIONS_OF_UPDATE: Final = 6
 OPERATIONS_OF_STATE: Final = 4
 """More operations for each array that the optimizer keeps: Adam, which keeps two, has ten."""
 
-PASSES_OF_UPDATE: Final = 6
-"""Arrays of the parameters' size that an update reads and writes, operation by operation: Xᵀ G,
-the gradient times the rate, and the weights less that."""
+PASSES_OF_UPDATE: Final = 5
+"""Arrays of the parameters' size that an update reads and writes, operation by operation: the
+gradient times the rate, and the weights less that. Writing Xᵀ G is the product's."""
 
-PASSES_OF_STATE: Final = 9
-"""More of them for each array that the optimizer keeps: Adam, with two, has 24."""
+PASSES_OF_STATE: Final = 12
+"""More of them for each array that the optimizer keeps: Adam as Kingma and Ba write it, with two
+arrays, in twelve calls of NumPy, makes 28."""
 
 ROOTED_ARRAYS: Final = 2
 """Arrays of an optimizer from which on it takes a root of every element: Adam's."""

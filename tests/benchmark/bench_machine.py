@@ -51,13 +51,15 @@ from ampsim.hardware.topology import Route
 from ampsim.runs.witness import leading
 
 CASES = {
-    "mlp": ({"data": "synthetic"}, 10),
-    "rnn": ({"replicas": 1}, 40),
-    "tree_lstm": ({"data": "synthetic", "cell": "composed"}, 8),
-    "ggnn": ({"data": "synthetic", "cell": "composed"}, 40),
-    "bilstm_tagger": ({"data": "synthetic", "cell": "composed"}, 8),
+    "mlp": ("mlp", {"data": "synthetic"}, 10),
+    "mlp 3x256": ("mlp", {"data": "synthetic", "layers": 3, "hidden": 256, "batch": 32}, 40),
+    "mlp 2x64": ("mlp", {"data": "synthetic", "layers": 2, "hidden": 64, "batch": 8}, 200),
+    "rnn": ("rnn", {"replicas": 1}, 40),
+    "tree_lstm": ("tree_lstm", {"data": "synthetic", "cell": "composed"}, 8),
+    "ggnn": ("ggnn", {"data": "synthetic", "cell": "composed"}, 40),
+    "bilstm_tagger": ("bilstm_tagger", {"data": "synthetic", "cell": "composed"}, 8),
 }
-"""Options and instances of each model; with $AMPSIM_DATA the real data, else what is generated."""
+"""Model, options and instances of each; with $AMPSIM_DATA the real data, else what is generated."""
 
 EPOCHS = 3  # in a round
 BATCHES = 20
@@ -67,10 +69,10 @@ STAGES = {"linear-1": 0, "relu-1": 0, "linear-2": 1, "loss": 1}
 
 def model_of(name: str):
     """The model on its leading instances."""
-    config, instances = CASES[name]
+    model, config, instances = CASES[name]
     if os.environ.get("AMPSIM_DATA"):
         config = {key: value for key, value in config.items() if key != "data"}
-    return leading(ampsim.load_model(name, **config), instances, 1)
+    return leading(ampsim.load_model(model, **config), instances, 1)
 
 
 def run(device: Device, model, schedule, placement=None, link: Link | None = None):
@@ -169,7 +171,7 @@ class Measured:
         for name in CASES:
             model = model_of(name)
             instances = list(model.make_data(0, None).batches("train", epoch=0, seed=0))
-            loops[name] = LOOPS[name](model.parameters()), instances
+            loops[name] = LOOPS[CASES[name][0]](model.parameters()), instances
             epoch_s(*loops[name])
         stages = TwoProcesses()
         stages.train_s(AHEAD)

@@ -20,28 +20,24 @@ FROM_CACHE = WEIGHTS / CACHE + PAYLOADS / MEMORY
 FORWARD, BACKWARD, UPDATE = Direction.FORWARD, Direction.BACKWARD, Direction.UPDATE
 
 
-def device(cache_bytes: int) -> Device:
-    """Arithmetic is free beside its memory."""
-    return Device(
-        name="d",
-        flop_per_s=1e24,
-        memory_bandwidth_bytes_per_s=MEMORY,
-        cache_bytes=cache_bytes,
-        cache_bandwidth_bytes_per_s=CACHE,
-    )
+def device(cache_bytes: int | None, bandwidth: str = "memory_bandwidth_bytes_per_s") -> Device:
+    """Arithmetic is free beside its memory, or its passes."""
+    cache = {"cache_bytes": cache_bytes, "cache_bandwidth_bytes_per_s": CACHE}
+    numbers = {bandwidth: MEMORY, **(cache if cache_bytes else {})}
+    return Device(name="d", flop_per_s=1e24, **numbers)
 
 
 def linear(name: str = "l") -> Linear:
     return Linear(name, 10, 10)
 
 
-def priced(cache_bytes, *placed):
+def priced(cache_bytes, *placed, bandwidth="memory_bandwidth_bytes_per_s"):
     """(node, its prices) for each (node, worker)."""
     nodes, workers = zip(*placed, strict=True)
     for node in nodes:
         if node.is_parameterized:
             node.adopt(np.zeros(node.parameter_count, np.float32))
-    kept, where = resident_bytes(nodes, workers), device(cache_bytes)
+    kept, where = resident_bytes(nodes, workers), device(cache_bytes, bandwidth)
     return [
         (
             node,
@@ -71,6 +67,30 @@ def test_an_update_goes_to_memory_with_what_the_optimizer_keeps():
     one[0].state_arrays = 2
     (one,) = priced(10**9, (one[0], 0))
     assert seconds(one, UPDATE, None) == 8 * WEIGHTS / MEMORY
+
+
+@pytest.mark.parametrize("states", [0, 2])
+def test_an_updates_passes_are_at_the_caches_bandwidth_as_far_as_the_workers_updates_fit(states):
+    """b bytes over what fits take b / cache bandwidth; the part that does not fit, the passes'."""
+    kept = (2 + states) * WEIGHTS
+    passed = (5 + 12 * states) * WEIGHTS
+    for nodes, room, share in ((1, kept, 1), (1, kept // 2, 1 / 2), (2, kept, 1 / 2), (2, 1, 0)):
+        placed = [(linear(f"l{number}"), 0) for number in range(nodes)]
+        for one, _worker in placed:
+            one.state_arrays = states
+        (one, *_others) = priced(room, *placed, bandwidth="pass_bandwidth_bytes_per_s")
+        told = passed * (share / CACHE + (1 - share) / MEMORY)
+        assert one[1].price(UPDATE, None).seconds == pytest.approx(told, rel=2e-3)
+
+
+def test_a_sparse_tables_update_and_payloads_find_nothing_in_the_cache():
+    table = Embedding("e", 1000, 10, is_sparse=True)
+    found = priced(10**9, (table, 0), (ReLU("r"), 0), bandwidth="pass_bandwidth_bytes_per_s")
+    bare = priced(None, (table, 0), (ReLU("r"), 0), bandwidth="pass_bandwidth_bytes_per_s")
+    for (_node, one), (_same, other) in zip(found, bare, strict=True):
+        for direction in (FORWARD, UPDATE):
+            shape = (3,) if one is found[0][1] else (1, 10)
+            assert one.price(direction, shape).seconds == other.price(direction, shape).seconds > 0
 
 
 def test_nodes_of_one_worker_share_its_cache_and_those_of_others_do_not():

@@ -19,6 +19,9 @@ from ampsim.hardware.record import Machine
 from ampsim.ir import Work
 
 OVERHEAD_S, BANDWIDTH, FUNCTIONS, STEP_S = 5e-7, 2e10, 3e9, 3e-7
+ROOM, NEAR = 4 * 4 * 500_000, 1.1e11
+"""What an update of 500,000 parameters with two arrays of state passes over, and a cache's rate."""
+
 FASTEST = 1e11
 """FLOP/s of an element's product forward, and what the matrix takes beside, in 1 / (FLOP/s)."""
 
@@ -45,6 +48,12 @@ def made_up() -> list[MachinePoint]:
         seconds = operations * OVERHEAD_S + size / BANDWIDTH + functions / FUNCTIONS
         work = Work(0, size, operations, functions=functions)
         points.append(MachinePoint("light", "sum", (1, size), work, seconds))
+    for size, states in product((50_000, 500_000, 1_000_000, 2_000_000), (0, 2)):
+        passed, touched = 4 * size * (5 + 12 * states), 4 * size * (2 + states)
+        work = Work(0, 2 * touched, 2, pass_bytes=passed)
+        near = passed * min(1, ROOM / touched)
+        seconds = 2 * OVERHEAD_S + near / NEAR + (passed - near) / BANDWIDTH
+        points.append(MachinePoint("update", "descent", (size, 1), work, seconds))
     return points
 
 
@@ -55,6 +64,9 @@ def test_the_fit_finds_the_numbers_that_made_the_points():
     assert found["pass_bandwidth_bytes_per_s"] == pytest.approx(BANDWIDTH, rel=1e-3)
     assert found["functions_per_s"] == pytest.approx(FUNCTIONS, rel=1e-3)
     assert found["step_overhead_s"] == STEP_S
+    assert found["cache_bytes"] == ROOM
+    assert found["cache_bandwidth_bytes_per_s"] == pytest.approx(NEAR, rel=2e-3)
+    assert max(map(abs, fit.of("update"))) < 1e-3
     errors = [
         found["flop_per_s"] * fraction * per_flop_s(rows, elements, way) - 1
         for way in ("forward", "backward")
@@ -86,7 +98,9 @@ def test_products_of_one_way_are_not_enough():
         fit_machine(points)
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("product", 7), ("light", 3), ("step", 0)])
+@pytest.mark.parametrize(
+    ("kind", "kept"), [("product", 7), ("light", 3), ("update", 1), ("step", 0)]
+)
 def test_too_few_points_are_refused(kind, kept):
     mine = [one for one in made_up() if one.kind == kind][:kept]
     others = [one for one in made_up() if one.kind != kind]
@@ -101,6 +115,17 @@ def test_light_operations_of_one_size_tell_nothing_apart():
         fit_machine([*points, *[alike] * 4])
 
 
+def test_a_cache_that_is_no_faster_than_the_passes_changes_nothing():
+    slow = [
+        replace(one, seconds=2 * OVERHEAD_S + 2 * one.work.pass_bytes / BANDWIDTH)
+        if one.kind == "update" else one
+        for one in made_up()
+    ]  # fmt: skip
+    found = fit_machine(slow).numbers
+    rates = [found[f"{key}_bandwidth_bytes_per_s"] for key in ("cache", "pass")]
+    assert rates[0] == pytest.approx(rates[1], rel=1e-9) and rates[0] >= rates[1]
+
+
 def test_points_are_what_the_operations_do():
     points = measure(rounds=1, matrices=[(20, 30)], rows=[2, 40], payloads=[(4, 5)])
     products = [one for one in points if one.kind == "product"]
@@ -111,6 +136,14 @@ def test_points_are_what_the_operations_do():
     by_name = {one.what: one.work for one in points if one.kind == "light"}
     assert by_name["sum"].bytes == 3 * 4 * 20 and by_name["sigmoid"].operations == 4
     assert by_name["relu"].functions == 20 and by_name["relu back"].functions == 0
+    updates = [one for one in points if one.kind == "update"]
+    size = 1568 * 784
+    assert [(one.what, one.shape) for one in updates] == [
+        ("descent", (1568, 784)), ("adam", (1568, 784))
+    ]  # fmt: skip
+    assert [one.work.bytes for one in updates] == [4 * 4 * size, 8 * 4 * size]
+    assert [one.work.pass_bytes for one in updates] == [5 * 4 * size, 29 * 4 * size]
+    assert [one.work.operations for one in updates] == [2, 10]
     assert all(one.seconds > 0 for one in points)
 
 
@@ -138,7 +171,8 @@ def test_intervals_of_the_fit_are_those_of_the_file(tmp_path):
     Path(tmp_path / "mine.toml").write_text(machine_text("mine", fit, this_machine()))
     intervals = load_device(tmp_path / "mine.toml").intervals
     assert set(intervals) == set(fit.factors) == {
-        "operation_overhead_s", "pass_bandwidth_bytes_per_s", "functions_per_s"
+        "operation_overhead_s", "pass_bandwidth_bytes_per_s", "functions_per_s",
+        "cache_bandwidth_bytes_per_s",
     }  # fmt: skip
     for key, (low, high) in intervals.items():
         value, factor = fit.numbers[key], fit.factors[key]

@@ -39,7 +39,8 @@ def stack(parameters, names) -> list[Layer]:
 
 def loop(parameters):
     """What trains on one instance."""
-    layers = stack(parameters, [f"linear-{place}" for place in (1, 2, 3, 4)])
+    names = [one.removesuffix(".weight") for one in parameters if one.endswith(".weight")]
+    layers = stack(parameters, names)
 
     def train(batch):
         taken = forward(layers, batch.images)
