@@ -60,6 +60,7 @@ class Config(Learning):
         min_update_interval: gradients between updates under AMP.
         data: "mnist", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
+        valid_images: how many images validation is on, the first of the test images; 0 for all.
         dtype: of parameters and activations.
     """
 
@@ -74,6 +75,7 @@ class Config(Learning):
     min_update_interval: Count = 1
     data: Literal["mnist", "synthetic"] = "mnist"
     folder: str = ""
+    valid_images: Annotated[int, Field(ge=0)] = 0
     dtype: Literal["float32", "float64"] = "float32"
 
 
@@ -112,6 +114,8 @@ def build(config: Config) -> ampsim.Model:
         options: dict[str, Any] = {"batch": config.batch, "dtype": config.dtype}
         if train_count is not None:
             options["train_count"] = train_count
+        if config.valid_images:
+            options["valid_count"] = config.valid_images
         if config.data == "synthetic":
             made = Mnist.synthetic(seed, **options)
         else:

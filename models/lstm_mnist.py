@@ -69,6 +69,7 @@ class Config(Learning):
             batch once a step, count 28 messages for each.
         data: "mnist", from files, or "synthetic", generated from the seed.
         folder: the data folder; empty for $AMPSIM_DATA, or the platform's cache folder.
+        valid_images: how many images validation is on, the first of the test images; 0 for all.
         dtype: of parameters and activations.
     """
 
@@ -80,6 +81,7 @@ class Config(Learning):
     min_update_interval: Count = 1
     data: Literal["mnist", "synthetic"] = "mnist"
     folder: str = ""
+    valid_images: Annotated[int, Field(ge=0)] = 0
     dtype: Literal["float32", "float64"] = "float32"
 
 
@@ -186,6 +188,8 @@ def build(config: Config) -> ampsim.Model:
         options: dict[str, Any] = {"batch": config.batch, "dtype": config.dtype}
         if train_count is not None:
             options["train_count"] = train_count
+        if config.valid_images:
+            options["valid_count"] = config.valid_images
         if config.data == "synthetic":
             made = Mnist.synthetic(seed, **options)
         else:
