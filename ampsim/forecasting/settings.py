@@ -369,9 +369,10 @@ def _search(space: SettingSpace, start: int, moves: int, found: list[Tried]) -> 
 
 
 def _lower(space: SettingSpace, found: Sequence[Tried], *, is_last: bool) -> list[Tried]:
-    """The next lower rate, where the lowest is the best, nothing else arrives, or one is left."""
-    lowest = min(found, key=lambda one: one.setting.factor)
+    """The next lower rate of the best's optimizer, where that has the lowest, or one is left."""
     best = min(found, key=lambda one: one.rank)
+    alike = [one for one in found if one.setting.optimizer == best.setting.optimizer]
+    lowest = min(alike, key=lambda one: one.setting.factor)
     factor = lowest.setting.factor / STEP
     if not space.reaches(factor) or not (is_last or best is lowest or best.is_lost):
         return []

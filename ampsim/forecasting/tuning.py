@@ -132,8 +132,8 @@ class Tuner:
         self._lost: list[str] = []
         self._sentence: str | None = None
 
-    def tune(self, budget: int) -> Tuned:
-        """Give each row the best of so many rates.
+    def tune(self, budget: int, spaces: Sequence[SettingSpace] | None = None) -> Tuned:
+        """Give each row the best of so many rates, or of what else may be set of it.
 
         Raises:
             OptionError: nothing is measured in mode "sleep".
@@ -143,8 +143,8 @@ class Tuner:
                 "tune needs what is learned, and mode 'sleep' computes none of it; "
                 "take mode 'numeric', or leave tuning out"
             )
-        spaces = [SettingSpace(given=1 / one.plan.rate.factor) for one in self._entries]
-        return self._searched(spaces, budget, self._try_all, moves=0)
+        rates = [SettingSpace(given=1 / one.plan.rate.factor) for one in self._entries]
+        return self._searched(spaces or rates, budget, self._try_all, moves=0)
 
     def settle(
         self,

@@ -29,7 +29,7 @@ from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, draw_again, writ
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.redrawing import edits_of, files_of, read_manifest, read_results
 from ampsim.recipes.results import Results
-from ampsim.recipes.rows import cluster_of, make_rows
+from ampsim.recipes.rows import Rows, cluster_of, make_rows
 from ampsim.recipes.running import Findings
 from ampsim.report.saving import drawn_with, look_alike
 from ampsim.runs.compare import Apart, first_apart, is_close
@@ -109,7 +109,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     except AmpsimError as error:
         return Verdict((str(error),))
     tolerance = ROUNDING if _other_kernels(recipe, manifest) else WITNESS_TOLERANCE
-    tiny = _tiny_runs(recipe, witnesses, tolerance)
+    tiny = _tiny_runs(recipe, manifest, witnesses, tolerance)
     drawn = _redrawn(recipe, folder, results, tiny)
     if changed and tiny.are_all:
         notes = (f"{changed}, its behaviour has not", *absent)
@@ -342,7 +342,8 @@ def _redrawn(recipe: Recipe, folder: Path, results: Results | Explored, tiny: _T
     if traced is None or not any(one.startswith(f"{CHART} is not") for one in verdict.faults):
         return verdict
     seed = recipe.file.seeds[0]
-    longer = [(row, *tiny_task(row, seed, LONGER).run(None)) for row in make_rows(recipe).rows]
+    rows = _tuned_rows(recipe, read_manifest(folder)).rows
+    longer = [(row, *tiny_task(row, seed, LONGER).run(None)) for row in rows]
     runs = tuple(
         run_of(result, failure, schedule=row.label, seed=seed) for row, result, failure in longer
     )
@@ -401,10 +402,18 @@ class _TinyRuns:
     are_all: bool = False
 
 
-def _tiny_runs(recipe: Recipe, before: Mapping[str, Witness], tolerance: float) -> _TinyRuns:
+def _tuned_rows(recipe: Recipe, manifest: Mapping[str, Any]) -> Rows:
+    """The rows with the optimizers that they were tuned to, of which witnesses tell."""
+    made = sequence(manifest.get("schedules"))
+    return make_rows(recipe).with_optimizers([mapping(one).get("optimizer") for one in made])
+
+
+def _tiny_runs(
+    recipe: Recipe, manifest: Mapping[str, Any], before: Mapping[str, Witness], tolerance: float
+) -> _TinyRuns:
     found, seed = _TinyRuns(), recipe.file.seeds[0]
     try:
-        rows = make_rows(recipe)
+        rows = _tuned_rows(recipe, manifest)
     except MissingDataError as error:
         found.notes.append(f"what it does is not compared with {WITNESS}: {error}")
         return found

@@ -138,6 +138,8 @@ class RecipeFile(Record):
         scale_rate: likewise; "none" unless given.
         tune: learning rates that each row tries before it runs with the best of them, as
             `--trials` on the command line; none unless given.
+        tune_optimizer: whether these are rates of each optimizer in turn that the model knows,
+            plain gradient descent, momentum and Adam; needs `tune`.
         schedules: the rows.
         grid: clusters on which every row is run; none unless given.
         explore: a space of hardware over which the rows are compared; none unless given.
@@ -163,6 +165,7 @@ class RecipeFile(Record):
     validate_every: Count | None = None
     scale_rate: Scaling = "none"
     tune: int | None = None
+    tune_optimizer: bool = False
     schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]
     grid: Grid | None = None
     explore: Exploring | None = None
@@ -279,6 +282,8 @@ def _faults(file: RecipeFile) -> Iterator[str]:
 def _tuning_faults(file: RecipeFile) -> Iterator[str]:
     """What `tune` says that does not fit the rest."""
     if file.tune is None:
+        if file.tune_optimizer:
+            yield "missing key 'tune', how many rates tune_optimizer tries of all; add tune = 12"
         return
     try:
         require_budget(file.tune)

@@ -19,7 +19,7 @@ from ampsim.model_parallel import Placement, Schedule, placement_of
 from ampsim.recipes.entry import HARDWARE, ScheduleEntry
 from ampsim.recipes.recipe import Recipe
 from ampsim.runs.task import PAPER, Row, RunPlan
-from ampsim.study.learning_rates import rate_of
+from ampsim.study.learning_rates import methods_of, rate_of
 from ampsim.study.loading import load_model, located
 from ampsim.study.model import Model
 from ampsim.study.provenance import cluster_origin, data_files, file_digest, model_origin
@@ -45,6 +45,14 @@ class Rows:
     goal: Goal
     model: Model
     cluster: Cluster
+
+    def with_optimizers(self, names: Sequence[Any]) -> Rows:
+        """The rows with the optimizers that tuning chose; a row's own where no name is known."""
+        rows: list[Row] = []
+        for row, name in zip(self.rows, [*names, *[None] * len(self.rows)], strict=False):
+            model = methods_of(row.plan.model).get(str(name), row.plan.model)
+            rows.append(replace(row, plan=replace(row.plan, model=model)))
+        return replace(self, rows=tuple(rows))
 
     @property
     def clusters(self) -> list[Cluster]:

@@ -18,6 +18,7 @@ from ampsim.errors import FileFormatError, SimulationError
 from ampsim.forecasting.forecast import copies_of
 from ampsim.forecasting.intervals import Spreading
 from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
+from ampsim.forecasting.settings import SettingSpace
 from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
@@ -31,7 +32,7 @@ from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping, Known, known_by
 from ampsim.runs.task import Row
 from ampsim.runs.witness import Witness, condensed, tiny_task
-from ampsim.study.learning_rates import COLUMNS
+from ampsim.study.learning_rates import COLUMNS, methods_of
 from ampsim.study.placement_advice import advice_on, blindness
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
@@ -70,12 +71,23 @@ def tuned_rows(
     if recipe.file.tune is None:
         return TunedRows(rows, no_trials())
     maker = RunMaker(executor, on_progress, keeping)
-    tuned = Tuner(rows.rows, recipe.file.seeds[0], rows.goal, maker).tune(recipe.file.tune)
+    spaces = [
+        SettingSpace(methods_of(row.plan.model), scaling=recipe.file.scale_rate)
+        for row in rows.rows
+        if recipe.file.tune_optimizer
+    ]
+    tuner = Tuner(rows.rows, recipe.file.seeds[0], rows.goal, maker)
+    tuned = tuner.tune(recipe.file.tune, spaces)
     if tuned.interrupted is not None:
         raise KeyboardInterrupt(tuned.interrupted)
     if tuned.lost:
         raise SimulationError(f"{tuned.lost[0]}; run again to go on")
     return TunedRows(replace(rows, rows=tuned.entries), tuned.trials, tuple(tuned.untuned))
+
+
+def optimizers_of(rows: Rows) -> list[str]:
+    """The optimizer of each row, by its name."""
+    return [row.plan.model.optimizer.name for row in rows.rows]
 
 
 def has_rates(file: RecipeFile) -> bool:
@@ -204,8 +216,9 @@ def _run_with(
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
     try:
-        witnesses = witnesses_of(rows.rows, rows.goal, seeds[0], executor)
         tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
+        tiny = rows.with_optimizers(optimizers_of(tuned.rows)).rows
+        witnesses = witnesses_of(tiny, rows.goal, seeds[0], executor)
         short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
         advice = _advice_on(recipe, tuned.rows.rows)
     except KeyboardInterrupt:
@@ -316,7 +329,10 @@ def _gather(
     rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
     rates = rates_of(file, rows)
     of_runs, assumed = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
-    of_rows = [rate | {"copies": of} for rate, of in zip(rates, copies, strict=True)]
+    names = [{"optimizer": one} if file.tune_optimizer else {} for one in optimizers_of(rows)]
+    of_rows = [
+        rate | name | {"copies": of} for rate, name, of in zip(rates, names, copies, strict=True)
+    ]
     return Findings(
         **of_runs,
         model=rows.model.name,

@@ -132,6 +132,42 @@ def test_tuning_that_was_interrupted_goes_on_where_it_was(folder):
     ]
 
 
+def best_of_three(folder: Path) -> Path:
+    recipe = RECIPE.replace("tune = 3", "tune = 6\ntune_optimizer = true")
+    recipe = recipe.replace("seeds = [0, 1]", "seeds = [0]").replace('["convergence"]', "[]")
+    (folder / "recipe.toml").write_text(recipe)
+    return folder
+
+
+@pytest.mark.slow
+def test_each_row_has_the_best_of_the_optimizers_that_its_model_knows(folder, make_report):
+    """A run of it is that of the optimizer alone, and its witness is of that one."""
+    make_report(best_of_three(folder))
+    table, trials = (pd.read_csv(folder / f"{name}.csv") for name in ("report", "trials"))
+    manifest, recipe = read_manifest(folder), read_recipe(folder)
+    names = [mapping(one)["optimizer"] for one in manifest["schedules"]]
+    assert set(names) - {"sgd"}
+    for name, row in zip(names, table.to_dict("records"), strict=True):
+        tried = trials[trials["schedule"] == row["schedule"]]
+        assert set(tried["optimizer"]) == {"sgd", "momentum", "adam"}
+        assert len(tried) == trials_of(6)
+        best = tried[tried["is_chosen"]]
+        assert set(best["optimizer"]) == {name}
+        assert row["learning_rate"] == pytest.approx(best["learning_rate"].iloc[0])
+    options = {**MODEL, "optimizer": names[0], "learning_rate": table["learning_rate"][0]}
+    alone = ampsim.forecast(
+        ampsim.load_model("mlp", **options), ampsim.load_cluster("tflops-1", workers=4),
+        SCHEDULES[:1], target=0.5, max_epochs=3, instances=200, validate_every=60,
+    )  # fmt: skip
+    assert alone.table["time_to_target_s"][0] == table["time_to_target_s"][0]
+    assert check_report(recipe, folder).faults == ()
+    text, other = (folder / "manifest.toml").read_text(), {*names, "sgd"} - {names[0]}
+    (folder / "manifest.toml").write_text(
+        text.replace(f'optimizer = "{names[0]}"', f'optimizer = "{min(other)}"')
+    )
+    assert any("behaves otherwise" in one for one in check_report(recipe, folder).faults)
+
+
 @pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 4), ("sqrt", 2)])
 def test_a_rule_scales_the_rows_that_average(folder, rule, factor):
     (folder / "recipe.toml").write_text(RECIPE.replace('"linear"', f'"{rule}"'))
@@ -156,6 +192,7 @@ MODE = 'name = "sequential"\nmode = "sleep"'
     ("before", "after", "said"),
     [
         ("tune = 3", "tune = 0", "tune must be a whole number of learning rates from 2 to 64"),
+        ("tune = 3", "tune_optimizer = true", "missing key 'tune', how many rates tune_optimizer"),
         ("tune = 3", "tune = 65", "tune must be a whole number of learning rates from 2 to 64"),
         ("tune = 3", "tune = 2.5", "tune must be a whole number, got 2.5"),
         ('"linear"', '"cubic"', "scale_rate must be 'none', 'linear' or 'sqrt', got 'cubic'"),
