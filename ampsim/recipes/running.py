@@ -350,6 +350,15 @@ def recipe_origin(recipe: Recipe) -> dict[str, str]:
     return {"file": RECIPE, "sha256": recipe.sha256, "asked_sha256": recipe.asked_sha256}
 
 
+def _tables_last(row: dict[str, Any]) -> dict[str, Any]:
+    """A row in the order in which TOML gives it back, so that a page made of either is the same.
+
+    >>> list(_tables_last({"inner": {"name": "amp"}, "ranks": 4}))
+    ['ranks', 'inner']
+    """
+    return dict(sorted(row.items(), key=lambda item: isinstance(item[1], Mapping)))
+
+
 def manifest_of(
     recipe: Recipe, tuned: TunedRows, of_rows: list[dict[str, Any]], assumed: list[str]
 ) -> dict[str, Any]:
@@ -357,7 +366,7 @@ def manifest_of(
     rows, file = tuned.rows, recipe.file
     origin = rows.origin
     parts = zip(origin["schedules"], of_rows, strict=True)
-    origin["schedules"] = [one | more for one, more in parts]
+    origin["schedules"] = [_tables_last(one | more) for one, more in parts]
     return {
         "kind": KIND,
         "format": FORMAT,

@@ -119,6 +119,17 @@ def test_a_report_has_the_columns_and_has_them_when_it_is_redrawn(tmp_path, make
     assert "| cc\\_ratio |" in (tmp_path / "report.md").read_text()
 
 
+def test_what_a_page_says_of_a_solver_is_in_the_order_in_which_its_manifest_is_read(
+    tmp_path, make_report
+):
+    """TOML has `inner` of a row, a table, behind the row's options."""
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    rows = make_report(tmp_path).manifest["schedules"]
+    again = read_results(read_recipe(tmp_path), tmp_path).manifest["schedules"]
+    assert [list(row) for row in rows] == [list(row) for row in again]
+    assert all("inner" in row for row in rows)
+
+
 def test_a_report_that_was_made_without_the_columns_is_redrawn_without_them(tmp_path, make_report):
     (tmp_path / "recipe.toml").write_text(RECIPE)
     columns = list(make_report(tmp_path).table.columns)

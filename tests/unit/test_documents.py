@@ -293,7 +293,7 @@ def numbers_of(path: Path) -> set[float]:
 
 def test_each_line_of_agreement_names_a_test_that_demands_as_much():
     """A tolerance of the page is one of the file, "within 2 %" as 0.02 or 1.02."""
-    lines = rows(VALIDATION)
+    lines = [line for line in rows(VALIDATION) if len(line) != 3]  # three: beside a paper
     assert len(lines) >= 13
     for what, _against, agreement, tests in lines:
         (name,) = quoted(tests)

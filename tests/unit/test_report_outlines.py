@@ -33,7 +33,6 @@ from ampsim.runs.run import (
     run_of,
     to_plain,
 )
-from ampsim.text import to_toml
 
 RECIPE = """
 title = "A *small* test"
@@ -186,15 +185,6 @@ def test_a_report_that_is_redrawn_is_the_same_to_the_byte(report):
 
 
 @pytest.mark.slow
-def test_the_origin_reads_the_same_from_a_manifest_that_was_written():
-    """A table in a row, such as `inner` of a solver's, comes last in TOML where the row is long."""
-    row = {"inner": {"name": "sequential"}, "ranks": 4, "label": "too long for a line " * 9}
-    manifest = {"schedules": [row], "seed": 0}
-    values = page_text.origin_values(manifest)
-    assert values == page_text.origin_values(tomllib.loads(to_toml(manifest)))
-    assert ["schedules.1.inner.name", "sequential"] in values
-
-
 def test_what_is_drawn_otherwise_gets_a_new_hash_and_the_origin_stays(report, monkeypatch):
     before = read_manifest(report)
     monkeypatch.setattr(page_text, "ALL_COLUMNS", "Another legend.")

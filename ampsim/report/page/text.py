@@ -235,11 +235,8 @@ def origin(manifest: Mapping[str, Any], csv: str) -> list[str]:
 
 
 def _flat(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Dotted name and text of each value in nested tables, lists of tables counted from 1.
-
-    Tables come last, as TOML has them: the page is the same when its manifest was read again.
-    """
-    for key, value in sorted(table.items(), key=_is_nested):
+    """Dotted name and text of each value in nested tables, lists of tables counted from 1."""
+    for key, value in table.items():
         name = f"{path}{key}"
         if isinstance(value, Mapping):
             yield from _flat(mapping(value), f"{name}.")
@@ -248,10 +245,6 @@ def _flat(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
                 yield from _flat(mapping(item), f"{name}.{index}.")
         elif value is not None:
             yield name, _in_words(value)
-
-
-def _is_nested(item: tuple[str, Any]) -> bool:
-    return isinstance(item[1], Mapping) or is_tables(item[1])
 
 
 def _in_words(value: Any) -> str:
