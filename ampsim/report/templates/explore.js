@@ -200,7 +200,7 @@ const slice = () => {
   const rest = several.filter((place) => place !== state.x).map((place) => data.keys[place].words[state.at[place]]).join(", ");
   part("slice").replaceChildren(html("p", { className: "faint", textContent: rest }), plot(series, {
     label: "Time to the target along a slice", ticksX: across.map((x, place) => [x, key.words[place]]),
-    horizontal: { name: key.name, words: seconds }, isJoined: true,
+    horizontal: { name: key.name, words: seconds }, isJoined: key.values.every((one) => typeof one === "number"),
   }));
 };
 
