@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ampsim.errors import AmpsimError
+
 SECONDS: Final = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
 }  # fmt: skip
@@ -49,9 +51,11 @@ def told(error: Any, arguments: Sequence[str]) -> str:
     """What is wrong with a command line, and what to type.
 
     Args:
-        error: of typer's parser.
+        error: of typer's parser, or of ampsim.
         arguments: as they were typed.
     """
+    if isinstance(error, AmpsimError):
+        return as_typed(str(error), arguments)
     said = error.format_message().rstrip(".")
     better = _of_number(error, arguments) or _of_option(error) or _of_setting(said, arguments)
     if better:

@@ -84,10 +84,7 @@ def _run(typed: Sequence[str], received: Received) -> int:
         with _notes_in_a_line():
             _require_words(typed)
             ended = app(typed, prog_name="ampsim", standalone_mode=False)
-    except AmpsimError as error:
-        complain(mistakes.as_typed(str(error), typed))
-        return Code.FAILED
-    except UsageError as error:
+    except (AmpsimError, UsageError) as error:
         complain(mistakes.told(error, typed))
         return Code.FAILED
     except (KeyboardInterrupt, typer.Abort):

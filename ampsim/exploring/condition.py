@@ -109,8 +109,9 @@ class Condition:
         return any(column in LEARNED for column, _schedule in self.values)
 
     def holds(self, values: Mapping[Value, float]) -> bool:
-        """Tell whether it holds; it does not where a side is unknown."""
-        return _SIGNS[self.sign](self.left.of(values), self.right.of(values))
+        """Tell whether it holds; it does not where a side is unknown, or neither arrives."""
+        left, right = self.left.of(values), self.right.of(values)
+        return not left == right == math.inf and _SIGNS[self.sign](left, right)
 
 
 def condition_of(text: str) -> Condition:

@@ -64,7 +64,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 
 ABOVE, BELOW, EVERYWHERE, NOWHERE = "above", "below", "everywhere", "nowhere"
-"""Where along the range the condition holds, of a row."""
+UNKNOWN: Final = "unknown"
+"""Where along the range the condition holds, of a row; unknown where neither side has a number."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -74,11 +75,12 @@ class Solved(Finding):
     Attributes:
         table: one row a crossing of a schedule, or of the schedules that the condition names:
             `value` of the key, from which on, or up to which, the condition `holds` ("above" or
-            "below"; or "everywhere" or "nowhere", with no value). Of what is exact, `low` and
-            `high` bracket it; of what is learned they are the interval of the median over `seeds`,
-            with its `coverage`, and `seeds_below` and `seeds_above` have their root outside of the
-            range. `bound_by` is what binds the run there; `device_below` and `device_above` are the
-            shipped devices whose number is nearest on either side. Unknown is missing.
+            "below"; or, with no value, "everywhere" or "nowhere", or "unknown" where no run reaches
+            the target that both sides ask for). Of what is exact, `low` and `high` bracket it; of
+            what is learned they are the interval of the median over `seeds`, with its `coverage`,
+            and `seeds_below` and `seeds_above` have their root outside of the range. `bound_by` is
+            what binds the run there; `device_below` and `device_above` are the shipped devices
+            whose number is nearest on either side. Unknown is missing.
         curve: one row a point that was tried: schedule, value, seed, left and right side of the
             condition, is_held.
         sentences: one a row.
@@ -346,6 +348,8 @@ class _Points:
         roots = found.roots()
         if roots:
             return [self._row(root) for root in roots]
+        if not any(math.isfinite(side) for made in self._known.values() for side in made[:2]):
+            return [self._record(UNKNOWN)]
         held = [2 * sum(one) > len(one) for one in zip(*found.holds.values(), strict=True)]
         return [self._record(EVERYWHERE if held[0] else NOWHERE)]
 
@@ -423,7 +427,8 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start = f"{row['schedule']}: {condition.text}"
     ends = f"{axis.low:g} to {axis.high:g}"
     if row["value"] is None:
-        where = {EVERYWHERE: f"holds everywhere from {ends}", NOWHERE: f"holds nowhere from {ends}"}
+        where = {one: f"holds {one} from {ends}" for one in (EVERYWHERE, NOWHERE)}
+        where[UNKNOWN] = f"is unknown from {ends}"
         beyond = f"begins or ends to hold outside of {ends} with most seeds"
         return f"{start} {where.get(row['holds'], beyond)}, in {axis.key}."
     way = "from" if row["holds"] == ABOVE else "up to"

@@ -31,11 +31,11 @@ from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, en
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Placement, RunSettings, Schedule
 from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all
+from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all, take_or_make
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.rows import ranked
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping, Known, known_by, named, take_or_make
+from ampsim.runs.store import Keeping, Known, known_by, named
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
@@ -376,11 +376,8 @@ def run_rows(
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
-        broken = [
-            one for one in entries if any(diverged_by_rule(run.failure) for run in rows[one.label])
-        ]
-        if broken and not made.interrupted:
-            given = {one.label: one.at(one.plan.rate.as_given(one.plan.model)) for one in broken}
+        given = _diverged_by_rule(entries, rows)
+        if given and not made.interrupted:
             made = maker.make(_tasks([*given.values()], seed, range(count)))
             lost += made.lost
             again = {of_row[0].label: of_row for of_row in made.rows}
@@ -391,6 +388,14 @@ def run_rows(
             break
     made = replace(made, rows=tuple(one for one in rows.values() if one), lost=lost)
     return tuple(entries), made
+
+
+def _diverged_by_rule(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> dict[str, Row]:
+    """The rows, at the rate as given, of which a run diverged at the rate of the scaling rule."""
+    return {
+        one.label: one.at(one.plan.rate.as_given(one.plan.model)) for one in entries
+        if any(diverged_by_rule(run.failure) for run in runs[one.label])
+    }  # fmt: skip
 
 
 def _tasks(entries: Sequence[Row], seed: int, repeats: range) -> list[Task]:

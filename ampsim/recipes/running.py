@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,21 +20,23 @@ from ampsim.forecasting.intervals import Spreading
 from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
 from ampsim.forecasting.settings import SettingSpace
 from ampsim.forecasting.tuning import Tuner, no_trials
+from ampsim.metric import Goal
 from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
 from ampsim.recipes.results import Results, tables_of
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import ExecutorLike, Listeners, opened
+from ampsim.runs.jobs import ExecutorLike, Listeners, OnLoss, opened, run_all, take_or_make
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping, Known, known_by, take_or_make, witnesses_of
+from ampsim.runs.store import Keeping, Known, known_by
 from ampsim.runs.task import Row, Task
-from ampsim.runs.witness import Witness
+from ampsim.runs.witness import Witness, condensed, tiny_task
 from ampsim.study.learning_rates import COLUMNS, methods_of
 from ampsim.study.placement_advice import advice_on, blindness
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
+from ampsim.study.result import Result
 
 TRIALS: Final = "trials.csv"
 
@@ -240,6 +243,24 @@ def _run_with(
     if advice is not None:
         findings.manifest["assumptions"] = [*findings.manifest.get("assumptions", []), advice]
     return findings
+
+
+def witnesses_of(
+    rows: Sequence[Row], goal: Goal, seed: int, executor: RunExecutor, on_loss: OnLoss
+) -> dict[str, Witness]:
+    """The witness of each row, by its label; none of a row whose tiny run died.
+
+    Raises:
+        MissingDataError: a data file that a model reads is not there.
+    """
+    made: dict[int, Witness] = {}
+    tasks, listeners = [tiny_task(row, seed) for row in rows], Listeners(made.__setitem__, on_loss)
+    run_all(tasks, executor, listeners, partial(_witness_of, goal))
+    return {rows[place].label: witness for place, witness in made.items()}
+
+
+def _witness_of(goal: Goal, result: Result, failure: str | None) -> Witness:
+    return condensed("", goal, result, failure).witness
 
 
 def _known_at_ends(

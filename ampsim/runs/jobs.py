@@ -26,7 +26,8 @@ from ampsim.options import REPEATS_MAX, require_count
 from ampsim.runs.dask_client import SCHEME, DaskClient, connected
 from ampsim.runs.executor import Answer, AnyExecutor, Carried, Died, Read, RunExecutor
 from ampsim.runs.local_slots import LocalSlots
-from ampsim.runs.run import run_of
+from ampsim.runs.run import Run, run_of
+from ampsim.runs.store import Keeping, Known, named
 from ampsim.runs.task import Task
 from ampsim.study.outages import outage_table
 from ampsim.study.progress import OnProgress, Progress, Whole
@@ -209,6 +210,46 @@ def run_all(
                     listeners.on_finish(place, replace(value, made=result) if is_whole else value)
         return
     _make_beside(tasks, executor, listeners, read, is_whole=is_whole)
+
+
+def take_or_make(
+    tasks: Sequence[Task],
+    known: Sequence[Known],
+    keeping: Keeping,
+    executor: RunExecutor,
+    listeners: Listeners,
+) -> None:
+    """Take what is kept, make the rest, and keep each run as soon as it has ended.
+
+    Of tasks that are known by the same, one is made.
+
+    Raises:
+        AmpsimError: what a run raised; what was handed over before is kept.
+        KeyboardInterrupt: likewise.
+    """
+    left: list[int] = []
+    for place, (task, one) in enumerate(zip(tasks, known, strict=True)):
+        kept = keeping.take(task, one)
+        if kept is None:
+            left.append(place)
+        else:
+            listeners.on_finish(place, named(kept, task))
+    if not left:
+        return
+
+    def keep(index: int, run: Run) -> None:
+        keeping.put(known[left[index]], run)
+        listeners.on_finish(left[index], named(run, tasks[left[index]]))
+
+    def lose(index: int, sentence: str) -> None:
+        listeners.on_loss(left[index], sentence)
+
+    folder, earlier = keeping.learnings(), len(tasks) - len(left)
+    learning = [tasks[place].learning_in(folder, known[place].key) for place in left]
+    try:
+        run_all(learning, executor, Listeners(keep, lose, listeners.on_progress, earlier))
+    finally:
+        keeping.tidy()
 
 
 def _alike(tasks: Sequence[Task]) -> dict[str, list[int]]:

@@ -9,7 +9,6 @@ hashes of its own content; a run that was edited, or whose witness says otherwis
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import io
 import json
@@ -24,9 +23,6 @@ import pandas as pd
 
 from ampsim.errors import FileFormatError
 from ampsim.files import prepare_folder, read_regular, write_bytes, write_text
-from ampsim.metric import Goal
-from ampsim.runs.executor import RunExecutor
-from ampsim.runs.jobs import Listeners, OnLoss, run_all
 from ampsim.runs.run import (
     NUMBER_FIELDS,
     TABLE_FIELDS,
@@ -35,10 +31,9 @@ from ampsim.runs.run import (
     numbers_to_plain,
 )
 from ampsim.runs.task import Row, Task
-from ampsim.runs.witness import Witness, agree, condensed, tiny_task, witness_from_plain
+from ampsim.runs.witness import Witness, agree, witness_from_plain
 from ampsim.study.process_settings import linear_algebra
 from ampsim.study.provenance import code_digest
-from ampsim.study.result import Result
 
 FOLDER: Final = ".runs"
 NUMBERS: Final = "numbers.json"
@@ -224,24 +219,6 @@ class Keeping:
             self._drop()
 
 
-def witnesses_of(
-    rows: Sequence[Row], goal: Goal, seed: int, executor: RunExecutor, on_loss: OnLoss
-) -> dict[str, Witness]:
-    """The witness of each row, by its label; none of a row whose tiny run died.
-
-    Raises:
-        MissingDataError: a data file that a model reads is not there.
-    """
-    made: dict[int, Witness] = {}
-    tasks, listeners = [tiny_task(row, seed) for row in rows], Listeners(made.__setitem__, on_loss)
-    run_all(tasks, executor, listeners, functools.partial(_witness_of, goal))
-    return {rows[place].label: witness for place, witness in made.items()}
-
-
-def _witness_of(goal: Goal, result: Result, failure: str | None) -> Witness:
-    return condensed("", goal, result, failure).witness
-
-
 def known_by(
     row: Row, seeds: Sequence[int], witness: Witness | None = None, **more: Any
 ) -> list[Known]:
@@ -265,43 +242,3 @@ def named(run: Run, task: Task) -> Run:
     """The run, called by the task that it was made for."""
     name = task.schedule.name
     return replace(run, schedule=name, repeat=task.repeat, seed=task.seed, label=task.label)
-
-
-def take_or_make(
-    tasks: Sequence[Task],
-    known: Sequence[Known],
-    keeping: Keeping,
-    executor: RunExecutor,
-    listeners: Listeners,
-) -> None:
-    """Take what is kept, make the rest, and keep each run as soon as it has ended.
-
-    Of tasks that are known by the same, one is made.
-
-    Raises:
-        AmpsimError: what a run raised; what was handed over before is kept.
-        KeyboardInterrupt: likewise.
-    """
-    left: list[int] = []
-    for place, (task, one) in enumerate(zip(tasks, known, strict=True)):
-        kept = keeping.take(task, one)
-        if kept is None:
-            left.append(place)
-        else:
-            listeners.on_finish(place, named(kept, task))
-    if not left:
-        return
-
-    def keep(index: int, run: Run) -> None:
-        keeping.put(known[left[index]], run)
-        listeners.on_finish(left[index], named(run, tasks[left[index]]))
-
-    def lose(index: int, sentence: str) -> None:
-        listeners.on_loss(left[index], sentence)
-
-    folder, earlier = keeping.learnings(), len(tasks) - len(left)
-    learning = [tasks[place].learning_in(folder, known[place].key) for place in left]
-    try:
-        run_all(learning, executor, Listeners(keep, lose, listeners.on_progress, earlier))
-    finally:
-        keeping.tidy()

@@ -76,51 +76,43 @@ class Task:
         return replace(self, plan=plan, key=key)
 
     def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
-        """Run it here; return its result, and why it ended early if it did."""
-        metric = self.plan.model.measure
+        """Run it here; return its result, and why it ended early if it did.
+
+        Raises:
+            OptionError: an option has a value that it cannot have.
+            GraphError: the model's graph breaks a rule.
+        """
+        plan, metric = self.plan, self.plan.model.measure
         tracker = Tracker(on_progress, self.label, self.repeat, self.repeats, metric=metric)
-        return run_task(self.plan, self.schedule, self.seed, tracker)
+        if plan.options.learning != "live":
+            made = self._learned_apart(tracker)
+            if made is not None:
+                return made, None
+            plan = plan.having(learning="live")
+            tracker.start()
+        simulation = simulation_of(plan, self.schedule, self.seed, tracker)
+        try:
+            run_epochs(simulation, plan.epochs, plan.goal, tracker)
+        except SimulationError as error:
+            why = plan.rate.why_high(plan.model) if isinstance(error, DivergenceError) else ""
+            return simulation.result(), Failure.of(error, why)
+        return simulation.result(), None
 
+    def _learned_apart(self, tracker: Tracker) -> Result | None:
+        """Its result; None where it failed: live it tells when, and what else ran then.
 
-def run_task(
-    plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker
-) -> tuple[Result, str | None]:
-    """Run one schedule once; return its result, and why it ended early if it did.
-
-    Raises:
-        OptionError: an option has a value that it cannot have.
-        GraphError: the model's graph breaks a rule.
-    """
-    if plan.options.learning != "live":
-        made = _learned_apart(plan, schedule, seed, tracker)
-        if made is not None:
-            return made, None
-        plan = plan.having(learning="live")
-        tracker.start()
-    simulation = simulation_of(plan, schedule, seed, tracker)
-    try:
-        run_epochs(simulation, plan.epochs, plan.goal, tracker)
-    except SimulationError as error:
-        why = plan.rate.why_high(plan.model) if isinstance(error, DivergenceError) else ""
-        return simulation.result(), Failure.of(error, why)
-    return simulation.result(), None
-
-
-def _learned_apart(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker) -> Result | None:
-    """A run that learned apart; None where it failed: live it tells when, and what else ran then.
-
-    Raises:
-        SimulationError: as of `_require_true`.
-    """
-    simulation = simulation_of(plan, schedule, seed, tracker)
-    try:
-        run_epochs(simulation, plan.epochs, plan.goal, tracker)
-        result = simulation.result()
-    except SimulationError:
-        return None
-    if simulation.learnings_found:
-        _require_true(result, plan, schedule, seed)
-    return result
+        Raises:
+            SimulationError: as of `_require_true`.
+        """
+        simulation = simulation_of(self.plan, self.schedule, self.seed, tracker)
+        try:
+            run_epochs(simulation, self.plan.epochs, self.plan.goal, tracker)
+            result = simulation.result()
+        except SimulationError:
+            return None
+        if simulation.learnings_found:
+            _require_true(result, self.plan, self.schedule, self.seed)
+        return result
 
 
 def _require_true(result: Result, plan: RunPlan, schedule: Schedule, seed: int) -> None:

@@ -99,7 +99,7 @@ def test_ctrl_c_says_what_is_kept(call, recipe, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ampsim.runs.task.run_task", stop)
+    monkeypatch.setattr("ampsim.runs.task.Task.run", stop)
     ended = call("report", "mine")
     said = "ampsim: mine: interrupted: what was kept of 1 runs is as it was; run again to go on\n"
     assert ended == (130, "", said)

@@ -27,7 +27,7 @@ from ampsim.assets import names
 from ampsim.cli import main
 from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
-from ampsim.runs import jobs, local_slots, task
+from ampsim.runs import jobs, local_slots
 from ampsim.runs.dask_client import DaskClient
 from ampsim.runs.executor import Died
 from ampsim.runs.run import run_of
@@ -203,7 +203,7 @@ def fail_at_home(*_):
 
 @forks
 def test_a_fault_of_ampsim_in_a_process_has_its_traceback(model, cluster, monkeypatch):
-    monkeypatch.setattr("ampsim.runs.task.run_task", fail_at_home)
+    monkeypatch.setattr("ampsim.runs.task.Task.run", fail_at_home)
     with pytest.raises(RuntimeError, match=r"(?s)in fail_at_home\n.*ZeroDivisionError: of our own"):
         forecast(model, cluster, ALL, max_epochs=1, jobs=2)
     assert not multiprocessing.active_children()
@@ -398,14 +398,14 @@ def pause_at(seed, model, count):
 @forks
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_run_that_memory_does_not_suffice_for_is_one_sentence(model, cluster, count, monkeypatch):
-    run = task.run_task
+    run = Task.run
 
-    def run_task(plan, schedule, *given):
-        if schedule.name == "amp":
+    def fail_of_amp(task, on_progress):
+        if task.schedule.name == "amp":
             raise MemoryError("Unable to allocate 7 TiB")
-        return run(plan, schedule, *given)
+        return run(task, on_progress)
 
-    monkeypatch.setattr(task, "run_task", run_task)
+    monkeypatch.setattr(Task, "run", fail_of_amp)
     made = forecast(model, cluster, ALL, max_epochs=1, jobs=count)
     said = "amp, seed 0: memory ran out; try fewer jobs: MemoryError('Unable to allocate 7 TiB')"
     assert [*made.lost] == [said]

@@ -24,7 +24,7 @@ from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_manifest, read_results
 from ampsim.report.page import text as page_text
-from ampsim.runs import store as kept_runs
+from ampsim.runs import jobs
 from ampsim.runs.run import (
     NUMBER_FIELDS,
     TABLE_FIELDS,
@@ -87,7 +87,7 @@ def report(made, tmp_path, monkeypatch) -> Path:
         raise MissingDataError("nothing may be run or loaded")
 
     monkeypatch.setattr(rows, "load_model", refuse)
-    monkeypatch.setattr(kept_runs, "run_all", refuse)
+    monkeypatch.setattr(jobs, "run_all", refuse)
     monkeypatch.setenv("AMPSIM_DATA", str(tmp_path / "nowhere"))
     return Path(shutil.copytree(made, tmp_path / "report"))
 

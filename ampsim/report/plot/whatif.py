@@ -170,7 +170,12 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
                 known["value"], known[side], linestyle="", marker=drawn.marker, markersize=3.5,
                 color=drawn.colour, alpha=0.6,
             )  # fmt: skip
-        are_log = {"x": is_log, "y": bool((own[["left", "right"]] > 0).all(axis=None))}
+        sides = own[["left", "right"]]
+        are_log = {"x": is_log, "y": bool((sides > 0).all(axis=None))}
+        if not (sides < math.inf).any(axis=None):  # a logarithm asks for a number
+            are_log, middle = {}, {"transform": axes.transAxes, "ha": "center"}
+            axes.set(xticks=(), yticks=())
+            axes.text(0.5, 0.5, "no run reaches the target at any of these values", **middle)
         for letter in (name for name, is_so in are_log.items() if is_so):
             getattr(axes, f"set_{letter}scale")("log")
             getattr(axes, f"{letter}axis").set_major_formatter(EngFormatter(sep=""))
