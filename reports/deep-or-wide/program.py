@@ -42,9 +42,10 @@ SEEDS = tuple(range(8))
 EPOCHS = 6
 IMAGES = 2_000
 VALID = 2_000
+DTYPE = "float32"
 WITNESS = {
     "SHAPES": {2: 16, 4: 15}, "RATES": (0.1,), "SEEDS": (0,), "TRIALS": (100,), "EPOCHS": 1,
-    "IMAGES": 500, "VALID": 100,
+    "IMAGES": 500, "VALID": 100, "DTYPE": "float64",
 }  # fmt: skip
 CURVES = [
     Curves(
@@ -63,6 +64,7 @@ def train(layers: int, rate: float, seed: int) -> pd.DataFrame:
         batch=50,
         learning_rate=rate,
         valid_images=VALID,
+        dtype=DTYPE,
     )
     host = ampsim.load_cluster("knl-7250", workers=1)
     solver = ampsim.Sequential()
