@@ -38,7 +38,7 @@ second stage was warmed up too, cannot be derived from what it says.
 RATES = (0.01, 0.03)
 BATCH, IMAGES, VALID, EPOCHS = 100, 2_000, 1_000, 8
 WARMUP = 2
-DTYPE = "float32"
+DATA, DTYPE = "mnist", "float32"
 WITNESS = {
     "RATES": (0.03,),
     "BATCH": 10,
@@ -46,6 +46,7 @@ WITNESS = {
     "VALID": 20,
     "EPOCHS": 2,
     "WARMUP": 1,
+    "DATA": "synthetic",
     "DTYPE": "float64",
 }
 CLUSTER = Path(__file__).parent.parent / "solvers-mnist" / "nine-knl.toml"
@@ -78,6 +79,7 @@ def tables() -> dict[str, pd.DataFrame]:
             chosen: dict[str, Any] = {
                 "optimizer": "adam",
                 "weight_decay": 0.0,
+                "data": DATA,
                 "dtype": DTYPE,
                 **options,
             }
