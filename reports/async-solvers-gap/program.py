@@ -63,7 +63,16 @@ ENDS = (2, 8)
 LAYERS = 2
 SEEDS = tuple(range(6))
 IMAGES, BATCH, EPOCHS = 1_000, 136, 20
-WITNESS = {"WORKERS": (2, 4), "ENDS": (2, 4), "SEEDS": (0,), "IMAGES": 272, "EPOCHS": 2}
+DATA, DTYPE = "mnist", "float32"
+WITNESS = {
+    "WORKERS": (2, 4),
+    "ENDS": (2, 4),
+    "SEEDS": (0,),
+    "IMAGES": 272,
+    "EPOCHS": 2,
+    "DATA": "synthetic",
+    "DTYPE": "float64",
+}
 RATES = {"sgd": 0.05, "adam": 0.001}
 CLUSTER = Path(__file__).parent.parent / "solvers-mnist" / "nine-knl.toml"
 CURVES = [
@@ -100,7 +109,7 @@ def losses(optimizer: str, row: str, workers: int) -> np.ndarray:
         solver = ampsim.EAWild(ranks=workers, elastic=side)
     model = ampsim.load_model(
         "mlp", layers=LAYERS, hidden=100, batch=BATCH // workers, optimizer=optimizer,
-        learning_rate=rate, valid_images=1_000,
+        learning_rate=rate, valid_images=1_000, data=DATA, dtype=DTYPE,
     )  # fmt: skip
     hosts = ampsim.load_cluster(CLUSTER)
     found: list[tuple[float, float]] = []

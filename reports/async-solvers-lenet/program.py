@@ -38,7 +38,17 @@ second stage was warmed up too, cannot be derived from what it says.
 RATES = (0.01, 0.03)
 BATCH, IMAGES, VALID, EPOCHS = 100, 2_000, 1_000, 8
 WARMUP = 2
-WITNESS = {"RATES": (0.03,), "BATCH": 10, "IMAGES": 40, "VALID": 20, "EPOCHS": 2, "WARMUP": 1}
+DATA, DTYPE = "mnist", "float32"
+WITNESS = {
+    "RATES": (0.03,),
+    "BATCH": 10,
+    "IMAGES": 40,
+    "VALID": 20,
+    "EPOCHS": 2,
+    "WARMUP": 1,
+    "DATA": "synthetic",
+    "DTYPE": "float64",
+}
 CLUSTER = Path(__file__).parent.parent / "solvers-mnist" / "nine-knl.toml"
 CURVES = [
     Curves(
@@ -66,7 +76,13 @@ def tables() -> dict[str, pd.DataFrame]:
     hosts = ampsim.load_cluster(CLUSTER)
     for rate in RATES:
         for way, options in ways(rate).items():
-            chosen: dict[str, Any] = {"optimizer": "adam", "weight_decay": 0.0, **options}
+            chosen: dict[str, Any] = {
+                "optimizer": "adam",
+                "weight_decay": 0.0,
+                "data": DATA,
+                "dtype": DTYPE,
+                **options,
+            }
             model = ampsim.load_model("lenet", batch=BATCH, valid_images=VALID, **chosen)
             solver = ampsim.EAWild(ranks=4)
             result = ampsim.simulate(model, hosts, solver, instances=IMAGES, epochs=EPOCHS)

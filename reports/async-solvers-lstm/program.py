@@ -45,7 +45,16 @@ PUBLISHED = {("sync", 4): 0.986, ("EA-wild", 4): 0.965}
 
 BATCH, IMAGES, VALID, EPOCHS = 272, 2_000, 1_000, 50
 SHOWN = (10, 15, 50)
-WITNESS = {"BATCH": 16, "IMAGES": 48, "VALID": 16, "EPOCHS": 2, "SHOWN": (1, 2)}
+DATA, DTYPE = "mnist", "float32"
+WITNESS = {
+    "BATCH": 16,
+    "IMAGES": 48,
+    "VALID": 16,
+    "EPOCHS": 2,
+    "SHOWN": (1, 2),
+    "DATA": "synthetic",
+    "DTYPE": "float64",
+}
 CLUSTER = Path(__file__).parent.parent / "solvers-mnist" / "nine-knl.toml"
 CURVES = [
     Curves(
@@ -62,7 +71,9 @@ def tables() -> dict[str, pd.DataFrame]:
     hosts = ampsim.load_cluster(CLUSTER)
     for name, workers in ROWS:
         solver: Any = ampsim.SyncSGD if name == "sync" else ampsim.EAWild
-        model = ampsim.load_model("lstm_mnist", batch=BATCH // workers, valid_images=VALID)
+        model = ampsim.load_model(
+            "lstm_mnist", batch=BATCH // workers, valid_images=VALID, data=DATA, dtype=DTYPE
+        )
         result = ampsim.simulate(
             model, hosts, solver(ranks=workers), instances=IMAGES, epochs=EPOCHS
         )
