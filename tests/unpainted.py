@@ -16,6 +16,13 @@ DRAWN = ("ampsim.report.plot.", "ampsim.report.gantt.chart")
 """Where figures are drawn."""
 
 
+def savefig(_figure: Any, target: Path | BinaryIO, **_options: Any) -> None:
+    """Write down an empty picture."""
+    (target.write_bytes if isinstance(target, Path) else target.write)(
+        b'<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
+    )
+
+
 def leave_empty() -> None:
     """Have each figure left empty, and written down as an empty picture."""
     from matplotlib.figure import Figure
@@ -26,11 +33,6 @@ def leave_empty() -> None:
 
     def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
         return (lambda *_, **__: Figure()) if draw.__module__.startswith(DRAWN) else usual(draw)
-
-    def savefig(_: Figure, target: Path | BinaryIO, **_options: Any) -> None:
-        (target.write_bytes if isinstance(target, Path) else target.write)(
-            b'<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
-        )
 
     style.styled, Figure.savefig = styled, savefig  # pyright: ignore[reportAttributeAccessIssue]  # in this process
 

@@ -178,8 +178,11 @@ def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:
 def _numbered(name: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The class of a name, and the options that it says itself, as "amp:8" does."""
     kind, own = kind_named(name, "schedules")
-    for key in (one for one in own if one in options):
-        raise OptionError(f"{name} says {key} itself, got {options[key]} besides; leave one out")
+    twice = next((key for key in own if key in options), None)
+    if twice is not None:
+        raise OptionError(
+            f"{name} says {twice} itself, got {options[twice]} besides; leave one out"
+        )
     return kind, own
 
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from matplotlib.figure import Figure
+from unpainted import DRAWN, savefig
 
 import ampsim
 from ampsim.cli import main
@@ -25,9 +26,6 @@ from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import RecipeOptions, run_recipe
 from ampsim.report.page import figures as page_figures
 from ampsim.report.page import grid as page_grid
-
-DRAWN = ("ampsim.report.plot.", "ampsim.report.gantt.chart")
-"""Where figures of pages are drawn."""
 
 
 class Ended(NamedTuple):
@@ -68,12 +66,6 @@ def no_drawing(patch: pytest.MonkeyPatch) -> None:
 
 def no_paint(patch: pytest.MonkeyPatch) -> None:
     """Have figures written down as an empty picture."""
-
-    def savefig(_: Figure, target: Path | BinaryIO, **_options: Any) -> None:
-        (target.write_bytes if isinstance(target, Path) else target.write)(
-            b'<svg width="1pt" height="1pt" viewBox="0 0 1 1"></svg>'
-        )
-
     patch.setattr(Figure, "savefig", savefig)
 
 

@@ -171,11 +171,12 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
                 color=drawn.colour, alpha=0.6,
             )  # fmt: skip
         sides = own[["left", "right"]]
-        are_log = {"x": is_log, "y": bool((sides > 0).all(axis=None))}
-        if not (sides < math.inf).any(axis=None):  # a logarithm asks for a number
-            are_log, middle = {}, {"transform": axes.transAxes, "ha": "center"}
+        if not (sides < math.inf).any(axis=None):  # no number, for which a logarithm asks
             axes.set(xticks=(), yticks=())
-            axes.text(0.5, 0.5, "no run reaches the target at any of these values", **middle)
+            said = "no run reaches the target at any of these values"
+            axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center")
+            continue
+        are_log = {"x": is_log, "y": bool((sides > 0).all(axis=None))}
         for letter in (name for name, is_so in are_log.items() if is_so):
             getattr(axes, f"set_{letter}scale")("log")
             getattr(axes, f"{letter}axis").set_major_formatter(EngFormatter(sep=""))
