@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from ampsim.recipes.page import draw_again
 from ampsim.recipes.programs import check_program, read_program
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import files_of, read_manifest
-from ampsim.recipes.rows import make_rows
 from ampsim.runs.witness import tiny_run
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -54,8 +52,14 @@ class Kept:
 def check_recipe(tmp_path_factory) -> Iterator[Callable[[Path], Verdict]]:
     """Check a copy of a report; what it takes long for is done once."""
     drawing = Kept(tmp_path_factory.mktemp("drawn"))
-    rows_of = cache(lambda name: make_rows(read_recipe(REPORTS / name)))
-    tiny: dict[int, Any] = {}  # by row, which `rows_of` keeps
+    tuned_rows, rows = checking._tuned_rows, {}
+    tiny: dict[int, Any] = {}  # by row, which `rows` holds, so that no other gets its number
+
+    def rows_once(recipe, manifest):
+        key = recipe.name, repr(manifest.get("schedules"))
+        if key not in rows:
+            rows[key] = tuned_rows(recipe, manifest)
+        return rows[key]
 
     def tiny_once(row, goal, seed):
         if id(row) not in tiny:
@@ -63,7 +67,7 @@ def check_recipe(tmp_path_factory) -> Iterator[Callable[[Path], Verdict]]:
         return tiny[id(row)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checking, "make_rows", lambda recipe: rows_of(recipe.name))
+        patch.setattr(checking, "_tuned_rows", rows_once)
         patch.setattr(checking, "tiny_run", tiny_once)
         patch.setattr(checking, "LONGER", 1)
         patch.setattr(checking, "draw_again", drawing.draw_again)
