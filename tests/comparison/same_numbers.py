@@ -336,10 +336,11 @@ def flow_cases() -> Iterator[tuple[str, Any]]:
 
 def _flow(draw: random.Random) -> dict[str, str]:
     """A random program with its gradients, somewhere, somehow."""
+    from dataflow_programs import Built, interpret
+
     from ampsim import flow
     from ampsim.dataflow.plan import needed
     from ampsim.hardware import Cluster, Device, Link
-    from dataflow_programs import Built, interpret
 
     with flow.FlowGraph():
         a, b = (flow.input(name, (ELEMENTS,), "float64") for name in "ab")
