@@ -162,7 +162,7 @@ class ProgramEngine:
         if not counting:
             return
         rows: list[tuple[float, ...]] = []
-        for worker, time_s, whole, *held in (row for one in counting for row in one.memory.rows):
+        for worker, time_s, whole, *held in (row for one in counting for row in one.memory_rows):
             parts = [0.0] * len(MEMORY_CATEGORIES)
             parts[WEIGHTS], parts[ACTIVATIONS] = held[INPUTS], whole - held[INPUTS]
             rows.append((worker, *parts, time_s))

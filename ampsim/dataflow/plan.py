@@ -79,7 +79,8 @@ class Step:
         child: the frame that an Enter opens.
         peer: the Recv that a Send serves; the Send by which a Recv is served.
         kernel: computes the output; None of primitives.
-        is_on_device: whether a device computes it, not the host.
+        is_on_device: whether a device computes it, not the host; of a Send, whether it computed that.
+        is_kernel: whether it is a kernel of the device.
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
         needs_numbers: whether the host computes it from more than shapes and resources.
@@ -89,11 +90,12 @@ class Step:
         is_view: whether its output lies where an input does, so that it takes no bytes.
         places: of what the last one keeps, among all that was asked for.
         known: what it costs, by shapes of its inputs.
+        dispatched: the kind of the span of its dispatch; None before the first.
         live, dead: how often it ran.
     """
 
     __slots__ = (
-        "child", "count", "dead", "first", "frame", "is_decision", "is_merge", "is_on_device",
+        "child", "count", "dead", "dispatched", "first", "frame", "is_decision", "is_kernel", "is_merge", "is_on_device",
         "is_read", "is_shape_told", "is_view", "kernel", "kind", "known", "live", "needs_numbers",
         "needs_tag", "node", "number", "peer", "places", "targets",
     )  # fmt: skip
@@ -106,9 +108,12 @@ class Step:
         self.peer: Step | None = None
         self.places: list[int] = []
         self.kernel: Callable[..., Any] | None = None
-        self.is_on_device = self.is_read = self.is_merge = self.is_shape_told = False
+        self.is_on_device = self.is_kernel = self.is_read = self.is_merge = self.is_shape_told = (
+            False
+        )
         self.needs_numbers = self.needs_tag = self.is_decision = self.is_view = False
         self.known: dict[Any, Any] = {}
+        self.dispatched: int | None = None
         self.live = self.dead = 0
         frame.steps.append(self)
 
@@ -201,7 +206,8 @@ class Plan:
             if node.attributes:
                 step.kernel = partial(operator.kernel, **node.attributes)
             floats = [one.is_float for one in (*node.inputs, *node.outputs)]
-            step.is_on_device = any(floats) and not (operator.is_stateful or operator.reads_shapes)
+            is_kernel = any(floats) and not (operator.is_stateful or operator.reads_shapes)
+            step.is_kernel = step.is_on_device = is_kernel
             static = node.outputs[0].static_shape
             step.is_shape_told = operator.running_shape is not None and static is None
             step.needs_numbers = not (operator.is_stateful or operator.reads_shapes)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from ampsim.dataflow.frame import DEAD, Path, told
+from ampsim.dataflow.frame import DEAD, Iteration, Path, told
 from ampsim.dataflow.graph import Branch, Context
 from ampsim.dataflow.plan import Plan, Step
 from ampsim.errors import SimulationError
@@ -34,18 +34,8 @@ class SentValue(NamedTuple):
     release: Callable[[], None] | None = None
 
 
-class Receiver(Protocol):
-    """Who serves the Recvs of a worker."""
-
-    def arrive(self, step: Step, path: Path, sent: SentValue, cause: Cause) -> None:
-        """Take what has come for a Recv."""
-        ...
-
-    @property
-    def awaited(self) -> list[tuple[Step, Path]]:
-        """Recvs that wait."""
-        ...
-
+Receiver: TypeAlias = "Callable[[Step, Iteration, SentValue, Cause], None]"
+"""Takes what has come for a Recv that waits in an iteration."""
 
 _Group: TypeAlias = "tuple[Context, int, int, Path]"
 """Of Recvs that one dead signal serves: a branch, from which worker to which, and the tag."""
@@ -61,7 +51,7 @@ class Rendezvous:
             for something of it, and there to all its Recvs, in place of once for each Recv.
 
     Attributes:
-        receivers: by worker.
+        receivers: who serves the Recvs of a worker.
         counts: tensors, predicates and other truth values, dead signals that were sent.
     """
 
@@ -71,6 +61,8 @@ class Rendezvous:
         self.counts = {"tensors": 0, "predicates": 0, "signals": 0, "dead": 0}
         self._recvs: dict[tuple[Context, int, int], list[Step]] = {}
         self._left: dict[_Group, int] = {}
+        self._awaited: dict[tuple[Step, Path], Iteration] = {}
+        self._arrived: dict[tuple[Step, Path], SentValue] = {}
         for step in plan.steps if broadcasts_dead else ():
             if step.kind == "send" and step.peer is not None and step.node is not None:
                 context = step.node.inputs[0].context
@@ -115,9 +107,20 @@ class Rendezvous:
             assert peer.node is not None, "a Recv is a node"
             channel.send(size_bytes, (node.index, peer.node.index), cause, arrive)
 
+    def receive(self, step: Step, iteration: Iteration) -> SentValue | None:
+        """What has come for a Recv that begins; None where it is to wait."""
+        sent = self._arrived.pop((step, iteration.path), None)
+        if sent is None:
+            self._awaited[step, iteration.path] = iteration
+        return sent
+
     def _arrive(self, recvs: list[Step], path: Path, sent: SentValue, cause: Cause) -> None:
         for step in recvs:
-            self.receivers[step.frame.worker].arrive(step, path, sent, cause)
+            iteration = self._awaited.pop((step, path), None)
+            if iteration is None:
+                self._arrived[step, path] = sent
+            else:
+                self.receivers[step.frame.worker](step, iteration, sent, cause)
 
     def require_served(self, seconds: float) -> None:
         """Nobody waits, now that nothing can come any more.
@@ -125,14 +128,12 @@ class Rendezvous:
         Raises:
             SimulationError: a Recv waits.
         """
-        for worker, receiver in sorted(self.receivers.items()):
-            for step, path in receiver.awaited:
-                assert step.node is not None, "a Recv is a node"
-                tag = f" in {told(path)}" if path else ""
-                assert step.peer is not None, "a Recv has its Send"
-                sender = step.peer.frame.worker
-                raise SimulationError(
-                    f"worker {worker}: {step.node.told}{tag} still waits at {seconds:.9g} s, and "
-                    f"worker {sender} has not served it; send that tensor in "
-                    "every iteration, live or dead"
-                )
+        for step, path in sorted(self._awaited, key=lambda one: one[0].frame.worker):
+            assert step.node is not None and step.peer is not None, "a Recv has its Send"
+            tag = f" in {told(path)}" if path else ""
+            raise SimulationError(
+                f"worker {step.frame.worker}: {step.node.told}{tag} still waits at {seconds:.9g} "
+                f"s, and worker {step.peer.frame.worker} has not served it; send that tensor in "
+                "every iteration, live or dead"
+            )
+        assert not self._arrived, "something was sent in vain"

@@ -83,7 +83,7 @@ class FlowResult:
         `bytes` in all, and then those of each category. Empty where the device has no
         `memory_bytes`.
         """
-        rows = [row for host in self._counting for row in host.memory.rows]
+        rows = [row for host in self._counting for row in host.memory_rows]
         return _table(("worker", "time_s", "bytes", *CATEGORIES), rows)
 
     @property
@@ -322,7 +322,7 @@ class Session:
                 executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **how)
             else:
                 executors[worker] = Executor(plan, rendezvous, fed, host, **how)
-            host.start(executors[worker])
+            host.start(executors[worker].run)
         self._clock.run()
         self._require_over(executors, rendezvous)
         for one in held:
@@ -336,13 +336,13 @@ class Session:
             OutOfMemoryError: a worker waits for memory.
             SimulationError: a Recv waits for what nobody sends.
         """
-        if not all(one.is_over for one in executors.values()):
-            for worker in executors:
-                host = self.hosts[worker]
-                if isinstance(host, CountingHost):
-                    host.require_room()
-            rendezvous.require_served(self._clock.now)
-            raise AssertionError("the run ended before everything had run")
+        is_over = all(one.is_over for one in executors.values())
+        for worker in () if is_over else executors:
+            host = self.hosts[worker]
+            if isinstance(host, CountingHost):
+                host.require_room()
+        rendezvous.require_served(self._clock.now)
+        assert is_over, "the run ended before everything had run"
         for one in executors.values():
             if isinstance(one, CountingExecutor):
                 one.finish()

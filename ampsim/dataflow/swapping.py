@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from ampsim.dataflow.memory import Buffer, DeviceMemory, Maker, Saved
-from ampsim.machine import CopyLanes, Job
+from ampsim.dataflow.memory import Buffer, Maker, Saved
+from ampsim.machine import CopyLanes, Job, Memory
 from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause
 
 SWAPPED_BYTES_MIN: Final = 2049
@@ -35,17 +35,25 @@ class Swapper:
 
     Args:
         memory: the device's.
+        capacity_bytes: what there is room for there.
         lanes: to the host and from it; their `above_bytes` is the threshold.
         after: called with the number of each copy that has ended.
 
     Attributes:
+        above_bytes: the threshold.
         out_bytes, in_bytes: what has been copied to the host, and back.
     """
 
     def __init__(
-        self, memory: DeviceMemory, lanes: CopyLanes, after: Callable[[Cause], None]
+        self,
+        memory: Memory,
+        capacity_bytes: int,
+        lanes: CopyLanes,
+        after: Callable[[Cause], None],
     ) -> None:
-        self._memory, self._lanes, self._after = memory, lanes, after
+        self._memory, self._capacity_bytes = memory, capacity_bytes
+        self._lanes, self._after = lanes, after
+        self.above_bytes = lanes.above_bytes
         self._candidates: deque[Saved] = deque()
         self._away: list[tuple[int, Saved]] = []
         self._is_leaving = self._is_coming = False
@@ -57,9 +65,9 @@ class Swapper:
         return self._is_leaving or self._is_coming
 
     @property
-    def has_away(self) -> bool:
-        """Whether something may be on the host, or on its way back."""
-        return self.out_bytes > self.in_bytes
+    def may_come(self) -> bool:
+        """Whether a copy from the host may begin."""
+        return self.out_bytes > self.in_bytes and not self._is_coming
 
     def add(self, saved: Saved) -> None:
         """Let what is on a stack, and has been computed, leave when its turn comes."""
@@ -80,7 +88,7 @@ class Swapper:
         if (
             self._candidates
             and not self._is_leaving
-            and self._memory.used_bytes > self._lanes.above_bytes
+            and self._memory.total_bytes > self.above_bytes
         ):
             self._begin_out(cause)
         if (wanted or self._away) and not self._is_coming:
@@ -107,14 +115,14 @@ class Swapper:
 
     def _begin_in(self, cause: Cause, wanted: Sequence[Buffer]) -> None:
         for buffer in wanted:
-            if self._memory.has_room(buffer.size_bytes):
+            if self._memory.total_bytes + buffer.size_bytes <= self._capacity_bytes:
                 self._bring(buffer, buffer.saved[-1].maker, cause)
             return
         while self._away:
             saved = self._away[0][1]
             buffer = saved.buffer
             if not buffer.lies_there and buffer.saved:
-                if self._memory.used_bytes + buffer.size_bytes > self._lanes.above_bytes:
+                if self._memory.total_bytes + buffer.size_bytes > self.above_bytes:
                     return
                 self._bring(buffer, saved.maker, cause)
                 return
