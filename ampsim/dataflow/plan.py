@@ -79,7 +79,7 @@ class Step:
         child: the frame that an Enter opens.
         peer: the Recv that a Send serves; the Send by which a Recv is served.
         kernel: computes the output; None of primitives.
-        is_on_device: whether a device computes it, not the host; of a Send, whether it computed that.
+        is_on_device: whether a device computes it, not the host; of a Send, what it sends.
         is_kernel: whether it is a kernel of the device.
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
@@ -95,9 +95,10 @@ class Step:
     """
 
     __slots__ = (
-        "child", "count", "dead", "dispatched", "first", "frame", "is_decision", "is_kernel", "is_merge", "is_on_device",
-        "is_read", "is_shape_told", "is_view", "kernel", "kind", "known", "live", "needs_numbers",
-        "needs_tag", "node", "number", "peer", "places", "targets",
+        "child", "count", "dead", "dispatched", "first", "frame", "is_decision", "is_kernel",
+        "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
+        "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
+        "targets",
     )  # fmt: skip
 
     def __init__(self, node: Node | None, kind: str, frame: FramePlan, count: int) -> None:
