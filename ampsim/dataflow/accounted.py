@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
@@ -20,8 +20,8 @@ from ampsim.dataflow.frame import DEAD, Frame, Iteration
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import CATEGORIES, Buffer, DeviceTensor, Maker, Owner, plain
 from ampsim.dataflow.owners import Owners, Task
-from ampsim.dataflow.plan import Plan, Step
-from ampsim.dataflow.rendezvous import Rendezvous, SentValue
+from ampsim.dataflow.plan import Step
+from ampsim.dataflow.rendezvous import SentValue
 from ampsim.dataflow.swapping import Swapper
 from ampsim.errors import OutOfMemoryError
 from ampsim.hardware import Cluster
@@ -34,26 +34,12 @@ _KEEPING: Final = ("asked", "enter-constant", "next-iteration")
 
 
 class CountingExecutor(Executor):
-    """An executor that counts who holds what lies on the device.
-
-    Args:
-        plan, rendezvous, feeds, run_ahead, instance: as of `Executor`.
-        host: whose memory it is.
-    """
+    """An executor that counts who holds what lies on the device; its arguments are `Executor`'s."""
 
     _host: CountingHost
 
-    def __init__(
-        self,
-        plan: Plan,
-        rendezvous: Rendezvous,
-        feeds: Mapping[str, Any],
-        host: CountingHost,
-        *,
-        run_ahead: bool,
-        instance: int = 0,
-    ) -> None:
-        super().__init__(plan, rendezvous, feeds, host, run_ahead=run_ahead, instance=instance)
+    def __init__(self, *given: Any, **how: Any) -> None:
+        super().__init__(*given, **how)
         self._held_by: dict[tuple[Frame, str], list[Owner]] = {}
         self._results: list[Owner] = []
 

@@ -64,10 +64,8 @@ class ProgramEngine:
         self._cluster = cluster
         self._training = TrainedProgram(program, optimizer, values, running.window, cluster=cluster)
         self._session = Session(
-            cluster, settings.clock, recorder, is_abstract=settings.is_abstract,
-            run_ahead=running.run_ahead, seed=settings.seed or 0,
-            swap_threshold=running.swap_threshold, round_trip_s=running.round_trip_s,
-            broadcast_dead=running.broadcast_dead,
+            cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,
+            seed=settings.seed or 0,
         )  # fmt: skip
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0

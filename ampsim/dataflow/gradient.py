@@ -45,9 +45,9 @@ from ampsim.dataflow.graph import (
     tensors_of,
 )
 from ampsim.dataflow.operator import INT, Shape
-from ampsim.dataflow.operators.arithmetic import add_n
+from ampsim.dataflow.operators.elements import add_n
+from ampsim.dataflow.operators.resource import new_stack, pop, push
 from ampsim.dataflow.operators.shape import broadcast_to, filled, shape_of, sum_to
-from ampsim.dataflow.operators.stack import new_stack, pop, push
 from ampsim.errors import GraphError
 from ampsim.ir import Direction
 

@@ -10,20 +10,26 @@ Source: Yu et al., "Dynamic Control Flow in Large-Scale Machine Learning" (2018)
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
-from collections.abc import Generator, Sequence
-from functools import cache
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Any, Final, ParamSpec, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.dataflow.operator import (
     OPERATORS,
+    GradientRule,
     Operator,
     Shape,
+    WorkRule,
     broadcast,
     first_dtype,
     first_shape,
+    no_work,
+    register,
 )
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction
@@ -273,6 +279,7 @@ class Predicate(Context):
         return "the predicate of a loop"
 
 
+@dataclass(eq=False, slots=True)
 class Conditional:
     """A whole `cond`, as its outer context has it.
 
@@ -281,8 +288,8 @@ class Conditional:
         outputs: the Merges.
     """
 
-    def __init__(self, branches: tuple[Branch, Branch], outputs: list[Tensor]) -> None:
-        self.branches, self.outputs = branches, outputs
+    branches: tuple[Branch, Branch]
+    outputs: list[Tensor]
 
     @property
     def predicate(self) -> Tensor:
@@ -295,6 +302,7 @@ class Conditional:
         return list(dict.fromkeys([*self.branches[0].captures, *self.branches[1].captures]))
 
 
+@dataclass(eq=False, slots=True)
 class WhileLoop:
     """A whole `while_loop`, as its outer context has it.
 
@@ -305,12 +313,11 @@ class WhileLoop:
         outputs: the Exits.
     """
 
-    def __init__(
-        self, loop: Loop, first: list[Tensor], taken: list[Tensor], given: list[Tensor],
-        outputs: list[Tensor],
-    ) -> None:  # fmt: skip
-        self.loop, self.first, self.taken, self.given = loop, first, taken, given
-        self.outputs = outputs
+    loop: Loop
+    first: list[Tensor]
+    taken: list[Tensor]
+    given: list[Tensor]
+    outputs: list[Tensor]
 
     @property
     def inputs(self) -> list[Tensor]:
@@ -581,6 +588,49 @@ def build(operator: Operator, operands: Sequence[object], attributes: dict[str, 
         raise GraphError(f"{node.told}: inputs of shapes {shapes} do not fit: {error}") from error
     graph.context.units.append(node)
     return output_of(node, shape, dtype, graph.context)
+
+
+Array: TypeAlias = Any
+"""What a kernel takes where its operator takes a tensor; its other parameters are attributes."""
+
+_P = ParamSpec("_P")
+
+
+def listed(
+    shape: Callable[..., Shape | None],
+    dtype: Callable[..., np.dtype[Any]],
+    work: WorkRule = no_work,
+    gradient: GradientRule | None = None,
+    **more: Any,
+) -> Callable[[Callable[_P, Any]], Callable[_P, Tensor]]:
+    """List an operator with the kernel that is decorated, under its name.
+
+    What then has the name builds a node of it: of tensors where the kernel takes an `Array`, and of
+    attributes where it takes anything else. All arguments are as of `Operator`.
+    """
+
+    def list_kernel(kernel: Callable[_P, Any]) -> Callable[_P, Tensor]:
+        operator = register(Operator(kernel.__name__, kernel, shape, dtype, work, gradient, **more))
+        signature = inspect.signature(kernel)
+        arrays = {
+            name: parameter.kind is parameter.VAR_POSITIONAL
+            for name, parameter in signature.parameters.items()
+            if parameter.annotation == "Array"
+        }
+
+        @wraps(kernel)
+        def built(*given: _P.args, **told: _P.kwargs) -> Tensor:
+            bound = signature.bind(*given, **told)
+            bound.apply_defaults()
+            attributes, operands = bound.arguments, cast("list[object]", [])
+            for name, is_many in arrays.items():
+                operand = attributes.pop(name)
+                operands += operand if is_many else (operand,)
+            return build(operator, operands, attributes)
+
+        return built
+
+    return list_kernel
 
 
 @cache

@@ -34,6 +34,27 @@ PARALLEL_ITERATIONS: Final = 32
 """Iterations of a frame under way at a time, unless somebody says otherwise (Yu et al., 4.3)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How graphs are run.
+
+    Args:
+        window: iterations of a frame under way at a time, 0 for any number; None where loops are
+            unrolled.
+        run_ahead: whether a step counts as done once its device has it.
+        round_trip_s: what each decision takes that a client makes; None where the graph decides.
+        swap_threshold: the share of the memory above which stacks are swapped; None for never.
+        broadcast_dead: whether a branch that is not taken is told once to each worker that waits
+            for it, in place of once for each tensor.
+    """
+
+    window: int | None = PARALLEL_ITERATIONS
+    run_ahead: bool = True
+    round_trip_s: float | None = None
+    swap_threshold: float | None = None
+    broadcast_dead: bool = False
+
+
 @dataclass(frozen=True)
 class FlowResult:
     """What a graph computed, and when, in seconds.
@@ -209,10 +230,10 @@ def run(
     clock = SimClock() if clock is None else clock
     has_lanes = swap_memory or any(cluster.devices[one].dispatch_s for one in plan.roots)
     recorder = Recorder(plan.names, 1 + max(plan.roots, default=0), has_lanes=has_lanes)
-    session = Session(
-        cluster, clock, recorder, is_abstract=mode == "sleep", run_ahead=run_ahead, seed=seed,
-        swap_threshold=threshold, broadcast_dead=broadcast_dead,
-    )  # fmt: skip
+    running = Running(
+        parallel_iterations, run_ahead, swap_threshold=threshold, broadcast_dead=broadcast_dead
+    )
+    session = Session(cluster, clock, recorder, running, is_abstract=mode == "sleep", seed=seed)
     done = session.run(plan, fed)
     assert not any(value is DEAD for value in done.result), "nothing is dead outside of branches"
     recorder.flush()
@@ -253,12 +274,9 @@ class Session:
         cluster: the devices.
         clock: whose time passes.
         recorder: takes the spans.
+        running: how they are run.
         is_abstract: whether floats are shapes without numbers.
-        run_ahead: whether a step counts as done once its device has it.
         seed: of what varies on the cluster.
-        swap_threshold: the share of the memory above which stacks are swapped; None for never.
-        broadcast_dead: as of `run`.
-        round_trip_s: of a client that decides; None where the graph does.
 
     Attributes:
         hosts: of workers that have taken part.
@@ -269,22 +287,18 @@ class Session:
         cluster: Cluster,
         clock: Clock,
         recorder: Recorder,
+        running: Running,
         *,
         is_abstract: bool,
-        run_ahead: bool,
         seed: int,
-        swap_threshold: float | None = None,
-        broadcast_dead: bool = False,
-        round_trip_s: float | None = None,
     ) -> None:
         self._cluster, self._clock, self._recorder = cluster, clock, recorder
-        self._run_ahead, self._broadcast_dead = run_ahead, broadcast_dead
-        self._threshold = swap_threshold
+        self._running = running
         instant = Instant(clock)
         self._fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
         self._how: dict[str, Any] = {
             "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
-            "seed": seed, "round_trip_s": round_trip_s,
+            "seed": seed, "round_trip_s": running.round_trip_s,
         }  # fmt: skip
         self.hosts: dict[int, Host] = {}
         self._host(0)
@@ -295,8 +309,9 @@ class Session:
             counts = self._cluster.devices[worker].memory_bytes is not None
             kind = CountingHost if counts else Host
             host = kind(worker, self._cluster, self._clock, self._recorder, **self._how)
-            if isinstance(host, CountingHost) and self._threshold is not None:
-                host.swap(self._threshold)
+            threshold = self._running.swap_threshold
+            if isinstance(host, CountingHost) and threshold is not None:
+                host.swap(threshold)
             self.hosts[worker] = host
         return self.hosts[worker]
 
@@ -312,8 +327,8 @@ class Session:
         held = changed_by(nodes)
         for one in held:
             one.forget()
-        rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._broadcast_dead)
-        how: dict[str, Any] = {"run_ahead": self._run_ahead, "instance": instance}
+        rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._running.broadcast_dead)
+        how: dict[str, Any] = {"run_ahead": self._running.run_ahead, "instance": instance}
         executors: dict[int, Executor] = {}
         for worker in plan.sources:
             host = self._host(worker)

@@ -12,10 +12,10 @@ import numpy as np
 
 from ampsim.dataflow.graph import Tensor, apply, constant, tensors_of
 from ampsim.dataflow.operator import Shape
-from ampsim.dataflow.operators import tensor_array
+from ampsim.dataflow.operators import resource
 from ampsim.errors import GraphError, OptionError
 
-assert tensor_array, "its operators are listed"
+assert resource, "its operators are listed"
 
 
 class _Told:

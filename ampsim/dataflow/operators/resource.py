@@ -1,11 +1,12 @@
-"""Arrays of tensors: each place is written once, and read as often as anybody likes.
+"""Stacks, on which a forward loop saves what its gradient needs, and arrays of tensors.
 
-An array is a resource with a handle. What orders its operations is its flow, a number that each
+Of stacks there is one for each value (Yu et al. 2018, Section 5.1, Figure 9). Each place of an
+array is written once, and read as often as anybody likes (Section 5.2).
+
+Both are resources with a handle. What orders an array's operations is its flow, a number that each
 takes and that each which changes the array gives; gradients go along it. The gradient of an array
 is another one, found by the handle: where the one is read, the other is written, and the reverse.
 Sums over several reads of a place are made in the order of nodes and tags, never of arrival.
-
-Source: Yu et al. (2018), Section 5.2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ampsim.dataflow.graph import Tensor, apply
+from ampsim.dataflow.graph import Array, Tensor, apply, listed
 from ampsim.dataflow.operator import (
     Operator,
     Shape,
@@ -31,6 +32,53 @@ from ampsim.dataflow.operator import (
     told_shape,
 )
 from ampsim.ir import Standin, Work, standin
+
+
+class Stack:
+    """Values, of which the last one pushed is the first one popped.
+
+    Attributes:
+        values: those that were pushed and not popped.
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+
+register(Operator("stack", Stack, scalar, handle, is_stateful=True))
+
+
+def new_stack() -> Tensor:
+    """The handle of an empty stack."""
+    return apply("stack")
+
+
+def _second(_stack: Any, value: Any) -> Any:
+    return value
+
+
+@listed(_second, _second, is_stateful=True)
+def push(handle: Array, value: Array) -> Any:
+    """Put a value on a stack; the same value."""
+    handle.values.append(value)
+    return value
+
+
+def _pop(stack: Stack, *, static: Any, dtype: Any) -> Any:
+    return stack.values.pop()
+
+
+register(Operator("pop", _pop, told_shape, told_dtype, is_stateful=True))
+
+
+def pop(handle: Tensor, like: Tensor) -> Tensor:
+    """Take the last value from a stack; it has the static shape and type of another tensor."""
+    return apply("pop", handle, static=like.shape, dtype=like.dtype)
+
+
+# --- arrays
 
 Writer: TypeAlias = "tuple[int, tuple[Any, ...]]"
 """Which node wrote, in which iterations: (its number, the path of its tag)."""
@@ -159,41 +207,40 @@ def _sums(gradients: Gradients, flow: Any, *, static: Any, dtype: Any) -> Any:
     return _stacked(sums, static, dtype)
 
 
-def _copied(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-    return moved((output,), output, itemsize)
+def _gradient_array(of: Any) -> Tensor:
+    return apply("array_gradient", of.input(0), source=of.source)
 
 
-def _gradient_array(operator: Any) -> Tensor:
-    return apply("array_gradient", operator.input(0), source=operator.source)
-
-
-def _write_back(operator: Any, gradient: Tensor) -> list[Any]:
-    value = operator.node.inputs[2]
+def _write_back(of: Any, gradient: Tensor) -> list[Any]:
     back = None
-    if operator.is_wanted(2):
-        told = {"static": value.shape, "dtype": value.dtype}
-        back = apply(
-            "array_sum", _gradient_array(operator), operator.input(1), gradient, **told
-        )  # fmt: skip
+    if of.is_wanted(2):
+        told = _told_of(of.node.inputs[2])
+        back = apply("array_sum", _gradient_array(of), of.input(1), gradient, **told)
     return [None, None, back, gradient]
 
 
-def _read_back(operator: Any, gradient: Tensor) -> list[Any]:
-    array = _gradient_array(operator)
-    return [None, None, apply("array_add", array, operator.input(1), gradient, 0.0)]
-
-
-def _unstack_back(operator: Any, gradient: Tensor) -> list[Any]:
-    x = operator.node.inputs[1]
+def _unstack_back(of: Any, gradient: Tensor) -> list[Any]:
     back = None
-    if operator.is_wanted(1):
-        told = {"static": x.shape, "dtype": x.dtype}
-        back = apply("array_sums", _gradient_array(operator), gradient, **told)
+    if of.is_wanted(1):
+        told = _told_of(of.node.inputs[1])
+        back = apply("array_sums", _gradient_array(of), gradient, **told)
     return [None, back, gradient]
 
 
-def _stack_back(operator: Any, gradient: Tensor) -> list[Any]:
-    return [None, apply("array_add_all", _gradient_array(operator), gradient, 0.0)]
+def _told_of(value: Tensor) -> dict[str, Any]:
+    return {"static": value.shape, "dtype": value.dtype}
+
+
+def _read_back(of: Any, gradient: Tensor) -> list[Any]:
+    return [None, None, apply("array_add", _gradient_array(of), of.input(1), gradient, 0.0)]
+
+
+def _stack_back(of: Any, gradient: Tensor) -> list[Any]:
+    return [None, apply("array_add_all", _gradient_array(of), gradient, 0.0)]
+
+
+def _copied(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return moved((output,), output, itemsize)
 
 
 def _listed(name: str, kernel: Any, shape: Any, dtype: Any, **more: Any) -> None:
