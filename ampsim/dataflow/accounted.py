@@ -12,13 +12,13 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, cast
 
 from ampsim.clock import Clock
 from ampsim.dataflow.executor import Executor
-from ampsim.dataflow.frame import DEAD, Frame, Iteration
+from ampsim.dataflow.frame import DEAD, Iteration
 from ampsim.dataflow.host import Host
-from ampsim.dataflow.memory import CATEGORIES, Buffer, DeviceTensor, Maker, Owner, plain
+from ampsim.dataflow.memory import CATEGORIES, Buffer, DeviceTensor, Maker, Owner, release
 from ampsim.dataflow.owners import Owners, Task
 from ampsim.dataflow.plan import Step
 from ampsim.dataflow.rendezvous import SentValue
@@ -29,19 +29,11 @@ from ampsim.machine import CopyLanes, Memory, paced
 from ampsim.trace import Cause, Recorder
 from ampsim.units import format_bytes, format_seconds
 
-_KEEPING: Final = ("asked", "enter-constant", "next-iteration")
-"""Kinds of steps of which others may need on what they have read."""
-
 
 class CountingExecutor(Executor):
     """An executor that counts who holds what lies on the device; its arguments are `Executor`'s."""
 
     _host: CountingHost
-
-    def __init__(self, *given: Any, **how: Any) -> None:
-        super().__init__(*given, **how)
-        self._held_by: dict[tuple[Frame, str], list[Owner]] = {}
-        self._results: list[Owner] = []
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step; what it has read, and what it has made, is then held by others alone."""
@@ -55,11 +47,6 @@ class CountingExecutor(Executor):
             if one.__class__ is DeviceTensor:
                 taken.append(one.owner)
         super().run(step, iteration)
-        if taken and step.kind in _KEEPING:
-            held = self._kept_by(step, iteration)
-            if held is not None:
-                held += taken
-                taken = []
         made = self._host.owners.made
         if made:
             taken += made
@@ -69,52 +56,22 @@ class CountingExecutor(Executor):
 
     def finish(self) -> None:
         """Let go of what was asked for and of what was fed; then nothing is left."""
-        for owner in self._results:
-            owner.release()
+        for value in self._asked_for:
+            release(value)
         self._host.owners.finish()
 
-    def _kept_by(self, step: Step, iteration: Iteration) -> list[Owner] | None:
-        """Where what a step has read is listed that is needed on; None where it is not."""
-        if step.kind == "asked":
-            self.result = {place: plain(one) for place, one in self.result.items()}
-            return self._results
-        if step.kind == "enter-constant" and step.child is not None:
-            frame = self._children.get((iteration, step.child.name))
-            if frame is not None:
-                return self._held_by.setdefault((frame, "constants"), [])
-        waiting = iteration.frame.deferred
-        if step.kind == "next-iteration" and any(one is step for one, _value in waiting):
-            return self._held_by.setdefault((iteration.frame, "deferred"), [])
-        return None
-
-    def _resume(self, frame: Frame) -> None:
-        super()._resume(frame)
-        self._let_go(frame, "deferred")
-
-    def _close(self, frame: Frame) -> None:
-        self._let_go(frame, "constants")
-        super()._close(frame)
-
-    def _let_go(self, frame: Frame, what: str) -> None:
-        for owner in self._held_by.pop((frame, what), ()):
-            owner.release()
-
     def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
-        node = step.node
-        assert node is not None, "a Recv is a node"
-        if sent.value is not DEAD and node.outputs[0].is_float:
-            maker = Maker(node, iteration.state)
+        if sent.value is not DEAD and step.node.outputs[0].is_float:
+            maker = Maker(step.node, iteration.state)
             buffer = self._host.owners.lying(sent.value, maker, (), sent.release)
             sent = SentValue(DeviceTensor(sent.value, buffer))
         super()._receive(step, iteration, sent)
 
     def _given(self, step: Step, iteration: Iteration) -> None:
         """What is given: it lies on the device for the whole run where it is of floats."""
-        node = step.node
-        assert node is not None, "a source is a node"
-        value = self._given_to(node)
-        if node.outputs[0].is_float:
-            value = self._host.owners.given(value, Maker(node, iteration.state))
+        value = self._given_to(step.node)
+        if step.node.outputs[0].is_float:
+            value = self._host.owners.given(value, Maker(step.node, iteration.state))
         self._deliver(step.targets[0], value, iteration)
 
     _rules: ClassVar[dict[str, Callable[[Any, Step, Iteration], None]]] = {
@@ -177,8 +134,7 @@ class CountingHost(Host):
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step, with its owner where it lies on the device."""
-        first, node = step.first, step.node
-        assert node is not None, "a step that computes is a node"
+        first = step.first
         inputs = iteration.inputs[first : first + step.count]
         given, reads = inputs if step.is_kernel else inputs.copy(), cast("list[Owner]", [])
         for place, one in enumerate(inputs):
@@ -189,7 +145,7 @@ class CountingHost(Host):
         rule = None if step.is_kernel else Owners.rules.get(step.kind)
         if rule is None and not step.is_kernel:
             return value
-        maker = Maker(node, iteration.state)
+        maker = Maker(step.node, iteration.state)
         if rule is not None:
             return rule(self.owners, maker, given, value)
         if step.is_view and len(reads) == 1:

@@ -141,9 +141,8 @@ class ProgramEngine:
             return
         self._recorder.add_nodes(names)
         for step in (*plans.train.plan.steps, *plans.valid.plan.steps):
-            if step.node is not None:
-                name = self._recorder.nodes[step.node.index]
-                self._recorder.placed.setdefault(name, step.frame.worker)
+            name = self._recorder.nodes[step.node.index]
+            self._recorder.placed.setdefault(name, step.frame.worker)
 
     def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
         loss = float(values[0])

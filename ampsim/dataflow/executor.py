@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 from ampsim.dataflow.frame import DEAD, Frame, Iteration
 from ampsim.dataflow.graph import CONSTANT, Node
 from ampsim.dataflow.host import Host
-from ampsim.dataflow.memory import DeviceTensor
+from ampsim.dataflow.memory import DeviceTensor, hold, release
 from ampsim.dataflow.plan import Plan, Step, Targets
 from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.errors import OptionError
@@ -80,6 +80,7 @@ class Executor:
         self.decisions: list[tuple[str, str, bool, float]] = []
         self.window_max = 0
         self.result: dict[int, Any] = {}
+        self._asked_for: list[Any] = []
         self._rendezvous = rendezvous
         rendezvous.receivers[host.worker] = self._arrived
         self._children: dict[tuple[Iteration, str], Frame] = {}
@@ -171,6 +172,7 @@ class Executor:
         frame.enters -= 1
         if step.kind == "enter-constant":
             frame.constants.append((step, value))
+            hold(value)
             for one in list(frame.iterations.values()):
                 self._deliver(step.targets[0], value, one)
         else:
@@ -180,7 +182,6 @@ class Executor:
     def _child(self, step: Step, iteration: Iteration) -> Frame:
         """The frame that an Enter leads into; the first Enter opens it."""
         plan = step.child
-        assert plan is not None, "an Enter leads into a frame"
         key = (iteration, plan.name)
         if key not in self._children:
             frame = self._children[key] = Frame(plan, iteration, iteration.frame.instance)
@@ -204,16 +205,16 @@ class Executor:
             self._deliver(step.targets[0], value, frame.iterations[iteration.number + 1])
         elif frame.deferred or frame.is_full:
             frame.deferred.append((step, value))
+            hold(value)
         else:
             self._deliver(step.targets[0], value, self._open(frame))
 
     def _source(self, step: Step, iteration: Iteration) -> None:
-        assert step.node is not None, "a source is a node"
         self._deliver(step.targets[0], self._given_to(step.node), iteration)
 
     def _asked(self, step: Step, iteration: Iteration) -> None:
-        given = iteration.inputs[step.first : step.first + step.count]
-        self.result = dict(zip(step.places, given, strict=True))
+        self._asked_for = iteration.inputs[step.first : step.first + step.count]
+        self.result = dict(zip(step.places, map(hold, self._asked_for), strict=True))
 
     # --- other workers
 
@@ -257,7 +258,6 @@ class Executor:
 
     def _side(self, step: Step, iteration: Iteration, predicate: Any) -> bool:
         """Which side a predicate names."""
-        assert step.node is not None, "a Switch is a node"
         if isinstance(predicate, Standin):
             raise OptionError(
                 f"{step.node.inputs[1].node.told} decides by floating-point numbers, which sleep "
@@ -317,11 +317,15 @@ class Executor:
         iteration = self._open(frame)
         for step, value in deferred:
             self._deliver(step.targets[0], value, iteration)
+        for _step, value in deferred:
+            release(value)
 
     def _close(self, frame: Frame) -> None:
         """End a frame: what no live Exit has left is dead outside."""
         parent = frame.parent
         assert parent is not None, "the graph itself is closed by nobody"
+        for _step, value in frame.constants:
+            release(value)
         del self._children[parent, frame.plan.name]
         for step in frame.plan.exits:
             if step.number not in frame.left:

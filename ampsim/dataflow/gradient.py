@@ -311,7 +311,7 @@ class _Builder:
         """How often a forward loop ran, which is to count its iterations."""
         assert loop.outer is not None, "a loop has a context around it"
         graph = self._graph
-        with self._forward(loop.outer), graph.device(loop.predicate.node):
+        with self._graph.inside(loop.outer), graph.device(loop.predicate.node):
             (zero,) = tensors_of([0])
             merge = begun(graph, loop, zero, ())
             switch = graph.switch(merge, loop.predicate, within=loop)
@@ -343,9 +343,9 @@ class _Builder:
         """Push a value in each forward iteration, and pop it in the backward one."""
         assert loop.outer is not None, "a loop has a context around it"
         counted, graph = self._counted[loop], self._graph
-        with self._forward(loop.outer):
+        with self._graph.inside(loop.outer):
             handle = new_stack()
-        with self._forward(tensor.context):
+        with self._graph.inside(tensor.context):
             pushed = push(handle, tensor)
             pushed.node.controls.append(counted.index)
             counted.trigger.controls.append(pushed)
@@ -364,7 +364,7 @@ class _Builder:
         if tensor.static_shape is not None:
             return self._graph.constant(np.array(tensor.static_shape, INT))
         if tensor not in self._shapes:
-            with self._forward(tensor.context), self._graph.device(tensor.node):
+            with self._graph.inside(tensor.context), self._graph.device(tensor.node):
                 self._shapes[tensor] = shape_of(tensor)
         return self.available(self._shapes[tensor])
 
@@ -385,10 +385,6 @@ class _Builder:
             known = apply("identity", tensor)
         known.shape = shape
         return known
-
-    def _forward(self, context: Context) -> Any:
-        """Build in a context of the forward graph."""
-        return self._graph.inside(context)
 
 
 def _is_left(left: Tensor, *_carried: Tensor) -> Tensor:

@@ -55,6 +55,15 @@ TRIGGER: Final = primitive("trigger")
 """Fires when all its inputs have come, dead ones too, and is never dead itself."""
 
 
+def _infix(name: str, *, is_reflected: bool = False) -> Callable[[Tensor, Operand], Tensor]:
+    """What Python calls for an operator between a tensor and something else."""
+
+    def built(self: Tensor, other: Operand) -> Tensor:
+        return apply(name, other, self) if is_reflected else apply(name, self, other)
+
+    return built
+
+
 class Tensor:
     """An output of a node.
 
@@ -107,53 +116,17 @@ class Tensor:
             "flow.map_fn, or flow.TensorArray"
         )
 
-    def __add__(self, other: Operand) -> Tensor:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Operand) -> Tensor:
-        return apply("add", other, self)
-
-    def __sub__(self, other: Operand) -> Tensor:
-        return apply("subtract", self, other)
-
-    def __rsub__(self, other: Operand) -> Tensor:
-        return apply("subtract", other, self)
-
-    def __mul__(self, other: Operand) -> Tensor:
-        return apply("multiply", self, other)
-
-    def __rmul__(self, other: Operand) -> Tensor:
-        return apply("multiply", other, self)
-
-    def __truediv__(self, other: Operand) -> Tensor:
-        return apply("divide", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Tensor:
-        return apply("divide", other, self)
-
-    def __floordiv__(self, other: Operand) -> Tensor:
-        return apply("floor_divide", self, other)
-
-    def __mod__(self, other: Operand) -> Tensor:
-        return apply("remainder", self, other)
-
-    def __matmul__(self, other: Operand) -> Tensor:
-        return apply("matmul", self, other)
+    __add__, __radd__ = _infix("add"), _infix("add", is_reflected=True)
+    __sub__, __rsub__ = _infix("subtract"), _infix("subtract", is_reflected=True)
+    __mul__, __rmul__ = _infix("multiply"), _infix("multiply", is_reflected=True)
+    __truediv__, __rtruediv__ = _infix("divide"), _infix("divide", is_reflected=True)
+    __floordiv__, __mod__ = _infix("floor_divide"), _infix("remainder")
+    __matmul__ = _infix("matmul")
+    __lt__, __le__ = _infix("less"), _infix("less_equal")
+    __gt__, __ge__ = _infix("greater"), _infix("greater_equal")
 
     def __neg__(self) -> Tensor:
         return apply("negative", self)
-
-    def __lt__(self, other: Operand) -> Tensor:
-        return apply("less", self, other)
-
-    def __le__(self, other: Operand) -> Tensor:
-        return apply("less_equal", self, other)
-
-    def __gt__(self, other: Operand) -> Tensor:
-        return apply("greater", self, other)
-
-    def __ge__(self, other: Operand) -> Tensor:
-        return apply("greater_equal", self, other)
 
 
 Operand: TypeAlias = "Tensor | np.ndarray | float | int | bool"
@@ -201,16 +174,19 @@ class Node:
 class Context:
     """Where a node runs: the graph itself, a branch, or a loop.
 
-    Attributes:
+    Args:
         outer: the context around it; None of the graph itself.
+        told: what messages call it.
+
+    Attributes:
         captures: tensors of the outer context, and what stands for them here.
         units: nodes and whole constructs built here, in that order.
         twin: the branch of which this one holds the gradients; it runs when that one does, so its
             tensors can be used here as they are.
     """
 
-    def __init__(self, outer: Context | None) -> None:
-        self.outer = outer
+    def __init__(self, outer: Context | None, told: str = "the graph itself") -> None:
+        self.outer, self.told = outer, told
         self.captures: dict[Tensor, Tensor] = {}
         self.units: list[Unit] = []
         self.twin: Context | None = None
@@ -220,24 +196,14 @@ class Context:
         """The innermost loop in which it lies."""
         return None if self.outer is None else self.outer.loop
 
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return "the graph itself"
-
 
 class Branch(Context):
     """One side of a `cond`: it runs when `predicate` is `side`."""
 
     def __init__(self, outer: Context, predicate: Tensor, *, side: bool) -> None:
-        super().__init__(outer)
+        super().__init__(outer, f"the {'true' if side else 'false'} branch of a cond")
         self.predicate, self.side = predicate, side
         self.outputs: list[Tensor] = []
-
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return f"the {'true' if self.side else 'false'} branch of a cond"
 
 
 class Loop(Context):
@@ -250,7 +216,7 @@ class Loop(Context):
     """
 
     def __init__(self, outer: Context, name: str, window: int | None) -> None:
-        super().__init__(outer)
+        super().__init__(outer, f"the loop {name}")
         self.name, self.window = name, window
         self.predicate: Tensor
         self.gate: Tensor | None = None
@@ -260,23 +226,13 @@ class Loop(Context):
         """Itself."""
         return self
 
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return f"the loop {self.name}"
-
 
 class Predicate(Context):
     """What decides whether a loop goes on: it runs once more than the body."""
 
     def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
+        super().__init__(loop, "the predicate of a loop")
         self.gate: Tensor | None = None
-
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return "the predicate of a loop"
 
 
 @dataclass(eq=False, slots=True)

@@ -164,17 +164,17 @@ class Host:
     # --- the host as a processor
 
     def begin(self, kind: Any, queue: deque[Any]) -> Begun:
-        """Begin to dispatch the step that was ready first; the last one, no node, takes no time."""
+        """Begin to dispatch the step that was ready first; the last one of all takes no time."""
         ready = queue.popleft()
-        return (self._dispatch_s if ready[0].node else 0.0), (ready, self._clock.now)
+        seconds = 0.0 if ready[0].places else self._dispatch_s
+        return seconds, (ready, self._clock.now)
 
     def end(self, task: Begun) -> None:
         """Run a step that has been dispatched."""
         (step, iteration, cause), start_s = task[1]
-        node = step.node
-        if node is not None:
+        if not step.places:
             if step.dispatched is None:
-                shown = (self.worker, node.index, node.direction, 0, 0, 0)
+                shown = (self.worker, step.node.index, step.node.direction, 0, 0, 0)
                 step.dispatched = self._recorder.kinds.number(shown, DISPATCH_LANE)
             self._append(step.dispatched, start_s, iteration.state, cause)
         self._run(step, iteration)
@@ -229,7 +229,7 @@ class Host:
                 if one.__class__ is Standin:
                     return standin((), 8)
         node, kernel = step.node, step.kernel
-        assert node is not None and kernel is not None, f"{step.kind} has a kernel"
+        assert kernel is not None, f"{step.kind} has a kernel"
         try:
             if step.needs_tag:
                 return kernel((node.index, iteration.path), *inputs)
@@ -245,7 +245,6 @@ class Host:
     def _new_cost(self, step: Step, inputs: list[Any]) -> Cost:
         """What a step costs on these inputs."""
         node = step.node
-        assert node is not None, "a step that computes is a node"
         operator, shapes = node.operator, [one.shape for one in inputs]
         if operator.running_shape is not None:
             shape: Any = operator.running_shape(*inputs, **node.attributes)
@@ -296,7 +295,7 @@ class Host:
 
     def _send(self, step: Step, ends: tuple[int, int], then: Callable[[], None]) -> None:
         """Send a truth value to the client, or back."""
-        assert step.node is not None and self._round_trip_s is not None, "a client decides"
+        assert self._round_trip_s is not None, "a client decides"
         now_s, delay_s = self._clock.now, self._round_trip_s / 2
         number = step.node.index
         row = (number, number, 1, now_s, now_s + delay_s, now_s, now_s, *ends, self.cause)

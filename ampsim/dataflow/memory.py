@@ -35,9 +35,18 @@ class DeviceTensor(NamedTuple):
     owner: Owner
 
 
-def plain(value: Any) -> Any:
-    """A value without its owner."""
-    return value.value if value.__class__ is DeviceTensor else value
+def hold(value: Any) -> Any:
+    """Hold a value, if it lies on the device; the value without its owner."""
+    if value.__class__ is not DeviceTensor:
+        return value
+    value.owner.holders += 1
+    return value.value
+
+
+def release(value: Any) -> None:
+    """Have a value one holder fewer, if it lies on the device."""
+    if value.__class__ is DeviceTensor:
+        value.owner.release()
 
 
 class Buffer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ampsim.dataflow.graph import (
     ENTER,
@@ -17,13 +17,17 @@ from ampsim.dataflow.graph import (
     EXIT,
     MERGE,
     SWITCH,
+    FlowGraph,
     Loop,
     Node,
     Tensor,
+    primitive,
 )
 from ampsim.dataflow.operator import no_work
 from ampsim.dataflow.partition import SEND, Cut, NodePlaces, Placement
 from ampsim.hardware import Cluster
+
+ASKED: Final = primitive("asked")
 
 Target: TypeAlias = "tuple[Step, int]"
 """Where an output goes: a step, and the slot of its input."""
@@ -70,13 +74,13 @@ class Step:
     """A node, as the executor has it.
 
     Attributes:
-        node: what it runs; None of the last one, which keeps what was asked for.
+        node: what it runs; of the last one, which keeps what was asked for, none of the graph.
         kind: the operator's name.
         number: its place among the steps of its frame.
         first, count: slots of its inputs that it reads.
         targets: for each output, where it goes.
         frame: in which it runs; of an Enter the parent's.
-        child: the frame that an Enter opens.
+        child: of an Enter the frame that it opens.
         peer: the Recv that a Send serves; the Send by which a Recv is served.
         kernel: computes the output; None of primitives.
         is_on_device: whether a device computes it, not the host; of a Send, what it sends.
@@ -101,12 +105,12 @@ class Step:
         "targets",
     )  # fmt: skip
 
-    def __init__(self, node: Node | None, kind: str, frame: FramePlan, count: int) -> None:
+    def __init__(self, node: Node, kind: str, frame: FramePlan, count: int) -> None:
         self.node, self.kind, self.frame, self.count = node, kind, frame, count
         self.number, self.first = len(frame.steps), frame.slots
-        self.targets = [Targets() for _ in (node.outputs if node else ())]
-        self.child: FramePlan | None = None
-        self.peer: Step | None = None
+        self.targets = [Targets() for _ in node.outputs]
+        self.child: FramePlan
+        self.peer: Step
         self.places: list[int] = []
         self.kernel: Callable[..., Any] | None = None
         self.is_on_device = self.is_kernel = self.is_read = self.is_merge = self.is_shape_told = (
@@ -175,7 +179,8 @@ class Plan:
         for place, tensor in enumerate(asked):
             by_worker.setdefault(self._cut.home(tensor), []).append(place)
         for worker, places in by_worker.items():
-            last = Step(None, "asked", self._frame(None, worker), len(places))
+            node = Node(ASKED, [], {}, FlowGraph())
+            last = Step(node, ASKED.name, self._frame(None, worker), len(places))
             last.places = places
             self._add_slots(last, len(places), len(places))
             for number, place in enumerate(places):

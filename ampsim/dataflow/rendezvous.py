@@ -46,7 +46,7 @@ class Rendezvous:
 
     Args:
         plan: what is run.
-        fabric: the links; None where there is one worker.
+        fabric: the links.
         broadcasts_dead: whether a branch that is not taken is told once to each worker that waits
             for something of it, and there to all its Recvs, in place of once for each Recv.
 
@@ -55,7 +55,7 @@ class Rendezvous:
         counts: tensors, predicates and other truth values, dead signals that were sent.
     """
 
-    def __init__(self, plan: Plan, fabric: Fabric | None, *, broadcasts_dead: bool) -> None:
+    def __init__(self, plan: Plan, fabric: Fabric, *, broadcasts_dead: bool) -> None:
         self._fabric, self._broadcasts = fabric, broadcasts_dead
         self.receivers: dict[int, Receiver] = {}
         self.counts = {"tensors": 0, "predicates": 0, "signals": 0, "dead": 0}
@@ -64,7 +64,7 @@ class Rendezvous:
         self._awaited: dict[tuple[Step, Path], Iteration] = {}
         self._arrived: dict[tuple[Step, Path], SentValue] = {}
         for step in plan.steps if broadcasts_dead else ():
-            if step.kind == "send" and step.peer is not None and step.node is not None:
+            if step.kind == "send":
                 context = step.node.inputs[0].context
                 key = (context, step.frame.worker, step.peer.frame.worker)
                 if isinstance(context, Branch):
@@ -76,7 +76,6 @@ class Rendezvous:
     ) -> None:  # fmt: skip
         """Send what a Send has, or a dead signal."""
         node, peer = step.node, step.peer
-        assert node is not None and peer is not None, "a Send has its Recv"
         tensor, recvs = node.inputs[0], [peer]
         ends = (step.frame.worker, peer.frame.worker)
         if value is DEAD and (tensor.context, *ends) in self._recvs:
@@ -98,13 +97,11 @@ class Rendezvous:
             what = "predicates" if tensor.dtype.kind == "b" else "tensors"
             size_bytes = math.prod(getattr(value, "shape", ())) * tensor.dtype.itemsize
         self.counts[what] += 1
-        assert self._fabric is not None, "there are links where something is sent"
         channel = self._fabric.channel(*ends)
         arrive = partial(self._arrive, recvs, path, sent)
         if channel is None:
             arrive(cause)
         else:
-            assert peer.node is not None, "a Recv is a node"
             channel.send(size_bytes, (node.index, peer.node.index), cause, arrive)
 
     def receive(self, step: Step, iteration: Iteration) -> SentValue | None:
@@ -129,7 +126,6 @@ class Rendezvous:
             SimulationError: a Recv waits.
         """
         for step, path in sorted(self._awaited, key=lambda one: one[0].frame.worker):
-            assert step.node is not None and step.peer is not None, "a Recv has its Send"
             tag = f" in {told(path)}" if path else ""
             raise SimulationError(
                 f"worker {step.frame.worker}: {step.node.told}{tag} still waits at {seconds:.9g} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ import pandas as pd
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dataflow.accounted import CountingExecutor, CountingHost
+from ampsim.dataflow.construct import fits
 from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.frame import DEAD
 from ampsim.dataflow.graph import INPUT, Tensor
@@ -69,7 +70,6 @@ class FlowResult:
     makespan_s: float
     window_max: int
     _done: Done = field(repr=False)
-    _plan: Plan = field(repr=False)
     _recorder: Recorder = field(repr=False)
     _hosts: Mapping[int, Host] = field(repr=False)
 
@@ -123,17 +123,12 @@ class FlowResult:
     @property
     def swapped_out_bytes(self) -> int:
         """What was copied from stacks to the host."""
-        return self._swapped[0]
+        return sum(one.swapper.out_bytes for one in self._counting if one.swapper)
 
     @property
     def swapped_in_bytes(self) -> int:
         """What was copied back."""
-        return self._swapped[1]
-
-    @property
-    def _swapped(self) -> tuple[int, int]:
-        swappers = [host.swapper for host in self._counting if host.swapper is not None]
-        return sum(one.out_bytes for one in swappers), sum(one.in_bytes for one in swappers)
+        return sum(one.swapper.in_bytes for one in self._counting if one.swapper)
 
     @property
     def _counting(self) -> list[CountingHost]:
@@ -142,20 +137,21 @@ class FlowResult:
     @cached_property
     def frames(self) -> pd.DataFrame:
         """One row an iteration of a loop on a worker: tag, iteration, opened_s, over_s, worker."""
-        return _table(("tag", "iteration", "opened_s", "over_s", "worker"), self._done.frames)
+        return _table(
+            ("tag", "iteration", "opened_s", "over_s", "worker"), self._done.rows("frames")
+        )
 
     @cached_property
     def decisions(self) -> pd.DataFrame:
         """One row a Switch with a live predicate: node, tag, taken, time_s, worker."""
-        return _table(("node", "tag", "taken", "time_s", "worker"), self._done.decisions)
+        return _table(("node", "tag", "taken", "time_s", "worker"), self._done.rows("decisions"))
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row a node on a worker: node, operator, live and dead: how often it ran; worker."""
         rows = [
             (one.node.name, one.node.operator.name, one.live, one.dead, one.frame.worker)
-            for one in self._plan.steps
-            if one.node is not None
+            for one in self._done.plan.steps
         ]
         return _table(("node", "operator", "live", "dead", "worker"), rows)
 
@@ -235,36 +231,40 @@ def run(
     )
     session = Session(cluster, clock, recorder, running, is_abstract=mode == "sleep", seed=seed)
     done = session.run(plan, fed)
-    assert not any(value is DEAD for value in done.result), "nothing is dead outside of branches"
+    values = done.result
+    assert not any(value is DEAD for value in values), "nothing is dead outside of branches"
     recorder.flush()
+    window_max = max((one.window_max for one in done.executors.values()), default=0)
     end_s = recorder.summary.end_s
-    return FlowResult(done.result, end_s, done.window_max, done, plan, recorder, session.hosts)
+    return FlowResult(values, end_s, window_max, done, recorder, session.hosts)
 
 
-class Done:
+class Done(NamedTuple):
     """What is left of a run of a plan.
 
-    Attributes:
-        result: what was asked for.
-        frames: (tag, iteration, opened in s, over in s, worker) of each iteration of a loop.
-        decisions: (name of the Switch, tag, which side, when in s, worker).
-        window_max: the most iterations of one frame that were under way at a time on a worker.
+    Args:
+        plan: what was run.
+        executors: by worker.
         sent: how many messages went between workers, by what they were.
     """
 
-    def __init__(
-        self, plan: Plan, executors: Mapping[int, Executor], sent: Mapping[str, int]
-    ) -> None:
-        parts: dict[int, Any] = {}
-        self.frames: list[tuple[Any, ...]] = []
-        self.decisions: list[tuple[Any, ...]] = []
-        for worker, one in executors.items():
-            parts |= one.result
-            self.frames += [(*row, worker) for row in one.frames]
-            self.decisions += [(*row, worker) for row in one.decisions]
-        self.result = [parts[place] for place in range(plan.asked)]
-        self.window_max = max((one.window_max for one in executors.values()), default=0)
-        self.sent = sent
+    plan: Plan
+    executors: Mapping[int, Executor]
+    sent: Mapping[str, int]
+
+    @property
+    def result(self) -> list[Any]:
+        """What was asked for."""
+        parts = {
+            place: value for one in self.executors.values() for place, value in one.result.items()
+        }
+        return [parts[place] for place in range(self.plan.asked)]
+
+    def rows(self, what: str) -> list[tuple[Any, ...]]:
+        """The rows of a table of all executors, each with its worker."""
+        return [
+            (*row, worker) for worker, one in self.executors.items() for row in getattr(one, what)
+        ]
 
 
 class Session:
@@ -323,7 +323,7 @@ class Session:
             fed: values of its inputs and variables, as `fed_to` gives them.
             instance: number of the run, which spans tell.
         """
-        nodes = [step.node for step in plan.steps if step.node is not None]
+        nodes = [step.node for step in plan.steps]
         held = changed_by(nodes)
         for one in held:
             one.forget()
@@ -421,15 +421,11 @@ def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[s
     Raises:
         OptionError: one is missing, or of no input, or does not fit it.
     """
-    inputs = {
-        step.node.name: step.node.outputs[0]
-        for step in plan.steps
-        if step.node is not None and step.node.operator is INPUT
-    }
+    nodes = [step.node for step in plan.steps]
+    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is INPUT}
     for name in inputs:
         if name not in feeds:
             raise OptionError(f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}")
-    nodes = [step.node for step in plan.steps if step.node is not None]
     fed = read(nodes, is_abstract=is_abstract)
     for name, value in feeds.items():
         if name not in inputs:
@@ -448,9 +444,6 @@ def _fitting(name: str, value: Any, tensor: Tensor, *, is_abstract: bool) -> Any
             raise OptionError(f"feeds: input {name!r} must be {tensor.dtype}, got {shown(value)}")
         array = array.astype(tensor.dtype)
     shape = tensor.shape or ()
-    fits = len(array.shape) == len(shape) and all(
-        wanted in (None, got) for wanted, got in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
+    if not fits(array.shape, shape):
         raise OptionError(f"feeds: input {name!r} must have shape {shape}, got {array.shape}")
     return standin(array.shape, array.itemsize) if is_abstract and tensor.is_float else array

@@ -16,7 +16,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 from ampsim.dataflow.memory import Buffer, Maker, Saved
@@ -101,17 +100,8 @@ class Swapper:
             if buffer.can_leave:
                 self._is_leaving = True
                 buffer.leave()
-                seconds = self._lanes.device.copy_s(buffer.size_bytes)
-                done = partial(self._left, buffer, saved.maker, cause)
-                self._lanes.outward.add(Job(seconds, done))
+                self._submit(COPY_OUT_LANE, buffer, saved.maker, cause)
                 return
-
-    def _left(self, buffer: Buffer, maker: Maker, cause: Cause, start_s: float) -> None:
-        self._is_leaving = False
-        self.out_bytes += buffer.size_bytes
-        number = self._record(COPY_OUT_LANE, buffer, maker, (start_s, cause))
-        buffer.end_copy()
-        self._after(number)
 
     def _begin_in(self, cause: Cause, wanted: Sequence[Buffer]) -> None:
         for buffer in wanted:
@@ -131,17 +121,21 @@ class Swapper:
     def _bring(self, buffer: Buffer, maker: Maker, cause: Cause) -> None:
         self._is_coming = True
         buffer.come_back()
-        seconds = self._lanes.device.copy_s(buffer.size_bytes)
-        self._lanes.inward.add(Job(seconds, partial(self._came, buffer, maker, cause)))
+        self._submit(COPY_IN_LANE, buffer, maker, cause)
 
-    def _came(self, buffer: Buffer, maker: Maker, cause: Cause, start_s: float) -> None:
-        self._is_coming = False
-        self.in_bytes += buffer.size_bytes
-        number = self._record(COPY_IN_LANE, buffer, maker, (start_s, cause))
-        buffer.end_copy()
-        self._after(number)
+    def _submit(self, lane: int, buffer: Buffer, maker: Maker, cause: Cause) -> None:
+        """Hand a copy to its lane."""
+        lanes, size_bytes = self._lanes, buffer.size_bytes
 
-    def _record(self, lane: int, buffer: Buffer, maker: Maker, when: tuple[float, Cause]) -> Cause:
-        start_s, cause = when
-        place, size_bytes = maker.node.index, buffer.size_bytes
-        return self._lanes.record(lane, place, size_bytes, start_s, (maker.state, cause))
+        def done(start_s: float) -> None:
+            if lane == COPY_OUT_LANE:
+                self._is_leaving, self.out_bytes = False, self.out_bytes + size_bytes
+            else:
+                self._is_coming, self.in_bytes = False, self.in_bytes + size_bytes
+            node, state = maker
+            number = lanes.record(lane, node.index, size_bytes, start_s, (state, cause))
+            buffer.end_copy()
+            self._after(number)
+
+        job = Job(lanes.device.copy_s(size_bytes), done)
+        (lanes.outward if lane == COPY_OUT_LANE else lanes.inward).add(job)

@@ -11,19 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
-from ampsim.dataflow.operator import (
-    GradientRule,
-    Operator,
-    Sizes,
-    broadcast,
-    elementwise,
-    first_dtype,
-    first_shape,
-    joint_dtype,
-    register,
-    truth,
-)
 from ampsim.ir import Work
 from ampsim.nodes import ReLU, Sigmoid, Tanh
 from ampsim.nodes.light import joined_work
@@ -31,7 +20,7 @@ from ampsim.nodes.light import joined_work
 # --- arithmetic
 
 
-def _joined_work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+def _joined_work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
     return joined_work(output, itemsize, max(len(inputs), 2))
 
 
@@ -68,7 +57,7 @@ def _negated(of: Any, gradient: Tensor) -> list[Tensor]:
     return [-gradient]
 
 
-_ARITHMETIC: Final[tuple[tuple[str, Any, GradientRule | None], ...]] = (
+_ARITHMETIC: Final[tuple[tuple[str, Any, op.GradientRule | None], ...]] = (
     ("add", np.add, _added),
     ("subtract", np.subtract, _subtracted),
     ("multiply", np.multiply, _multiplied),
@@ -78,10 +67,10 @@ _ARITHMETIC: Final[tuple[tuple[str, Any, GradientRule | None], ...]] = (
     ("remainder", np.remainder, None),
 )
 for _name, _kernel, _gradient in _ARITHMETIC:
-    register(Operator(_name, _kernel, broadcast, joint_dtype, _joined_work, _gradient))
+    op.register(op.Operator(_name, _kernel, op.broadcast, op.joint_dtype, _joined_work, _gradient))
 
 
-@listed(broadcast, joint_dtype, _joined_work, _added)
+@listed(op.broadcast, op.joint_dtype, _joined_work, _added)
 def add_n(*parts: Array) -> Any:
     """The sum of several tensors, added up in the order of the arguments."""
     return reduce(np.add, parts)
@@ -90,34 +79,34 @@ def add_n(*parts: Array) -> Any:
 # --- comparisons, logic, and the choice of elements
 
 for _name in ("less", "less_equal", "greater", "greater_equal"):
-    register(Operator(_name, getattr(np, _name), broadcast, truth, elementwise()))
+    op.register(op.Operator(_name, getattr(np, _name), op.broadcast, op.truth, op.elementwise()))
 
 
-@listed(broadcast, truth, elementwise())
+@listed(op.broadcast, op.truth, op.elementwise())
 def equal(x: Array, y: Array) -> Any:
     """Whether elements are equal."""
     return np.equal(x, y)
 
 
-@listed(broadcast, truth, elementwise())
+@listed(op.broadcast, op.truth, op.elementwise())
 def not_equal(x: Array, y: Array) -> Any:
     """Whether elements differ."""
     return np.not_equal(x, y)
 
 
-@listed(broadcast, truth, elementwise())
+@listed(op.broadcast, op.truth, op.elementwise())
 def logical_and(x: Array, y: Array) -> Any:
     """Whether both are true."""
     return np.logical_and(x, y)
 
 
-@listed(broadcast, truth, elementwise())
+@listed(op.broadcast, op.truth, op.elementwise())
 def logical_or(x: Array, y: Array) -> Any:
     """Whether one of both is true."""
     return np.logical_or(x, y)
 
 
-@listed(broadcast, truth, elementwise())
+@listed(op.broadcast, op.truth, op.elementwise())
 def logical_not(x: Array) -> Any:
     """Whether it is false."""
     return np.logical_not(x)
@@ -138,7 +127,7 @@ def _chosen_back(of: Any, gradient: Tensor) -> list[Any]:
     ]
 
 
-@listed(broadcast, _chosen_dtype, elementwise(), _chosen_back)
+@listed(op.broadcast, _chosen_dtype, op.elementwise(), _chosen_back)
 def where(condition: Array, x: Array, y: Array) -> Any:
     """Elements of x where the condition is true, else those of y; both are computed."""
     return np.where(condition, x, y)  # pyright: ignore[reportUnknownVariableType]  # of any type
@@ -146,13 +135,13 @@ def where(condition: Array, x: Array, y: Array) -> Any:
 
 # --- functions of one tensor
 
-_FUNCTION: Final = elementwise(functions=1)
+_FUNCTION: Final = op.elementwise(functions=1)
 
 
 @listed(
-    first_shape,
-    first_dtype,
-    elementwise(functions=1),
+    op.first_shape,
+    op.first_dtype,
+    op.elementwise(functions=1),
     lambda of, gradient: [gradient * of.output()],
 )
 def exp(x: Array) -> Any:
@@ -161,9 +150,9 @@ def exp(x: Array) -> Any:
 
 
 @listed(
-    first_shape,
-    first_dtype,
-    elementwise(functions=1),
+    op.first_shape,
+    op.first_dtype,
+    op.elementwise(functions=1),
     lambda of, gradient: [gradient / of.input(0)],
 )
 def log(x: Array) -> Any:
@@ -172,20 +161,23 @@ def log(x: Array) -> Any:
 
 
 @listed(
-    first_shape, first_dtype, elementwise(), lambda of, gradient: [gradient * of.input(0) * 2.0]
+    op.first_shape,
+    op.first_dtype,
+    op.elementwise(),
+    lambda of, gradient: [gradient * of.input(0) * 2.0],
 )
 def square(x: Array) -> Any:
     """Each element times itself."""
     return np.square(x)
 
 
-@listed(first_shape, first_dtype, gradient=lambda of, gradient: [gradient])
+@listed(op.first_shape, op.first_dtype, gradient=lambda of, gradient: [gradient])
 def identity(x: Array) -> Any:
     """X itself."""
     return x
 
 
-@listed(first_shape, first_dtype, gradient=lambda of, gradient: [None])
+@listed(op.first_shape, op.first_dtype, gradient=lambda of, gradient: [None])
 def stop_gradient(x: Array) -> Any:
     """X itself, through which no gradient goes."""
     return x
@@ -207,10 +199,10 @@ def _list_node(node: Any) -> None:
     def back(y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         return node.pulled_back(np.atleast_1d(y), np.atleast_1d(gradient)).reshape(y.shape)
 
-    work = elementwise(operations[0], passes=passes[0], functions=1)
-    register(Operator(name, value, first_shape, first_dtype, work, gradient))
-    work = elementwise(operations[1], passes=passes[1])
-    register(Operator(f"{name}_gradient", back, first_shape, first_dtype, work))
+    work = op.elementwise(operations[0], passes=passes[0], functions=1)
+    op.register(op.Operator(name, value, op.first_shape, op.first_dtype, work, gradient))
+    work = op.elementwise(operations[1], passes=passes[1])
+    op.register(op.Operator(f"{name}_gradient", back, op.first_shape, op.first_dtype, work))
 
 
 for _node in _NODES:

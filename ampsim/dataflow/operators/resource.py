@@ -16,21 +16,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Tensor, apply, listed
-from ampsim.dataflow.operator import (
-    Operator,
-    Shape,
-    Sizes,
-    handle,
-    integer,
-    moved,
-    no_work,
-    number,
-    register,
-    scalar,
-    told_dtype,
-    told_shape,
-)
 from ampsim.ir import Standin, Work, standin
 
 
@@ -47,7 +34,7 @@ class Stack:
         self.values: list[Any] = []
 
 
-register(Operator("stack", Stack, scalar, handle, is_stateful=True))
+op.register(op.Operator("stack", Stack, op.scalar, op.handle, is_stateful=True))
 
 
 def new_stack() -> Tensor:
@@ -70,7 +57,7 @@ def _pop(stack: Stack, *, static: Any, dtype: Any) -> Any:
     return stack.values.pop()
 
 
-register(Operator("pop", _pop, told_shape, told_dtype, is_stateful=True))
+op.register(op.Operator("pop", _pop, op.told_shape, op.told_dtype, is_stateful=True))
 
 
 def pop(handle: Tensor, like: Tensor) -> Tensor:
@@ -146,7 +133,7 @@ class Gradients:
         return first if isinstance(first, Standin) else reduce(np.add, (one for _, one in parts))
 
 
-def _stacked(values: list[Any], static: Shape | None, dtype: np.dtype[Any]) -> Any:
+def _stacked(values: list[Any], static: op.Shape | None, dtype: np.dtype[Any]) -> Any:
     if not values:
         return np.zeros((0, *(length or 0 for length in (static or (0,))[1:])), dtype)
     if isinstance(values[0], Standin):
@@ -239,23 +226,23 @@ def _stack_back(of: Any, gradient: Tensor) -> list[Any]:
     return [None, apply("array_add_all", _gradient_array(of), gradient, 0.0)]
 
 
-def _copied(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-    return moved((output,), output, itemsize)
+def _copied(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return op.moved((output,), output, itemsize)
 
 
 def _listed(name: str, kernel: Any, shape: Any, dtype: Any, **more: Any) -> None:
-    work = more.pop("work", no_work)
-    register(Operator(name, kernel, shape, dtype, work, is_stateful=True, **more))
+    work = more.pop("work", op.no_work)
+    op.register(op.Operator(name, kernel, shape, dtype, work, is_stateful=True, **more))
 
 
-_listed("array", Elements, scalar, handle)
-_listed("array_write", _write, scalar, number, gradient=_write_back)
-_listed("array_read", _read, told_shape, told_dtype, gradient=_read_back)
-_listed("array_unstack", _unstack, scalar, number, gradient=_unstack_back)
-_listed("array_stack", _stack, told_shape, told_dtype, gradient=_stack_back, work=_copied)
-_listed("array_size", _size, scalar, integer)
-_listed("array_gradient", _gradients, scalar, handle)
-_listed("array_add", _add, scalar, number, needs_tag=True)
-_listed("array_add_all", _add_all, scalar, number, needs_tag=True)
-_listed("array_sum", _sum, told_shape, told_dtype)
-_listed("array_sums", _sums, told_shape, told_dtype, work=_copied)
+_listed("array", Elements, op.scalar, op.handle)
+_listed("array_write", _write, op.scalar, op.number, gradient=_write_back)
+_listed("array_read", _read, op.told_shape, op.told_dtype, gradient=_read_back)
+_listed("array_unstack", _unstack, op.scalar, op.number, gradient=_unstack_back)
+_listed("array_stack", _stack, op.told_shape, op.told_dtype, gradient=_stack_back, work=_copied)
+_listed("array_size", _size, op.scalar, op.integer)
+_listed("array_gradient", _gradients, op.scalar, op.handle)
+_listed("array_add", _add, op.scalar, op.number, needs_tag=True)
+_listed("array_add_all", _add_all, op.scalar, op.number, needs_tag=True)
+_listed("array_sum", _sum, op.told_shape, op.told_dtype)
+_listed("array_sums", _sums, op.told_shape, op.told_dtype, work=_copied)

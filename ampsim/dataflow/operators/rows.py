@@ -10,35 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
-from ampsim.dataflow.operator import (
-    Operator,
-    Shape,
-    Sizes,
-    elementwise,
-    first_dtype,
-    first_shape,
-    integer,
-    joint_dtype,
-    moved,
-    no_work,
-    register,
-    scalar,
-    told_dtype,
-    truth,
-    without_axis,
-)
 from ampsim.ir import Work
 
 
-def _product_shape(x: Shape, w: Shape) -> Shape:
+def _product_shape(x: op.Shape, w: op.Shape) -> op.Shape:
     fits = len(x) == 2 and len(w) == 2 and (x[1] == w[0] or None in (x[1], w[0]))
     if not fits:
         raise ValueError("(rows, d_in) and (d_in, d_out) are expected")
     return x[0], w[1]
 
 
-def _product_work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+def _product_work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
     (rows, d_in), (_d_in, d_out) = inputs
     elements = rows * d_in + d_in * d_out + rows * d_out
     return Work(2 * rows * d_in * d_out, itemsize * elements)
@@ -49,13 +33,13 @@ def _product_back(of: Any, gradient: Tensor) -> list[Any]:
     return [first, matmul(transpose(of.input(0)), gradient) if of.is_wanted(1) else None]
 
 
-@listed(_product_shape, joint_dtype, _product_work, _product_back)
+@listed(_product_shape, op.joint_dtype, _product_work, _product_back)
 def matmul(x: Array, w: Array) -> Any:
     """The product of two matrices."""
     return np.matmul(x, w)
 
 
-def _turned_shape(x: Shape) -> Shape:
+def _turned_shape(x: op.Shape) -> op.Shape:
     if len(x) != 2:
         raise ValueError("(rows, columns) is expected")
     return x[1], x[0]
@@ -65,7 +49,7 @@ def _turned_back(of: Any, gradient: Tensor) -> list[Tensor]:
     return [transpose(gradient)]
 
 
-@listed(_turned_shape, joint_dtype, no_work, _turned_back)
+@listed(_turned_shape, op.joint_dtype, op.no_work, _turned_back)
 def transpose(x: Array) -> Any:
     """Rows and columns exchanged."""
     return np.transpose(x)
@@ -75,7 +59,7 @@ def transpose(x: Array) -> Any:
 
 
 @listed(
-    first_shape, first_dtype, elementwise(5, passes=8, functions=1),
+    op.first_shape, op.first_dtype, op.elementwise(5, passes=8, functions=1),
     lambda of, gradient: [apply("softmax_gradient", of.output(), gradient)],
 )  # fmt: skip
 def softmax(x: Array) -> Any:
@@ -85,7 +69,7 @@ def softmax(x: Array) -> Any:
     return shares
 
 
-@listed(first_shape, first_dtype, elementwise(4, passes=9))
+@listed(op.first_shape, op.first_dtype, op.elementwise(4, passes=9))
 def softmax_gradient(y: Array, gradient: Array) -> Any:
     """The gradient of what `softmax` took, by what it gave."""
     weighed = y * gradient
@@ -93,13 +77,13 @@ def softmax_gradient(y: Array, gradient: Array) -> Any:
     return weighed
 
 
-def _top_shape(x: Shape, *, count: int) -> Shape:
+def _top_shape(x: op.Shape, *, count: int) -> op.Shape:
     if count < 1 or (x[-1] is not None and count > x[-1]):
         raise ValueError(f"{count} of the last axis are asked for")
     return x
 
 
-@listed(_top_shape, truth, elementwise())
+@listed(_top_shape, op.truth, op.elementwise())
 def top(x: Array, count: int = 1) -> Any:
     """Which elements are among the `count` largest of the last axis; of equal ones the first."""
     largest = np.argsort(-x, axis=-1, kind="stable")[..., :count]
@@ -108,23 +92,23 @@ def top(x: Array, count: int = 1) -> Any:
     return is_top
 
 
-@listed(scalar, truth, elementwise(passes=1))
+@listed(op.scalar, op.truth, op.elementwise(passes=1))
 def any(x: Array) -> Any:
     """Whether one of all truth values is true."""
     return np.asarray(x.any())
 
 
-def _places_shape(x: Shape) -> Shape:
+def _places_shape(x: op.Shape) -> op.Shape:
     return (None,)
 
 
-@listed(_places_shape, integer, elementwise())
+@listed(_places_shape, op.integer, op.elementwise())
 def places(x: Array) -> Any:
     """The places of true elements, counted along the rows, in their order."""
     return np.flatnonzero(x)
 
 
-@listed(without_axis, integer, moved)
+@listed(op.without_axis, op.integer, op.moved)
 def argmax(x: Array, axis: int = -1) -> Any:
     """Places of the largest elements along an axis, the first of several; they have no gradient."""
     return np.asarray(x.argmax(axis))
@@ -133,13 +117,13 @@ def argmax(x: Array, axis: int = -1) -> Any:
 # --- the loss of a classifier
 
 
-def _loss_shape(logits: Shape, label: Shape) -> Shape:
+def _loss_shape(logits: op.Shape, label: op.Shape) -> op.Shape:
     if len(logits) != 2 or len(label) != 1:
         raise ValueError("(rows, classes) and (rows,) are expected")
     return ()
 
 
-def _slope_shape(logits: Shape, label: Shape, gradient: Shape) -> Shape:
+def _slope_shape(logits: op.Shape, label: op.Shape, gradient: op.Shape) -> op.Shape:
     _loss_shape(logits, label)
     return logits
 
@@ -149,7 +133,7 @@ def _loss_back(of: Any, gradient: Tensor) -> list[Any]:
     return [apply("softmax_cross_entropy_gradient", *given), None]
 
 
-@listed(_loss_shape, first_dtype, elementwise(8, passes=8, functions=1), _loss_back)
+@listed(_loss_shape, op.first_dtype, op.elementwise(8, passes=8, functions=1), _loss_back)
 def softmax_cross_entropy(logits: Array, label: Array) -> Any:
     """Mean over rows of −log softmax(logits)[label]; logits (rows, classes), label (rows,)."""
     shifted = logits - logits.max(axis=1, keepdims=True)
@@ -158,7 +142,7 @@ def softmax_cross_entropy(logits: Array, label: Array) -> Any:
     return np.asarray((np.log(total).sum() - right.sum()) / len(label), logits.dtype)
 
 
-@listed(_slope_shape, first_dtype, elementwise(8, passes=7, functions=1))
+@listed(_slope_shape, op.first_dtype, op.elementwise(8, passes=7, functions=1))
 def softmax_cross_entropy_gradient(logits: Array, label: Array, gradient: Array) -> Any:
     """The gradient of the logits, (rows, classes), by that of the loss."""
     probability = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -169,7 +153,7 @@ def softmax_cross_entropy_gradient(logits: Array, label: Array, gradient: Array)
     return probability
 
 
-@listed(_loss_shape, integer, elementwise(passes=1))
+@listed(_loss_shape, op.integer, op.elementwise(passes=1))
 def count_right(logits: Array, label: Array) -> Any:
     """How many rows have their largest number at their label."""
     return np.array(np.count_nonzero(logits.argmax(axis=1) == label), np.int64)
@@ -178,12 +162,12 @@ def count_right(logits: Array, label: Array) -> Any:
 # --- what no other operator computes, such as an environment
 
 
-def _told_or_first(*shapes: Shape, shape: Shape | None, **attributes: Any) -> Shape:
+def _told_or_first(*shapes: op.Shape, shape: op.Shape | None, **attributes: Any) -> op.Shape:
     return shapes[0] if shape is None else shape
 
 
 def _called(
-    *inputs: np.ndarray, function: Callable[..., Any], shape: Shape | None, dtype: np.dtype[Any]
+    *inputs: np.ndarray, function: Callable[..., Any], shape: op.Shape | None, dtype: np.dtype[Any]
 ) -> np.ndarray:  # fmt: skip
     given = np.asarray(function(*inputs))
     expected = _told_or_first(*(one.shape for one in inputs), shape=shape)
@@ -195,7 +179,7 @@ def _called(
     return given.astype(dtype, copy=False)
 
 
-register(Operator("numpy_function", _called, _told_or_first, told_dtype, moved))
+op.register(op.Operator("numpy_function", _called, _told_or_first, op.told_dtype, op.moved))
 
 
 def numpy_function(

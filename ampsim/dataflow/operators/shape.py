@@ -8,37 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
-from ampsim.dataflow.operator import (
-    FLOAT,
-    INT,
-    Operator,
-    Shape,
-    elementwise,
-    first_dtype,
-    first_shape,
-    integer,
-    joint_dtype,
-    moved,
-    register,
-    scalar,
-    told_dtype,
-    told_shape,
-    without_axis,
-)
 
 
-def _rank_shape(x: Shape) -> Shape:
+def _rank_shape(x: op.Shape) -> op.Shape:
     return (len(x),)
 
 
-@listed(_rank_shape, integer, reads_shapes=True)
+@listed(_rank_shape, op.integer, reads_shapes=True)
 def shape_of(x: Array) -> Any:
     """The lengths of all axes."""
     return np.array(x.shape, np.int64)
 
 
-@listed(scalar, integer, reads_shapes=True)
+@listed(op.scalar, op.integer, reads_shapes=True)
 def length(x: Array, axis: int = 0) -> Any:
     """The length of an axis."""
     return np.array(x.shape[axis], np.int64)
@@ -51,31 +35,33 @@ def _as_told(*inputs: Any, **_attributes: Any) -> tuple[int, ...]:
     return tuple(inputs[-1].tolist())
 
 
-@listed(told_shape, told_dtype, moved, running_shape=_as_told)
-def filled(shape: Array, value: float, dtype: Any = FLOAT, static: Shape | None = None) -> Any:
+@listed(op.told_shape, op.told_dtype, op.moved, running_shape=_as_told)
+def filled(
+    shape: Array, value: float, dtype: Any = op.FLOAT, static: op.Shape | None = None
+) -> Any:
     """A tensor of one value."""
     return np.full(tuple(shape.tolist()), value, dtype)  # pyright: ignore[reportUnknownVariableType]  # of any type
 
 
-def zeros(shape: Sequence[int], dtype: Any = FLOAT) -> Tensor:
+def zeros(shape: Sequence[int], dtype: Any = op.FLOAT) -> Tensor:
     """A tensor of zeros."""
-    return filled(np.array(shape, INT), 0.0, dtype, tuple(shape))
+    return filled(np.array(shape, op.INT), 0.0, dtype, tuple(shape))
 
 
 @listed(
-    told_shape, first_dtype, moved, lambda of, gradient: [of.reduced(gradient, 0), None],
+    op.told_shape, op.first_dtype, op.moved, lambda of, gradient: [of.reduced(gradient, 0), None],
     running_shape=_as_told,
 )  # fmt: skip
-def broadcast_to(x: Array, shape: Array, static: Shape | None = None) -> Any:
+def broadcast_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """X repeated along axes that it has not, or of which it has one element."""
     return np.broadcast_to(x, tuple(shape.tolist()))
 
 
 @listed(
-    told_shape, first_dtype, moved, lambda of, gradient: [of.spread(gradient, 0), None],
+    op.told_shape, op.first_dtype, op.moved, lambda of, gradient: [of.spread(gradient, 0), None],
     running_shape=_as_told,
 )  # fmt: skip
-def sum_to(x: Array, shape: Array, static: Shape | None = None) -> Any:
+def sum_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `broadcast_to`: sums over what was repeated."""
     target = tuple(shape.tolist())
     if x.shape == target:
@@ -92,10 +78,10 @@ def _formed_shape(x: Any, shape: np.ndarray, *, static: Any) -> tuple[int, ...]:
 
 
 @listed(
-    told_shape, first_dtype, gradient=lambda of, gradient: [of.formed(gradient, 0), None],
+    op.told_shape, op.first_dtype, gradient=lambda of, gradient: [of.formed(gradient, 0), None],
     running_shape=_formed_shape,
 )  # fmt: skip
-def reshape_to(x: Array, shape: Array, static: Shape | None = None) -> Any:
+def reshape_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The same elements in another shape, in which -1 is what is left for an axis."""
     return x.reshape(tuple(shape.tolist()))
 
@@ -103,7 +89,7 @@ def reshape_to(x: Array, shape: Array, static: Shape | None = None) -> Any:
 def reshape(x: Operand, shape: Sequence[int]) -> Tensor:
     """The same elements in another shape; -1 is the length that then is left for an axis."""
     static = tuple(None if length == -1 else length for length in shape)
-    return reshape_to(x, np.array(shape, INT), static)
+    return reshape_to(x, np.array(shape, op.INT), static)
 
 
 # --- sums, and axes of length 1
@@ -114,18 +100,18 @@ def _total_back(of: Any, gradient: Tensor) -> list[Tensor]:
     return [of.spread(gradient if axis is None else expand(gradient, axis), 0)]
 
 
-@listed(without_axis, first_dtype, elementwise(), _total_back)
+@listed(op.without_axis, op.first_dtype, op.elementwise(), _total_back)
 def sum(x: Array, axis: int | None = None) -> Any:
     """The sum over an axis, or over all."""
     return np.asarray(x.sum(axis=axis))
 
 
-def _wide(x: Shape, *, axis: int) -> Shape:
+def _wide(x: op.Shape, *, axis: int) -> op.Shape:
     place = axis + len(x) + 1 if axis < 0 else axis
     return (*x[:place], 1, *x[place:])
 
 
-@listed(_wide, first_dtype, gradient=lambda of, gradient: [of.formed(gradient, 0)])
+@listed(_wide, op.first_dtype, gradient=lambda of, gradient: [of.formed(gradient, 0)])
 def expand(x: Array, axis: int) -> Any:
     """X with one more axis of length 1."""
     return np.expand_dims(x, axis)
@@ -134,7 +120,7 @@ def expand(x: Array, axis: int) -> Any:
 # --- parts
 
 
-def _joined_shape(*shapes: Shape, axis: int) -> Shape:
+def _joined_shape(*shapes: op.Shape, axis: int) -> op.Shape:
     lengths = [shape[axis] for shape in shapes]
     total = None if None in lengths else int(math.fsum(lengths))  # pyright: ignore[reportArgumentType]  # none is None
     first = list(shapes[0])
@@ -158,7 +144,9 @@ def _joined(*parts: np.ndarray, axis: int) -> np.ndarray:
     return np.concatenate(parts, axis=axis)
 
 
-register(Operator("concat", _joined, _joined_shape, joint_dtype, elementwise(), _joined_back))
+op.register(
+    op.Operator("concat", _joined, _joined_shape, op.joint_dtype, op.elementwise(), _joined_back)
+)
 
 
 def concat(parts: Sequence[Operand], axis: int = 1) -> Tensor:
@@ -170,8 +158,8 @@ def _part_shape(x: Any, *shapes: Any, axis: int, place: int, static: Any) -> tup
     return tuple(shapes[place].tolist())
 
 
-@listed(told_shape, first_dtype, running_shape=_part_shape)
-def part_of(x: Array, *shapes: Array, axis: int, place: int, static: Shape | None) -> Any:
+@listed(op.told_shape, op.first_dtype, running_shape=_part_shape)
+def part_of(x: Array, *shapes: Array, axis: int, place: int, static: op.Shape | None) -> Any:
     """What the part at a place has of a gradient, where `concat` joined parts of such shapes."""
     edges = np.cumsum([0, *(shape[axis] for shape in shapes)])
     return _between(x, int(edges[place]), int(edges[place + 1]), axis)
@@ -183,7 +171,7 @@ def _between(x: np.ndarray, first: int, last: int, axis: int) -> np.ndarray:
     return x[tuple(index)]
 
 
-def _cut_shape(x: Shape, *, first: int, last: int, axis: int) -> Shape:
+def _cut_shape(x: op.Shape, *, first: int, last: int, axis: int) -> op.Shape:
     length = x[axis]
     if length is not None and not 0 <= first <= last <= length:
         raise ValueError(f"{first} to {last} is not within axis {axis}")
@@ -197,7 +185,7 @@ def _cut_back(of: Any, gradient: Tensor) -> list[Tensor]:
     return [pad_to(gradient, of.shape(0), attributes["first"], attributes["axis"], static)]
 
 
-@listed(_cut_shape, first_dtype, gradient=_cut_back)
+@listed(_cut_shape, op.first_dtype, gradient=_cut_back)
 def cut(x: Array, first: int, last: int, axis: int = 1) -> Any:
     """What lies from `first` to before `last` along an axis."""
     return _between(x, first, last, axis)
@@ -209,8 +197,8 @@ def _padded_back(of: Any, gradient: Tensor) -> list[Any]:
     return [cut(gradient, first, first + part[axis], axis), None]
 
 
-@listed(told_shape, first_dtype, moved, _padded_back, running_shape=_as_told)
-def pad_to(x: Array, shape: Array, first: int, axis: int, static: Shape | None = None) -> Any:
+@listed(op.told_shape, op.first_dtype, op.moved, _padded_back, running_shape=_as_told)
+def pad_to(x: Array, shape: Array, first: int, axis: int, static: op.Shape | None = None) -> Any:
     """The reverse of `cut`: x within zeros."""
     whole = np.zeros(tuple(shape.tolist()), x.dtype)
     _between(whole, first, first + x.shape[axis], axis)[...] = x
@@ -228,21 +216,22 @@ def _picked_back(of: Any, gradient: Tensor) -> list[Any]:
     return [scatter_to(gradient, index, shape, of.node.inputs[0].shape), None]
 
 
-def _picked_shape(x: Shape, index: Shape) -> Shape:
+def _picked_shape(x: op.Shape, index: op.Shape) -> op.Shape:
     return (*index, *x[1:])
 
 
-@listed(_picked_shape, _picked_dtype, moved, _picked_back)
+@listed(_picked_shape, _picked_dtype, op.moved, _picked_back)
 def pick(x: Array, index: Array) -> Any:
     """Rows of x, by their places; an index of one number gives a row without its axis."""
     return x[index]
 
 
 @listed(
-    told_shape, first_dtype, moved, lambda of, gradient: [pick(gradient, of.input(1)), None, None],
+    op.told_shape, op.first_dtype, op.moved,
+    lambda of, gradient: [pick(gradient, of.input(1)), None, None],
     running_shape=_as_told,
 )  # fmt: skip
-def scatter_to(x: Array, index: Array, shape: Array, static: Shape | None = None) -> Any:
+def scatter_to(x: Array, index: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `pick`: rows added up at their places, in zeros of a shape."""
     whole = np.zeros(tuple(shape.tolist()), x.dtype)
     np.add.at(whole, index, x)
@@ -259,7 +248,7 @@ def _cast_back(of: Any, gradient: Tensor) -> list[Any]:
     return [cast(gradient, taken.dtype) if taken.is_float else None]
 
 
-@listed(first_shape, told_dtype, moved, _cast_back)
+@listed(op.first_shape, op.told_dtype, op.moved, _cast_back)
 def cast(x: Array, dtype: Any) -> Any:
     """The same numbers as another type."""
     return x.astype(dtype)
