@@ -414,20 +414,25 @@ def _relevant(unit: WhileLoop, given: list[Tensor | None], wanted: set[Tensor]) 
     """The variables and the constants of a loop along which gradients go."""
     loop, count = unit.loop, len(unit.first)
     constants = [one for one in loop.captures if one in wanted]
-    dependent = {number for number in range(count) if unit.first[number] in wanted}
     inner = [loop.captures[one] for one in constants]
-    while True:
-        reached = _reached_from(loop, [*inner, *(unit.taken[one] for one in dependent)])
-        more = {number for number in range(count) if unit.given[number] in reached}
-        if more <= dependent:
-            break
-        dependent |= more
-    needed = {number for number in dependent if given[number] is not None}
-    while True:
-        leading = _leads_to(loop, [unit.given[one] for one in needed])
-        more = {number for number in dependent if unit.taken[number] in leading}
-        if more <= needed:
-            break
-        needed |= more
+
+    def fed_by(numbers: set[int]) -> set[int]:
+        reached = _reached_from(loop, [*inner, *(unit.taken[one] for one in numbers)])
+        return {number for number in range(count) if unit.given[number] in reached}
+
+    def feeding(numbers: set[int]) -> set[int]:
+        leading = _leads_to(loop, [unit.given[one] for one in numbers])
+        return {number for number in dependent if unit.taken[number] in leading}
+
+    dependent = _grown({number for number in range(count) if unit.first[number] in wanted}, fed_by)
+    needed = _grown({number for number in dependent if given[number] is not None}, feeding)
+    leading = _leads_to(loop, [unit.given[one] for one in needed])
     constants = [one for one in constants if loop.captures[one] in leading]
     return _Backward(unit, sorted(needed), constants)
+
+
+def _grown(numbers: set[int], more_of: Callable[[set[int]], set[int]]) -> set[int]:
+    """Numbers with all that follows from them, over any number of iterations."""
+    while not (more := more_of(numbers)) <= numbers:
+        numbers = numbers | more
+    return numbers

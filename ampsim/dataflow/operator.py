@@ -107,24 +107,16 @@ def joint_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
     return np.result_type(*dtypes)
 
 
-def truth(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A truth value."""
-    return BOOL
+def _always(dtype: np.dtype[Any]) -> Callable[..., np.dtype[Any]]:
+    """The rule of operators that give one type, whatever they take."""
+
+    def rule(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+        return dtype
+
+    return rule
 
 
-def integer(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A whole number."""
-    return INT
-
-
-def number(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A floating-point number."""
-    return FLOAT
-
-
-def handle(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A handle of a resource."""
-    return RESOURCE
+truth, integer, number, handle = map(_always, (BOOL, INT, FLOAT, RESOURCE))
 
 
 def told_shape(*shapes: Shape, static: Shape | None, **attributes: Any) -> Shape | None:

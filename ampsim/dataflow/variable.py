@@ -218,9 +218,7 @@ def assign(target: Tensor, value: Operand) -> Tensor:
     Raises:
         GraphError: the target is no variable, this is in a loop, or type or shape do not fit.
     """
-    graph = open_graph()
-    _require_variable(target, "assign")
-    _require_once(graph, f"assign to {target.node.name}")
+    _require_assignable(target, "assign")
     (tensor,) = tensors_of([value])
     if tensor.dtype != target.dtype or tensor.shape not in (target.shape, None):
         raise GraphError(
@@ -255,9 +253,7 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
     Raises:
         GraphError: the target is no variable, this is in a loop, or types or shapes do not fit.
     """
-    graph = open_graph()
-    _require_variable(target, "assign_rows")
-    _require_once(graph, f"assign_rows of {target.node.name}")
+    _require_assignable(target, "assign_rows")
     places, rows = tensors_of([index, value])
     wanted = (*(places.shape or ()), *(target.shape or ())[1:])
     is_index = places.dtype == INT and len(places.shape or ()) == 1
@@ -270,9 +266,10 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
     return build(ASSIGN_ROWS, (rows, places), {"held": target.node.attributes["held"]})
 
 
-def _require_variable(target: Tensor, what: str) -> None:
+def _require_assignable(target: Tensor, what: str) -> None:
     if target.node.operator is not VARIABLE:
         raise GraphError(f"{what}: {target.node.told} must be a variable; make one: flow.variable")
+    _require_once(f"{what} to {target.node.name}")
 
 
 def changed_by(nodes: Sequence[Node]) -> list[Held]:
@@ -281,8 +278,8 @@ def changed_by(nodes: Sequence[Node]) -> list[Held]:
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def _require_once(graph: FlowGraph, what: str) -> None:
-    if graph.context.loop is not None:
+def _require_once(what: str) -> None:
+    if open_graph().context.loop is not None:
         raise GraphError(
             f"{what}: a loop would do it often; make it a loop variable, and use what the loop "
             "gives"
@@ -312,7 +309,7 @@ def minimize(
         GraphError: this is in a loop, or there is no variable.
     """
     graph = open_graph()
-    _require_once(graph, "minimize")
+    _require_once("minimize")
     nodes = [node for node in graph.given.values() if node.operator is VARIABLE]
     wanted = list(by) or [node.outputs[0] for node in nodes if node.attributes["held"].trainable]
     if not wanted or any(one.node.operator is not VARIABLE for one in wanted):
