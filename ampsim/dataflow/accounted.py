@@ -19,7 +19,7 @@ from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.frame import DEAD, Iteration
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import CATEGORIES, Buffer, DeviceTensor, Maker, Owner, release
-from ampsim.dataflow.owners import Owners, Task
+from ampsim.dataflow.owners import Owners, Queued
 from ampsim.dataflow.plan import Step
 from ampsim.dataflow.rendezvous import SentValue
 from ampsim.dataflow.swapping import Swapper
@@ -101,10 +101,10 @@ class CountingHost(Host):
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None
         self.has_others = False
-        self._queue: deque[Task] = deque()
+        self._queue: deque[Queued] = deque()
         self.owners = Owners(self.memory, self._queue)
-        self._next: Task
-        self._running: Task | None = None
+        self._next: Queued
+        self._running: Queued | None = None
         self._varying = partial(
             paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
         )
@@ -149,10 +149,10 @@ class CountingHost(Host):
         if rule is not None:
             return rule(self.owners, maker, given, value)
         if step.is_view and len(reads) == 1:
-            self._next = Task(reads, maker=maker)
+            self._next = Queued(reads, maker=maker)
             return DeviceTensor(value, reads[0])
         buffer = Buffer(self.memory, self._cost.size_bytes, maker)
-        self._next = Task(reads, buffer)
+        self._next = Queued(reads, buffer)
         return value if step.is_read else DeviceTensor(value, buffer)
 
     # --- the device
@@ -196,7 +196,7 @@ class CountingHost(Host):
             post(self.cause, value.value, release)
 
         owner.holders += 1
-        self._queue.append(Task((owner,), None, start))
+        self._queue.append(Queued((owner,), None, start))
 
     def _advance(self) -> None:
         """Start what can start, and go on with what comes of it."""
@@ -222,7 +222,7 @@ class CountingHost(Host):
         if self.ready:
             self._go_on()
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: Queued) -> None:
         """Start a kernel; or do what takes no time."""
         if task.writes is not None:
             task.writes.begin()
@@ -244,13 +244,13 @@ class CountingHost(Host):
         self._record(kernel, start_s)
         self._advance()
 
-    def _record(self, task: Task, start_s: float) -> None:
+    def _record(self, task: Queued, start_s: float) -> None:
         """Leave the span of a kernel, and let go."""
         assert task.cost is not None and task.maker is not None, "only kernels leave a span"
         self._append(task.cost.kind, start_s, task.maker.state, task.cause)
         self._finish(task)
 
-    def _finish(self, task: Task) -> None:
+    def _finish(self, task: Queued) -> None:
         """Let go of what a task has read; what was computed may be swapped from now on."""
         swapper, writes = self.swapper, task.writes
         if task.then is not None:

@@ -19,27 +19,16 @@ from typing import Any, Final, ParamSpec, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.dataflow.operator import (
-    OPERATORS,
-    GradientRule,
-    Operator,
-    Shape,
-    WorkRule,
-    broadcast,
-    first_dtype,
-    first_shape,
-    no_work,
-    register,
-)
+from ampsim.dataflow import operator as op
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction
 from ampsim.text import shown
 from ampsim.user_code import Place, is_own
 
 
-def primitive(name: str) -> Operator:
+def primitive(name: str) -> op.Operator:
     """An operator whose rule is the executor's."""
-    return Operator(name, None, first_shape, first_dtype)
+    return op.Operator(name, None, op.first_shape, op.first_dtype)
 
 
 CONSTANT: Final = primitive("constant")
@@ -79,7 +68,12 @@ class Tensor:
     __slots__ = ("captured_from", "context", "dtype", "node", "output", "shape")
 
     def __init__(
-        self, node: Node, output: int, shape: Shape | None, dtype: np.dtype[Any], context: Context
+        self,
+        node: Node,
+        output: int,
+        shape: op.Shape | None,
+        dtype: np.dtype[Any],
+        context: Context,
     ) -> None:
         self.node, self.output, self.shape, self.dtype = node, output, shape, dtype
         self.context = context
@@ -153,7 +147,7 @@ class Node:
     )  # fmt: skip
 
     def __init__(
-        self, operator: Operator, inputs: list[Tensor], attributes: dict[str, Any],
+        self, operator: op.Operator, inputs: list[Tensor], attributes: dict[str, Any],
         graph: FlowGraph, *, like: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.operator, self.inputs, self.attributes = operator, inputs, attributes
@@ -387,7 +381,7 @@ class FlowGraph:
 
     def add(
         self,
-        operator: Operator,
+        operator: op.Operator,
         inputs: Sequence[Tensor],
         attributes: dict[str, Any] | None = None,
         *,
@@ -460,11 +454,9 @@ class FlowGraph:
             output_of(node, tensor.shape, tensor.dtype, within)
         return node
 
-    def output(
-        self, node: Node, like: Tensor, context: Context, shape: Shape | None = None
-    ) -> Tensor:
-        """Give a primitive an output, of the type of another tensor."""
-        return output_of(node, like.shape if shape is None else shape, like.dtype, context)
+    def output(self, node: Node, like: Tensor, context: Context) -> Tensor:
+        """Give a primitive an output, of the shape and type of another tensor."""
+        return output_of(node, like.shape, like.dtype, context)
 
 
 _OPEN: Final[list[FlowGraph]] = []
@@ -487,7 +479,7 @@ def constant(value: Any, dtype: Any = None) -> Tensor:
     return open_graph().constant(value, None if dtype is None else np.dtype(dtype))
 
 
-def output_of(node: Node, shape: Shape | None, dtype: np.dtype[Any], context: Context) -> Tensor:
+def output_of(node: Node, shape: op.Shape | None, dtype: np.dtype[Any], context: Context) -> Tensor:
     """Give a node its next output."""
     tensor = Tensor(node, len(node.outputs), shape, dtype, context)
     node.outputs.append(tensor)
@@ -525,13 +517,13 @@ def apply(name: str, *operands: object, **attributes: Any) -> Tensor:
     Raises:
         GraphError: the operands' shapes or types do not fit it, or one cannot be used here.
     """
-    return build(OPERATORS[name], operands, attributes)
+    return build(op.OPERATORS[name], operands, attributes)
 
 
-def build(operator: Operator, operands: Sequence[object], attributes: dict[str, Any]) -> Tensor:
+def build(operator: op.Operator, operands: Sequence[object], attributes: dict[str, Any]) -> Tensor:
     """The same, of an operator that need not be listed."""
     graph = open_graph()
-    inputs = tensors_of(operands, is_joint=operator.shape is broadcast)
+    inputs = tensors_of(operands, is_joint=operator.shape is op.broadcast)
     node = graph.add(operator, inputs, dict(attributes))
     known = [one.shape for one in inputs if one.shape is not None]
     try:
@@ -553,10 +545,10 @@ _P = ParamSpec("_P")
 
 
 def listed(
-    shape: Callable[..., Shape | None],
+    shape: Callable[..., op.Shape | None],
     dtype: Callable[..., np.dtype[Any]],
-    work: WorkRule = no_work,
-    gradient: GradientRule | None = None,
+    work: op.WorkRule = op.no_work,
+    gradient: op.GradientRule | None = None,
     **more: Any,
 ) -> Callable[[Callable[_P, Any]], Callable[_P, Tensor]]:
     """List an operator with the kernel that is decorated, under its name.
@@ -566,7 +558,9 @@ def listed(
     """
 
     def list_kernel(kernel: Callable[_P, Any]) -> Callable[_P, Tensor]:
-        operator = register(Operator(kernel.__name__, kernel, shape, dtype, work, gradient, **more))
+        operator = op.register(
+            op.Operator(kernel.__name__, kernel, shape, dtype, work, gradient, **more)
+        )
         signature = inspect.signature(kernel)
         arrays = {
             name: parameter.kind is parameter.VAR_POSITIONAL

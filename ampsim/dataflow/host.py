@@ -29,7 +29,7 @@ _SHAPE: Final = attrgetter("shape")
 UPDATE: Final = int(Direction.UPDATE)
 
 
-class Cost(NamedTuple):
+class KernelCost(NamedTuple):
     """What a step costs on inputs of certain shapes.
 
     Args:
@@ -59,7 +59,7 @@ class Kernel:
     __slots__ = ("behind", "cause", "cost", "published", "state", "then")
 
     def __init__(
-        self, cost: Cost, state: Tag, cause: Cause, then: Callable[[], None] | None
+        self, cost: KernelCost, state: Tag, cause: Cause, then: Callable[[], None] | None
     ) -> None:
         self.cost, self.state, self.cause, self.then = cost, state, cause, then
         self.behind: list[Kernel] = []
@@ -137,7 +137,7 @@ class Host:
         self.device: Device = cluster.devices[worker]
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
         self._instant = instant
-        self._cost: Cost
+        self._cost: KernelCost
         self._last: Kernel | None = None
         self._run: Callable[[Step, Iteration], None]
         self._dispatch_s = self.device.dispatch_s
@@ -242,7 +242,7 @@ class Host:
                 f"{node.told}{where} failed at {self._clock.now:.9g} s: {told(error)}"
             ) from error
 
-    def _new_cost(self, step: Step, inputs: list[Any]) -> Cost:
+    def _new_cost(self, step: Step, inputs: list[Any]) -> KernelCost:
         """What a step costs on these inputs."""
         node = step.node
         operator, shapes = node.operator, [one.shape for one in inputs]
@@ -266,7 +266,7 @@ class Host:
         )
         self._recorder.kinds.seconds_on[kind] = seconds_on
         output = standin(shape, itemsize) if self._is_abstract else None
-        return Cost(output, seconds_on(self.device), kind, math.prod(shape) * itemsize)
+        return KernelCost(output, seconds_on(self.device), kind, math.prod(shape) * itemsize)
 
     # --- a client that decides
 

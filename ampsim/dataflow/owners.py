@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 from ampsim.dataflow.graph import VARIABLE
-from ampsim.dataflow.host import Cost
+from ampsim.dataflow.host import KernelCost
 from ampsim.dataflow.memory import Buffer, DeviceTensor, Maker, Owner, Resource, Saved
 from ampsim.dataflow.swapping import Swapper
 from ampsim.machine import Memory
 from ampsim.trace import Cause
 
 
-class Task:
+class Queued:
     """What waits for the device: a kernel, or what happens among kernels and takes no time.
 
     Args:
@@ -48,7 +48,7 @@ class Task:
     ) -> None:
         self.reads, self.writes, self.then = reads, writes, then
         self.maker = maker if writes is None else writes.maker
-        self.cost: Cost | None = None
+        self.cost: KernelCost | None = None
         self.cause: Cause
         self.since_s: float
         self.is_stalled = False
@@ -90,7 +90,7 @@ class Owners:
         swapper: is told what is pushed; None where nothing is swapped.
     """
 
-    def __init__(self, memory: Memory, queue: deque[Task]) -> None:
+    def __init__(self, memory: Memory, queue: deque[Queued]) -> None:
         self.made: list[Owner] = []
         self.swapper: Swapper | None = None
         self._memory, self._queue = memory, queue
@@ -104,7 +104,7 @@ class Owners:
         size_bytes = (1 + slots) * _size_bytes(value, maker)
         buffer = Buffer(self._memory, size_bytes, maker, is_input=True)
         self._keep_to_end(buffer)
-        self._queue.append(Task((), buffer))
+        self._queue.append(Queued((), buffer))
         return DeviceTensor(value, buffer)
 
     def lying(
@@ -113,7 +113,7 @@ class Owners:
     ) -> Buffer:  # fmt: skip
         """The bytes of a value that is made of others; it lies there in the device's turn."""
         buffer = Buffer(self._memory, _size_bytes(value, maker), maker)
-        self._queue.append(Task(reads, buffer, then))
+        self._queue.append(Queued(reads, buffer, then))
         return buffer
 
     def finish(self) -> None:
@@ -150,7 +150,7 @@ class Owners:
 
     def _drop(self, resource: Resource) -> None:
         """Nobody has a handle any more; the device may not have come to that."""
-        self._queue.append(Task((), None, resource.let_go))
+        self._queue.append(Queued((), None, resource.let_go))
 
     def _same_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
         return self._shared(value, given[0].owner)
@@ -181,7 +181,7 @@ class Owners:
         self.made.append(owner)  # the stack has held it
         if isinstance(owner, Saved):
             owner.holders += 1
-            self._queue.append(Task((), None, partial(self._popped, owner)))
+            self._queue.append(Queued((), None, partial(self._popped, owner)))
         return DeviceTensor(value, owner)
 
     def _popped(self, saved: Saved) -> None:

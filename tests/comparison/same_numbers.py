@@ -340,7 +340,6 @@ def _flow(draw: random.Random) -> dict[str, str]:
 
     from ampsim import flow
     from ampsim.dataflow.plan import needed
-    from ampsim.hardware import Cluster, Device, Link
 
     with flow.FlowGraph():
         a, b = (flow.input(name, (ELEMENTS,), "float64") for name in "ab")
@@ -349,24 +348,16 @@ def _flow(draw: random.Random) -> dict[str, str]:
         state = interpret(block, [(a, b, flow.input("k", (), "int64"))], Built())
         asked = [flow.identity(one) for one in state]
         asked += flow.gradients(flow.sum(asked[0] * asked[1] + asked[1] * 2.0), [a, b])
-    dispatch_s = draw.choice([0.0, 0.0, 0.25])
-    told: dict[str, Any] = {
-        "flop_per_s": 1.0, "copy_bandwidth_bytes_per_s": 4800.0, "dispatch_s": dispatch_s,
-        "memory_bytes": draw.choice([None, 10**9, 50_000, 90_000]),
-        "operation_overhead_s": 0.0 if dispatch_s else draw.choice([0.0, 1.0]),
-        "jitter_cv": draw.choice([0.0, 0.0, 0.3]),
-    }  # fmt: skip
-    workers = draw.choice([1, 1, 1, 2, 3])
-    devices = tuple(Device(name=f"d{number}", **told) for number in range(workers))
-    link = Link(latency_s=draw.choice([0.0, 0.5]), bandwidth_bytes_per_s=draw.choice([None, 4e3]))
+    cluster = _cluster(draw)
+    workers, has_memory = cluster.workers, cluster.devices[0].memory_bytes is not None
     feeds = {"a": np.linspace(0.5, 1, ELEMENTS), "b": np.linspace(-0.5, 0.2, ELEMENTS), "k": 3}
-    nodes, does_swap = needed(asked), told["memory_bytes"] is not None and draw.random() < 0.8
+    nodes, does_swap = needed(asked), has_memory and draw.random() < 0.8
     skipped = ("constant", "enter", "enter-constant", "next-iteration")
     placed = [one.name for one in nodes if one.operator.name not in skipped]
     result = flow.run(
         asked,
         {one.name: feeds[one.name] for one in nodes if one.name in feeds},
-        cluster=Cluster(name="drawn", devices=devices, link=link),
+        cluster=cluster,
         mode=draw.choice(["numeric", "sleep"]),
         parallel_iterations=draw.randrange(4),
         run_ahead=draw.random() < 0.8,
@@ -385,6 +376,23 @@ def _flow(draw: random.Random) -> dict[str, str]:
     for table in ("spans", "transfers", "memory", "frames", "decisions", "evaluations"):
         found |= _columns(table, getattr(result, table))
     return found | _columns("critical_path", result.critical_path)
+
+
+def _cluster(draw: random.Random) -> Any:
+    """Devices and links of some kind."""
+    from ampsim.hardware import Cluster, Device, Link
+
+    dispatch_s = draw.choice([0.0, 0.0, 0.25])
+    told: dict[str, Any] = {
+        "flop_per_s": 1.0, "copy_bandwidth_bytes_per_s": 4800.0, "dispatch_s": dispatch_s,
+        "memory_bytes": draw.choice([None, 10**9, 50_000, 90_000]),
+        "operation_overhead_s": 0.0 if dispatch_s else draw.choice([0.0, 1.0]),
+        "jitter_cv": draw.choice([0.0, 0.0, 0.3]),
+    }  # fmt: skip
+    workers = draw.choice([1, 1, 1, 2, 3])
+    devices = tuple(Device(name=f"d{number}", **told) for number in range(workers))
+    link = Link(latency_s=draw.choice([0.0, 0.5]), bandwidth_bytes_per_s=draw.choice([None, 4e3]))
+    return Cluster(name="drawn", devices=devices, link=link)
 
 
 def _bytes(value: Any) -> bytes:
