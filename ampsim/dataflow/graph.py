@@ -175,6 +175,8 @@ class Context:
     Attributes:
         captures: tensors of the outer context, and what stands for them here.
         units: nodes and whole constructs built here, in that order.
+        gate: of a loop or its predicate, comes once for each time that this runs; None while the
+            predicate is built.
         twin: the branch of which this one holds the gradients; it runs when that one does, so its
             tensors can be used here as they are.
     """
@@ -183,6 +185,7 @@ class Context:
         self.outer, self.told = outer, told
         self.captures: dict[Tensor, Tensor] = {}
         self.units: list[Unit] = []
+        self.gate: Tensor | None = None
         self.twin: Context | None = None
 
     @property
@@ -206,14 +209,12 @@ class Loop(Context):
     Attributes:
         name: of the frame.
         window: iterations that may be under way at a time; None for what the run says.
-        gate: comes once for each iteration that the body runs; None while the predicate is built.
     """
 
     def __init__(self, outer: Context, name: str, window: int | None) -> None:
         super().__init__(outer, f"the loop {name}")
         self.name, self.window = name, window
         self.predicate: Tensor
-        self.gate: Tensor | None = None
 
     @property
     def loop(self) -> Loop:
@@ -226,7 +227,6 @@ class Predicate(Context):
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop, "the predicate of a loop")
-        self.gate: Tensor | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -408,9 +408,9 @@ class FlowGraph:
 
     def _gate(self, context: Context) -> Tensor | None:
         """What comes once for each time that a context runs; None where it always runs once."""
-        if isinstance(context, Loop | Predicate):
-            return context.gate
-        return self.resolve(context.predicate, context) if isinstance(context, Branch) else None
+        if isinstance(context, Branch):
+            return self.resolve(context.predicate, context)
+        return context.gate
 
     def resolve(self, tensor: Tensor, context: Context | None = None) -> Tensor:
         """What stands for a tensor in a context: itself, or a capture.
@@ -499,16 +499,14 @@ def tensors_of(operands: Sequence[object], *, is_joint: bool = False) -> list[Te
     """
     graph = open_graph()
     floats = [one.dtype for one in operands if isinstance(one, Tensor) and one.is_float]
-    kinds = floats if is_joint else []
-    return [
-        graph.resolve(one if isinstance(one, Tensor) else _constant(graph, one, kinds))
-        for one in operands
-    ]
 
+    def tensor_of(one: object) -> Tensor:
+        if isinstance(one, Tensor):
+            return one
+        is_real = isinstance(one, float | int) and not isinstance(one, bool)
+        return graph.constant(one, floats[0] if is_joint and is_real and floats else None)
 
-def _constant(graph: FlowGraph, value: object, kinds: list[np.dtype[Any]]) -> Tensor:
-    is_real = isinstance(value, float | int) and not isinstance(value, bool)
-    return graph.constant(value, kinds[0] if is_real and kinds else None)
+    return [graph.resolve(tensor_of(one)) for one in operands]
 
 
 def apply(name: str, *operands: object, **attributes: Any) -> Tensor:
@@ -578,6 +576,8 @@ def listed(
                 operands += operand if is_many else (operand,)
             return build(operator, operands, attributes)
 
+        told = signature.replace(return_annotation="Tensor")
+        built.__signature__ = told  # pyright: ignore[reportAttributeAccessIssue]  # for help()
         return built
 
     return list_kernel
