@@ -17,12 +17,17 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.graph import Array, Tensor, apply, listed
+from ampsim.dataflow.graph import Tensor, apply
 from ampsim.ir import Standin, Work, standin
 
 
+def _listed(name: str, kernel: Any, shape: Any, dtype: Any, **more: Any) -> None:
+    work = more.pop("work", op.no_work)
+    op.register(op.Operator(name, kernel, shape, dtype, work, is_stateful=True, **more))
+
+
 class Stack:
-    """Values, of which the last one pushed is the first one popped.
+    """Values, of which the last one pushed is the first one popped; its methods are kernels.
 
     Attributes:
         values: those that were pushed and not popped.
@@ -33,8 +38,23 @@ class Stack:
     def __init__(self) -> None:
         self.values: list[Any] = []
 
+    def push(self, value: Any) -> Any:
+        """Put a value on it; the same value."""
+        self.values.append(value)
+        return value
 
-op.register(op.Operator("stack", Stack, op.scalar, op.handle, is_stateful=True))
+    def pop(self, **_told: Any) -> Any:
+        """Take the last value."""
+        return self.values.pop()
+
+
+def _second(_stack: Any, value: Any) -> Any:
+    return value
+
+
+_listed("stack", Stack, op.scalar, op.handle)
+_listed("push", Stack.push, _second, _second)
+_listed("pop", Stack.pop, op.told_shape, op.told_dtype)
 
 
 def new_stack() -> Tensor:
@@ -42,22 +62,9 @@ def new_stack() -> Tensor:
     return apply("stack")
 
 
-def _second(_stack: Any, value: Any) -> Any:
-    return value
-
-
-@listed(_second, _second, is_stateful=True)
-def push(handle: Array, value: Array) -> Any:
+def push(handle: Tensor, value: Tensor) -> Tensor:
     """Put a value on a stack; the same value."""
-    handle.values.append(value)
-    return value
-
-
-def _pop(stack: Stack, *, static: Any, dtype: Any) -> Any:
-    return stack.values.pop()
-
-
-op.register(op.Operator("pop", _pop, op.told_shape, op.told_dtype, is_stateful=True))
+    return apply("push", handle, value)
 
 
 def pop(handle: Tensor, like: Tensor) -> Tensor:
@@ -72,7 +79,7 @@ Writer: TypeAlias = "tuple[int, tuple[Any, ...]]"
 
 
 class Elements:
-    """The elements of one array.
+    """The elements of one array; its methods are kernels.
 
     Attributes:
         values: those that were written, by their places.
@@ -87,50 +94,67 @@ class Elements:
         self.gradients: dict[int, Gradients] = {}
         self.size = int(size)
 
-    def write(self, index: int, value: Any) -> None:
+    def write(self, index: Any, value: Any, flow: Any) -> Any:
         """Write a place that was not written before."""
-        if index < 0 or index in self.values:
-            why = "was written before" if index in self.values else "is below 0"
-            raise IndexError(f"place {index} of the array {why}; write each place once")
-        self.values[index] = value
-        self.size = max(self.size, index + 1)
+        place = int(index)
+        if place < 0 or place in self.values:
+            why = "was written before" if place in self.values else "is below 0"
+            raise IndexError(f"place {place} of the array {why}; write each place once")
+        self.values[place] = value
+        self.size = max(self.size, place + 1)
+        return flow
 
-    def read(self, index: int) -> Any:
+    def unstack(self, x: Any, flow: Any) -> Any:
+        """Write all rows, the first at place 0."""
+        for index, value in enumerate(_rows_of(x)):
+            self.write(index, value, flow)
+        return flow
+
+    def read(self, index: Any, flow: Any = None, **_told: Any) -> Any:
         """A place that was written."""
-        if index not in self.values:
-            raise IndexError(f"place {index} of the array of {self.size} was not written")
-        return self.values[index]
+        place = int(index)
+        if place not in self.values:
+            raise IndexError(f"place {place} of the array of {self.size} was not written")
+        return self.values[place]
 
-    def all(self) -> list[Any]:
+    def stack(self, flow: Any, *, static: Any, dtype: Any) -> Any:
         """All places, in order."""
-        return [self.read(index) for index in range(self.size)]
+        return _stacked([self.read(place) for place in range(self.size)], static, dtype)
+
+    def length(self, flow: Any) -> Any:
+        """How many places there are."""
+        return np.array(self.size, np.int64)
+
+    def gradient(self, *, source: int) -> Gradients:
+        """Its gradients, for a call of `gradients`."""
+        return self.gradients.setdefault(source, Gradients(self))
 
 
 class Gradients:
-    """The gradients of the elements of one array.
+    """The gradients of the elements of one array."""
 
-    Attributes:
-        of: the array.
-    """
-
-    __slots__ = ("_parts", "of")
+    __slots__ = ("_of", "_parts")
 
     def __init__(self, of: Elements) -> None:
-        self.of = of
+        self._of = of
         self._parts: dict[int, list[tuple[Writer, Any]]] = {}
 
     def add(self, index: int, writer: Writer, value: Any) -> None:
         """Add to the gradient of a place."""
         self._parts.setdefault(index, []).append((writer, value))
 
-    def read(self, index: int) -> Any:
+    def sum(self, index: Any, flow: Any = None, **_told: Any) -> Any:
         """The gradient of a place; zeros where nobody read it."""
-        parts = sorted(self._parts.get(index, ()), key=lambda part: part[0])
+        parts = sorted(self._parts.get(int(index), ()), key=lambda part: part[0])
         if not parts:
-            like = self.of.read(index)
+            like = self._of.read(index)
             return like if isinstance(like, Standin) else np.zeros_like(like)
         first = parts[0][1]
         return first if isinstance(first, Standin) else reduce(np.add, (one for _, one in parts))
+
+    def sums(self, flow: Any, *, static: Any, dtype: Any) -> Any:
+        """Those of all places, in order."""
+        return _stacked([self.sum(place) for place in range(self._of.size)], static, dtype)
 
 
 def _stacked(values: list[Any], static: op.Shape | None, dtype: np.dtype[Any]) -> Any:
@@ -141,37 +165,10 @@ def _stacked(values: list[Any], static: op.Shape | None, dtype: np.dtype[Any]) -
     return np.stack(values)
 
 
-def _parts_of(x: Any) -> list[Any]:
+def _rows_of(x: Any) -> list[Any]:
     if isinstance(x, Standin):
         return [standin(x.shape[1:], x.itemsize)] * x.shape[0]
     return list(x)
-
-
-def _write(elements: Elements, index: Any, value: Any, flow: Any) -> Any:
-    elements.write(int(index), value)
-    return flow
-
-
-def _read(elements: Elements, index: Any, flow: Any, *, static: Any, dtype: Any) -> Any:
-    return elements.read(int(index))
-
-
-def _unstack(elements: Elements, x: Any, flow: Any) -> Any:
-    for index, value in enumerate(_parts_of(x)):
-        elements.write(index, value)
-    return flow
-
-
-def _stack(elements: Elements, flow: Any, *, static: Any, dtype: Any) -> Any:
-    return _stacked(elements.all(), static, dtype)
-
-
-def _size(elements: Elements, flow: Any) -> Any:
-    return np.array(elements.size, np.int64)
-
-
-def _gradients(elements: Elements, *, source: int) -> Gradients:
-    return elements.gradients.setdefault(source, Gradients(elements))
 
 
 def _add(writer: Writer, gradients: Gradients, index: Any, value: Any, flow: Any) -> Any:
@@ -180,18 +177,9 @@ def _add(writer: Writer, gradients: Gradients, index: Any, value: Any, flow: Any
 
 
 def _add_all(writer: Writer, gradients: Gradients, x: Any, flow: Any) -> Any:
-    for index, value in enumerate(_parts_of(x)):
+    for index, value in enumerate(_rows_of(x)):
         gradients.add(index, writer, value)
     return flow
-
-
-def _sum(gradients: Gradients, index: Any, flow: Any, *, static: Any, dtype: Any) -> Any:
-    return gradients.read(int(index))
-
-
-def _sums(gradients: Gradients, flow: Any, *, static: Any, dtype: Any) -> Any:
-    sums = [gradients.read(index) for index in range(gradients.of.size)]
-    return _stacked(sums, static, dtype)
 
 
 def _gradient_array(of: Any) -> Tensor:
@@ -230,19 +218,16 @@ def _copied(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
     return op.moved((output,), output, itemsize)
 
 
-def _listed(name: str, kernel: Any, shape: Any, dtype: Any, **more: Any) -> None:
-    work = more.pop("work", op.no_work)
-    op.register(op.Operator(name, kernel, shape, dtype, work, is_stateful=True, **more))
-
-
 _listed("array", Elements, op.scalar, op.handle)
-_listed("array_write", _write, op.scalar, op.number, gradient=_write_back)
-_listed("array_read", _read, op.told_shape, op.told_dtype, gradient=_read_back)
-_listed("array_unstack", _unstack, op.scalar, op.number, gradient=_unstack_back)
-_listed("array_stack", _stack, op.told_shape, op.told_dtype, gradient=_stack_back, work=_copied)
-_listed("array_size", _size, op.scalar, op.integer)
-_listed("array_gradient", _gradients, op.scalar, op.handle)
+_listed("array_write", Elements.write, op.scalar, op.number, gradient=_write_back)
+_listed("array_read", Elements.read, op.told_shape, op.told_dtype, gradient=_read_back)
+_listed("array_unstack", Elements.unstack, op.scalar, op.number, gradient=_unstack_back)
+_listed(
+    "array_stack", Elements.stack, op.told_shape, op.told_dtype, gradient=_stack_back, work=_copied
+)
+_listed("array_size", Elements.length, op.scalar, op.integer)
+_listed("array_gradient", Elements.gradient, op.scalar, op.handle)
 _listed("array_add", _add, op.scalar, op.number, needs_tag=True)
 _listed("array_add_all", _add_all, op.scalar, op.number, needs_tag=True)
-_listed("array_sum", _sum, op.told_shape, op.told_dtype)
-_listed("array_sums", _sums, op.told_shape, op.told_dtype, work=_copied)
+_listed("array_sum", Gradients.sum, op.told_shape, op.told_dtype)
+_listed("array_sums", Gradients.sums, op.told_shape, op.told_dtype, work=_copied)
