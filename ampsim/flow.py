@@ -5,30 +5,35 @@ from ampsim.dataflow.construct import input_tensor as input
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import FlowGraph, Tensor, constant
 from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
-from ampsim.dataflow.operators.arithmetic import add_n
-from ampsim.dataflow.operators.choice import any, places, softmax, top
-from ampsim.dataflow.operators.comparison import (
-    argmax,
+from ampsim.dataflow.operators.elements import (
+    add_n,
     equal,
+    exp,
+    identity,
+    log,
     logical_and,
     logical_not,
     logical_or,
     not_equal,
-    where,
-)
-from ampsim.dataflow.operators.elementwise import (
-    exp,
-    identity,
-    log,
     relu,
     sigmoid,
     square,
     stop_gradient,
     tanh,
+    where,
 )
-from ampsim.dataflow.operators.function import numpy_function
-from ampsim.dataflow.operators.loss import count_right, softmax_cross_entropy
-from ampsim.dataflow.operators.matrix import matmul, transpose
+from ampsim.dataflow.operators.rows import (
+    any,
+    argmax,
+    count_right,
+    matmul,
+    numpy_function,
+    places,
+    softmax,
+    softmax_cross_entropy,
+    top,
+    transpose,
+)
 from ampsim.dataflow.operators.shape import (
     cast,
     concat,

@@ -1,7 +1,7 @@
 """Time: one protocol, a virtual clock over SimPy and a wall clock over asyncio."""
 
-from ampsim.clock.protocol import Clock, Signal
+from ampsim.clock.protocol import OVER, Clock, Signal
 from ampsim.clock.simulated import SimClock
 from ampsim.clock.wall import WallClock
 
-__all__ = ["Clock", "Signal", "SimClock", "WallClock"]
+__all__ = ["OVER", "Clock", "Signal", "SimClock", "WallClock"]

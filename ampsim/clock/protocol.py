@@ -7,7 +7,7 @@ from event to event, `WallClock` really waits. See docs/decisions/0001-one-worke
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 
 class Signal(Protocol):
@@ -22,6 +22,18 @@ class Signal(Protocol):
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait until the signal fires."""
         ...
+
+
+class _Over:
+    """A sleep that is over."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Go on."""
+        return iter(())  # pyright: ignore[reportReturnType]  # does what is asked of it
+
+
+OVER: Final = _Over()
+"""What a clock's `sleep` gives where there is nothing to wait for; it need not be awaited."""
 
 
 class Clock(Protocol):
@@ -41,7 +53,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
-        """Wait for `delay_s` seconds of this clock."""
+        """Wait for `delay_s` seconds of this clock, from now on; to be awaited at once."""
         ...
 
     def signal(self) -> Signal:

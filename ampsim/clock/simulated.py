@@ -9,7 +9,7 @@ is a million ticks; on a device of 1 EFLOP/s it is still one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, cast
@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 import simpy
 from simpy.events import NORMAL, Event, EventPriority
 
-from ampsim.clock.protocol import Signal
+from ampsim.clock.protocol import OVER, Signal
 
 TICKS_PER_SECOND: Final = 10**18
 SECONDS_PER_TICK: Final = 1e-18
@@ -88,16 +88,27 @@ class SimClock:
         events = environment._queue
         return not events or events[0][0] > environment._now
 
-    def sleep(self, delay_s: float) -> SimSleep:
-        """Wait for `delay_s` virtual seconds, rounded to a tick."""
-        # As `Timeout`, in one call for four: one is made for each step.
+    def sleep(self, delay_s: float) -> Awaitable[None]:
+        """Wait for `delay_s` virtual seconds, rounded to a tick; to be awaited at once.
+
+        Where nothing happens until then, that moment is now, and there is nothing to wait for.
+        """
         ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
         assert ticks >= 0, f"time never goes back, as by {delay_s} s"
-        sleep = SimSleep.__new__(SimSleep)
-        sleep.env, sleep.callbacks = environment, []
-        entry = (environment._now + ticks, NORMAL, next(environment._eid), sleep)
-        heappush(environment._queue, entry)
-        return sleep
+        due, events = environment._now + ticks, environment._queue
+        if events and events[0][0] <= due:
+            return self._event(due)
+        environment._now, self.now = due, due * SECONDS_PER_TICK
+        return OVER
+
+    def _event(self, due: int) -> SimSleep:
+        """An event at a tick."""
+        # As `Timeout`, in one call for four: one is made for each step.
+        environment = self._environment
+        event = SimSleep.__new__(SimSleep)
+        event.env, event.callbacks = environment, []
+        heappush(environment._queue, (due, NORMAL, next(environment._eid), event))
+        return event
 
     def signal(self) -> SimSignal:
         """Return a new signal that has not fired."""
@@ -121,7 +132,9 @@ class SimClock:
         def call(_event: Event) -> None:
             callback()
 
-        event = self.sleep(delay_s)
+        ticks = round(delay_s * TICKS_PER_SECOND)
+        assert ticks >= 0, f"time never goes back, as by {delay_s} s"
+        event = self._event(self._environment._now + ticks)
         event.callbacks = [call]
         return event
 

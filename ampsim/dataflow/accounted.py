@@ -10,125 +10,68 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, cast
 
 from ampsim.clock import Clock
 from ampsim.dataflow.executor import Executor
-from ampsim.dataflow.frame import DEAD, Frame, Iteration
-from ampsim.dataflow.host import Host, Kernel
-from ampsim.dataflow.memory import DeviceMemory, DeviceTensor, Maker, Owner, plain
+from ampsim.dataflow.frame import DEAD, Iteration
+from ampsim.dataflow.host import Host
+from ampsim.dataflow.memory import CATEGORIES, Buffer, DeviceTensor, Maker, Owner, release
 from ampsim.dataflow.owners import Owners, Queued
-from ampsim.dataflow.plan import Plan, Step, Targets
-from ampsim.dataflow.rendezvous import Rendezvous, SentValue
+from ampsim.dataflow.plan import Step
+from ampsim.dataflow.rendezvous import SentValue
 from ampsim.dataflow.swapping import Swapper
+from ampsim.errors import OutOfMemoryError
 from ampsim.hardware import Cluster
-from ampsim.machine import CopyLanes, Job, paced
+from ampsim.machine import CopyLanes, Memory, paced
 from ampsim.trace import Cause, Recorder
-
-_KEEPING: Final = ("asked", "enter-constant", "next-iteration")
-"""Kinds of steps of which others may need on what they have read."""
+from ampsim.units import format_bytes, format_seconds
 
 
 class CountingExecutor(Executor):
-    """An executor that counts who holds what lies on the device.
+    """An executor that counts who holds what lies on the device; its arguments are `Executor`'s."""
 
-    Args:
-        plan, rendezvous, feeds, run_ahead, instance: as of `Executor`.
-        machine: whose memory it is.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        rendezvous: Rendezvous,
-        feeds: Mapping[str, Any],
-        machine: CountingHost,
-        *,
-        run_ahead: bool,
-        instance: int = 0,
-    ) -> None:
-        super().__init__(plan, rendezvous, feeds, machine, run_ahead=run_ahead, instance=instance)
-        self._host = machine
-        self._held_by: dict[tuple[Frame, str], list[Owner]] = {}
-        self._results: list[Owner] = []
+    _host: CountingHost
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step; what it has read, and what it has made, is then held by others alone."""
-        if step.is_on_device and step.kernel is not None and not iteration.is_dead[step.number]:
-            super().run(step, iteration)  # its kernel lets go of what it reads
+        if step.is_kernel and not iteration.is_dead[step.number]:
+            step.live += 1  # its kernel lets go of what it reads
+            if not self._compute(step, iteration):
+                self._ended(iteration)
             return
-        first = step.first
-        taken = [
-            one.owner
-            for one in iteration.inputs[first : first + (step.count or 1)]
-            if one.__class__ is DeviceTensor
-        ]
+        first, taken = step.first, cast("list[Owner]", [])
+        for one in iteration.inputs[first : first + (step.count or 1)]:
+            if one.__class__ is DeviceTensor:
+                taken.append(one.owner)
         super().run(step, iteration)
-        if taken and step.kind in _KEEPING:
-            held = self._kept_by(step, iteration)
-            if held is not None:
-                held += taken
-                taken = []
-        owners = self._host.owners
-        if owners.has_made:
-            taken += owners.made()
+        made = self._host.owners.made
+        if made:
+            taken += made
+            made.clear()
         for owner in taken:
             owner.release()
 
     def finish(self) -> None:
         """Let go of what was asked for and of what was fed; then nothing is left."""
-        for owner in self._results:
-            owner.release()
+        for value in self._asked_for:
+            release(value)
         self._host.owners.finish()
 
-    def _kept_by(self, step: Step, iteration: Iteration) -> list[Owner] | None:
-        """Where what a step has read is listed that is needed on; None where it is not."""
-        if step.kind == "asked":
-            self.result = {place: plain(one) for place, one in self.result.items()}
-            return self._results
-        if step.kind == "enter-constant" and step.child is not None:
-            frame = self._children.get((iteration, step.child.name))
-            if frame is not None:
-                return self._held_by.setdefault((frame, "constants"), [])
-        waiting = iteration.frame.deferred
-        if step.kind == "next-iteration" and any(one is step for one, _value in waiting):
-            return self._held_by.setdefault((iteration.frame, "deferred"), [])
-        return None
-
-    def _deliver(self, targets: Targets, value: Any, iteration: Iteration) -> None:
-        if value.__class__ is DeviceTensor and targets.readers:
-            value.owner.hold(targets.readers)
-        super()._deliver(targets, value, iteration)
-
-    def _resume(self, frame: Frame) -> None:
-        super()._resume(frame)
-        self._let_go(frame, "deferred")
-
-    def _close(self, frame: Frame) -> None:
-        self._let_go(frame, "constants")
-        super()._close(frame)
-
-    def _let_go(self, frame: Frame, what: str) -> None:
-        for owner in self._held_by.pop((frame, what), ()):
-            owner.release()
-
     def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
-        node = step.node
-        assert node is not None, "a Recv is a node"
-        if sent.value is not DEAD and node.outputs[0].is_float:
-            maker = Maker(node, iteration.state)
-            sent = SentValue(self._host.owners.received(sent, maker))
+        if sent.value is not DEAD and step.node.outputs[0].is_float:
+            maker = Maker(step.node, iteration.state)
+            buffer = self._host.owners.lying(sent.value, maker, (), sent.release)
+            sent = SentValue(DeviceTensor(sent.value, buffer))
         super()._receive(step, iteration, sent)
 
     def _given(self, step: Step, iteration: Iteration) -> None:
         """What is given: it lies on the device for the whole run where it is of floats."""
-        node = step.node
-        assert node is not None, "a source is a node"
-        value = self._given_to(node)
-        if node.outputs[0].is_float:
-            value = self._host.owners.given(value, Maker(node, iteration.state))
+        value = self._given_to(step.node)
+        if step.node.outputs[0].is_float:
+            value = self._host.owners.given(value, Maker(step.node, iteration.state))
         self._deliver(step.targets[0], value, iteration)
 
     _rules: ClassVar[dict[str, Callable[[Any, Step, Iteration], None]]] = {
@@ -144,8 +87,8 @@ class CountingHost(Host):
 
     Attributes:
         memory: the device's.
-        swapper: moves what lies on stacks; None where nobody asked for it.
         owners: says who holds what.
+        swapper: moves what lies on stacks; None where nobody asked for it.
         has_others: whether other workers take part, who may make room here.
     """
 
@@ -153,20 +96,29 @@ class CountingHost(Host):
         self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, **how: Any
     ) -> None:
         super().__init__(worker, cluster, clock, recorder, **how)
-        self.memory = DeviceMemory(worker, self.device, clock)
+        assert self.device.memory_bytes is not None, f"{self.device.name} has no end of memory"
+        self._capacity_bytes = self.device.memory_bytes
+        self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None
         self.has_others = False
         self._queue: deque[Queued] = deque()
+        self.owners = Owners(self.memory, self._queue)
         self._next: Queued
         self._running: Queued | None = None
-        self.owners = Owners(self.memory, self._queue)
         self._varying = partial(
             paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
         )
 
+    @property
+    def memory_rows(self) -> list[tuple[float, ...]]:
+        """The fullest moments: worker, time, all bytes, and those of each category."""
+        return [
+            (self.worker, one.time_s, sum(one.bytes), *one.bytes) for one in self.memory.timeline
+        ]
+
     def swap(self, threshold: float) -> None:
         """Swap what lies on stacks above this share of the memory."""
-        above_bytes = math.floor(threshold * self.memory.capacity_bytes)
+        above_bytes = math.floor(threshold * self._capacity_bytes)
         copies = CopyLanes(
             self.worker, self.device, self._clock, instant=self._instant, recorder=self._recorder,
             above_bytes=above_bytes,
@@ -174,38 +126,55 @@ class CountingHost(Host):
         for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
             tasks = self._varying(lane, lane.processor)
             self._clock.start(lane.processor.work(tasks), f"{name} {self.worker}")
-        self.swapper = self.owners.swapper = Swapper(self.memory, copies, self._copied)
+        self.swapper = self.owners.swapper = Swapper(
+            self.memory, self._capacity_bytes, copies, self._copied
+        )
 
-    def do_free(self, now_s: float) -> None:
-        """Run all steps that are ready; then, as after each dispatch, the device goes on."""
-        super().do_free(now_s)
-        self._advance()
+    # --- what steps give
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step, with its owner where it lies on the device."""
         first = step.first
-        given = iteration.inputs[first : first + step.count]
-        inputs = [one.value if one.__class__ is DeviceTensor else one for one in given]
+        inputs = iteration.inputs[first : first + step.count]
+        given, reads = inputs if step.is_kernel else inputs.copy(), cast("list[Owner]", [])
+        for place, one in enumerate(inputs):
+            if one.__class__ is DeviceTensor:
+                inputs[place] = one.value
+                reads.append(one.owner)
         value = self.value_of(step, iteration, inputs)
-        node = step.node
-        assert node is not None, "a step that computes is a node"
-        if step.is_on_device:
-            reads = [one.owner for one in given if one.__class__ is DeviceTensor]
-            is_view = step.is_view and len(reads) == 1
-            value, self._next = self.owners.of_kernel(
-                Maker(node, iteration.state), reads, value,
-                None if is_view else self._cost.size_bytes,
-            )  # fmt: skip
+        rule = None if step.is_kernel else Owners.rules.get(step.kind)
+        if rule is None and not step.is_kernel:
             return value
-        if node.operator.is_stateful:
-            return self.owners.of_resource(Maker(node, iteration.state), given, value)
-        return value
+        maker = Maker(step.node, iteration.state)
+        if rule is not None:
+            return rule(self.owners, maker, given, value)
+        if step.is_view and len(reads) == 1:
+            self._next = Queued(reads, maker=maker)
+            return DeviceTensor(value, reads[0])
+        buffer = Buffer(self.memory, self._cost.size_bytes, maker)
+        self._next = Queued(reads, buffer)
+        return value if step.is_read else DeviceTensor(value, buffer)
+
+    # --- the device
+
+    def do_free(self, now_s: float) -> None:
+        """Run all steps that are ready; then, as after each dispatch, the device goes on."""
+        if not self._dispatch_s:
+            super().do_free(now_s)
+        if self._queue and self._running is None:
+            self._advance()
+            return
+        if self.swapper is not None:
+            self._copy(self.swapper)
+        if self.ready:
+            self._go_on()
 
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
         """Let the device compute the step, when its turn has come, and there is room."""
-        kernel = Kernel(self._cost, iteration, self.cause, then)
-        self._next.hand_over(kernel, self._clock.now)
-        self._queue.append(self._next)
+        task = self._next
+        task.cost, task.cause, task.since_s = self._cost, self.cause, self._clock.now
+        task.then = then
+        self._queue.append(task)
         return False
 
     def publish(self, value: Any, post: Callable[..., None]) -> None:
@@ -223,28 +192,30 @@ class CountingHost(Host):
             self.wake()
 
         def start() -> None:
-            owner.hold(1)
+            owner.holders += 1
             post(self.cause, value.value, release)
 
-        owner.hold(1)
+        owner.holders += 1
         self._queue.append(Queued((owner,), None, start))
-
-    # --- the device
 
     def _advance(self) -> None:
         """Start what can start, and go on with what comes of it."""
         queue, swapper = self._queue, self.swapper
         if swapper is not None:
-            self._copy()
+            self._copy(swapper)
         while queue and self._running is None:
             first = queue[0]
             writes = first.writes
-            has_room = writes is None or self.memory.has_room(writes.size_bytes)
-            is_whole = swapper is None or not swapper.has_away or first.lies_there
+            has_room = (
+                writes is None
+                or self.memory.total_bytes + writes.size_bytes <= self._capacity_bytes
+            )
+            is_whole = swapper is None or swapper.out_bytes == swapper.in_bytes or first.lies_there
             if not (has_room and is_whole):
                 first.is_stalled = True
-                self._copy()
-                self._require_progress(first)
+                if swapper is not None:
+                    self._copy(swapper)
+                self._require_progress()
                 break
             queue.popleft()
             self._start(first)
@@ -255,31 +226,32 @@ class CountingHost(Host):
         """Start a kernel; or do what takes no time."""
         if task.writes is not None:
             task.writes.begin()
-        kernel, now_s = task.kernel, self._clock.now
-        if kernel is None:
+        cost, now_s = task.cost, self._clock.now
+        if cost is None:
             self._finish(task)
             return
-        if task.is_stalled or (not kernel.cost.seconds and task.since_s < now_s):
-            kernel.cause = self.cause  # what has ended just now let it start
-        if kernel.cost.seconds:
+        if task.is_stalled or (not cost.seconds and task.since_s < now_s):
+            task.cause = self.cause  # what has ended just now let it start
+        if cost.seconds:
             self._running = task
-            self._lane.add(Job(kernel.cost.seconds, partial(self._computed, task)))
+            self._lane.add(task)
         else:
-            self._append(kernel.cost.kind, now_s, kernel.iteration, kernel.cause)
-            self._finish(task)
+            self._record(task, now_s)
 
-    def _computed(self, task: Queued, start_s: float) -> None:
+    def _ended(self, kernel: Any, start_s: float) -> None:
         """Record a kernel that has ended."""
-        kernel, self._running = task.kernel, None
-        assert kernel is not None, "only kernels take time"
-        self._append(kernel.cost.kind, start_s, kernel.iteration, kernel.cause)
-        self._finish(task)
+        self._running = None
+        self._record(kernel, start_s)
         self._advance()
+
+    def _record(self, task: Queued, start_s: float) -> None:
+        """Leave the span of a kernel, and let go."""
+        assert task.cost is not None and task.maker is not None, "only kernels leave a span"
+        self._append(task.cost.kind, start_s, task.maker.state, task.cause)
+        self._finish(task)
 
     def _finish(self, task: Queued) -> None:
         """Let go of what a task has read; what was computed may be swapped from now on."""
-        if task.kernel is not None and task.kernel.then is not None:
-            task.kernel.then()
         swapper, writes = self.swapper, task.writes
         if task.then is not None:
             task.then()
@@ -288,23 +260,23 @@ class CountingHost(Host):
                 for saved in writes.saved:
                     swapper.add(saved)
             writes.end()
-        task.let_go()
+        for owner in task.reads:
+            owner.release()
         if swapper is not None:
-            self._copy()
+            self._copy(swapper)
 
     def _copied(self, number: Cause) -> None:
         """Go on when a copy has ended."""
         self.cause = number
         self._advance()
 
-    def _copy(self) -> None:
+    def _copy(self, swapper: Swapper) -> None:
         """Begin the copies for which it is time."""
-        swapper = self.swapper
-        if swapper is not None:
-            is_waiting = swapper.has_away and self._running is None and self._queue
+        if self.memory.total_bytes > swapper.above_bytes or swapper.out_bytes > swapper.in_bytes:
+            is_waiting = swapper.may_come and self._running is None and self._queue
             swapper.copy(self.cause, self._queue[0].away() if is_waiting else ())
 
-    def _require_progress(self, task: Queued) -> None:
+    def _require_progress(self) -> None:
         """Something is under way, here or on another worker, that can make room for the first task.
 
         Raises:
@@ -321,6 +293,23 @@ class CountingHost(Host):
         Raises:
             OutOfMemoryError: something does.
         """
-        if self._queue:
-            maker, size_bytes = self._queue[0].asks()
-            raise self.memory.full(maker, size_bytes, is_swapping=self.swapper is not None)
+        if not self._queue:
+            return
+        task, memory, device = self._queue[0], self.memory, self.device
+        away = task.away()
+        buffer = away[0] if away else task.writes
+        assert buffer is not None, "what waits for memory needs bytes"
+        node, state = task.maker or buffer.maker
+        remedy = "swap_memory=True" if self.swapper is None else "a lower swap_threshold"
+        held = ", ".join(
+            f"{name} {format_bytes(memory.held(place))}"
+            for place, name in enumerate(CATEGORIES)
+            if memory.held(place)
+        )
+        raise OutOfMemoryError(
+            f"{device.name} is out of memory at {format_seconds(self._clock.now)}: "
+            f"{node.told}{f' in {state.tag}' if state.tag else ''} asks for "
+            f"{buffer.size_bytes:,} bytes, and {memory.total_bytes:,} of "
+            f"{self._capacity_bytes:,} are taken ({held or 'by nothing'}); try {remedy}, a "
+            "smaller parallel_iterations, or a device with more memory_bytes"
+        )

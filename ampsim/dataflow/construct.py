@@ -166,13 +166,13 @@ def while_loop(
     switches = [graph.switch(merge, loop.predicate, within=loop) for merge in merges]
     taken = [switch.outputs[True] for switch in switches]
     loop.gate = taken[0]
+    place = merges[0].node.place
+    told = f"{loop.name} ({place})" if place else loop.name
     with graph.inside(loop):
         given = body(*rebuilt(inits, taken))
-        given = cast("Any", given if isinstance(given, tuple | list) else (given,))
-        require_alike(inits, given, f"{_told(loop, merges)}: the body must give its variables")
-        leaves = [_iterated(one) for one in leaves_of(given, _told(loop, merges))]
+        leaves = [_iterated(one) for one in _variables(inits, given, told)]
     for number, (leaf, merge) in enumerate(zip(leaves, merges, strict=True)):
-        _require_same(leaf, merge, f"{_told(loop, merges)}: variable {number}")
+        _require_same(leaf, merge, f"{told}: variable {number}")
         repeat(graph, loop, leaf, merge)
     exits = [leave(graph, loop, switch.outputs[False]) for switch in switches]
     graph.context.units.append(WhileLoop(loop, first, taken, leaves, exits))
@@ -188,11 +188,15 @@ def _unrolled(
         (tensor,) = tensors_of([predicate(*carried)])
         if not graph.known.truth(_require_predicate(tensor, "the predicate"), "the predicate"):
             return carried
-        given = body(*carried)
-        given = cast("Any", given if isinstance(given, tuple | list) else (given,))
-        require_alike(inits, given, "while_loop: the body must give its variables")
-        leaves = [graph.known.folded(one) for one in leaves_of(given, "while_loop")]
-        carried = rebuilt(inits, leaves)
+        given = _variables(inits, body(*carried), "while_loop")
+        carried = rebuilt(inits, [graph.known.folded(one) for one in given])
+
+
+def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:
+    """The variables of the next iteration, as a body gives them."""
+    given = cast("Any", given if isinstance(given, tuple | list) else (given,))
+    require_alike(inits, given, f"{where}: the body must give its variables")
+    return leaves_of(given, where)
 
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:
@@ -259,11 +263,6 @@ def fits(shape: Shape | None, declared: Shape | None) -> bool:
     if shape is None or len(shape) != len(declared):
         return False
     return all(wanted in (None, one) for one, wanted in zip(shape, declared, strict=True))
-
-
-def _told(loop: Loop, merges: Sequence[Tensor]) -> str:
-    place = merges[0].node.place
-    return f"{loop.name} ({place})" if place else loop.name
 
 
 def _require_predicate(tensor: Tensor, what: str) -> Tensor:

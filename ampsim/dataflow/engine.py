@@ -64,10 +64,8 @@ class ProgramEngine:
         self._cluster = cluster
         self._training = TrainedProgram(program, optimizer, values, running.window, cluster=cluster)
         self._session = Session(
-            cluster, settings.clock, recorder, is_abstract=settings.is_abstract,
-            run_ahead=running.run_ahead, seed=settings.seed or 0,
-            swap_threshold=running.swap_threshold, round_trip_s=running.round_trip_s,
-            broadcast_dead=running.broadcast_dead,
+            cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,
+            seed=settings.seed or 0,
         )  # fmt: skip
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0
@@ -143,9 +141,8 @@ class ProgramEngine:
             return
         self._recorder.add_nodes(names)
         for step in (*plans.train.plan.steps, *plans.valid.plan.steps):
-            if step.node is not None:
-                name = self._recorder.nodes[step.node.index]
-                self._recorder.placed.setdefault(name, step.frame.worker)
+            name = self._recorder.nodes[step.node.index]
+            self._recorder.placed.setdefault(name, step.frame.worker)
 
     def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
         loss = float(values[0])
@@ -162,7 +159,7 @@ class ProgramEngine:
         if not counting:
             return
         rows: list[tuple[float, ...]] = []
-        for worker, time_s, whole, *held in (row for one in counting for row in one.memory.rows):
+        for worker, time_s, whole, *held in (row for one in counting for row in one.memory_rows):
             parts = [0.0] * len(MEMORY_CATEGORIES)
             parts[WEIGHTS], parts[ACTIVATIONS] = held[INPUTS], whole - held[INPUTS]
             rows.append((worker, *parts, time_s))

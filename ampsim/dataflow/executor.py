@@ -31,67 +31,19 @@ have been computed (Section 4.4). Without `run_ahead` everything must.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar
 
-from ampsim.dataflow.frame import DEAD, Frame, Iteration, Path
+from ampsim.dataflow.frame import DEAD, Frame, Iteration
 from ampsim.dataflow.graph import CONSTANT, Node
+from ampsim.dataflow.host import Host
+from ampsim.dataflow.memory import DeviceTensor, hold, release
 from ampsim.dataflow.plan import Plan, Step, Targets
 from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.errors import OptionError
 from ampsim.ir import Standin
 from ampsim.trace import Cause
-
-Ready: TypeAlias = "tuple[Step, Iteration, Cause]"
-"""A step whose inputs have come, where it runs, and what made it ready."""
-
-
-class Machine(Protocol):
-    """What computes: kernels, and the device that they occupy."""
-
-    cause: Cause
-    """What is being followed at the moment: the last thing that ended."""
-
-    ready: deque[Ready]
-    """Steps that can run, the first that was ready first; of one run at a time."""
-
-    @property
-    def now_s(self) -> float:
-        """The present time."""
-        ...
-
-    @property
-    def worker(self) -> int:
-        """Its number."""
-        ...
-
-    def wake(self) -> None:
-        """Run, in this instant, what has become ready."""
-        ...
-
-    def publish(self, value: Any, post: Callable[..., None]) -> None:
-        """Call `post` with a cause, a value, and what lets go of it, when it has been computed."""
-        ...
-
-    def compute(self, step: Step, iteration: Iteration) -> Any:
-        """The value of a live step, of an ordinary operator."""
-        ...
-
-    def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
-        """Let the device spend what the step takes that was computed just now.
-
-        Returns: whether it has been spent already; if not, `then` is called when it has.
-        """
-        ...
-
-    def asks(self, step: Step, then: Callable[[], None]) -> bool:
-        """Let a client read what a predicate says, if a client decides.
-
-        Returns: whether one does; `then` is called when it has.
-        """
-        ...
 
 
 class Executor:
@@ -101,12 +53,11 @@ class Executor:
         plan: what to run.
         rendezvous: where it meets the other workers.
         feeds: values of the graph's inputs and variables, by name.
-        machine: computes.
+        host: computes, and says what can run.
         run_ahead: whether a step counts as done once its device has it.
         instance: number of the run, which spans tell.
 
     Attributes:
-        ready: the machine's.
         frames: (tag, iteration, opened in s, over in s) of each iteration of a loop.
         decisions: (name of the Switch, tag, which side, when in s).
         window_max: the most iterations of one frame that were under way at a time.
@@ -118,32 +69,31 @@ class Executor:
         plan: Plan,
         rendezvous: Rendezvous,
         feeds: Mapping[str, Any],
-        machine: Machine,
+        host: Host,
         *,
         run_ahead: bool,
         instance: int = 0,
     ) -> None:
-        self._machine, self._run_ahead, self._feeds = machine, run_ahead, feeds
-        self.ready = machine.ready
+        self._host, self._run_ahead, self._feeds = host, run_ahead, feeds
+        self._ready = host.ready
         self.frames: list[tuple[str, int, float, float]] = []
         self.decisions: list[tuple[str, str, bool, float]] = []
         self.window_max = 0
         self.result: dict[int, Any] = {}
+        self._asked_for: list[Any] = []
         self._rendezvous = rendezvous
-        rendezvous.receivers[machine.worker] = self
-        self._awaited: dict[tuple[Step, Path], Iteration] = {}
-        self._arrived: dict[tuple[Step, Path], SentValue] = {}
+        rendezvous.receivers[host.worker] = self._arrived
         self._children: dict[tuple[Iteration, str], Frame] = {}
-        self._root = Frame(plan.roots[machine.worker], None, instance)
-        iteration = self._root.open(machine.now_s)
-        for step in plan.sources[machine.worker]:
+        self._root = Frame(plan.roots[host.worker], None, instance)
+        iteration = self._root.open(host.now_s)
+        for step in plan.sources[host.worker]:
             iteration.outstanding += 1
-            self.ready.append((step, iteration, machine.cause))
+            self._ready.append((step, iteration, host.cause))
 
     @property
     def is_over(self) -> bool:
-        """Whether everything has run, and nothing has come in vain."""
-        return not self._root.iterations and not self._arrived
+        """Whether everything has run."""
+        return not self._root.iterations
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step whose inputs have come."""
@@ -162,31 +112,35 @@ class Executor:
         if not iteration.outstanding:
             self._retire(iteration.frame)
 
+    def _ended(self, iteration: Iteration) -> None:
+        """Note that a step is over."""
+        iteration.outstanding -= 1
+        if not iteration.outstanding:
+            self._retire(iteration.frame)
+
     def _compute(self, step: Step, iteration: Iteration) -> bool:
         """Compute a step; whether it goes on until its device, or a client, is done with it."""
-        machine = self._machine
-        value = machine.compute(step, iteration)
+        host = self._host
+        value = host.compute(step, iteration)
         targets = step.targets[0]
         is_handed = step.is_on_device and self._run_ahead and not step.is_read
         if is_handed or not (step.is_on_device or step.is_decision):
             if is_handed:
-                machine.occupy(iteration, None)
+                host.occupy(iteration, None)
             self._deliver(targets, value, iteration)
             return False
 
         def given() -> None:
             self._deliver(targets, value, iteration)
-            iteration.outstanding -= 1
-            if not iteration.outstanding:
-                self._retire(iteration.frame)
+            self._ended(iteration)
 
         def then() -> None:
-            if not step.is_decision or not machine.asks(step, given):
+            if not step.is_decision or not host.asks(step, given):
                 given()
 
-        if step.is_on_device and not machine.occupy(iteration, then):
+        if step.is_on_device and not host.occupy(iteration, then):
             return True
-        if step.is_decision and machine.asks(step, given):
+        if step.is_decision and host.asks(step, given):
             return True
         self._deliver(targets, value, iteration)
         return False
@@ -218,6 +172,7 @@ class Executor:
         frame.enters -= 1
         if step.kind == "enter-constant":
             frame.constants.append((step, value))
+            hold(value)
             for one in list(frame.iterations.values()):
                 self._deliver(step.targets[0], value, one)
         else:
@@ -227,7 +182,6 @@ class Executor:
     def _child(self, step: Step, iteration: Iteration) -> Frame:
         """The frame that an Enter leads into; the first Enter opens it."""
         plan = step.child
-        assert plan is not None, "an Enter leads into a frame"
         key = (iteration, plan.name)
         if key not in self._children:
             frame = self._children[key] = Frame(plan, iteration, iteration.frame.instance)
@@ -251,50 +205,43 @@ class Executor:
             self._deliver(step.targets[0], value, frame.iterations[iteration.number + 1])
         elif frame.deferred or frame.is_full:
             frame.deferred.append((step, value))
+            hold(value)
         else:
             self._deliver(step.targets[0], value, self._open(frame))
 
     def _source(self, step: Step, iteration: Iteration) -> None:
-        assert step.node is not None, "a source is a node"
         self._deliver(step.targets[0], self._given_to(step.node), iteration)
 
     def _asked(self, step: Step, iteration: Iteration) -> None:
-        given = iteration.inputs[step.first : step.first + step.count]
-        self.result = dict(zip(step.places, given, strict=True))
+        self._asked_for = iteration.inputs[step.first : step.first + step.count]
+        self.result = dict(zip(step.places, map(hold, self._asked_for), strict=True))
 
     # --- other workers
 
     def _send(self, step: Step, iteration: Iteration) -> None:
         if iteration.is_dead[step.number]:
-            self._rendezvous.send(step, iteration.path, self._machine.cause, DEAD)
+            self._rendezvous.send(step, iteration.path, self._host.cause, DEAD)
             return
         value = iteration.inputs[step.first]
         post = partial(self._rendezvous.send, step, iteration.path)
         if step.is_on_device:
-            self._machine.publish(value, post)
+            self._host.publish(value, post)
         else:
-            post(self._machine.cause, value)
+            post(self._host.cause, value)
 
     def _recv(self, step: Step, iteration: Iteration) -> None:
-        key = (step, iteration.path)
-        if key in self._arrived:
-            self._receive(step, iteration, self._arrived.pop(key))
-        else:
-            self._awaited[key] = iteration
+        sent = self._rendezvous.receive(step, iteration)
+        if sent is None:
             iteration.outstanding += 1
+        else:
+            self._receive(step, iteration, sent)
 
-    def arrive(self, step: Step, path: Path, sent: SentValue, cause: Cause) -> None:
-        """Take what has come for a Recv; it may not have begun."""
-        iteration = self._awaited.pop((step, path), None)
-        if iteration is None:
-            self._arrived[step, path] = sent
-            return
-        self._machine.cause = cause
+    def _arrived(self, step: Step, iteration: Iteration, sent: SentValue, cause: Cause) -> None:
+        """Take what has come for a Recv that waits."""
+        self._host.cause = cause
         self._receive(step, iteration, sent)
-        iteration.outstanding -= 1
-        if not iteration.outstanding:
-            self._retire(iteration.frame)
-        self._machine.wake()
+        self._ended(iteration)
+        self._host.wake()
 
     def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
         if sent.value is DEAD:
@@ -302,11 +249,6 @@ class Executor:
         if sent.release is not None:
             sent.release()
         self._deliver(step.targets[0], sent.value, iteration)
-
-    @property
-    def awaited(self) -> list[tuple[Step, Path]]:
-        """Recvs that wait."""
-        return list(self._awaited)
 
     # --- what all rules share
 
@@ -316,19 +258,20 @@ class Executor:
 
     def _side(self, step: Step, iteration: Iteration, predicate: Any) -> bool:
         """Which side a predicate names."""
-        assert step.node is not None, "a Switch is a node"
         if isinstance(predicate, Standin):
             raise OptionError(
                 f"{step.node.inputs[1].node.told} decides by floating-point numbers, which sleep "
                 'mode does not compute; use mode="numeric"'
             )
         side = bool(predicate)
-        self.decisions.append((step.node.name, iteration.state.tag, side, self._machine.now_s))
+        self.decisions.append((step.node.name, iteration.state.tag, side, self._host.now_s))
         return side
 
     def _deliver(self, targets: Targets, value: Any, iteration: Iteration) -> None:
         """Put a value into the slots for which it is; what has all its inputs can run."""
         inputs, pending, is_dead = iteration.inputs, iteration.pending, iteration.is_dead
+        if value.__class__ is DeviceTensor:
+            value.owner.holders += targets.readers
         for target, slot in targets:
             number = target.number
             if target.is_merge:
@@ -344,11 +287,11 @@ class Executor:
                     is_dead[number] = 1
             if not left:
                 iteration.outstanding += 1
-                self.ready.append((target, iteration, self._machine.cause))
+                self._ready.append((target, iteration, self._host.cause))
 
     def _open(self, frame: Frame) -> Iteration:
         """Begin the next iteration of a frame."""
-        iteration = frame.open(self._machine.now_s)
+        iteration = frame.open(self._host.now_s)
         self.window_max = max(self.window_max, frame.latest - frame.first + 1)
         for step, value in frame.constants:
             self._deliver(step.targets[0], value, iteration)
@@ -361,7 +304,7 @@ class Executor:
             del iterations[frame.first]
             frame.first += 1
             if frame.parent is not None:
-                times = (iteration.opened_s, self._machine.now_s)
+                times = (iteration.opened_s, self._host.now_s)
                 self.frames.append((iteration.state.tag, iteration.number, *times))
             if frame.deferred:
                 self._resume(frame)
@@ -374,11 +317,15 @@ class Executor:
         iteration = self._open(frame)
         for step, value in deferred:
             self._deliver(step.targets[0], value, iteration)
+        for _step, value in deferred:
+            release(value)
 
     def _close(self, frame: Frame) -> None:
         """End a frame: what no live Exit has left is dead outside."""
         parent = frame.parent
         assert parent is not None, "the graph itself is closed by nobody"
+        for _step, value in frame.constants:
+            release(value)
         del self._children[parent, frame.plan.name]
         for step in frame.plan.exits:
             if step.number not in frame.left:

@@ -9,9 +9,14 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.dataflow.plan import FramePlan, Step
+from ampsim.trace import Cause
 
 Path: TypeAlias = "tuple[tuple[str, int], ...]"
 """A tag: (name of the loop, number of the iteration), from the outermost loop inward."""
+
+
+Ready: TypeAlias = "tuple[Step, Iteration, Cause]"
+"""A step whose inputs have come, where it runs, and what made it ready."""
 
 
 class _Dead:

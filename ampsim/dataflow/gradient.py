@@ -45,9 +45,9 @@ from ampsim.dataflow.graph import (
     tensors_of,
 )
 from ampsim.dataflow.operator import INT, Shape
-from ampsim.dataflow.operators.arithmetic import add_n
+from ampsim.dataflow.operators.elements import add_n
+from ampsim.dataflow.operators.resource import new_stack, pop, push
 from ampsim.dataflow.operators.shape import broadcast_to, filled, shape_of, sum_to
-from ampsim.dataflow.operators.stack import new_stack, pop, push
 from ampsim.errors import GraphError
 from ampsim.ir import Direction
 
@@ -311,7 +311,7 @@ class _Builder:
         """How often a forward loop ran, which is to count its iterations."""
         assert loop.outer is not None, "a loop has a context around it"
         graph = self._graph
-        with self._forward(loop.outer), graph.device(loop.predicate.node):
+        with self._graph.inside(loop.outer), graph.device(loop.predicate.node):
             (zero,) = tensors_of([0])
             merge = begun(graph, loop, zero, ())
             switch = graph.switch(merge, loop.predicate, within=loop)
@@ -343,9 +343,9 @@ class _Builder:
         """Push a value in each forward iteration, and pop it in the backward one."""
         assert loop.outer is not None, "a loop has a context around it"
         counted, graph = self._counted[loop], self._graph
-        with self._forward(loop.outer):
+        with self._graph.inside(loop.outer):
             handle = new_stack()
-        with self._forward(tensor.context):
+        with self._graph.inside(tensor.context):
             pushed = push(handle, tensor)
             pushed.node.controls.append(counted.index)
             counted.trigger.controls.append(pushed)
@@ -364,7 +364,7 @@ class _Builder:
         if tensor.static_shape is not None:
             return self._graph.constant(np.array(tensor.static_shape, INT))
         if tensor not in self._shapes:
-            with self._forward(tensor.context), self._graph.device(tensor.node):
+            with self._graph.inside(tensor.context), self._graph.device(tensor.node):
                 self._shapes[tensor] = shape_of(tensor)
         return self.available(self._shapes[tensor])
 
@@ -385,10 +385,6 @@ class _Builder:
             known = apply("identity", tensor)
         known.shape = shape
         return known
-
-    def _forward(self, context: Context) -> Any:
-        """Build in a context of the forward graph."""
-        return self._graph.inside(context)
 
 
 def _is_left(left: Tensor, *_carried: Tensor) -> Tensor:
@@ -418,20 +414,25 @@ def _relevant(unit: WhileLoop, given: list[Tensor | None], wanted: set[Tensor]) 
     """The variables and the constants of a loop along which gradients go."""
     loop, count = unit.loop, len(unit.first)
     constants = [one for one in loop.captures if one in wanted]
-    dependent = {number for number in range(count) if unit.first[number] in wanted}
     inner = [loop.captures[one] for one in constants]
-    while True:
-        reached = _reached_from(loop, [*inner, *(unit.taken[one] for one in dependent)])
-        more = {number for number in range(count) if unit.given[number] in reached}
-        if more <= dependent:
-            break
-        dependent |= more
-    needed = {number for number in dependent if given[number] is not None}
-    while True:
-        leading = _leads_to(loop, [unit.given[one] for one in needed])
-        more = {number for number in dependent if unit.taken[number] in leading}
-        if more <= needed:
-            break
-        needed |= more
+
+    def fed_by(numbers: set[int]) -> set[int]:
+        reached = _reached_from(loop, [*inner, *(unit.taken[one] for one in numbers)])
+        return {number for number in range(count) if unit.given[number] in reached}
+
+    def feeding(numbers: set[int]) -> set[int]:
+        leading = _leads_to(loop, [unit.given[one] for one in numbers])
+        return {number for number in dependent if unit.taken[number] in leading}
+
+    dependent = _grown({number for number in range(count) if unit.first[number] in wanted}, fed_by)
+    needed = _grown({number for number in dependent if given[number] is not None}, feeding)
+    leading = _leads_to(loop, [unit.given[one] for one in needed])
     constants = [one for one in constants if loop.captures[one] in leading]
     return _Backward(unit, sorted(needed), constants)
+
+
+def _grown(numbers: set[int], more_of: Callable[[set[int]], set[int]]) -> set[int]:
+    """Numbers with all that follows from them, over any number of iterations."""
+    while not (more := more_of(numbers)) <= numbers:
+        numbers = numbers | more
+    return numbers

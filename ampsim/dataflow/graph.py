@@ -10,30 +10,25 @@ Source: Yu et al., "Dynamic Control Flow in Large-Scale Machine Learning" (2018)
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
-from collections.abc import Generator, Sequence
-from functools import cache
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
+from typing import Any, Final, ParamSpec, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.dataflow.operator import (
-    OPERATORS,
-    Operator,
-    Shape,
-    broadcast,
-    first_dtype,
-    first_shape,
-)
+from ampsim.dataflow import operator as op
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction
 from ampsim.text import shown
 from ampsim.user_code import Place, is_own
 
 
-def primitive(name: str) -> Operator:
+def primitive(name: str) -> op.Operator:
     """An operator whose rule is the executor's."""
-    return Operator(name, None, first_shape, first_dtype)
+    return op.Operator(name, None, op.first_shape, op.first_dtype)
 
 
 CONSTANT: Final = primitive("constant")
@@ -47,6 +42,15 @@ EXIT: Final = primitive("exit")
 NEXT_ITERATION: Final = primitive("next-iteration")
 TRIGGER: Final = primitive("trigger")
 """Fires when all its inputs have come, dead ones too, and is never dead itself."""
+
+
+def _infix(name: str, *, is_reflected: bool = False) -> Callable[[Tensor, Operand], Tensor]:
+    """What Python calls for an operator between a tensor and something else."""
+
+    def built(self: Tensor, other: Operand) -> Tensor:
+        return apply(name, other, self) if is_reflected else apply(name, self, other)
+
+    return built
 
 
 class Tensor:
@@ -64,7 +68,12 @@ class Tensor:
     __slots__ = ("captured_from", "context", "dtype", "node", "output", "shape")
 
     def __init__(
-        self, node: Node, output: int, shape: Shape | None, dtype: np.dtype[Any], context: Context
+        self,
+        node: Node,
+        output: int,
+        shape: op.Shape | None,
+        dtype: np.dtype[Any],
+        context: Context,
     ) -> None:
         self.node, self.output, self.shape, self.dtype = node, output, shape, dtype
         self.context = context
@@ -101,53 +110,17 @@ class Tensor:
             "flow.map_fn, or flow.TensorArray"
         )
 
-    def __add__(self, other: Operand) -> Tensor:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Operand) -> Tensor:
-        return apply("add", other, self)
-
-    def __sub__(self, other: Operand) -> Tensor:
-        return apply("subtract", self, other)
-
-    def __rsub__(self, other: Operand) -> Tensor:
-        return apply("subtract", other, self)
-
-    def __mul__(self, other: Operand) -> Tensor:
-        return apply("multiply", self, other)
-
-    def __rmul__(self, other: Operand) -> Tensor:
-        return apply("multiply", other, self)
-
-    def __truediv__(self, other: Operand) -> Tensor:
-        return apply("divide", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Tensor:
-        return apply("divide", other, self)
-
-    def __floordiv__(self, other: Operand) -> Tensor:
-        return apply("floor_divide", self, other)
-
-    def __mod__(self, other: Operand) -> Tensor:
-        return apply("remainder", self, other)
-
-    def __matmul__(self, other: Operand) -> Tensor:
-        return apply("matmul", self, other)
+    __add__, __radd__ = _infix("add"), _infix("add", is_reflected=True)
+    __sub__, __rsub__ = _infix("subtract"), _infix("subtract", is_reflected=True)
+    __mul__, __rmul__ = _infix("multiply"), _infix("multiply", is_reflected=True)
+    __truediv__, __rtruediv__ = _infix("divide"), _infix("divide", is_reflected=True)
+    __floordiv__, __mod__ = _infix("floor_divide"), _infix("remainder")
+    __matmul__ = _infix("matmul")
+    __lt__, __le__ = _infix("less"), _infix("less_equal")
+    __gt__, __ge__ = _infix("greater"), _infix("greater_equal")
 
     def __neg__(self) -> Tensor:
         return apply("negative", self)
-
-    def __lt__(self, other: Operand) -> Tensor:
-        return apply("less", self, other)
-
-    def __le__(self, other: Operand) -> Tensor:
-        return apply("less_equal", self, other)
-
-    def __gt__(self, other: Operand) -> Tensor:
-        return apply("greater", self, other)
-
-    def __ge__(self, other: Operand) -> Tensor:
-        return apply("greater_equal", self, other)
 
 
 Operand: TypeAlias = "Tensor | np.ndarray | float | int | bool"
@@ -174,7 +147,7 @@ class Node:
     )  # fmt: skip
 
     def __init__(
-        self, operator: Operator, inputs: list[Tensor], attributes: dict[str, Any],
+        self, operator: op.Operator, inputs: list[Tensor], attributes: dict[str, Any],
         graph: FlowGraph, *, like: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.operator, self.inputs, self.attributes = operator, inputs, attributes
@@ -195,18 +168,24 @@ class Node:
 class Context:
     """Where a node runs: the graph itself, a branch, or a loop.
 
-    Attributes:
+    Args:
         outer: the context around it; None of the graph itself.
+        told: what messages call it.
+
+    Attributes:
         captures: tensors of the outer context, and what stands for them here.
         units: nodes and whole constructs built here, in that order.
+        gate: of a loop or its predicate, comes once for each time that this runs; None while the
+            predicate is built.
         twin: the branch of which this one holds the gradients; it runs when that one does, so its
             tensors can be used here as they are.
     """
 
-    def __init__(self, outer: Context | None) -> None:
-        self.outer = outer
+    def __init__(self, outer: Context | None, told: str = "the graph itself") -> None:
+        self.outer, self.told = outer, told
         self.captures: dict[Tensor, Tensor] = {}
         self.units: list[Unit] = []
+        self.gate: Tensor | None = None
         self.twin: Context | None = None
 
     @property
@@ -214,24 +193,14 @@ class Context:
         """The innermost loop in which it lies."""
         return None if self.outer is None else self.outer.loop
 
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return "the graph itself"
-
 
 class Branch(Context):
     """One side of a `cond`: it runs when `predicate` is `side`."""
 
     def __init__(self, outer: Context, predicate: Tensor, *, side: bool) -> None:
-        super().__init__(outer)
+        super().__init__(outer, f"the {'true' if side else 'false'} branch of a cond")
         self.predicate, self.side = predicate, side
         self.outputs: list[Tensor] = []
-
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return f"the {'true' if self.side else 'false'} branch of a cond"
 
 
 class Loop(Context):
@@ -240,39 +209,27 @@ class Loop(Context):
     Attributes:
         name: of the frame.
         window: iterations that may be under way at a time; None for what the run says.
-        gate: comes once for each iteration that the body runs; None while the predicate is built.
     """
 
     def __init__(self, outer: Context, name: str, window: int | None) -> None:
-        super().__init__(outer)
+        super().__init__(outer, f"the loop {name}")
         self.name, self.window = name, window
         self.predicate: Tensor
-        self.gate: Tensor | None = None
 
     @property
     def loop(self) -> Loop:
         """Itself."""
         return self
 
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return f"the loop {self.name}"
-
 
 class Predicate(Context):
     """What decides whether a loop goes on: it runs once more than the body."""
 
     def __init__(self, loop: Loop) -> None:
-        super().__init__(loop)
-        self.gate: Tensor | None = None
-
-    @property
-    def told(self) -> str:
-        """What messages call it."""
-        return "the predicate of a loop"
+        super().__init__(loop, "the predicate of a loop")
 
 
+@dataclass(eq=False, slots=True)
 class Conditional:
     """A whole `cond`, as its outer context has it.
 
@@ -281,8 +238,8 @@ class Conditional:
         outputs: the Merges.
     """
 
-    def __init__(self, branches: tuple[Branch, Branch], outputs: list[Tensor]) -> None:
-        self.branches, self.outputs = branches, outputs
+    branches: tuple[Branch, Branch]
+    outputs: list[Tensor]
 
     @property
     def predicate(self) -> Tensor:
@@ -295,6 +252,7 @@ class Conditional:
         return list(dict.fromkeys([*self.branches[0].captures, *self.branches[1].captures]))
 
 
+@dataclass(eq=False, slots=True)
 class WhileLoop:
     """A whole `while_loop`, as its outer context has it.
 
@@ -305,12 +263,11 @@ class WhileLoop:
         outputs: the Exits.
     """
 
-    def __init__(
-        self, loop: Loop, first: list[Tensor], taken: list[Tensor], given: list[Tensor],
-        outputs: list[Tensor],
-    ) -> None:  # fmt: skip
-        self.loop, self.first, self.taken, self.given = loop, first, taken, given
-        self.outputs = outputs
+    loop: Loop
+    first: list[Tensor]
+    taken: list[Tensor]
+    given: list[Tensor]
+    outputs: list[Tensor]
 
     @property
     def inputs(self) -> list[Tensor]:
@@ -424,7 +381,7 @@ class FlowGraph:
 
     def add(
         self,
-        operator: Operator,
+        operator: op.Operator,
         inputs: Sequence[Tensor],
         attributes: dict[str, Any] | None = None,
         *,
@@ -451,9 +408,9 @@ class FlowGraph:
 
     def _gate(self, context: Context) -> Tensor | None:
         """What comes once for each time that a context runs; None where it always runs once."""
-        if isinstance(context, Loop | Predicate):
-            return context.gate
-        return self.resolve(context.predicate, context) if isinstance(context, Branch) else None
+        if isinstance(context, Branch):
+            return self.resolve(context.predicate, context)
+        return context.gate
 
     def resolve(self, tensor: Tensor, context: Context | None = None) -> Tensor:
         """What stands for a tensor in a context: itself, or a capture.
@@ -497,11 +454,9 @@ class FlowGraph:
             output_of(node, tensor.shape, tensor.dtype, within)
         return node
 
-    def output(
-        self, node: Node, like: Tensor, context: Context, shape: Shape | None = None
-    ) -> Tensor:
-        """Give a primitive an output, of the type of another tensor."""
-        return output_of(node, like.shape if shape is None else shape, like.dtype, context)
+    def output(self, node: Node, like: Tensor, context: Context) -> Tensor:
+        """Give a primitive an output, of the shape and type of another tensor."""
+        return output_of(node, like.shape, like.dtype, context)
 
 
 _OPEN: Final[list[FlowGraph]] = []
@@ -524,7 +479,7 @@ def constant(value: Any, dtype: Any = None) -> Tensor:
     return open_graph().constant(value, None if dtype is None else np.dtype(dtype))
 
 
-def output_of(node: Node, shape: Shape | None, dtype: np.dtype[Any], context: Context) -> Tensor:
+def output_of(node: Node, shape: op.Shape | None, dtype: np.dtype[Any], context: Context) -> Tensor:
     """Give a node its next output."""
     tensor = Tensor(node, len(node.outputs), shape, dtype, context)
     node.outputs.append(tensor)
@@ -544,16 +499,14 @@ def tensors_of(operands: Sequence[object], *, is_joint: bool = False) -> list[Te
     """
     graph = open_graph()
     floats = [one.dtype for one in operands if isinstance(one, Tensor) and one.is_float]
-    kinds = floats if is_joint else []
-    return [
-        graph.resolve(one if isinstance(one, Tensor) else _constant(graph, one, kinds))
-        for one in operands
-    ]
 
+    def tensor_of(one: object) -> Tensor:
+        if isinstance(one, Tensor):
+            return one
+        is_real = isinstance(one, float | int) and not isinstance(one, bool)
+        return graph.constant(one, floats[0] if is_joint and is_real and floats else None)
 
-def _constant(graph: FlowGraph, value: object, kinds: list[np.dtype[Any]]) -> Tensor:
-    is_real = isinstance(value, float | int) and not isinstance(value, bool)
-    return graph.constant(value, kinds[0] if is_real and kinds else None)
+    return [graph.resolve(tensor_of(one)) for one in operands]
 
 
 def apply(name: str, *operands: object, **attributes: Any) -> Tensor:
@@ -562,13 +515,13 @@ def apply(name: str, *operands: object, **attributes: Any) -> Tensor:
     Raises:
         GraphError: the operands' shapes or types do not fit it, or one cannot be used here.
     """
-    return build(OPERATORS[name], operands, attributes)
+    return build(op.OPERATORS[name], operands, attributes)
 
 
-def build(operator: Operator, operands: Sequence[object], attributes: dict[str, Any]) -> Tensor:
+def build(operator: op.Operator, operands: Sequence[object], attributes: dict[str, Any]) -> Tensor:
     """The same, of an operator that need not be listed."""
     graph = open_graph()
-    inputs = tensors_of(operands, is_joint=operator.shape is broadcast)
+    inputs = tensors_of(operands, is_joint=operator.shape is op.broadcast)
     node = graph.add(operator, inputs, dict(attributes))
     known = [one.shape for one in inputs if one.shape is not None]
     try:
@@ -581,6 +534,53 @@ def build(operator: Operator, operands: Sequence[object], attributes: dict[str, 
         raise GraphError(f"{node.told}: inputs of shapes {shapes} do not fit: {error}") from error
     graph.context.units.append(node)
     return output_of(node, shape, dtype, graph.context)
+
+
+Array: TypeAlias = Any
+"""What a kernel takes where its operator takes a tensor; its other parameters are attributes."""
+
+_P = ParamSpec("_P")
+
+
+def listed(
+    shape: Callable[..., op.Shape | None],
+    dtype: Callable[..., np.dtype[Any]],
+    work: op.WorkRule = op.no_work,
+    gradient: op.GradientRule | None = None,
+    **more: Any,
+) -> Callable[[Callable[_P, Any]], Callable[_P, Tensor]]:
+    """List an operator with the kernel that is decorated, under its name.
+
+    What then has the name builds a node of it: of tensors where the kernel takes an `Array`, and of
+    attributes where it takes anything else. All arguments are as of `Operator`.
+    """
+
+    def list_kernel(kernel: Callable[_P, Any]) -> Callable[_P, Tensor]:
+        operator = op.register(
+            op.Operator(kernel.__name__, kernel, shape, dtype, work, gradient, **more)
+        )
+        signature = inspect.signature(kernel)
+        arrays = {
+            name: parameter.kind is parameter.VAR_POSITIONAL
+            for name, parameter in signature.parameters.items()
+            if parameter.annotation == "Array"
+        }
+
+        @wraps(kernel)
+        def built(*given: _P.args, **told: _P.kwargs) -> Tensor:
+            bound = signature.bind(*given, **told)
+            bound.apply_defaults()
+            attributes, operands = bound.arguments, cast("list[object]", [])
+            for name, is_many in arrays.items():
+                operand = attributes.pop(name)
+                operands += operand if is_many else (operand,)
+            return build(operator, operands, attributes)
+
+        told = signature.replace(return_annotation="Tensor")
+        built.__signature__ = told  # pyright: ignore[reportAttributeAccessIssue]  # for help()
+        return built
+
+    return list_kernel
 
 
 @cache

@@ -19,48 +19,31 @@ def map_fn(
     """Apply fn to each row of `elems`, and stack; no row waits for another."""
     rows, count = _rows(elems)
 
-    def is_within(i: Tensor, given: TensorArray) -> Tensor:
-        return i < count
-
     def body(i: Tensor, given: TensorArray) -> tuple[Any, ...]:
-        return i + 1, given.write(i, fn(rows.read(i)))
+        return (given.write(i, fn(rows.read(i))),)
 
-    inits = (0, TensorArray(count))
-    _, given = while_loop(
-        is_within, body, inits, parallel_iterations=parallel_iterations, name="map"
-    )
+    (given,) = _over(count, body, (TensorArray(count),), "map", parallel_iterations)
     return given.stack()
 
 
 def foldl(
-    fn: Callable[[Tensor, Tensor], Tensor],
-    elems: Operand,
-    init: Operand,
-    *,
-    parallel_iterations: int | None = None,
-) -> Tensor:
+    fn: Callable[[Tensor, Tensor], Tensor], elems: Operand, init: Operand,
+    *, parallel_iterations: int | None = None,
+) -> Tensor:  # fmt: skip
     """fn(... fn(fn(init, first row), second row) ..., last row)."""
     rows, count = _rows(elems)
 
-    def is_within(i: Tensor, a: Tensor) -> Tensor:
-        return i < count
-
     def body(i: Tensor, a: Tensor) -> tuple[Any, ...]:
-        return i + 1, fn(a, rows.read(i))
+        return (fn(a, rows.read(i)),)
 
-    _, folded = while_loop(
-        is_within, body, (0, init), parallel_iterations=parallel_iterations, name="foldl"
-    )
+    (folded,) = _over(count, body, (init,), "foldl", parallel_iterations)
     return folded
 
 
 def foldr(
-    fn: Callable[[Tensor, Tensor], Tensor],
-    elems: Operand,
-    init: Operand,
-    *,
-    parallel_iterations: int | None = None,
-) -> Tensor:
+    fn: Callable[[Tensor, Tensor], Tensor], elems: Operand, init: Operand,
+    *, parallel_iterations: int | None = None,
+) -> Tensor:  # fmt: skip
     """fn(... fn(fn(init, last row), last but one) ..., first row)."""
     rows, count = _rows(elems)
 
@@ -77,12 +60,9 @@ def foldr(
 
 
 def scan(
-    fn: Callable[[Tensor, Tensor], Tensor],
-    elems: Operand,
-    init: Operand,
-    *,
-    parallel_iterations: int | None = None,
-) -> Tensor:
+    fn: Callable[[Tensor, Tensor], Tensor], elems: Operand, init: Operand,
+    *, parallel_iterations: int | None = None,
+) -> Tensor:  # fmt: skip
     """fn(init, first row), fn of that and the second row, and so on, stacked."""
     rows, count = _rows(elems)
     (first,) = tensors_of([init])
@@ -106,3 +86,19 @@ def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
     (tensor,) = tensors_of([elems])
     rows = TensorArray().unstack(tensor)
     return rows, rows.size()
+
+
+def _over(
+    count: Tensor, body: Callable[..., tuple[Any, ...]], inits: tuple[Any, ...], name: str,
+    window: int | None,
+) -> Any:  # fmt: skip
+    """The variables of a loop that runs once for each row, from the first to the last."""
+
+    def is_within(i: Tensor, *carried: Any) -> Tensor:
+        return i < count
+
+    def counted(i: Tensor, *carried: Any) -> tuple[Any, ...]:
+        return i + 1, *body(i, *carried)
+
+    _, *found = while_loop(is_within, counted, (0, *inits), parallel_iterations=window, name=name)
+    return found

@@ -11,46 +11,89 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from ampsim.clock import Clock
-from ampsim.dataflow.executor import Ready
-from ampsim.dataflow.frame import Iteration
+from ampsim.dataflow.frame import Iteration, Ready, Tag
 from ampsim.dataflow.plan import Step
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, occupancy_s
 from ampsim.ir import Direction, Standin, standin
-from ampsim.machine import Begun, Instant, Job, Lane, Processor, paced
+from ampsim.machine import Begun, Instant, NothingFree, Processor, paced
 from ampsim.machine.channel import Transfers
 from ampsim.trace import COMPUTE_LANE, DISPATCH_LANE, NO_STALENESS, START, Cause, Recorder
 from ampsim.user_code import told
 
+_SHAPE: Final = attrgetter("shape")
 UPDATE: Final = int(Direction.UPDATE)
 
 
-class Runs(Protocol):
-    """What has steps to run: the executor."""
-
-    def run(self, step: Step, iteration: Iteration) -> None:
-        """Run a step whose inputs have come."""
-        ...
-
-
-class _Cost:
+class KernelCost(NamedTuple):
     """What a step costs on inputs of certain shapes.
 
-    Attributes:
+    Args:
         output: what stands for its output in `sleep` mode.
         seconds: for which it occupies its device.
         kind: of its span.
         size_bytes: of its output.
     """
 
-    __slots__ = ("kind", "output", "seconds", "size_bytes")
+    output: Standin | None
+    seconds: float
+    kind: int
+    size_bytes: int
 
-    def __init__(self, output: Standin | None, seconds: float, kind: int, size_bytes: int) -> None:
-        self.output, self.seconds, self.kind = output, seconds, kind
-        self.size_bytes = size_bytes
+
+class Kernel:
+    """A step that its device has not computed yet.
+
+    Attributes:
+        state: of its span.
+        cause: what let it be handed over.
+        then: what waits for it.
+        behind: steps that take no time and came while this was the last.
+        published: values that another worker is to have then.
+    """
+
+    __slots__ = ("behind", "cause", "cost", "published", "state", "then")
+
+    def __init__(
+        self, cost: KernelCost, state: Tag, cause: Cause, then: Callable[[], None] | None
+    ) -> None:
+        self.cost, self.state, self.cause, self.then = cost, state, cause, then
+        self.behind: list[Kernel] = []
+        self.published: list[tuple[Callable[..., None], Any]] = []
+
+
+class Kernels(NothingFree):
+    """The lane of a device: kernels that take time, one after the other.
+
+    Args:
+        ended: called with a kernel that has ended and the time at which it began.
+    """
+
+    __slots__ = ("_clock", "_ended", "_processor", "queues")
+
+    def __init__(
+        self, processor: Processor, clock: Clock, ended: Callable[[Any, float], None]
+    ) -> None:
+        self._processor, self._clock, self._ended = processor, clock, ended
+        self.queues: dict[Any, deque[Any]] = {0: deque()}
+
+    def add(self, kernel: Any) -> None:
+        """Let a kernel, which has a `cost`, wait for the device."""
+        self.queues[0].append(kernel)
+        self._processor.wake()
+
+    def begin(self, kind: Any, queue: deque[Any]) -> Begun:
+        """Begin the first kernel."""
+        kernel = queue.popleft()
+        return kernel.cost.seconds, (kernel, self._clock.now)
+
+    def end(self, task: Begun) -> None:
+        """Tell whose kernel it was that it has ended."""
+        self._ended(*task[1])
 
 
 class Host:
@@ -94,23 +137,23 @@ class Host:
         self.device: Device = cluster.devices[worker]
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
         self._instant = instant
-        self._cost: _Cost
+        self._cost: KernelCost
         self._last: Kernel | None = None
-        self._runs: Runs
+        self._run: Callable[[Step, Iteration], None]
         self._dispatch_s = self.device.dispatch_s
-        self._dispatched: dict[Step, int] = {}
+        self._add_span, self._span_number = recorder.spans.append, recorder.span_number
         self.ready: deque[Ready] = deque()
         self.queues: dict[Any, deque[Any]] = {0: self.ready if self._dispatch_s else deque()}
         self._processor = Processor(worker, clock, self._instant)
         clock.start(self._processor.work(self), f"host {worker}")
         compute = Processor(worker, clock, self._instant)
-        self._lane = Lane(compute, clock)
+        self._lane = Kernels(compute, clock, self._ended)
         varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
 
-    def start(self, runs: Runs) -> None:
+    def start(self, run: Callable[[Step, Iteration], None]) -> None:
         """Begin to run what is ready."""
-        self._runs = runs
+        self._run = run
         self._clock.call_later(0.0, self._go_on)
 
     @property
@@ -121,22 +164,20 @@ class Host:
     # --- the host as a processor
 
     def begin(self, kind: Any, queue: deque[Any]) -> Begun:
-        """Begin to dispatch the step that was ready first; the last one, no node, takes no time."""
+        """Begin to dispatch the step that was ready first; the last one of all takes no time."""
         ready = queue.popleft()
-        return (self._dispatch_s if ready[0].node else 0.0), (ready, self._clock.now)
+        seconds = 0.0 if ready[0].places else self._dispatch_s
+        return seconds, (ready, self._clock.now)
 
     def end(self, task: Begun) -> None:
         """Run a step that has been dispatched."""
         (step, iteration, cause), start_s = task[1]
-        node = step.node
-        if node is not None:
-            kind = self._dispatched.get(step)
-            if kind is None:
-                shown = (self.worker, node.index, node.direction, 0, 0, 0)
-                kind = self._recorder.kinds.number(shown, DISPATCH_LANE)
-                self._dispatched[step] = kind
-            self._append(kind, start_s, iteration, cause)
-        self._runs.run(step, iteration)
+        if not step.places:
+            if step.dispatched is None:
+                shown = (self.worker, step.node.index, step.node.direction, 0, 0, 0)
+                step.dispatched = self._recorder.kinds.number(shown, DISPATCH_LANE)
+            self._append(step.dispatched, start_s, iteration.state, cause)
+        self._run(step, iteration)
 
     @property
     def has_free(self) -> bool:
@@ -147,7 +188,7 @@ class Host:
         """Run all steps that are ready, and those that these make ready."""
         if self._dispatch_s:
             return
-        ready, run = self.ready, self._runs.run
+        ready, run = self.ready, self._run
         while ready:
             step, iteration, self.cause = ready.popleft()
             run(step, iteration)
@@ -176,7 +217,7 @@ class Host:
     def value_of(self, step: Step, iteration: Iteration, inputs: list[Any]) -> Any:
         """The value of a live step on these inputs."""
         if step.is_on_device:
-            key = tuple([one.shape for one in inputs])
+            key = tuple(map(_SHAPE, inputs))
             cost = step.known.get(key)
             if cost is None or step.is_shape_told:
                 cost = step.known[key] = self._new_cost(step, inputs)
@@ -188,7 +229,7 @@ class Host:
                 if one.__class__ is Standin:
                     return standin((), 8)
         node, kernel = step.node, step.kernel
-        assert node is not None and kernel is not None, f"{step.kind} has a kernel"
+        assert kernel is not None, f"{step.kind} has a kernel"
         try:
             if step.needs_tag:
                 return kernel((node.index, iteration.path), *inputs)
@@ -201,10 +242,9 @@ class Host:
                 f"{node.told}{where} failed at {self._clock.now:.9g} s: {told(error)}"
             ) from error
 
-    def _new_cost(self, step: Step, inputs: list[Any]) -> _Cost:
+    def _new_cost(self, step: Step, inputs: list[Any]) -> KernelCost:
         """What a step costs on these inputs."""
         node = step.node
-        assert node is not None, "a step that computes is a node"
         operator, shapes = node.operator, [one.shape for one in inputs]
         if operator.running_shape is not None:
             shape: Any = operator.running_shape(*inputs, **node.attributes)
@@ -226,7 +266,7 @@ class Host:
         )
         self._recorder.kinds.seconds_on[kind] = seconds_on
         output = standin(shape, itemsize) if self._is_abstract else None
-        return _Cost(output, seconds_on(self.device), kind, math.prod(shape) * itemsize)
+        return KernelCost(output, seconds_on(self.device), kind, math.prod(shape) * itemsize)
 
     # --- a client that decides
 
@@ -255,7 +295,7 @@ class Host:
 
     def _send(self, step: Step, ends: tuple[int, int], then: Callable[[], None]) -> None:
         """Send a truth value to the client, or back."""
-        assert step.node is not None and self._round_trip_s is not None, "a client decides"
+        assert self._round_trip_s is not None, "a client decides"
         now_s, delay_s = self._clock.now, self._round_trip_s / 2
         number = step.node.index
         row = (number, number, 1, now_s, now_s + delay_s, now_s, now_s, *ends, self.cause)
@@ -274,15 +314,15 @@ class Host:
         cost = self._cost
         last = self._last
         if not cost.seconds and last is None:
-            self._append(cost.kind, self._clock.now, iteration, self.cause)
+            self._append(cost.kind, self._clock.now, iteration.state, self.cause)
             return True
-        kernel = Kernel(cost, iteration, self.cause, then)
+        kernel = Kernel(cost, iteration.state, self.cause, then)
         if not cost.seconds:
             assert last is not None, "the device is busy"
             last.behind.append(kernel)
             return False
         self._last = kernel
-        self._lane.add(Job(cost.seconds, partial(self._ended, kernel)))
+        self._lane.add(kernel)
         return False
 
     def publish(self, value: Any, post: Callable[..., None]) -> None:
@@ -296,10 +336,10 @@ class Host:
         """Record a kernel and what took no time behind it; go on with what waited for them."""
         if self._last is kernel:
             self._last = None
-        self._append(kernel.cost.kind, start_s, kernel.iteration, kernel.cause)
+        self._append(kernel.cost.kind, start_s, kernel.state, kernel.cause)
         now_s, ended = self._clock.now, self.cause
         for one in kernel.behind:
-            self._append(one.cost.kind, now_s, one.iteration, ended)
+            self._append(one.cost.kind, now_s, one.state, ended)
         self.cause = ended
         for post, value in kernel.published:
             post(ended, value)
@@ -309,29 +349,10 @@ class Host:
         if self.ready:
             self._go_on()
 
-    def _append(self, kind: int, start_s: float, iteration: Iteration, cause: Cause) -> None:
+    def _append(self, kind: int, start_s: float, state: Tag, cause: Cause) -> None:
         """Record a span that ends now; what follows has it as its cause."""
-        row = (kind, start_s, self._clock.now, NO_STALENESS, iteration.state, cause)
-        self._recorder.spans.append(row)
-        number = self._recorder.span_number()
-        if start_s < row[2]:
+        now_s = self._clock.now
+        self._add_span((kind, start_s, now_s, NO_STALENESS, state, cause))
+        number = self._span_number()
+        if start_s < now_s:
             self.cause = number
-
-
-class Kernel:
-    """A step that its device has not computed yet.
-
-    Attributes:
-        then: what waits for it.
-        behind: steps that take no time and came while this was the last.
-        published: values that another worker is to have then.
-    """
-
-    __slots__ = ("behind", "cause", "cost", "iteration", "published", "then")
-
-    def __init__(
-        self, cost: _Cost, iteration: Iteration, cause: Cause, then: Callable[[], None] | None
-    ) -> None:
-        self.cost, self.iteration, self.cause, self.then = cost, iteration, cause, then
-        self.behind: list[Kernel] = []
-        self.published: list[tuple[Callable[..., None], Any]] = []

@@ -1,6 +1,6 @@
 """What lies in a device's memory while a graph runs: each tensor once, as long as it is needed.
 
-A device tensor is a value with its owner, who counts how many hold it: inputs of steps that have
+A device tensor is a value with its owner, which has a number of holders: inputs of steps that have
 not run, kernels that the device has not computed, stacks, arrays, the caller. Bytes are taken when
 the kernel that computes them starts and are given back when nobody holds them any more, both in
 the time of the device, however far ahead the host is. Source: Yu et al. (2018), Section 5.3.
@@ -9,15 +9,11 @@ the time of the device, however far ahead the host is. Source: Yu et al. (2018),
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from ampsim.clock import Clock
 from ampsim.dataflow.frame import Tag
 from ampsim.dataflow.graph import Node
-from ampsim.errors import OutOfMemoryError
-from ampsim.hardware import Device
 from ampsim.machine import Memory
-from ampsim.units import format_bytes, format_seconds
 
 CATEGORIES: Final = ("stacks", "activations", "arrays", "inputs")
 """What bytes are counted as: saved for a gradient, in use, written to a `TensorArray`, fed."""
@@ -32,22 +28,6 @@ class Maker(NamedTuple):
     state: Tag
 
 
-class Owner(Protocol):
-    """Who counts how many hold a value."""
-
-    def hold(self, count: int) -> None:
-        """So many more hold it."""
-        ...
-
-    def release(self) -> None:
-        """One fewer does."""
-        ...
-
-    def buffers(self) -> Sequence[Buffer]:
-        """What must lie in the device's memory for a kernel to read the value."""
-        ...
-
-
 class DeviceTensor(NamedTuple):
     """A value on the device, or a handle, with its owner."""
 
@@ -55,66 +35,18 @@ class DeviceTensor(NamedTuple):
     owner: Owner
 
 
-def plain(value: Any) -> Any:
-    """A value without its owner."""
-    return value.value if value.__class__ is DeviceTensor else value
+def hold(value: Any) -> Any:
+    """Hold a value, if it lies on the device; the value without its owner."""
+    if value.__class__ is not DeviceTensor:
+        return value
+    value.owner.holders += 1
+    return value.value
 
 
-class DeviceMemory:
-    """The account of one device.
-
-    Args:
-        worker: its number.
-        device: says how much there is.
-        clock: whose time passes.
-
-    Attributes:
-        capacity_bytes: what there is room for.
-    """
-
-    def __init__(self, worker: int, device: Device, clock: Clock) -> None:
-        assert device.memory_bytes is not None, f"{device.name} has no end of memory"
-        self.capacity_bytes = device.memory_bytes
-        self._worker, self._device, self._clock = worker, device, clock
-        self._memory = Memory(device.name, CATEGORIES, clock, None)
-
-    @property
-    def used_bytes(self) -> int:
-        """What lies there now."""
-        return self._memory.total_bytes
-
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether so many more bytes fit."""
-        return self._memory.total_bytes + size_bytes <= self.capacity_bytes
-
-    def move(self, size_bytes: int, before: int | None, after: int | None) -> None:
-        """Count bytes in another category than before; in none they do not lie there."""
-        if before is not None:
-            self._memory.give(before, size_bytes)
-        if after is not None:
-            self._memory.take(after, size_bytes)
-
-    @property
-    def rows(self) -> list[tuple[float, ...]]:
-        """The fullest moments: worker, time, all bytes, and those of each category."""
-        timeline = self._memory.timeline
-        return [(self._worker, one.time_s, sum(one.bytes), *one.bytes) for one in timeline]
-
-    def full(self, maker: Maker, size_bytes: int, *, is_swapping: bool) -> OutOfMemoryError:
-        """The error of a step for whose bytes there is no room."""
-        node, tag = maker.node, maker.state.tag
-        remedy = "a lower swap_threshold" if is_swapping else "swap_memory=True"
-        held = ", ".join(
-            f"{name} {format_bytes(self._memory.held(place))}"
-            for place, name in enumerate(CATEGORIES)
-            if self._memory.held(place)
-        )
-        return OutOfMemoryError(
-            f"{self._device.name} is out of memory at {format_seconds(self._clock.now)}: "
-            f"{node.told}{f' in {tag}' if tag else ''} asks for {size_bytes:,} bytes, and "
-            f"{self.used_bytes:,} of {self.capacity_bytes:,} are taken ({held or 'by nothing'}); "
-            f"try {remedy}, a smaller parallel_iterations, or a device with more memory_bytes"
-        )
+def release(value: Any) -> None:
+    """Have a value one holder fewer, if it lies on the device."""
+    if value.__class__ is DeviceTensor:
+        value.owner.release()
 
 
 class Buffer:
@@ -127,24 +59,25 @@ class Buffer:
         is_input: whether the caller holds them for the whole run.
 
     Attributes:
+        holders: how many hold it, the kernel that computes it among them.
         is_computed: whether its kernel has ended.
         saved: what stands for it on stacks.
     """
 
     __slots__ = (
-        "_arrays", "_category", "_copy", "_is_input", "_memory", "_uses", "is_computed", "maker",
+        "_arrays", "_category", "_copy", "_is_input", "_memory", "holders", "is_computed", "maker",
         "saved", "size_bytes",
     )  # fmt: skip
 
     def __init__(
-        self, memory: DeviceMemory, size_bytes: int, maker: Maker, *, is_input: bool = False
+        self, memory: Memory, size_bytes: int, maker: Maker, *, is_input: bool = False
     ) -> None:
         self._memory, self.size_bytes, self.maker = memory, size_bytes, maker
         self._is_input = self.is_computed = is_input
-        self._uses, self._arrays = 1, 0
+        self.holders, self._arrays = 1, 0
         self._category: int | None = None
         self._copy: Literal["none", "leaving", "away", "coming", "back"] = "none"
-        self.saved: list[Saved] = []
+        self.saved: Sequence[Saved] = ()
 
     @property
     def lies_there(self) -> bool:
@@ -173,14 +106,10 @@ class Buffer:
         """Itself."""
         return (self,)
 
-    def hold(self, count: int) -> None:
-        """So many more hold it."""
-        self._uses += count
-
     def release(self) -> None:
-        """One fewer does; with the last its bytes go."""
-        self._uses -= 1
-        if not self._uses:
+        """Have one holder fewer; with the last its bytes go."""
+        self.holders -= 1
+        if not self.holders:
             self.settle()
 
     def keep(self, change: int) -> None:
@@ -191,8 +120,8 @@ class Buffer:
     def begin(self) -> None:
         """Take its bytes: the kernel that computes it starts."""
         assert self._category is None, "a buffer takes its bytes once"
-        self._category = self._due
-        self._memory.move(self.size_bytes, None, self._category)
+        self._category = category = self._due
+        self._memory.take(category, self.size_bytes)
 
     def end(self) -> None:
         """Note that its kernel has ended, which lets go of it."""
@@ -225,11 +154,13 @@ class Buffer:
         before = self._category
         if before is None:
             return
-        is_copied = self._copy in ("leaving", "coming")
-        is_needed = self._uses or is_copied or (self.saved and self._copy != "away")
-        self._category = self._due if is_needed else None
-        if self._category != before:
-            self._memory.move(self.size_bytes, before, self._category)
+        copy = self._copy
+        is_needed = self.holders or copy in ("leaving", "coming") or (self.saved and copy != "away")
+        self._category = after = self._due if is_needed else None
+        if after != before:
+            self._memory.give(before, self.size_bytes)
+            if after is not None:
+                self._memory.take(after, self.size_bytes)
 
     @property
     def _due(self) -> int:
@@ -253,32 +184,29 @@ class Saved:
         number: of the push, in their order.
 
     Attributes:
+        holders: how many hold it, the stack among them.
         is_popped: whether the pop has come, in the device's time.
     """
 
-    __slots__ = ("_holders", "buffer", "is_popped", "maker", "number", "stack")
+    __slots__ = ("buffer", "holders", "is_popped", "maker", "number", "stack")
 
     def __init__(self, buffer: Buffer, stack: Resource, maker: Maker, number: int) -> None:
         self.buffer, self.stack, self.maker, self.number = buffer, stack, maker, number
-        self._holders = 1
-        self.is_popped = False
-        buffer.saved.append(self)
+        self.holders, self.is_popped = 1, False
+        buffer.saved = (*buffer.saved, self)
         buffer.settle()
 
     def buffers(self) -> Sequence[Buffer]:
         """The one that was pushed."""
         return (self.buffer,)
 
-    def hold(self, count: int) -> None:
-        """So many more hold it."""
-        self._holders += count
-
     def release(self) -> None:
-        """One fewer does."""
-        self._holders -= 1
-        if not self._holders:
-            self.buffer.saved.remove(self)
-            self.buffer.settle()
+        """Have one holder fewer."""
+        self.holders -= 1
+        if not self.holders:
+            buffer = self.buffer
+            buffer.saved = tuple([one for one in buffer.saved if one is not self])
+            buffer.settle()
 
     def pop(self) -> list[Saved]:
         """Note that the device has come to the pop; what is away of a stack now popped first."""
@@ -295,16 +223,17 @@ class Resource:
         drop: called when nobody has any more.
 
     Attributes:
+        holders: how many have the handle.
         stack: what lies on it, the last pushed last; None for what is no tensor of the device.
         pushed: every tensor that was ever pushed.
         is_popped: whether the device has come to the first pop.
         places: what each place of an array holds; and each of its gradients, whose parts are added.
     """
 
-    __slots__ = ("_drop", "_holders", "_kept", "is_popped", "places", "pushed", "stack")
+    __slots__ = ("_drop", "_kept", "holders", "is_popped", "places", "pushed", "stack")
 
     def __init__(self, drop: Callable[[Resource], None]) -> None:
-        self._drop, self._holders = drop, 1
+        self._drop, self.holders = drop, 1
         self._kept: list[tuple[Owner, Buffer]] = []
         self.stack: list[Owner | None] = []
         self.pushed: list[Saved] = []
@@ -318,20 +247,16 @@ class Resource:
     def keep(self, owner: Owner, places: Sequence[Any]) -> None:
         """Hold what was written to places."""
         for buffer in owner.buffers():
-            owner.hold(1)
+            owner.holders += 1
             buffer.keep(1)
             self._kept.append((owner, buffer))
         for place in places:
             self.places.setdefault(place, []).append(owner)
 
-    def hold(self, count: int) -> None:
-        """So many more have the handle."""
-        self._holders += count
-
     def release(self) -> None:
-        """One fewer has; with the last it is dropped."""
-        self._holders -= 1
-        if not self._holders:
+        """Have one holder fewer; with the last it is dropped."""
+        self.holders -= 1
+        if not self.holders:
             self._drop(self)
 
     def let_go(self) -> None:
@@ -350,3 +275,7 @@ class Resource:
             return []
         self.is_popped = True
         return [one for one in self.pushed if one in one.buffer.saved and not one.buffer.stay()]
+
+
+Owner: TypeAlias = Buffer | Saved | Resource
+"""What a value is held by: its bytes, what stands for these on a stack, or a stack or array."""

@@ -27,6 +27,9 @@ RESOURCE: Final = np.dtype(object)
 """The type of a handle: of a stack or of an array of tensors."""
 
 Sizes: TypeAlias = Sequence[tuple[int, ...]]
+GradientRule: TypeAlias = Callable[[Any, Any], Sequence[Any]]
+"""The gradients of an operator's inputs, None for those that have none: of what
+`ampsim.dataflow.gradient.Differentiated` offers, and the output's gradient."""
 WorkRule: TypeAlias = Callable[[Sizes, tuple[int, ...], int], Work]
 """The work of an operator: of its inputs' shapes, its output's, and the bytes of an element."""
 
@@ -63,9 +66,7 @@ class Operator:
             attributes.
         dtype: gives the output's type from the inputs'.
         work: what it is charged for.
-        gradient: builds the gradients of the inputs, None for those that have none, from what
-            `ampsim.dataflow.gradient.Differentiated` offers and the output's gradient; None where
-            the output has no gradient.
+        gradient: builds the gradients of the inputs; None where the output has no gradient.
         running_shape: gives the output's shape from the inputs themselves, where it follows from
             values of integers.
         reads_shapes: whether the kernel needs no more of floats than their shapes.
@@ -78,7 +79,7 @@ class Operator:
     shape: Callable[..., Shape | None]
     dtype: Callable[..., np.dtype[Any]]
     work: WorkRule = no_work
-    gradient: Callable[..., Sequence[Any]] | None = None
+    gradient: GradientRule | None = None
     running_shape: Callable[..., tuple[int, ...]] | None = None
     reads_shapes: bool = False
     is_stateful: bool = False
@@ -106,24 +107,16 @@ def joint_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
     return np.result_type(*dtypes)
 
 
-def truth(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A truth value."""
-    return BOOL
+def _always(dtype: np.dtype[Any]) -> Callable[..., np.dtype[Any]]:
+    """The rule of operators that give one type, whatever they take."""
+
+    def rule(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+        return dtype
+
+    return rule
 
 
-def integer(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A whole number."""
-    return INT
-
-
-def number(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A floating-point number."""
-    return FLOAT
-
-
-def handle(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """A handle of a resource."""
-    return RESOURCE
+truth, integer, number, handle = map(_always, (BOOL, INT, FLOAT, RESOURCE))
 
 
 def told_shape(*shapes: Shape, static: Shape | None, **attributes: Any) -> Shape | None:
@@ -144,6 +137,14 @@ def first_shape(*shapes: Shape, **attributes: Any) -> Shape:
 def scalar(*shapes: Shape, **attributes: Any) -> Shape:
     """One number."""
     return ()
+
+
+def without_axis(x: Shape, *, axis: int | None) -> Shape:
+    """The shape without an axis, or of one number where that is None."""
+    if axis is None:
+        return ()
+    place = range(len(x))[axis]
+    return (*x[:place], *x[place + 1 :])
 
 
 def broadcast(*shapes: Shape, **attributes: Any) -> Shape:

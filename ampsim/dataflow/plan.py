@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ampsim.dataflow.graph import (
     ENTER,
@@ -17,13 +17,17 @@ from ampsim.dataflow.graph import (
     EXIT,
     MERGE,
     SWITCH,
+    FlowGraph,
     Loop,
     Node,
     Tensor,
+    primitive,
 )
 from ampsim.dataflow.operator import no_work
 from ampsim.dataflow.partition import SEND, Cut, NodePlaces, Placement
 from ampsim.hardware import Cluster
+
+ASKED: Final = primitive("asked")
 
 Target: TypeAlias = "tuple[Step, int]"
 """Where an output goes: a step, and the slot of its input."""
@@ -70,16 +74,17 @@ class Step:
     """A node, as the executor has it.
 
     Attributes:
-        node: what it runs; None of the last one, which keeps what was asked for.
+        node: what it runs; of the last one, which keeps what was asked for, none of the graph.
         kind: the operator's name.
         number: its place among the steps of its frame.
         first, count: slots of its inputs that it reads.
         targets: for each output, where it goes.
         frame: in which it runs; of an Enter the parent's.
-        child: the frame that an Enter opens.
+        child: of an Enter the frame that it opens.
         peer: the Recv that a Send serves; the Send by which a Recv is served.
         kernel: computes the output; None of primitives.
-        is_on_device: whether a device computes it, not the host.
+        is_on_device: whether a device computes it, not the host; of a Send, what it sends.
+        is_kernel: whether it is a kernel of the device.
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
         needs_numbers: whether the host computes it from more than shapes and resources.
@@ -89,26 +94,31 @@ class Step:
         is_view: whether its output lies where an input does, so that it takes no bytes.
         places: of what the last one keeps, among all that was asked for.
         known: what it costs, by shapes of its inputs.
+        dispatched: the kind of the span of its dispatch; None before the first.
         live, dead: how often it ran.
     """
 
     __slots__ = (
-        "child", "count", "dead", "first", "frame", "is_decision", "is_merge", "is_on_device",
-        "is_read", "is_shape_told", "is_view", "kernel", "kind", "known", "live", "needs_numbers",
-        "needs_tag", "node", "number", "peer", "places", "targets",
+        "child", "count", "dead", "dispatched", "first", "frame", "is_decision", "is_kernel",
+        "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
+        "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
+        "targets",
     )  # fmt: skip
 
-    def __init__(self, node: Node | None, kind: str, frame: FramePlan, count: int) -> None:
+    def __init__(self, node: Node, kind: str, frame: FramePlan, count: int) -> None:
         self.node, self.kind, self.frame, self.count = node, kind, frame, count
         self.number, self.first = len(frame.steps), frame.slots
-        self.targets = [Targets() for _ in (node.outputs if node else ())]
-        self.child: FramePlan | None = None
-        self.peer: Step | None = None
+        self.targets = [Targets() for _ in node.outputs]
+        self.child: FramePlan
+        self.peer: Step
         self.places: list[int] = []
         self.kernel: Callable[..., Any] | None = None
-        self.is_on_device = self.is_read = self.is_merge = self.is_shape_told = False
+        self.is_on_device = self.is_kernel = self.is_read = self.is_merge = self.is_shape_told = (
+            False
+        )
         self.needs_numbers = self.needs_tag = self.is_decision = self.is_view = False
         self.known: dict[Any, Any] = {}
+        self.dispatched: int | None = None
         self.live = self.dead = 0
         frame.steps.append(self)
 
@@ -169,7 +179,8 @@ class Plan:
         for place, tensor in enumerate(asked):
             by_worker.setdefault(self._cut.home(tensor), []).append(place)
         for worker, places in by_worker.items():
-            last = Step(None, "asked", self._frame(None, worker), len(places))
+            node = Node(ASKED, [], {}, FlowGraph())
+            last = Step(node, ASKED.name, self._frame(None, worker), len(places))
             last.places = places
             self._add_slots(last, len(places), len(places))
             for number, place in enumerate(places):
@@ -201,7 +212,8 @@ class Plan:
             if node.attributes:
                 step.kernel = partial(operator.kernel, **node.attributes)
             floats = [one.is_float for one in (*node.inputs, *node.outputs)]
-            step.is_on_device = any(floats) and not (operator.is_stateful or operator.reads_shapes)
+            is_kernel = any(floats) and not (operator.is_stateful or operator.reads_shapes)
+            step.is_kernel = step.is_on_device = is_kernel
             static = node.outputs[0].static_shape
             step.is_shape_told = operator.running_shape is not None and static is None
             step.needs_numbers = not (operator.is_stateful or operator.reads_shapes)

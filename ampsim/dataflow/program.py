@@ -14,8 +14,8 @@ import numpy as np
 
 from ampsim.dataflow.construct import input_tensor
 from ampsim.dataflow.graph import VARIABLE, FlowGraph, Operand, Tensor, tensors_of
-from ampsim.dataflow.operators.elementwise import sigmoid, tanh
-from ampsim.dataflow.operators.matrix import matmul
+from ampsim.dataflow.operators.elements import sigmoid, tanh
+from ampsim.dataflow.operators.rows import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.unroll import KnownInstance

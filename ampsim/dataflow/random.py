@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import (
     VARIABLE,
     Node,
@@ -21,17 +22,6 @@ from ampsim.dataflow.graph import (
     open_graph,
     output_of,
     tensors_of,
-)
-from ampsim.dataflow.operator import (
-    INT,
-    Operator,
-    Shape,
-    Sizes,
-    integer,
-    moved,
-    no_work,
-    number,
-    register,
 )
 from ampsim.dataflow.variable import Held
 from ampsim.errors import GraphError, OptionError
@@ -70,18 +60,20 @@ def _integers(
     return np.asarray(_stream(place, seed, runs, held, draw).integers(high, size=shape))
 
 
-def _written(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-    return moved((), output, itemsize)
+def _written(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return op.moved((), output, itemsize)
 
 
-def _drawn_shape(*shapes: Shape, shape: tuple[int, ...], **attributes: Any) -> Shape:
+def _drawn_shape(*shapes: op.Shape, shape: tuple[int, ...], **attributes: Any) -> op.Shape:
     if any(shapes):
         raise ValueError("single numbers are expected")
     return shape
 
 
-register(Operator("random", _random, _drawn_shape, number, _written, needs_tag=True))
-register(Operator("integers", _integers, _drawn_shape, integer, no_work, needs_tag=True))
+op.register(op.Operator("random", _random, _drawn_shape, op.number, _written, needs_tag=True))
+op.register(
+    op.Operator("integers", _integers, _drawn_shape, op.integer, op.no_work, needs_tag=True)
+)
 
 
 class Generator:
@@ -101,7 +93,7 @@ class Generator:
     def __init__(self, name: str, seed: Operand = 0) -> None:
         graph = open_graph()
         (self._seed,) = tensors_of([seed])
-        if self._seed.dtype != INT or self._seed.shape != ():
+        if self._seed.dtype != op.INT or self._seed.shape != ():
             raise GraphError(
                 f"generator {name!r}: the seed must be one whole number, got {self._seed.dtype} of "
                 f"shape {self._seed.shape}"
@@ -111,7 +103,7 @@ class Generator:
             with graph.inside(graph.root):
                 held = DrawnRuns(name, np.array(0))
                 known = Node(VARIABLE, [], {"name": name, "held": held}, graph)
-            output_of(known, (), INT, graph.root)
+            output_of(known, (), op.INT, graph.root)
         if not isinstance(known.attributes.get("held"), DrawnRuns):
             raise OptionError(
                 f"generator {name!r} cannot be made: {known.told} is there already; give another "

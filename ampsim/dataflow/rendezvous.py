@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from ampsim.dataflow.frame import DEAD, Path, told
+from ampsim.dataflow.frame import DEAD, Iteration, Path, told
 from ampsim.dataflow.graph import Branch, Context
 from ampsim.dataflow.plan import Plan, Step
 from ampsim.errors import SimulationError
@@ -34,18 +34,8 @@ class SentValue(NamedTuple):
     release: Callable[[], None] | None = None
 
 
-class Receiver(Protocol):
-    """Who serves the Recvs of a worker."""
-
-    def arrive(self, step: Step, path: Path, sent: SentValue, cause: Cause) -> None:
-        """Take what has come for a Recv."""
-        ...
-
-    @property
-    def awaited(self) -> list[tuple[Step, Path]]:
-        """Recvs that wait."""
-        ...
-
+Receiver: TypeAlias = "Callable[[Step, Iteration, SentValue, Cause], None]"
+"""Takes what has come for a Recv that waits in an iteration."""
 
 _Group: TypeAlias = "tuple[Context, int, int, Path]"
 """Of Recvs that one dead signal serves: a branch, from which worker to which, and the tag."""
@@ -56,23 +46,25 @@ class Rendezvous:
 
     Args:
         plan: what is run.
-        fabric: the links; None where there is one worker.
+        fabric: the links.
         broadcasts_dead: whether a branch that is not taken is told once to each worker that waits
             for something of it, and there to all its Recvs, in place of once for each Recv.
 
     Attributes:
-        receivers: by worker.
+        receivers: who serves the Recvs of a worker.
         counts: tensors, predicates and other truth values, dead signals that were sent.
     """
 
-    def __init__(self, plan: Plan, fabric: Fabric | None, *, broadcasts_dead: bool) -> None:
+    def __init__(self, plan: Plan, fabric: Fabric, *, broadcasts_dead: bool) -> None:
         self._fabric, self._broadcasts = fabric, broadcasts_dead
         self.receivers: dict[int, Receiver] = {}
         self.counts = {"tensors": 0, "predicates": 0, "signals": 0, "dead": 0}
         self._recvs: dict[tuple[Context, int, int], list[Step]] = {}
         self._left: dict[_Group, int] = {}
+        self._awaited: dict[tuple[Step, Path], Iteration] = {}
+        self._arrived: dict[tuple[Step, Path], SentValue] = {}
         for step in plan.steps if broadcasts_dead else ():
-            if step.kind == "send" and step.peer is not None and step.node is not None:
+            if step.kind == "send":
                 context = step.node.inputs[0].context
                 key = (context, step.frame.worker, step.peer.frame.worker)
                 if isinstance(context, Branch):
@@ -84,7 +76,6 @@ class Rendezvous:
     ) -> None:  # fmt: skip
         """Send what a Send has, or a dead signal."""
         node, peer = step.node, step.peer
-        assert node is not None and peer is not None, "a Send has its Recv"
         tensor, recvs = node.inputs[0], [peer]
         ends = (step.frame.worker, peer.frame.worker)
         if value is DEAD and (tensor.context, *ends) in self._recvs:
@@ -106,18 +97,27 @@ class Rendezvous:
             what = "predicates" if tensor.dtype.kind == "b" else "tensors"
             size_bytes = math.prod(getattr(value, "shape", ())) * tensor.dtype.itemsize
         self.counts[what] += 1
-        assert self._fabric is not None, "there are links where something is sent"
         channel = self._fabric.channel(*ends)
         arrive = partial(self._arrive, recvs, path, sent)
         if channel is None:
             arrive(cause)
         else:
-            assert peer.node is not None, "a Recv is a node"
             channel.send(size_bytes, (node.index, peer.node.index), cause, arrive)
+
+    def receive(self, step: Step, iteration: Iteration) -> SentValue | None:
+        """What has come for a Recv that begins; None where it is to wait."""
+        sent = self._arrived.pop((step, iteration.path), None)
+        if sent is None:
+            self._awaited[step, iteration.path] = iteration
+        return sent
 
     def _arrive(self, recvs: list[Step], path: Path, sent: SentValue, cause: Cause) -> None:
         for step in recvs:
-            self.receivers[step.frame.worker].arrive(step, path, sent, cause)
+            iteration = self._awaited.pop((step, path), None)
+            if iteration is None:
+                self._arrived[step, path] = sent
+            else:
+                self.receivers[step.frame.worker](step, iteration, sent, cause)
 
     def require_served(self, seconds: float) -> None:
         """Nobody waits, now that nothing can come any more.
@@ -125,14 +125,11 @@ class Rendezvous:
         Raises:
             SimulationError: a Recv waits.
         """
-        for worker, receiver in sorted(self.receivers.items()):
-            for step, path in receiver.awaited:
-                assert step.node is not None, "a Recv is a node"
-                tag = f" in {told(path)}" if path else ""
-                assert step.peer is not None, "a Recv has its Send"
-                sender = step.peer.frame.worker
-                raise SimulationError(
-                    f"worker {worker}: {step.node.told}{tag} still waits at {seconds:.9g} s, and "
-                    f"worker {sender} has not served it; send that tensor in "
-                    "every iteration, live or dead"
-                )
+        for step, path in sorted(self._awaited, key=lambda one: one[0].frame.worker):
+            tag = f" in {told(path)}" if path else ""
+            raise SimulationError(
+                f"worker {step.frame.worker}: {step.node.told}{tag} still waits at {seconds:.9g} "
+                f"s, and worker {step.peer.frame.worker} has not served it; send that tensor in "
+                "every iteration, live or dead"
+            )
+        assert not self._arrived, "something was sent in vain"

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Final
 from annotated_types import Ge, Lt
 
 from ampsim.arguments import check_fields
-from ampsim.dataflow.session import PARALLEL_ITERATIONS
+from ampsim.dataflow.session import PARALLEL_ITERATIONS, Running
 from ampsim.dataflow.swapping import SWAP_THRESHOLD
 from ampsim.errors import OptionError
 from ampsim.model_parallel import Admission, Order
@@ -20,25 +20,6 @@ from ampsim.options import Count
 
 ROUND_TRIP_S: Final = 2e-4
 """Of a client that decides (chosen: a call there and back on one machine)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """What a schedule of programs decides.
-
-    Args:
-        window: iterations of a frame under way at a time; None where loops are unrolled.
-        run_ahead: whether the host goes on before its device has computed.
-        round_trip_s: what each decision takes that a client makes; None where the graph decides.
-        swap_threshold: the share of the memory above which stacks are swapped; None for never.
-        broadcast_dead: whether a worker is told once of a branch that is not taken.
-    """
-
-    window: int | None = PARALLEL_ITERATIONS
-    run_ahead: bool = True
-    round_trip_s: float | None = None
-    swap_threshold: float | None = None
-    broadcast_dead: bool = False
 
 
 @dataclass(frozen=True)

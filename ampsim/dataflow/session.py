@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ import pandas as pd
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dataflow.accounted import CountingExecutor, CountingHost
+from ampsim.dataflow.construct import fits
 from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.frame import DEAD
 from ampsim.dataflow.graph import INPUT, Tensor
@@ -34,6 +35,27 @@ PARALLEL_ITERATIONS: Final = 32
 """Iterations of a frame under way at a time, unless somebody says otherwise (Yu et al., 4.3)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How graphs are run.
+
+    Args:
+        window: iterations of a frame under way at a time, 0 for any number; None where loops are
+            unrolled.
+        run_ahead: whether a step counts as done once its device has it.
+        round_trip_s: what each decision takes that a client makes; None where the graph decides.
+        swap_threshold: the share of the memory above which stacks are swapped; None for never.
+        broadcast_dead: whether a branch that is not taken is told once to each worker that waits
+            for it, in place of once for each tensor.
+    """
+
+    window: int | None = PARALLEL_ITERATIONS
+    run_ahead: bool = True
+    round_trip_s: float | None = None
+    swap_threshold: float | None = None
+    broadcast_dead: bool = False
+
+
 @dataclass(frozen=True)
 class FlowResult:
     """What a graph computed, and when, in seconds.
@@ -48,7 +70,6 @@ class FlowResult:
     makespan_s: float
     window_max: int
     _done: Done = field(repr=False)
-    _plan: Plan = field(repr=False)
     _recorder: Recorder = field(repr=False)
     _hosts: Mapping[int, Host] = field(repr=False)
 
@@ -83,7 +104,7 @@ class FlowResult:
         `bytes` in all, and then those of each category. Empty where the device has no
         `memory_bytes`.
         """
-        rows = [row for host in self._counting for row in host.memory.rows]
+        rows = [row for host in self._counting for row in host.memory_rows]
         return _table(("worker", "time_s", "bytes", *CATEGORIES), rows)
 
     @property
@@ -102,17 +123,12 @@ class FlowResult:
     @property
     def swapped_out_bytes(self) -> int:
         """What was copied from stacks to the host."""
-        return self._swapped[0]
+        return sum(one.swapper.out_bytes for one in self._counting if one.swapper)
 
     @property
     def swapped_in_bytes(self) -> int:
         """What was copied back."""
-        return self._swapped[1]
-
-    @property
-    def _swapped(self) -> tuple[int, int]:
-        swappers = [host.swapper for host in self._counting if host.swapper is not None]
-        return sum(one.out_bytes for one in swappers), sum(one.in_bytes for one in swappers)
+        return sum(one.swapper.in_bytes for one in self._counting if one.swapper)
 
     @property
     def _counting(self) -> list[CountingHost]:
@@ -121,20 +137,21 @@ class FlowResult:
     @cached_property
     def frames(self) -> pd.DataFrame:
         """One row an iteration of a loop on a worker: tag, iteration, opened_s, over_s, worker."""
-        return _table(("tag", "iteration", "opened_s", "over_s", "worker"), self._done.frames)
+        return _table(
+            ("tag", "iteration", "opened_s", "over_s", "worker"), self._done.rows("frames")
+        )
 
     @cached_property
     def decisions(self) -> pd.DataFrame:
         """One row a Switch with a live predicate: node, tag, taken, time_s, worker."""
-        return _table(("node", "tag", "taken", "time_s", "worker"), self._done.decisions)
+        return _table(("node", "tag", "taken", "time_s", "worker"), self._done.rows("decisions"))
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row a node on a worker: node, operator, live and dead: how often it ran; worker."""
         rows = [
             (one.node.name, one.node.operator.name, one.live, one.dead, one.frame.worker)
-            for one in self._plan.steps
-            if one.node is not None
+            for one in self._done.plan.steps
         ]
         return _table(("node", "operator", "live", "dead", "worker"), rows)
 
@@ -209,41 +226,45 @@ def run(
     clock = SimClock() if clock is None else clock
     has_lanes = swap_memory or any(cluster.devices[one].dispatch_s for one in plan.roots)
     recorder = Recorder(plan.names, 1 + max(plan.roots, default=0), has_lanes=has_lanes)
-    session = Session(
-        cluster, clock, recorder, is_abstract=mode == "sleep", run_ahead=run_ahead, seed=seed,
-        swap_threshold=threshold, broadcast_dead=broadcast_dead,
-    )  # fmt: skip
+    running = Running(
+        parallel_iterations, run_ahead, swap_threshold=threshold, broadcast_dead=broadcast_dead
+    )
+    session = Session(cluster, clock, recorder, running, is_abstract=mode == "sleep", seed=seed)
     done = session.run(plan, fed)
-    assert not any(value is DEAD for value in done.result), "nothing is dead outside of branches"
+    values = done.result
+    assert not any(value is DEAD for value in values), "nothing is dead outside of branches"
     recorder.flush()
+    window_max = max((one.window_max for one in done.executors.values()), default=0)
     end_s = recorder.summary.end_s
-    return FlowResult(done.result, end_s, done.window_max, done, plan, recorder, session.hosts)
+    return FlowResult(values, end_s, window_max, done, recorder, session.hosts)
 
 
-class Done:
+class Done(NamedTuple):
     """What is left of a run of a plan.
 
-    Attributes:
-        result: what was asked for.
-        frames: (tag, iteration, opened in s, over in s, worker) of each iteration of a loop.
-        decisions: (name of the Switch, tag, which side, when in s, worker).
-        window_max: the most iterations of one frame that were under way at a time on a worker.
+    Args:
+        plan: what was run.
+        executors: by worker.
         sent: how many messages went between workers, by what they were.
     """
 
-    def __init__(
-        self, plan: Plan, executors: Mapping[int, Executor], sent: Mapping[str, int]
-    ) -> None:
-        parts: dict[int, Any] = {}
-        self.frames: list[tuple[Any, ...]] = []
-        self.decisions: list[tuple[Any, ...]] = []
-        for worker, one in executors.items():
-            parts |= one.result
-            self.frames += [(*row, worker) for row in one.frames]
-            self.decisions += [(*row, worker) for row in one.decisions]
-        self.result = [parts[place] for place in range(plan.asked)]
-        self.window_max = max((one.window_max for one in executors.values()), default=0)
-        self.sent = sent
+    plan: Plan
+    executors: Mapping[int, Executor]
+    sent: Mapping[str, int]
+
+    @property
+    def result(self) -> list[Any]:
+        """What was asked for."""
+        parts = {
+            place: value for one in self.executors.values() for place, value in one.result.items()
+        }
+        return [parts[place] for place in range(self.plan.asked)]
+
+    def rows(self, what: str) -> list[tuple[Any, ...]]:
+        """The rows of a table of all executors, each with its worker."""
+        return [
+            (*row, worker) for worker, one in self.executors.items() for row in getattr(one, what)
+        ]
 
 
 class Session:
@@ -253,12 +274,9 @@ class Session:
         cluster: the devices.
         clock: whose time passes.
         recorder: takes the spans.
+        running: how they are run.
         is_abstract: whether floats are shapes without numbers.
-        run_ahead: whether a step counts as done once its device has it.
         seed: of what varies on the cluster.
-        swap_threshold: the share of the memory above which stacks are swapped; None for never.
-        broadcast_dead: as of `run`.
-        round_trip_s: of a client that decides; None where the graph does.
 
     Attributes:
         hosts: of workers that have taken part.
@@ -269,22 +287,18 @@ class Session:
         cluster: Cluster,
         clock: Clock,
         recorder: Recorder,
+        running: Running,
         *,
         is_abstract: bool,
-        run_ahead: bool,
         seed: int,
-        swap_threshold: float | None = None,
-        broadcast_dead: bool = False,
-        round_trip_s: float | None = None,
     ) -> None:
         self._cluster, self._clock, self._recorder = cluster, clock, recorder
-        self._run_ahead, self._broadcast_dead = run_ahead, broadcast_dead
-        self._threshold = swap_threshold
+        self._running = running
         instant = Instant(clock)
         self._fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
         self._how: dict[str, Any] = {
             "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
-            "seed": seed, "round_trip_s": round_trip_s,
+            "seed": seed, "round_trip_s": running.round_trip_s,
         }  # fmt: skip
         self.hosts: dict[int, Host] = {}
         self._host(0)
@@ -295,8 +309,9 @@ class Session:
             counts = self._cluster.devices[worker].memory_bytes is not None
             kind = CountingHost if counts else Host
             host = kind(worker, self._cluster, self._clock, self._recorder, **self._how)
-            if isinstance(host, CountingHost) and self._threshold is not None:
-                host.swap(self._threshold)
+            threshold = self._running.swap_threshold
+            if isinstance(host, CountingHost) and threshold is not None:
+                host.swap(threshold)
             self.hosts[worker] = host
         return self.hosts[worker]
 
@@ -308,12 +323,12 @@ class Session:
             fed: values of its inputs and variables, as `fed_to` gives them.
             instance: number of the run, which spans tell.
         """
-        nodes = [step.node for step in plan.steps if step.node is not None]
+        nodes = [step.node for step in plan.steps]
         held = changed_by(nodes)
         for one in held:
             one.forget()
-        rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._broadcast_dead)
-        how: dict[str, Any] = {"run_ahead": self._run_ahead, "instance": instance}
+        rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._running.broadcast_dead)
+        how: dict[str, Any] = {"run_ahead": self._running.run_ahead, "instance": instance}
         executors: dict[int, Executor] = {}
         for worker in plan.sources:
             host = self._host(worker)
@@ -322,7 +337,7 @@ class Session:
                 executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **how)
             else:
                 executors[worker] = Executor(plan, rendezvous, fed, host, **how)
-            host.start(executors[worker])
+            host.start(executors[worker].run)
         self._clock.run()
         self._require_over(executors, rendezvous)
         for one in held:
@@ -336,13 +351,13 @@ class Session:
             OutOfMemoryError: a worker waits for memory.
             SimulationError: a Recv waits for what nobody sends.
         """
-        if not all(one.is_over for one in executors.values()):
-            for worker in executors:
-                host = self.hosts[worker]
-                if isinstance(host, CountingHost):
-                    host.require_room()
-            rendezvous.require_served(self._clock.now)
-            raise AssertionError("the run ended before everything had run")
+        is_over = all(one.is_over for one in executors.values())
+        for worker in () if is_over else executors:
+            host = self.hosts[worker]
+            if isinstance(host, CountingHost):
+                host.require_room()
+        rendezvous.require_served(self._clock.now)
+        assert is_over, "the run ended before everything had run"
         for one in executors.values():
             if isinstance(one, CountingExecutor):
                 one.finish()
@@ -406,15 +421,11 @@ def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[s
     Raises:
         OptionError: one is missing, or of no input, or does not fit it.
     """
-    inputs = {
-        step.node.name: step.node.outputs[0]
-        for step in plan.steps
-        if step.node is not None and step.node.operator is INPUT
-    }
+    nodes = [step.node for step in plan.steps]
+    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is INPUT}
     for name in inputs:
         if name not in feeds:
             raise OptionError(f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}")
-    nodes = [step.node for step in plan.steps if step.node is not None]
     fed = read(nodes, is_abstract=is_abstract)
     for name, value in feeds.items():
         if name not in inputs:
@@ -433,9 +444,6 @@ def _fitting(name: str, value: Any, tensor: Tensor, *, is_abstract: bool) -> Any
             raise OptionError(f"feeds: input {name!r} must be {tensor.dtype}, got {shown(value)}")
         array = array.astype(tensor.dtype)
     shape = tensor.shape or ()
-    fits = len(array.shape) == len(shape) and all(
-        wanted in (None, got) for wanted, got in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
+    if not fits(array.shape, shape):
         raise OptionError(f"feeds: input {name!r} must have shape {shape}, got {array.shape}")
     return standin(array.shape, array.itemsize) if is_abstract and tensor.is_float else array

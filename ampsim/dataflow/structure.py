@@ -12,10 +12,10 @@ import numpy as np
 
 from ampsim.dataflow.graph import Tensor, apply, constant, tensors_of
 from ampsim.dataflow.operator import Shape
-from ampsim.dataflow.operators import tensor_array
+from ampsim.dataflow.operators import resource
 from ampsim.errors import GraphError, OptionError
 
-assert tensor_array, "its operators are listed"
+assert resource, "its operators are listed"
 
 
 class _Told:
@@ -89,16 +89,13 @@ class TensorArray:
         return apply("array_size", self.handle, self.flow)
 
 
-def flatten(structure: object) -> list[Any]:
-    """The leaves, in order: tensors, numbers, and the flows of arrays."""
-    if isinstance(structure, TensorArray):
-        return [structure.flow]
+def _parts(structure: object) -> Iterator[Any]:
+    """The tensors, numbers and arrays of a structure, in order."""
     if isinstance(structure, tuple | list):
-        found: list[Any] = []
         for part in cast("Sequence[object]", structure):
-            found += flatten(part)
-        return found
-    return [structure]
+            yield from _parts(part)
+    else:
+        yield structure
 
 
 def rebuilt(structure: object, leaves: Sequence[Any]) -> Any:
@@ -145,18 +142,15 @@ def leaves_of(structure: object, where: str) -> list[Tensor]:
     Raises:
         GraphError: one is neither a tensor nor a number, or cannot be used here.
     """
+    flat = [one.flow if isinstance(one, TensorArray) else one for one in _parts(structure)]
     try:
-        return tensors_of(flatten(structure))
+        return tensors_of(flat)
     except OptionError as error:
         raise GraphError(f"{where}: {error}") from error
 
 
 def _arrays(structure: object) -> Iterator[TensorArray]:
-    if isinstance(structure, TensorArray):
-        yield structure
-    elif isinstance(structure, tuple | list):
-        for part in cast("Sequence[object]", structure):
-            yield from _arrays(part)
+    return (one for one in _parts(structure) if isinstance(one, TensorArray))
 
 
 def _origin(handle: Tensor) -> Tensor:

@@ -16,11 +16,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
-from ampsim.dataflow.memory import Buffer, DeviceMemory, Maker, Saved
-from ampsim.machine import CopyLanes, Job
+from ampsim.dataflow.memory import Buffer, Maker, Saved
+from ampsim.machine import CopyLanes, Job, Memory
 from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause
 
 SWAPPED_BYTES_MIN: Final = 2049
@@ -35,17 +34,25 @@ class Swapper:
 
     Args:
         memory: the device's.
+        capacity_bytes: what there is room for there.
         lanes: to the host and from it; their `above_bytes` is the threshold.
         after: called with the number of each copy that has ended.
 
     Attributes:
+        above_bytes: the threshold.
         out_bytes, in_bytes: what has been copied to the host, and back.
     """
 
     def __init__(
-        self, memory: DeviceMemory, lanes: CopyLanes, after: Callable[[Cause], None]
+        self,
+        memory: Memory,
+        capacity_bytes: int,
+        lanes: CopyLanes,
+        after: Callable[[Cause], None],
     ) -> None:
-        self._memory, self._lanes, self._after = memory, lanes, after
+        self._memory, self._capacity_bytes = memory, capacity_bytes
+        self._lanes, self._after = lanes, after
+        self.above_bytes = lanes.above_bytes
         self._candidates: deque[Saved] = deque()
         self._away: list[tuple[int, Saved]] = []
         self._is_leaving = self._is_coming = False
@@ -57,9 +64,9 @@ class Swapper:
         return self._is_leaving or self._is_coming
 
     @property
-    def has_away(self) -> bool:
-        """Whether something may be on the host, or on its way back."""
-        return self.out_bytes > self.in_bytes
+    def may_come(self) -> bool:
+        """Whether a copy from the host may begin."""
+        return self.out_bytes > self.in_bytes and not self._is_coming
 
     def add(self, saved: Saved) -> None:
         """Let what is on a stack, and has been computed, leave when its turn comes."""
@@ -80,7 +87,7 @@ class Swapper:
         if (
             self._candidates
             and not self._is_leaving
-            and self._memory.used_bytes > self._lanes.above_bytes
+            and self._memory.total_bytes > self.above_bytes
         ):
             self._begin_out(cause)
         if (wanted or self._away) and not self._is_coming:
@@ -93,28 +100,19 @@ class Swapper:
             if buffer.can_leave:
                 self._is_leaving = True
                 buffer.leave()
-                seconds = self._lanes.device.copy_s(buffer.size_bytes)
-                done = partial(self._left, buffer, saved.maker, cause)
-                self._lanes.outward.add(Job(seconds, done))
+                self._submit(COPY_OUT_LANE, buffer, saved.maker, cause)
                 return
-
-    def _left(self, buffer: Buffer, maker: Maker, cause: Cause, start_s: float) -> None:
-        self._is_leaving = False
-        self.out_bytes += buffer.size_bytes
-        number = self._record(COPY_OUT_LANE, buffer, maker, (start_s, cause))
-        buffer.end_copy()
-        self._after(number)
 
     def _begin_in(self, cause: Cause, wanted: Sequence[Buffer]) -> None:
         for buffer in wanted:
-            if self._memory.has_room(buffer.size_bytes):
+            if self._memory.total_bytes + buffer.size_bytes <= self._capacity_bytes:
                 self._bring(buffer, buffer.saved[-1].maker, cause)
             return
         while self._away:
             saved = self._away[0][1]
             buffer = saved.buffer
             if not buffer.lies_there and buffer.saved:
-                if self._memory.used_bytes + buffer.size_bytes > self._lanes.above_bytes:
+                if self._memory.total_bytes + buffer.size_bytes > self.above_bytes:
                     return
                 self._bring(buffer, saved.maker, cause)
                 return
@@ -123,17 +121,21 @@ class Swapper:
     def _bring(self, buffer: Buffer, maker: Maker, cause: Cause) -> None:
         self._is_coming = True
         buffer.come_back()
-        seconds = self._lanes.device.copy_s(buffer.size_bytes)
-        self._lanes.inward.add(Job(seconds, partial(self._came, buffer, maker, cause)))
+        self._submit(COPY_IN_LANE, buffer, maker, cause)
 
-    def _came(self, buffer: Buffer, maker: Maker, cause: Cause, start_s: float) -> None:
-        self._is_coming = False
-        self.in_bytes += buffer.size_bytes
-        number = self._record(COPY_IN_LANE, buffer, maker, (start_s, cause))
-        buffer.end_copy()
-        self._after(number)
+    def _submit(self, lane: int, buffer: Buffer, maker: Maker, cause: Cause) -> None:
+        """Hand a copy to its lane."""
+        lanes, size_bytes = self._lanes, buffer.size_bytes
 
-    def _record(self, lane: int, buffer: Buffer, maker: Maker, when: tuple[float, Cause]) -> Cause:
-        start_s, cause = when
-        place, size_bytes = maker.node.index, buffer.size_bytes
-        return self._lanes.record(lane, place, size_bytes, start_s, (maker.state, cause))
+        def done(start_s: float) -> None:
+            if lane == COPY_OUT_LANE:
+                self._is_leaving, self.out_bytes = False, self.out_bytes + size_bytes
+            else:
+                self._is_coming, self.in_bytes = False, self.in_bytes + size_bytes
+            node, state = maker
+            number = lanes.record(lane, node.index, size_bytes, start_s, (state, cause))
+            buffer.end_copy()
+            self._after(number)
+
+        job = Job(lanes.device.copy_s(size_bytes), done)
+        (lanes.outward if lane == COPY_OUT_LANE else lanes.inward).add(job)

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import (
     INPUT,
@@ -29,14 +30,6 @@ from ampsim.dataflow.graph import (
     open_graph,
     output_of,
     tensors_of,
-)
-from ampsim.dataflow.operator import (
-    BOOL,
-    INT,
-    Operator,
-    Sizes,
-    first_dtype,
-    first_shape,
 )
 from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError, one_of
 from ampsim.ir import Direction, Standin, Work, standin
@@ -206,7 +199,7 @@ def _assign(value: Any, *, held: Held) -> Any:
     return value
 
 
-ASSIGN: Final = Operator("assign", _assign, first_shape, first_dtype, is_stateful=True)
+ASSIGN: Final = op.Operator("assign", _assign, op.first_shape, op.first_dtype, is_stateful=True)
 
 
 @checked
@@ -218,9 +211,7 @@ def assign(target: Tensor, value: Operand) -> Tensor:
     Raises:
         GraphError: the target is no variable, this is in a loop, or type or shape do not fit.
     """
-    graph = open_graph()
-    _require_variable(target, "assign")
-    _require_once(graph, f"assign to {target.node.name}")
+    _require_assignable(target, "assign")
     (tensor,) = tensors_of([value])
     if tensor.dtype != target.dtype or tensor.shape not in (target.shape, None):
         raise GraphError(
@@ -238,8 +229,8 @@ def _assign_rows(value: Any, index: np.ndarray, *, held: Held) -> Any:
     return value
 
 
-ASSIGN_ROWS: Final = Operator(
-    "assign_rows", _assign_rows, first_shape, first_dtype, is_stateful=True
+ASSIGN_ROWS: Final = op.Operator(
+    "assign_rows", _assign_rows, op.first_shape, op.first_dtype, is_stateful=True
 )  # fmt: skip
 
 
@@ -255,12 +246,10 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
     Raises:
         GraphError: the target is no variable, this is in a loop, or types or shapes do not fit.
     """
-    graph = open_graph()
-    _require_variable(target, "assign_rows")
-    _require_once(graph, f"assign_rows of {target.node.name}")
+    _require_assignable(target, "assign_rows")
     places, rows = tensors_of([index, value])
     wanted = (*(places.shape or ()), *(target.shape or ())[1:])
-    is_index = places.dtype == INT and len(places.shape or ()) == 1
+    is_index = places.dtype == op.INT and len(places.shape or ()) == 1
     if not is_index or rows.dtype != target.dtype or rows.shape not in (None, wanted):
         raise GraphError(
             f"assign_rows: {target.node.told} is {target.dtype} of shape {target.shape} and takes "
@@ -270,9 +259,10 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
     return build(ASSIGN_ROWS, (rows, places), {"held": target.node.attributes["held"]})
 
 
-def _require_variable(target: Tensor, what: str) -> None:
+def _require_assignable(target: Tensor, what: str) -> None:
     if target.node.operator is not VARIABLE:
         raise GraphError(f"{what}: {target.node.told} must be a variable; make one: flow.variable")
+    _require_once(f"{what} to {target.node.name}")
 
 
 def changed_by(nodes: Sequence[Node]) -> list[Held]:
@@ -281,8 +271,8 @@ def changed_by(nodes: Sequence[Node]) -> list[Held]:
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def _require_once(graph: FlowGraph, what: str) -> None:
-    if graph.context.loop is not None:
+def _require_once(what: str) -> None:
+    if open_graph().context.loop is not None:
         raise GraphError(
             f"{what}: a loop would do it often; make it a loop variable, and use what the loop "
             "gives"
@@ -293,7 +283,7 @@ def group(*tensors: Tensor) -> Tensor:
     """A truth value that is there when all of these are, to be asked for in their place."""
     graph = open_graph()
     node = graph.add(TRIGGER, tensors_of(tensors))
-    return output_of(node, (), BOOL, graph.context)
+    return output_of(node, (), op.BOOL, graph.context)
 
 
 @checked
@@ -312,7 +302,7 @@ def minimize(
         GraphError: this is in a loop, or there is no variable.
     """
     graph = open_graph()
-    _require_once(graph, "minimize")
+    _require_once("minimize")
     nodes = [node for node in graph.given.values() if node.operator is VARIABLE]
     wanted = list(by) or [node.outputs[0] for node in nodes if node.attributes["held"].trainable]
     if not wanted or any(one.node.operator is not VARIABLE for one in wanted):
@@ -340,14 +330,13 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     def kernel(theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray) -> np.ndarray:
         return _step(held, method, (theta, gradient, float(epoch)))
 
-    def work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    def work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
         return update_work(output, itemsize, optimizer.arrays)
 
     method = optimizer.of_tensors([shape])
+    update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work)
     with open_graph().device(target.node):
-        return build(
-            Operator("update", kernel, first_shape, first_dtype, work), (target, slope, epoch), {}
-        )
+        return build(update, (target, slope, epoch), {})
 
 
 def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, float]) -> np.ndarray:

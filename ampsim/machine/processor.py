@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Protocol, TypeAlias
 
-from ampsim.clock import Clock
+from ampsim.clock import OVER, Clock
 
 Begun: TypeAlias = tuple[float, Any]
 """A task in the middle: (the seconds that it takes, what its end needs to know). The second is None
@@ -143,7 +143,9 @@ class Processor:
                     if task[0]:
                         assert not self.is_busy, f"worker {self.index} begins two tasks at once"
                         self.is_busy = task[1] is not None
-                        await clock.sleep(task[0])
+                        sleep = clock.sleep(task[0])
+                        if sleep is not OVER:
+                            await sleep
                         self.is_busy = False
                     end(task)
                     break

@@ -4,7 +4,7 @@
     python tests/comparison/same_numbers.py OLD NEW --only amp --only solvers
 
 OLD and NEW are folders that hold the package `ampsim`: checkouts, or what
-`pip install --target FOLDER` filled. There are four parts, each of which `--only` may name:
+`pip install --target FOLDER` filled. There are five parts, each of which `--only` may name:
 
 * `schedules`: every schedule on a chain, a loop, a tree and a graph model, in both modes, on one
   worker and several, with free links and with links that take time, and with each option that
@@ -12,6 +12,8 @@ OLD and NEW are folders that hold the package `ampsim`: checkouts, or what
 * `solvers`: every solver with each of its options, on free links, links, ports, devices whose time
   varies; and schedules on ports, shared edges, lanes, and devices that stop and come back;
 * `dependency`: random programs on the dependency engine, under all of its policies;
+* `dataflow`: random nested programs with their gradients, on one device and several, that count
+  memory, swap and dispatch or do not; and models that are programs, under all of their schedules;
 * `files`: whatever three forecasts, two runs and their charts write.
 
 Tables are compared column by column, weights array by array, files byte by byte but for hashes of
@@ -26,6 +28,7 @@ import hashlib
 import inspect
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -33,6 +36,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 MODELS = {
     "mlp": ({"hidden": 16, "layers": 4, "data": "synthetic"}, 400),
@@ -153,6 +158,25 @@ OF_ONE_SOLVER: dict[str, list[dict[str, Any]]] = {
 }
 PROGRAMS = 400
 """Random programs on the dependency engine."""
+FLOWS = 400
+"""Random programs of branches and loops."""
+
+ELEMENTS = 300
+"""Of their vectors, which take 2400 bytes: enough to be swapped."""
+
+FLOW_MODELS: dict[str, dict[str, Any]] = {
+    "mlp": {"hidden": 16, "layers": 2, "data": "synthetic"},
+    "rnn": {"hidden": 8},
+    "dynamic_lstm": {"hidden": 8, "batch": 10, "length": 12, "layers": 2},
+    "moe_rnn": {"hidden": 6, "batch": 5},
+    "act_rnn": {"hidden": 6, "batch": 5},
+    "dqn": {"hidden": 6, "batch": 5, "learn_from": 5},
+}
+FLOW_SCHEDULES: dict[str, list[dict[str, Any]]] = {
+    "Dataflow": [{}, {"parallel_iterations": 2, "broadcast_dead": True}, {"swap_memory": True}],
+    "Unrolled": [{}],
+    "OutOfGraph": [{}],
+}
 
 COMMANDS = {
     "forecast of a chain": (
@@ -185,7 +209,8 @@ def found_in(part: str, make: Any) -> Any:
     try:
         return make()
     except (ampsim.errors.AmpsimError, AssertionError) as error:
-        return {"error": f"{type(error).__name__}: {error}", "part": part}
+        told = re.sub(r" \(\S+, line \d+\)", "", str(error))  # lines of models, wherever they lie
+        return {"error": f"{type(error).__name__}: {told}", "part": part}
 
 
 def schedule_cases() -> Iterator[tuple[str, Any]]:
@@ -285,6 +310,121 @@ def program_cases() -> Iterator[tuple[str, Any]]:
         yield "dependency", (f"program {seed}", lambda seed=seed: run(seed))
 
 
+def flow_cases() -> Iterator[tuple[str, Any]]:
+    """("dataflow", (name, run)) of random programs of branches and loops, and of models."""
+    import ampsim
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "property"))
+    for seed in range(FLOWS):
+        yield "dataflow", (f"flow {seed}", lambda seed=seed: _flow(random.Random(seed)))
+    k40 = ampsim.load_cluster("k40").devices[0]
+    small = k40.model_copy(
+        update={"memory_bytes": 10**7, "dispatch_s": 5e-6, "operation_overhead_s": 0.0}
+    )
+    cluster = ampsim.Cluster(name="k40", devices=(small,) * 2)
+    for model, settings in FLOW_MODELS.items():
+        for schedule, many in FLOW_SCHEDULES.items():
+            for options in many:
+                made = getattr(ampsim, schedule)(**options)
+                loaded = ampsim.load_model(model, **settings)
+
+                def run(loaded: Any = loaded, made: Any = made) -> dict[str, str]:
+                    return hashes(ampsim.simulate(loaded, cluster, made, epochs=2, instances=20))
+
+                yield "dataflow", (f"{model}, {schedule} {options}", run)
+
+
+def _flow(draw: random.Random) -> dict[str, str]:
+    """A random program with its gradients, somewhere, somehow."""
+    from dataflow_programs import Built, interpret
+
+    from ampsim import flow
+    from ampsim.dataflow.plan import needed
+
+    with flow.FlowGraph():
+        a, b = (flow.input(name, (ELEMENTS,), "float64") for name in "ab")
+        product = ("float", 0, "multiply", (0, 0), (0, 1))  # its gradient needs both factors
+        block = [("while", draw.randrange(7), False, [*_block(draw, 2), product])]
+        state = interpret(block, [(a, b, flow.input("k", (), "int64"))], Built())
+        asked = [flow.identity(one) for one in state]
+        asked += flow.gradients(flow.sum(asked[0] * asked[1] + asked[1] * 2.0), [a, b])
+    cluster = _cluster(draw)
+    workers, has_memory = cluster.workers, cluster.devices[0].memory_bytes is not None
+    feeds = {"a": np.linspace(0.5, 1, ELEMENTS), "b": np.linspace(-0.5, 0.2, ELEMENTS), "k": 3}
+    nodes, does_swap = needed(asked), has_memory and draw.random() < 0.8
+    skipped = ("constant", "enter", "enter-constant", "next-iteration")
+    placed = [one.name for one in nodes if one.operator.name not in skipped]
+    result = flow.run(
+        asked,
+        {one.name: feeds[one.name] for one in nodes if one.name in feeds},
+        cluster=cluster,
+        mode=draw.choice(["numeric", "sleep"]),
+        parallel_iterations=draw.randrange(4),
+        run_ahead=draw.random() < 0.8,
+        swap_memory=does_swap,
+        swap_threshold=draw.choice([0.0, 0.3]) if does_swap else None,
+        broadcast_dead=draw.random() < 0.3,
+        placement={one: draw.randrange(workers) for one in placed} if workers > 1 else None,
+        seed=1,
+    )
+    found = {
+        "makespan_s": repr(result.makespan_s), "sent": str(result.sent),
+        "swapped": f"{result.swapped_out_bytes} {result.swapped_in_bytes}",
+        "window_max": str(result.window_max),
+        "values": hashlib.sha256(b"".join(_bytes(one) for one in result.values)).hexdigest(),
+    }  # fmt: skip
+    for table in ("spans", "transfers", "memory", "frames", "decisions", "evaluations"):
+        found |= _columns(table, getattr(result, table))
+    return found | _columns("critical_path", result.critical_path)
+
+
+def _cluster(draw: random.Random) -> Any:
+    """Devices and links of some kind."""
+    from ampsim.hardware import Cluster, Device, Link
+
+    dispatch_s = draw.choice([0.0, 0.0, 0.25])
+    told: dict[str, Any] = {
+        "flop_per_s": 1.0, "copy_bandwidth_bytes_per_s": 4800.0, "dispatch_s": dispatch_s,
+        "memory_bytes": draw.choice([None, 10**9, 50_000, 90_000]),
+        "operation_overhead_s": 0.0 if dispatch_s else draw.choice([0.0, 1.0]),
+        "jitter_cv": draw.choice([0.0, 0.0, 0.3]),
+    }  # fmt: skip
+    workers = draw.choice([1, 1, 1, 2, 3])
+    devices = tuple(Device(name=f"d{number}", **told) for number in range(workers))
+    link = Link(latency_s=draw.choice([0.0, 0.5]), bandwidth_bytes_per_s=draw.choice([None, 4e3]))
+    return Cluster(name="drawn", devices=devices, link=link)
+
+
+def _bytes(value: Any) -> bytes:
+    return value.tobytes() if isinstance(value, np.ndarray | np.generic) else str(value).encode()
+
+
+def _block(draw: random.Random, depth: int) -> list[Any]:
+    """Statements of `dataflow_programs`, nested so deep at most."""
+    found: list[Any] = []
+    for _ in range(draw.randint(1, 3)):
+        kind = draw.choice(["float", "integer", "swap", "if", "while"] if depth else ["float"])
+        found.append(
+            {
+                "float": lambda: (
+                    draw.randrange(2), draw.choice(["add", "subtract", "multiply", "halve"]),
+                    *((draw.randrange(4), draw.randrange(2)) for _ in range(2)),
+                ),
+                "integer": lambda: (draw.randint(1, 3), draw.randrange(6)),
+                "swap": lambda: (0,),
+                "if": lambda: (
+                    draw.choice(["even", "more"]), draw.randrange(5),
+                    _block(draw, depth - 1), _block(draw, depth - 1),
+                ),
+                "while": lambda: (
+                    draw.randrange(6), draw.random() < 0.5, _block(draw, depth - 1)
+                ),
+            }[kind]()
+        )  # fmt: skip
+        found[-1] = (kind, *found[-1])
+    return found
+
+
 def file_cases() -> Iterator[tuple[str, Any]]:
     """(command, (name, run)) of what writes files."""
     for what, command in COMMANDS.items():
@@ -322,6 +462,7 @@ PARTS = {
     "schedules": schedule_cases,
     "solvers": solver_cases,
     "dependency": program_cases,
+    "dataflow": flow_cases,
     "files": file_cases,
 }
 

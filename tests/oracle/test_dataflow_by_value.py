@@ -16,7 +16,7 @@ import pytest
 import ampsim
 from ampsim import flow
 from ampsim.dataflow.graph import SWITCH, Tensor
-from ampsim.dataflow.operators.stack import Stack
+from ampsim.dataflow.operators.resource import Stack
 from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import Cluster, Device, Link
 from ampsim.study.model import variables_of

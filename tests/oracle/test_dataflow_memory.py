@@ -14,7 +14,7 @@ from live_tensors import peak_bytes
 
 from ampsim import flow
 from ampsim.clock import WallClock
-from ampsim.dataflow.operators.stack import new_stack, pop, push
+from ampsim.dataflow.operators.resource import new_stack, pop, push
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.hardware import Cluster, Device
 

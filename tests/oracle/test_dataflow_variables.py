@@ -252,7 +252,7 @@ def test_rows_that_do_not_fit_are_refused():
         body = lambda i: (i + 1, flow.assign_rows(kept, np.array([0]), np.zeros(1)))[:1]  # noqa: E731  # the shortest
         flow.while_loop(lambda i: i < 3, body, (0,))
 
-    refused(GraphError, r"assign_rows of kept: a loop would do it often", in_a_loop)
+    refused(GraphError, r"assign_rows to kept: a loop would do it often", in_a_loop)
     for wrong in (
         rows(np.array([0.0]), np.zeros((1, 2))), rows(0, np.zeros(2)),
         rows(np.array([0]), np.zeros(2)), rows(np.array([0]), np.zeros((1, 2), "float32")),

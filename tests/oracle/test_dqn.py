@@ -15,7 +15,7 @@ from ampsim.clock import SimClock
 from ampsim.dataflow import Plan
 from ampsim.dataflow.plan import needed
 from ampsim.dataflow.program import EPOCH, TrainedProgram
-from ampsim.dataflow.session import Session, fed_to
+from ampsim.dataflow.session import Running, Session, fed_to
 from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import Cluster, Device, Link
 from ampsim.study.model import parameters_of
@@ -68,10 +68,8 @@ def stepped(
     values = parameters_of(model.graph(seed))
     training = TrainedProgram(model.program, model.optimizer, values, 32, cluster=FREE)
     names = [node.name for node in training.graph.nodes]
-    session = Session(
-        FREE, SimClock(), Recorder(names, 1), is_abstract=False, run_ahead=round_trip_s is None,
-        seed=0, round_trip_s=round_trip_s,
-    )  # fmt: skip
+    running = Running(run_ahead=round_trip_s is None, round_trip_s=round_trip_s)
+    session = Session(FREE, SimClock(), Recorder(names, 1), running, is_abstract=False, seed=0)
     plan = training.plans({}).train.plan
     found: list[list[tuple[Any, ...]]] = []
     for number in range(steps):

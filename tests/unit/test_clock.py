@@ -31,6 +31,25 @@ def test_sleepers_wake_in_the_order_of_their_deadlines(clock):
     assert woken == [("a", True), ("b", True), ("c", True)]
 
 
+def test_equal_deadlines_wake_in_the_order_of_asking_whatever_passes_at_once(clock):
+    """On the virtual clock a sleep is over at once where nothing happens before its end."""
+    woken = []
+
+    async def sleeper(name, parts):
+        for part in parts:
+            await clock.sleep(part * LONG_S)
+        woken.append((name, clock.now))
+
+    clock.start(sleeper("a", [3]), "a")
+    clock.start(sleeper("b", [1, 1, 1]), "b")  # the last is asked for after a's
+    clock.start(sleeper("c", [1, 2, 3]), "c")  # alone from 3 on
+    clock.call_later(3 * LONG_S, lambda: woken.append(("later", clock.now)))
+    clock.run()
+    assert woken == [
+        ("later", 3 * LONG_S), ("a", 3 * LONG_S), ("b", 3 * LONG_S), ("c", 6 * LONG_S),
+    ]  # fmt: skip
+
+
 def test_a_signal_wakes_its_waiter_once_the_instant_has_settled(clock):
     seen = []
     signal = clock.signal()

@@ -1,0 +1,224 @@
+"""What is done element by element, broadcast as NumPy does it: arithmetic, logic, functions.
+
+Functions that are nodes, too, compute and cost the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
+from ampsim.ir import Work
+from ampsim.nodes import ReLU, Sigmoid, Tanh
+from ampsim.nodes.light import joined_work
+
+# --- arithmetic
+
+
+def _joined_work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return joined_work(output, itemsize, max(len(inputs), 2))
+
+
+def _added(of: Any, gradient: Tensor) -> list[Tensor]:
+    return [of.reduced(gradient, place) for place in range(len(of.node.inputs))]
+
+
+def _each_wanted(of: Any, *gradients: Callable[[], Tensor]) -> list[Any]:
+    """The gradients of inputs for which somebody asks, each summed over what was broadcast."""
+    return [
+        of.reduced(build(), place) if of.is_wanted(place) else None
+        for place, build in enumerate(gradients)
+    ]
+
+
+def _subtracted(of: Any, gradient: Tensor) -> list[Any]:
+    second = of.reduced(-gradient, 1) if of.is_wanted(1) else None
+    return [of.reduced(gradient, 0), second]
+
+
+def _multiplied(of: Any, gradient: Tensor) -> list[Any]:
+    return _each_wanted(of, lambda: gradient * of.input(1), lambda: gradient * of.input(0))
+
+
+def _divided(of: Any, gradient: Tensor) -> list[Any]:
+    return _each_wanted(
+        of,
+        lambda: gradient / of.input(1),
+        lambda: -(gradient * of.output() / of.input(1)),
+    )
+
+
+def _negated(of: Any, gradient: Tensor) -> list[Tensor]:
+    return [-gradient]
+
+
+_ARITHMETIC: Final[tuple[tuple[str, Any, op.GradientRule | None], ...]] = (
+    ("add", np.add, _added),
+    ("subtract", np.subtract, _subtracted),
+    ("multiply", np.multiply, _multiplied),
+    ("divide", np.true_divide, _divided),
+    ("negative", np.negative, _negated),
+    ("floor_divide", np.floor_divide, None),
+    ("remainder", np.remainder, None),
+)
+for _name, _kernel, _gradient in _ARITHMETIC:
+    op.register(op.Operator(_name, _kernel, op.broadcast, op.joint_dtype, _joined_work, _gradient))
+
+
+@listed(op.broadcast, op.joint_dtype, _joined_work, _added)
+def add_n(*parts: Array) -> Any:
+    """The sum of several tensors, added up in the order of the arguments."""
+    return reduce(np.add, parts)
+
+
+# --- comparisons, logic, and the choice of elements
+
+for _name in ("less", "less_equal", "greater", "greater_equal"):
+    op.register(op.Operator(_name, getattr(np, _name), op.broadcast, op.truth, op.elementwise()))
+
+
+@listed(op.broadcast, op.truth, op.elementwise())
+def equal(x: Array, y: Array) -> Any:
+    """Whether elements are equal."""
+    return np.equal(x, y)
+
+
+@listed(op.broadcast, op.truth, op.elementwise())
+def not_equal(x: Array, y: Array) -> Any:
+    """Whether elements differ."""
+    return np.not_equal(x, y)
+
+
+@listed(op.broadcast, op.truth, op.elementwise())
+def logical_and(x: Array, y: Array) -> Any:
+    """Whether both are true."""
+    return np.logical_and(x, y)
+
+
+@listed(op.broadcast, op.truth, op.elementwise())
+def logical_or(x: Array, y: Array) -> Any:
+    """Whether one of both is true."""
+    return np.logical_or(x, y)
+
+
+@listed(op.broadcast, op.truth, op.elementwise())
+def logical_not(x: Array) -> Any:
+    """Whether it is false."""
+    return np.logical_not(x)
+
+
+def _chosen_dtype(condition: np.dtype[Any], *others: np.dtype[Any]) -> np.dtype[Any]:
+    if condition.kind != "b":
+        raise TypeError(f"the first input must be truth values, got {condition}")
+    return np.result_type(*others)
+
+
+def _chosen_back(of: Any, gradient: Tensor) -> list[Any]:
+    condition = of.input(0)
+    return [
+        None,
+        of.reduced(where(condition, gradient, 0.0), 1) if of.is_wanted(1) else None,
+        of.reduced(where(condition, 0.0, gradient), 2) if of.is_wanted(2) else None,
+    ]
+
+
+@listed(op.broadcast, _chosen_dtype, op.elementwise(), _chosen_back)
+def where(condition: Array, x: Array, y: Array) -> Any:
+    """Elements of x where the condition is true, else those of y; both are computed."""
+    return np.where(condition, x, y)  # pyright: ignore[reportUnknownVariableType]  # of any type
+
+
+# --- functions of one tensor
+
+_FUNCTION: Final = op.elementwise(functions=1)
+
+
+@listed(
+    op.first_shape,
+    op.first_dtype,
+    op.elementwise(functions=1),
+    lambda of, gradient: [gradient * of.output()],
+)
+def exp(x: Array) -> Any:
+    """E to the power of each element."""
+    return np.exp(x)
+
+
+@listed(
+    op.first_shape,
+    op.first_dtype,
+    op.elementwise(functions=1),
+    lambda of, gradient: [gradient / of.input(0)],
+)
+def log(x: Array) -> Any:
+    """The natural logarithm of each element."""
+    return np.log(x)
+
+
+@listed(
+    op.first_shape,
+    op.first_dtype,
+    op.elementwise(),
+    lambda of, gradient: [gradient * of.input(0) * 2.0],
+)
+def square(x: Array) -> Any:
+    """Each element times itself."""
+    return np.square(x)
+
+
+@listed(op.first_shape, op.first_dtype, gradient=lambda of, gradient: [gradient])
+def identity(x: Array) -> Any:
+    """X itself."""
+    return x
+
+
+@listed(op.first_shape, op.first_dtype, gradient=lambda of, gradient: [None])
+def stop_gradient(x: Array) -> Any:
+    """X itself, through which no gradient goes."""
+    return x
+
+
+_NODES: Final = (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid"))
+
+
+def _list_node(node: Any) -> None:
+    """List the function of a node, and the one that pulls gradients back through it."""
+    name, operations, passes = node.name, node.operations, node.passes
+
+    def gradient(of: Any, gradient: Tensor) -> list[Tensor]:
+        return [apply(f"{name}_gradient", of.output(), gradient)]
+
+    def value(x: np.ndarray) -> np.ndarray:
+        return node.value(np.atleast_1d(x)).reshape(x.shape)
+
+    def back(y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        return node.pulled_back(np.atleast_1d(y), np.atleast_1d(gradient)).reshape(y.shape)
+
+    work = op.elementwise(operations[0], passes=passes[0], functions=1)
+    op.register(op.Operator(name, value, op.first_shape, op.first_dtype, work, gradient))
+    work = op.elementwise(operations[1], passes=passes[1])
+    op.register(op.Operator(f"{name}_gradient", back, op.first_shape, op.first_dtype, work))
+
+
+for _node in _NODES:
+    _list_node(_node)
+
+
+def relu(x: Operand) -> Tensor:
+    """max(x, 0)."""
+    return apply("relu", x)
+
+
+def tanh(x: Operand) -> Tensor:
+    """The hyperbolic tangent."""
+    return apply("tanh", x)
+
+
+def sigmoid(x: Operand) -> Tensor:
+    """The logistic function 1 / (1 + e⁻ˣ)."""
+    return apply("sigmoid", x)

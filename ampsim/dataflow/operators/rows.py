@@ -1,0 +1,204 @@
+"""What is done by rows: products of matrices, shares, the largest, losses; and NumPy functions.
+
+Appendix C of AMPNet charges products; softmax cross-entropy is as the node of that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
+from ampsim.ir import Work
+
+
+def _product_shape(x: op.Shape, w: op.Shape) -> op.Shape:
+    fits = len(x) == 2 and len(w) == 2 and (x[1] == w[0] or None in (x[1], w[0]))
+    if not fits:
+        raise ValueError("(rows, d_in) and (d_in, d_out) are expected")
+    return x[0], w[1]
+
+
+def _product_work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    (rows, d_in), (_d_in, d_out) = inputs
+    elements = rows * d_in + d_in * d_out + rows * d_out
+    return Work(2 * rows * d_in * d_out, itemsize * elements)
+
+
+def _product_back(of: Any, gradient: Tensor) -> list[Any]:
+    first = matmul(gradient, transpose(of.input(1))) if of.is_wanted(0) else None
+    return [first, matmul(transpose(of.input(0)), gradient) if of.is_wanted(1) else None]
+
+
+@listed(_product_shape, op.joint_dtype, _product_work, _product_back)
+def matmul(x: Array, w: Array) -> Any:
+    """The product of two matrices."""
+    return np.matmul(x, w)
+
+
+def _turned_shape(x: op.Shape) -> op.Shape:
+    if len(x) != 2:
+        raise ValueError("(rows, columns) is expected")
+    return x[1], x[0]
+
+
+def _turned_back(of: Any, gradient: Tensor) -> list[Tensor]:
+    return [transpose(gradient)]
+
+
+@listed(_turned_shape, op.joint_dtype, op.no_work, _turned_back)
+def transpose(x: Array) -> Any:
+    """Rows and columns exchanged."""
+    return np.transpose(x)
+
+
+# --- what a gate needs that chooses by value
+
+
+@listed(
+    op.first_shape, op.first_dtype, op.elementwise(5, passes=8, functions=1),
+    lambda of, gradient: [apply("softmax_gradient", of.output(), gradient)],
+)  # fmt: skip
+def softmax(x: Array) -> Any:
+    """Shares that add up to 1 along the last axis: e to the power of each, over their sum."""
+    shares = np.exp(x - x.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
+    return shares
+
+
+@listed(op.first_shape, op.first_dtype, op.elementwise(4, passes=9))
+def softmax_gradient(y: Array, gradient: Array) -> Any:
+    """The gradient of what `softmax` took, by what it gave."""
+    weighed = y * gradient
+    weighed -= y * weighed.sum(axis=-1, keepdims=True)
+    return weighed
+
+
+def _top_shape(x: op.Shape, *, count: int) -> op.Shape:
+    if count < 1 or (x[-1] is not None and count > x[-1]):
+        raise ValueError(f"{count} of the last axis are asked for")
+    return x
+
+
+@listed(_top_shape, op.truth, op.elementwise())
+def top(x: Array, count: int = 1) -> Any:
+    """Which elements are among the `count` largest of the last axis; of equal ones the first."""
+    largest = np.argsort(-x, axis=-1, kind="stable")[..., :count]
+    is_top = np.zeros(x.shape, np.bool_)
+    np.put_along_axis(is_top, largest, True, axis=-1)
+    return is_top
+
+
+@listed(op.scalar, op.truth, op.elementwise(passes=1))
+def any(x: Array) -> Any:
+    """Whether one of all truth values is true."""
+    return np.asarray(x.any())
+
+
+def _places_shape(x: op.Shape) -> op.Shape:
+    return (None,)
+
+
+@listed(_places_shape, op.integer, op.elementwise())
+def places(x: Array) -> Any:
+    """The places of true elements, counted along the rows, in their order."""
+    return np.flatnonzero(x)
+
+
+@listed(op.without_axis, op.integer, op.moved)
+def argmax(x: Array, axis: int = -1) -> Any:
+    """Places of the largest elements along an axis, the first of several; they have no gradient."""
+    return np.asarray(x.argmax(axis))
+
+
+# --- the loss of a classifier
+
+
+def _loss_shape(logits: op.Shape, label: op.Shape) -> op.Shape:
+    if len(logits) != 2 or len(label) != 1:
+        raise ValueError("(rows, classes) and (rows,) are expected")
+    return ()
+
+
+def _slope_shape(logits: op.Shape, label: op.Shape, gradient: op.Shape) -> op.Shape:
+    _loss_shape(logits, label)
+    return logits
+
+
+def _loss_back(of: Any, gradient: Tensor) -> list[Any]:
+    given = of.input(0), of.input(1), gradient
+    return [apply("softmax_cross_entropy_gradient", *given), None]
+
+
+@listed(_loss_shape, op.first_dtype, op.elementwise(8, passes=8, functions=1), _loss_back)
+def softmax_cross_entropy(logits: Array, label: Array) -> Any:
+    """Mean over rows of −log softmax(logits)[label]; logits (rows, classes), label (rows,)."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    total = np.exp(shifted).sum(axis=1)
+    right = shifted[np.arange(len(label)), label]
+    return np.asarray((np.log(total).sum() - right.sum()) / len(label), logits.dtype)
+
+
+@listed(_slope_shape, op.first_dtype, op.elementwise(8, passes=7, functions=1))
+def softmax_cross_entropy_gradient(logits: Array, label: Array, gradient: Array) -> Any:
+    """The gradient of the logits, (rows, classes), by that of the loss."""
+    probability = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probability /= probability.sum(axis=1)[:, None]
+    probability[np.arange(len(label)), label] -= 1
+    probability /= len(label)
+    probability *= gradient
+    return probability
+
+
+@listed(_loss_shape, op.integer, op.elementwise(passes=1))
+def count_right(logits: Array, label: Array) -> Any:
+    """How many rows have their largest number at their label."""
+    return np.array(np.count_nonzero(logits.argmax(axis=1) == label), np.int64)
+
+
+# --- what no other operator computes, such as an environment
+
+
+def _told_or_first(*shapes: op.Shape, shape: op.Shape | None, **attributes: Any) -> op.Shape:
+    return shapes[0] if shape is None else shape
+
+
+def _called(
+    *inputs: np.ndarray, function: Callable[..., Any], shape: op.Shape | None, dtype: np.dtype[Any]
+) -> np.ndarray:  # fmt: skip
+    given = np.asarray(function(*inputs))
+    expected = _told_or_first(*(one.shape for one in inputs), shape=shape)
+    if given.shape != expected or not np.can_cast(given.dtype, dtype, "same_kind"):
+        raise TypeError(
+            f"the function must give {dtype} of shape {expected}, got {given.dtype} of shape "
+            f"{given.shape}; say shape= and dtype="
+        )
+    return given.astype(dtype, copy=False)
+
+
+op.register(op.Operator("numpy_function", _called, _told_or_first, op.told_dtype, op.moved))
+
+
+def numpy_function(
+    function: Callable[..., Any],
+    operands: Sequence[Operand],
+    *,
+    shape: Sequence[int] | None = None,
+    dtype: Any = "float64",
+) -> Tensor:
+    """What a function of arrays gives that changes none of them and gives the same for the same.
+
+    It has no gradient. The host computes what takes and gives whole numbers and truth values alone,
+    at the cost of a step.
+
+    Args:
+        function: takes the operands' arrays, and gives one.
+        operands: at least one.
+        shape: of what it gives; by default that of the first operand.
+        dtype: the type of its elements.
+    """
+    told = None if shape is None else tuple(shape)
+    return apply("numpy_function", *operands, function=function, shape=told, dtype=np.dtype(dtype))
