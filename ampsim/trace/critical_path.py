@@ -16,14 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from ampsim.trace.kinds import LANES, Cause, record_of
-from ampsim.trace.log import Log
-from ampsim.trace.records import CausalRecords
-from ampsim.trace.table import CHUNK_ROWS, Columns
+from ampsim.trace.records import CausalRecords, Log
+from ampsim.trace.table import CHUNK_ROWS, Columns, schema
 
 KINDS: Final = (
     "compute", "device queue", "transfer", "link queue", "admission", "limit", "dispatch", "copy",
@@ -43,16 +42,7 @@ WORK: Final = (COMPUTE, TRANSFER, DISPATCH, COPY)
 _KIND_OF_LANE: Final = (COMPUTE, DISPATCH, COPY, COPY)
 assert len(_KIND_OF_LANE) == len(LANES)
 
-PATH_SCHEMA: Final[dict[str, Any]] = {
-    "start_s": np.float64,
-    "end_s": np.float64,
-    "kind": np.int8,
-    "node": np.int32,
-    "direction": np.int8,
-    "worker": np.int32,
-    "source_worker": np.int32,
-    "instance": np.int64,
-}
+PATH_SCHEMA: Final = schema("start_s end_s kind node direction worker source_worker instance")
 PIECE_PARTS: Final = 1 << 20
 """Parts of a path that are read at once (chosen: 45 MB; most paths are one piece)."""
 

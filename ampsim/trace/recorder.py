@@ -14,91 +14,40 @@ import numpy as np
 import pandas as pd
 
 from ampsim.trace.kinds import COMPUTE_LANE, LANES, START, Kinds
-from ampsim.trace.log import Log
-from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, log_of
+from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, Log, log_of
 from ampsim.trace.states import States
 from ampsim.trace.summary import DIRECTIONS, Summary
-from ampsim.trace.table import Columns, Field, KeptRows, RecordTable, Sink, plain_fields
+from ampsim.trace.table import (
+    Columns,
+    Field,
+    KeptRows,
+    RecordTable,
+    Schema,
+    Sink,
+    plain_fields,
+    schema,
+)
 
-TABLE_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
-    "spans": {
-        "worker": np.int32,
-        "node": np.int32,
-        "direction": np.int8,
-        "instance": np.int64,
-        "start_s": np.float64,
-        "end_s": np.float64,
-        "flop": np.int64,
-        "bytes": np.int64,
-        "staleness": np.int32,
-        "state": np.int32,
-        "operations": np.int64,
-        "cause": np.int64,
-    },
-    "transfers": {
-        "source": np.int32,
-        "target": np.int32,
-        "bytes": np.int64,
-        "start_s": np.float64,
-        "end_s": np.float64,
-        "sent_s": np.float64,
-        "held_s": np.float64,
-        "source_worker": np.int32,
-        "target_worker": np.int32,
-        "cause": np.int64,
-    },
+TABLE_SCHEMAS: Final[dict[str, Schema]] = {
+    "spans": schema(
+        "worker node direction instance start_s end_s flop bytes staleness state operations cause",
+        staleness=np.int32,
+    ),
+    "transfers": schema(
+        "source target bytes start_s end_s sent_s held_s source_worker target_worker cause"
+    ),
     "admissions": LOG_SCHEMAS["admissions"],
-    "updates": {
-        "node": np.int32,
-        "time_s": np.float64,
-        "gradient_count": np.int64,
-        "staleness": np.float64,
-        "staleness_max": np.int64,
-    },
-    "stashes": {
-        "node": np.int32,
-        "time_s": np.float64,
-        "bytes": np.int64,
-    },
-    "epochs": {
-        "epoch": np.int64,
-        "time_s": np.float64,
-        "loss": np.float64,
-        "accuracy": np.float64,
-        "instances": np.int64,
-        "train_accuracy": np.float64,
-        "valid_loss": np.float64,
-        "valid_instances": np.int64,
-        "train_s": np.float64,
-        "valid_s": np.float64,
-        "error": np.float64,
-        "train_error": np.float64,
-    },
-    "exchanges": {
-        "rank": np.int32,
-        "server": np.int32,
-        "sends": np.int8,
-        "ready_s": np.float64,
-        "start_s": np.float64,
-        "merge_start_s": np.float64,
-        "merge_end_s": np.float64,
-        "end_s": np.float64,
-        "stalled_s": np.float64,
-        "waits_for": np.int8,
-        "bytes": np.int64,
-        "staleness": np.int64,
-        "distance": np.float64,
-        "is_mixed": np.bool_,
-    },
-    "collectives": {
-        "ranks": np.int64,
-        "bytes": np.int64,
-        "first_s": np.float64,
-        "start_s": np.float64,
-        "end_s": np.float64,
-        "formula_s": np.float64,
-        "is_event": np.bool_,
-    },
+    "updates": schema("node time_s gradient_count staleness staleness_max", staleness=np.float64),
+    "stashes": schema("node time_s bytes"),
+    "epochs": schema(
+        "epoch time_s loss accuracy instances train_accuracy valid_loss valid_instances train_s "
+        "valid_s error train_error"
+    ),
+    "exchanges": schema(
+        "rank server sends ready_s start_s merge_start_s merge_end_s end_s stalled_s waits_for "
+        "bytes staleness distance is_mixed"
+    ),
+    "collectives": schema("ranks bytes first_s start_s end_s formula_s is_event"),
 }
 """Columns of each table, with their types."""
 
@@ -107,11 +56,7 @@ MEMORY_CATEGORIES: Final = (
 )  # fmt: skip
 """What bytes in a worker's memory are counted as."""
 
-MEMORY_SCHEMA: Final[dict[str, Any]] = {
-    "worker": np.int32,
-    **dict.fromkeys(MEMORY_CATEGORIES, np.int64),
-    "time_s": np.float64,
-}
+MEMORY_SCHEMA: Final = schema(f"worker {' '.join(MEMORY_CATEGORIES)} time_s")
 SENDS: Final = ("gradient", "weights")
 """Names of the codes of what an exchange sends."""
 
