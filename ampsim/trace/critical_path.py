@@ -150,7 +150,8 @@ def _walk(records: CausalRecords) -> Iterator[Part]:
             yield from _with_wait(later, 0.0)
             return
         _require_before(earlier, later)
-        if _is_rounding(earlier.part.end_s, later.part.start_s):
+        end_s, start_s = earlier.part.end_s, later.part.start_s
+        if end_s != start_s and is_near(end_s, start_s):
             earlier, later = _joined(earlier, later)
         yield from _with_wait(later, earlier.part.end_s)
         later = earlier
@@ -160,12 +161,12 @@ def _walk(records: CausalRecords) -> Iterator[Part]:
 def _require_before(earlier: _Link, link: _Link) -> None:
     """A cause has ended when what it made possible begins, but for rounding."""
     end_s, start_s = earlier.part.end_s, link.part.start_s
-    assert end_s <= start_s or _is_rounding(end_s, start_s), f"{earlier} ends after {link} began"
+    assert end_s <= start_s or is_near(end_s, start_s), f"{earlier} ends after {link} began"
 
 
-def _is_rounding(first_s: float, second_s: float) -> bool:
-    """Whether two times differ by rounding alone: the clock counts ticks, links add up seconds."""
-    return 0 < abs(first_s - second_s) <= _ROUNDING_S + 4 * math.ulp(second_s)
+def is_near(first_s: float, second_s: float) -> bool:
+    """Tell whether two times differ by rounding at most: clocks count ticks, links add seconds."""
+    return abs(first_s - second_s) <= _ROUNDING_S + 4 * math.ulp(second_s)
 
 
 def _joined(earlier: _Link, later: _Link) -> tuple[_Link, _Link]:

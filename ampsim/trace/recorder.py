@@ -1,4 +1,4 @@
-"""What a run leaves behind: spans, transfers, admissions, updates, ...; no statistics."""
+"""A recorder keeps what a run does: spans, transfers, admissions, updates, ...; no statistics."""
 
 from __future__ import annotations
 
@@ -85,6 +85,8 @@ class Step(NamedTuple):
 
 
 NODE_COLUMNS: Final = ("node", "source", "target")
+_CODES: Final = {"direction": DIRECTIONS, "sends": SENDS, "waits_for": WAITS, "lane": LANES}
+"""Columns of codes, with what these stand for."""
 
 
 class Recorder:
@@ -279,19 +281,11 @@ def _instances_if_any(states: Iterable[Any]) -> Iterator[int]:
 
 def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ()) -> pd.DataFrame:
     """Make a DataFrame of coded columns: codes of nodes, directions and states become names."""
-    decoded: dict[str, Any] = dict(columns)
-    for name in NODE_COLUMNS:
-        if name in decoded:
-            decoded[name] = _categories(decoded[name], nodes)
-    if "direction" in decoded:
-        decoded["direction"] = _categories(decoded["direction"], DIRECTIONS)
-    for name, names in (("sends", SENDS), ("waits_for", WAITS)):
-        if name in decoded:
-            decoded[name] = _categories(decoded[name], names)
-    if "lane" in decoded:
-        decoded["lane"] = _categories(decoded["lane"], LANES)
-    if "state" in decoded:
-        decoded["state"] = _categories(decoded["state"], states)
+    names = {**dict.fromkeys(NODE_COLUMNS, nodes), **_CODES, "state": states}
+    decoded = {
+        name: _categories(column, names[name]) if name in names else column
+        for name, column in columns.items()
+    }
     return read_only(decoded)
 
 
