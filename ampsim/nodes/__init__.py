@@ -15,8 +15,7 @@ from ampsim.nodes.layer_norm import LayerNorm
 from ampsim.nodes.linear import Linear
 from ampsim.nodes.losses import SoftmaxCrossEntropy, SquaredError
 from ampsim.nodes.lstm import BranchLSTM, LeafLSTM, LSTMCell
-from ampsim.nodes.reductions import Max, Mean
-from ampsim.nodes.views import Flatten, Permute, Pick, Reshape
+from ampsim.nodes.views import Flatten, Max, Mean, Permute, Pick, Reshape
 
 __all__ = [
     "Affine",

@@ -12,9 +12,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import VIEW, elementwise_work, joined_work
+from ampsim.ir.work import VIEW, Work, elementwise_work, joined_work
 from ampsim.options import Ports
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import Work, elementwise_work
 from ampsim.nodes.elementwise import Masks
-from ampsim.nodes.light import elementwise_work
 from ampsim.options import Seed
 
 OPERATIONS: tuple[int, int] = (8, 13)

@@ -12,9 +12,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Node, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import VIEW, elementwise_work
+from ampsim.ir.work import VIEW, Work, elementwise_work
 
 
 class SideBySide(CachingNode):

@@ -14,21 +14,11 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    Partition,
-    Payload,
-    Sends,
-    Shape,
-    Standin,
-    State,
-    Work,
-    standin,
-)
+from ampsim.ir.message import Direction, Payload, Sends, Standin, State, standin
+from ampsim.ir.node import CachingNode, Shape
+from ampsim.ir.partition import Partition
 from ampsim.ir.shapes import known, require, text
-from ampsim.nodes.light import elementwise_work
+from ampsim.ir.work import NO_WORK, Work, elementwise_work
 from ampsim.options import Ports
 
 SMALL_SUM: Final = 40_000  # chosen: the one-hot product is the faster up to about this many entries

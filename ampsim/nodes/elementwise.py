@@ -11,9 +11,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, State, Work
+from ampsim.ir.message import Direction, Payload, Sends, State
+from ampsim.ir.node import CachingNode, Node, Shape
 from ampsim.ir.shapes import known
-from ampsim.nodes.light import elementwise_work
+from ampsim.ir.work import Work, elementwise_work
 from ampsim.options import Seed
 from ampsim.rng import stream
 

@@ -9,19 +9,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    ParameterizedNode,
-    Payload,
-    Sends,
-    Shape,
-    State,
-    Work,
-    standin,
-)
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, ParameterizedNode, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import Start, by_state, stack, update_work
 
 OPERATIONS_OF_UPDATE: Final = 12

@@ -11,9 +11,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, Standin, State, standin
+from ampsim.ir.node import Node, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import VIEW, elementwise_work
+from ampsim.ir.work import VIEW, Work, elementwise_work
 
 Place: TypeAlias = Callable[[Any], "tuple[State, int, int]"]
 """``place(state)`` is (state of the group, number of the member, count of members)."""

@@ -25,19 +25,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    Node,
-    Payload,
-    Sends,
-    Shape,
-    State,
-    Work,
-    standin,
-)
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Node, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import InHalves, by_state, update_work
 from ampsim.options import Count
 

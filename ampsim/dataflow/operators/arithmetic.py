@@ -9,8 +9,7 @@ import numpy as np
 
 from ampsim.dataflow.graph import Operand, Tensor, apply
 from ampsim.dataflow.operator import Operator, Sizes, broadcast, joint_dtype, register
-from ampsim.ir import Work
-from ampsim.nodes.light import joined_work
+from ampsim.ir.work import Work, joined_work
 
 
 def _work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
