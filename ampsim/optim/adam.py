@@ -26,8 +26,6 @@ from ampsim.optim.base import (
     check_alike,
     decay_rate,
     positive,
-    strength,
-    with_decay,
     zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
@@ -58,16 +56,8 @@ def adam(
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
-    decay = strength(weight_decay)
-    return Optimizer(
-        "adam",
-        as_schedule(rate),
-        _init,
-        with_decay(update, decay),
-        is_elementwise=True,
-        scaling="sqrt",
-        touches_all=bool(decay),
-    )
+    plain = Optimizer("adam", as_schedule(rate), _init, update, is_elementwise=True, scaling="sqrt")
+    return plain.with_decay(weight_decay)
 
 
 def _init(theta: Vector) -> State:

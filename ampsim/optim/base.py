@@ -88,6 +88,21 @@ class Optimizer:
         """Count of arrays of the parameters' size that it carries from step to step."""
         return sum(isinstance(part, np.ndarray) for part in self.init(np.zeros(1)))
 
+    def with_decay(self, weight_decay: object) -> Optimizer:
+        """The method with a weight decay; itself where that is 0. It must be elementwise.
+
+        Source: gradient <- gradient + decay * theta before anything else, the L2 term of
+        `torch.optim`'s methods. It is the gradient of decay / 2 · ‖theta‖².
+
+        Raises:
+            OptionError: the decay is no finite number of at least 0.
+        """
+        decay = strength(weight_decay)
+        if not decay:
+            return self
+        update = partial(_decayed, update=self.update, decay=decay)
+        return replace(self, update=update, touches_all=True)
+
 
 def within_epochs(rate: LearningRate) -> bool:
     """Tell whether a learning rate changes within an epoch."""
@@ -145,15 +160,6 @@ def strength(value: object) -> float:
     if not 0 <= number < math.inf:
         raise OptionError(f"weight_decay must be a number >= 0, got {shown(value)}; try 0.0001")
     return number
-
-
-def with_decay(update: Update, decay: float) -> Update:
-    """An elementwise step whose gradient has the decay; the step itself, where that is 0.
-
-    Source: gradient <- gradient + decay * theta before anything else, the L2 term of
-    `torch.optim`'s methods. It is the gradient of decay / 2 · ‖theta‖².
-    """
-    return partial(_decayed, update=update, decay=decay) if decay else update
 
 
 def _decayed(
