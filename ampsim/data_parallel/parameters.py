@@ -8,10 +8,9 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from ampsim.data_parallel.decisions import Vector
 from ampsim.errors import DivergenceError
 from ampsim.ir import ParameterizedNode
-from ampsim.optim import Optimizer
+from ampsim.optim import Optimizer, Vector
 
 BLOCK: Final = 1 << 17
 """Parameters that are stepped at once, as of `ampsim.model_parallel.update`."""

@@ -7,25 +7,85 @@ are called ranks: from "this rank has its gradient" to "it may take its next bat
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from ampsim.arguments import check_fields
 from ampsim.data_parallel.collectives import COLLECTIVES
-from ampsim.data_parallel.decisions import DECISIONS, Decisions, Locks, Meets, Sends, Step, Vector
-from ampsim.data_parallel.inside import (
-    FIXED,
-    GROUPS,
-    Levels,
-    inner_named,
-    make_known,
-)
+from ampsim.data_parallel.inside import FIXED, GROUPS, Levels, inner_named, make_known
 from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
-from ampsim.optim import Optimizer, sgd
+from ampsim.optim import Optimizer, Vector, sgd
 from ampsim.options import require_count
 from ampsim.text import shown
+
+Step: TypeAlias = Callable[[Vector, Vector], Vector]
+"""``step(gradient, theta)``: the model's optimizer with its state, where the solver applies it."""
+
+Meets: TypeAlias = Literal["all", "server"]
+Sends: TypeAlias = Literal["gradient", "weights"]
+Locks: TypeAlias = Literal["exchange", "update", "nothing"]
+Waits: TypeAlias = str
+"""No solver decides this any more; the name goes with the next version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """The decisions of a solver between ranks.
+
+    Args:
+        meets: who exchanges: "all" ranks in a collective, or each with a "server".
+        sends: what goes out: a "gradient", or the "weights" of the rank.
+        locks: what a server excludes while a rank is served: other ranks from the whole "exchange",
+            in turn, or from the "update" alone, or "nothing".
+        period: local steps from one exchange to the next.
+        steps_first: whether ranks reduce after their own steps, instead of before.
+        is_elastic: whether a rank's step pulls it towards the centre.
+        elastic: who takes the difference between the two: the "server", or the "worker", which then
+            asks for the centre first.
+        overlaps: whether a rank pushes its weights when it takes its batches, beside the gradient.
+        reads_values: whether who exchanges what, or when, depends on weights or gradients.
+        has_outer_step: whether the centre steps from what a collective gave, by an optimizer of its
+            own.
+        servers: workers that are servers.
+        staleness_bound: how many batches a rank may be ahead of the slowest; None for any number.
+        collective: how ranks add up what they have.
+        ranks_per_group: ranks in a group of a hierarchical collective.
+        bucket_bytes: how large a message of a collective is at least; None for one of all layers.
+        overlap: whether a collective begins while ranks compute gradients of other layers.
+        backup_ranks: ranks that a round does not wait for.
+        compression: the share of each gradient's entries that is sent; None where all are.
+    """
+
+    meets: Meets
+    sends: Sends
+    locks: Locks = "nothing"
+    period: int = 1
+    steps_first: bool = False
+    is_elastic: bool = False
+    elastic: str = "server"
+    overlaps: bool = False
+    reads_values: bool = False
+    has_outer_step: bool = False
+    servers: int = 0
+    staleness_bound: int | None = None
+    collective: str = "ring"
+    ranks_per_group: int | None = None
+    bucket_bytes: int | None = None
+    overlap: bool = False
+    backup_ranks: int = 0
+    compression: float | None = None
+
+    @property
+    def asks_first(self) -> bool:
+        """True where a rank asks a server for the centre, and sends what it makes of the answer."""
+        return self.elastic == "worker"
+
+
+DECISIONS: Final = tuple(one.name for one in fields(Decisions))
+"""Names of what a solver decides."""
 
 _VALUES: Final = ("admission", "order", "updates", "weights")  # of every schedule
 

@@ -21,9 +21,9 @@ from typing import Final
 
 import numpy as np
 
-from ampsim.data_parallel.decisions import Vector
 from ampsim.errors import DivergenceError
 from ampsim.ir import ParameterizedNode, Work
+from ampsim.optim import Vector
 
 INDEX_BYTES: Final = 4
 """Of an index beside each value that is sent."""

@@ -16,9 +16,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.decisions import Locks, Sends, Step, Vector
-from ampsim.data_parallel.solver import CollectiveSolver, ParameterServerSolver, Solver
+from ampsim.data_parallel.solver import (
+    CollectiveSolver,
+    Locks,
+    ParameterServerSolver,
+    Sends,
+    Solver,
+    Step,
+)
 from ampsim.errors import OptionError, one_of
+from ampsim.optim import Vector
 from ampsim.options import require_count
 from ampsim.text import shown
 

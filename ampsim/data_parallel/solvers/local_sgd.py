@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.decisions import Sends, Step, Vector
-from ampsim.data_parallel.solver import CollectiveSolver
+from ampsim.data_parallel.solver import CollectiveSolver, Sends, Step
+from ampsim.errors import OptionError
+from ampsim.optim import Optimizer, Vector, nesterov
 from ampsim.options import require_count
+from ampsim.text import shown
 
 
 @dataclass(frozen=True)
@@ -36,3 +38,48 @@ class LocalSGD(CollectiveSolver):
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
         """The mean itself."""
         return pushed
+
+
+@dataclass(frozen=True)
+class DiLoCo(LocalSGD):
+    """Local SGD with an outer step, of a second optimizer along what ranks did together.
+
+    Source: A. Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language
+    Models", arXiv 2311.08105, Algorithm 1: after H inner steps, the outer gradient is the centre
+    minus the mean of the ranks' weights, and the outer optimizer is SGD with Nesterov momentum, of
+    rate 0.7 and momentum 0.9. The inner optimizer is the model's.
+
+    Args:
+        period: H, local steps from one outer step to the next.
+        outer_rate: of the outer step; 1 without momentum is local SGD.
+        outer_momentum: of the outer step, Nesterov's.
+    """
+
+    name: ClassVar[str] = "diloco"
+    has_outer_step: ClassVar[bool] = True
+
+    period: int = field(default=50, kw_only=True)
+    outer_rate: float = field(default=0.7, kw_only=True)
+    outer_momentum: float = field(default=0.9, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if not 0 < self.outer_rate < float("inf"):
+            raise OptionError(
+                f"{self.name}: outer_rate must be a number > 0, got {shown(self.outer_rate)}; "
+                "try 0.7"
+            )
+        if not 0 <= self.outer_momentum < 1:
+            raise OptionError(
+                f"{self.name}: outer_momentum must be a number >= 0 and < 1, got "
+                f"{shown(self.outer_momentum)}; try 0.9"
+            )
+
+    def outer(self) -> Optimizer:
+        """Nesterov's momentum, which makes the outer step."""
+        return nesterov(self.outer_rate, self.outer_momentum)
+
+    def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
+        """An outer step from the centre, along centre - mean."""
+        return step(centre - pushed, centre)
