@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from ampsim.arguments import check_fields
 from ampsim.data_parallel.collectives import COLLECTIVES
-from ampsim.data_parallel.inside import FIXED, GROUPS, Levels, inner_named, make_known
+from ampsim.data_parallel.inside import FIXED, Levels, inner_named, make_known
 from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
 from ampsim.optim import Optimizer, Vector, sgd
-from ampsim.options import require_count
+from ampsim.options import Count, require_count
 from ampsim.text import shown
 
 Step: TypeAlias = Callable[[Vector, Vector], Vector]
@@ -127,17 +127,14 @@ class Solver:
     steps_first: ClassVar[bool] = False
     reads_values: ClassVar[bool] = False
 
-    ranks: int | None = None
+    ranks: Count | None = None
     inner: Schedule | Solver | str = field(default=Sequential(), kw_only=True)
-    workers_per_rank: int = field(default=1, kw_only=True)
-    groups: str = field(default=FIXED, kw_only=True)
+    workers_per_rank: Count = field(default=1, kw_only=True)
+    groups: Literal["fixed", "random"] = field(default=FIXED, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the options."""
         check_fields(self)
-        if self.ranks is not None:
-            require_count("ranks", self.ranks)
-        require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
         self._require_groups()
 
@@ -177,8 +174,6 @@ class Solver:
             object.__setattr__(self, "inner", replace(inner, workers_per_rank=each))
 
     def _require_groups(self) -> None:
-        if self.groups not in GROUPS:
-            raise OptionError(one_of("groups", self.groups, GROUPS))
         if self.groups != FIXED and self.group is None:
             raise OptionError(
                 f"{self.name}: groups={shown(self.groups)} needs ranks that are groups, got "
@@ -405,12 +400,7 @@ class ParameterServerSolver(Solver):
 
     meets: ClassVar[Meets] = "server"
 
-    servers: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        require_count("servers", self.servers)
+    servers: Count = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -486,7 +476,7 @@ class CollectiveSolver(Solver):
     meets: ClassVar[Meets] = "all"
 
     collective: str = field(default="ring", kw_only=True)
-    ranks_per_group: int | None = field(default=None, kw_only=True)
+    ranks_per_group: Count | None = field(default=None, kw_only=True)
     bucket_bytes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -494,8 +484,6 @@ class CollectiveSolver(Solver):
         super().__post_init__()
         if self.collective not in COLLECTIVES:
             raise OptionError(one_of("collective", self.collective, COLLECTIVES))
-        if self.ranks_per_group is not None:
-            require_count("ranks_per_group", self.ranks_per_group)
         if self.bucket_bytes:
             require_count("bucket_bytes", self.bucket_bytes)
         is_grouped = self.collective == "hierarchical"

@@ -12,7 +12,7 @@ from typing import ClassVar
 from ampsim.data_parallel.solver import CollectiveSolver, Sends, Step
 from ampsim.errors import OptionError
 from ampsim.optim import Optimizer, Vector, nesterov
-from ampsim.options import require_count
+from ampsim.options import Count
 from ampsim.text import shown
 
 
@@ -28,12 +28,7 @@ class LocalSGD(CollectiveSolver):
     sends: ClassVar[Sends] = "weights"
     steps_first: ClassVar[bool] = True
 
-    period: int = field(default=8, kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        require_count("period", self.period)
+    period: Count = field(default=8, kw_only=True)
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
         """The mean itself."""
@@ -58,7 +53,7 @@ class DiLoCo(LocalSGD):
     name: ClassVar[str] = "diloco"
     has_outer_step: ClassVar[bool] = True
 
-    period: int = field(default=50, kw_only=True)
+    period: Count = field(default=50, kw_only=True)
     outer_rate: float = field(default=0.7, kw_only=True)
     outer_momentum: float = field(default=0.9, kw_only=True)
 
