@@ -12,8 +12,15 @@ from typing import Any
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dependency.execution import Execution, error_of
-from ampsim.dependency.log import variable_name
-from ampsim.dependency.operation import CopyOperation, Cost, Deletion, Operation, Variable, Wait
+from ampsim.dependency.operation import (
+    CopyOperation,
+    Cost,
+    Deletion,
+    Operation,
+    Variable,
+    Wait,
+    variable_name,
+)
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
 from ampsim.dependency.refusals import (

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from ampsim.clock import Clock, Signal
 from ampsim.dependency.lane import Gated
-from ampsim.dependency.log import OperationLog
-from ampsim.dependency.operation import Operation, OperationFailure, Variable
+from ampsim.dependency.operation import Operation, OperationFailure, OperationLog, Variable
 from ampsim.dependency.places import Places
 from ampsim.dependency.policies import Policy
 from ampsim.dependency.refusals import require_ended

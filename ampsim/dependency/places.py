@@ -19,7 +19,7 @@ from ampsim.dependency.policies import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
-from ampsim.hardware.network import Share
+from ampsim.hardware.topology import Share
 from ampsim.ir.work import Work
 from ampsim.machine import (
     Begun,

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.arguments import as_float
-from ampsim.dependency.log import OperationLog, Uses, variable_name
+from ampsim.dependency.operation import OperationLog, Uses, variable_name
 from ampsim.dependency.places import CATEGORIES, Places, Thread
 from ampsim.dependency.policies import Policy
 from ampsim.errors import OptionError

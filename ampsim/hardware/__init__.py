@@ -10,7 +10,6 @@ from ampsim.hardware.cost import (
 from ampsim.hardware.device import Device
 from ampsim.hardware.events import Checkpoints, Event, Failures, Messages
 from ampsim.hardware.load import load_cluster, load_device
-from ampsim.hardware.network import Network, Share, Way
 from ampsim.hardware.plausible import implausible
 from ampsim.hardware.record import Source
 from ampsim.hardware.topology import (
@@ -20,9 +19,12 @@ from ampsim.hardware.topology import (
     HostPorts,
     Level,
     Link,
+    Network,
     Ports,
     Route,
+    Share,
     Topology,
+    Way,
 )
 
 __all__ = [
