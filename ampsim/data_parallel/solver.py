@@ -133,7 +133,6 @@ class Solver:
     groups: Literal["fixed", "random"] = field(default=FIXED, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         check_fields(self)
         self._require_inner()
         self._require_groups()
@@ -420,7 +419,6 @@ class Sparsified(Solver):
     compression: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         share = self.compression
         if share is None:
@@ -480,7 +478,6 @@ class CollectiveSolver(Solver):
     bucket_bytes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.collective not in COLLECTIVES:
             raise OptionError(one_of("collective", self.collective, COLLECTIVES))

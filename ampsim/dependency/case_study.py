@@ -155,7 +155,6 @@ class CaseStudy:
     is_numeric: bool = True
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_fields(self)
         if len(self.widths) < 2 or min(self.widths) < 1:
             raise OptionError(f"widths must be two whole numbers >= 1 or more, got {self.widths}")

@@ -116,7 +116,6 @@ class PerDevice(Policy):
     name: ClassVar[str] = "per-device"
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_fields(self)
 
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
@@ -145,7 +144,6 @@ class Pooled(Policy):
     name: ClassVar[str] = "pooled"
 
     def __post_init__(self) -> None:
-        """Check the number."""
         check_fields(self)
 
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:

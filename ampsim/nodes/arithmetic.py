@@ -20,17 +20,16 @@ from ampsim.options import Ports
 
 
 class Arithmetic(CachingNode):
-    """Joins payloads of equal shape by an operation on their elements, in the order of ports."""
+    """Joins payloads of equal shape by an operation on their elements, in the order of ports.
+
+    Raises:
+        GraphError: there are fewer than two inputs.
+    """
 
     keeps_state = True
 
     @checked
     def __init__(self, name: str, count: Ports = 2) -> None:
-        """Join `count` inputs.
-
-        Raises:
-            GraphError: fewer than two inputs.
-        """
         if count < 2:
             raise GraphError(f"{name}: count must be two or more inputs, got {count}")
         self.inputs = tuple(f"operand-{i}" for i in range(count))

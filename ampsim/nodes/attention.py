@@ -45,6 +45,10 @@ class Attention(CachingNode):
         scale: of the products; None for 1 / √width.
         dropout: probability of a weight to be dropped in training.
         seed: of the masks.
+
+    Raises:
+        GraphError: the dropout is not a number from 0 to below 1.
+        OptionError: the seed is negative or no whole number.
     """
 
     inputs = ("query", "key", "value")
@@ -60,12 +64,6 @@ class Attention(CachingNode):
         dropout: float = 0.0,
         seed: Seed = 0,
     ) -> None:
-        """Attend.
-
-        Raises:
-            GraphError: the dropout is not a number from 0 to below 1.
-            OptionError: the seed is negative or no whole number.
-        """
         super().__init__(name)
         self._is_causal = is_causal
         self._scale = scale

@@ -29,16 +29,14 @@ class Partitioned(CachingNode):
 
     The control payload is an `ampsim.ir.Partition` with as many parts as the node has; declare its
     port at the controller as (rows,), the rows of the whole.
+
+    Raises:
+        GraphError: there is not one part.
     """
 
     keeps_state = True
 
     def __init__(self, name: str, parts: Ports) -> None:
-        """Have `parts` parts.
-
-        Raises:
-            GraphError: fewer than one.
-        """
         if parts < 1:
             raise GraphError(f"{name}: parts must be >= 1, got {parts}")
         super().__init__(name)

@@ -34,17 +34,15 @@ class GRUCell(MatrixNode):
     U hidden rows, both 3·hidden columns: those of r, z and n.
 
     Source: Cho et al. (2014); as in PyTorch, r multiplies after the product, not before it.
+
+    Raises:
+        GraphError: a width is below 1.
     """
 
     inputs = ("input", "state")
 
     @checked
     def __init__(self, name: str, d_in: int, hidden: int) -> None:
-        """Read `d_in` columns into a state of `hidden`.
-
-        Raises:
-            GraphError: a width is below 1.
-        """
         if d_in < 1 or hidden < 1:
             raise GraphError(f"{name}: widths must be >= 1, got d_in={d_in}, hidden={hidden}")
         columns = 3 * hidden

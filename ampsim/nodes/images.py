@@ -186,6 +186,10 @@ class Conv2d(InHalves):
 
     Attributes:
         windows: kernel, stride and padding.
+
+    Raises:
+        GraphError: the padding is below 0, or as wide as the kernel.
+        OptionError: another number is below 1.
     """
 
     @checked
@@ -200,12 +204,6 @@ class Conv2d(InHalves):
         padding: int | tuple[int, int] = 0,
         has_bias: bool = True,
     ) -> None:
-        """Map `channels` to `filters`.
-
-        Raises:
-            GraphError: the padding is below 0, or as wide as the kernel.
-            OptionError: another number is below 1.
-        """
         self.windows = windows = Windows(_pair(kernel), _pair(stride), _pair(padding))
         high, wide = windows.kernel
         windows.require_valid(name, (high - 1, wide - 1))
@@ -382,6 +380,10 @@ class MaxPool(CachingNode):
 
     Attributes:
         windows: kernel, stride and padding.
+
+    Raises:
+        GraphError: the padding is below 0, or more than half of the kernel.
+        OptionError: another number is below 1.
     """
 
     keeps_state = True
@@ -396,12 +398,6 @@ class MaxPool(CachingNode):
         stride: Extent | None = None,
         padding: int | tuple[int, int] = 0,
     ) -> None:
-        """Take windows of `kernel` pixels.
-
-        Raises:
-            GraphError: the padding is below 0, or more than half of the kernel.
-            OptionError: another number is below 1.
-        """
         self.windows = windows = Windows(_pair(kernel), _pair(stride or kernel), _pair(padding))
         high, wide = windows.kernel
         windows.require_valid(name, (high // 2, wide // 2))

@@ -31,15 +31,13 @@ class LayerNorm(ParameterizedNode, CachingNode):
 
     Source: J. Ba, J. Kiros and G. Hinton, "Layer normalization", 2016, equations 3 and 4; the same
     function and parameters as PyTorch's LayerNorm over the last axis.
+
+    Raises:
+        OptionError: `columns` is no count.
     """
 
     @checked
     def __init__(self, name: str, columns: Count, *, epsilon: float = 1e-5) -> None:
-        """Normalise payloads of `columns`.
-
-        Raises:
-            OptionError: an argument is none.
-        """
         super().__init__(name, {"weight": (columns,), "bias": (columns,)})
         self.columns = columns
         self.epsilon = epsilon

@@ -366,6 +366,9 @@ class Linear(InHalves, MatrixNode):
             which b is the last row. By default both are drawn uniformly from ±1/√d_in, as
             PyTorch's Linear does.
         has_bias: whether there is a b, which is learned; without, y = x W.
+
+    Raises:
+        GraphError: a width is below 1.
     """
 
     @checked
@@ -378,11 +381,6 @@ class Linear(InHalves, MatrixNode):
         start: Start | None = None,
         has_bias: bool = True,
     ) -> None:
-        """Map `d_in` columns to `d_out`.
-
-        Raises:
-            GraphError: a width is below 1.
-        """
         if d_in < 1 or d_out < 1:
             raise GraphError(f"{name}: widths must be >= 1, got d_in={d_in}, d_out={d_out}")
         shapes: dict[str, tuple[int, ...]] = {"weight": (d_in, d_out), "bias": (d_out,)}

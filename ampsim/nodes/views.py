@@ -117,15 +117,13 @@ class Reshape(_View):
     Args:
         name: the node's name.
         shape: of what is sent; one extent may be -1, which follows from the others.
+
+    Raises:
+        GraphError: an extent is below 1 and not -1, or two are -1.
     """
 
     @checked
     def __init__(self, name: str, shape: Sequence[int]) -> None:
-        """Send payloads of `shape`.
-
-        Raises:
-            GraphError: an extent is below 1 and not -1, or two are -1.
-        """
         extents = tuple(shape)
         if any(one < 1 and one != -1 for one in extents) or extents.count(-1) > 1 or not extents:
             raise GraphError(f"{name}: shape must be of extents >= 1 and one -1, got {extents}")
@@ -171,15 +169,14 @@ def _product(shape: Shape) -> tuple[int, list[str]]:
 
 
 class Permute(_View):
-    """The same numbers with the axes in another order: axis i of what is sent is `axes[i]`."""
+    """The same numbers with the axes in another order: axis i of what is sent is `axes[i]`.
+
+    Raises:
+        GraphError: `axes` are not the numbers of all axes.
+    """
 
     @checked
     def __init__(self, name: str, axes: Sequence[int]) -> None:
-        """Put the axes in the order of `axes`.
-
-        Raises:
-            GraphError: they are not the numbers of all axes.
-        """
         if sorted(axes) != list(range(len(axes))):
             raise GraphError(f"{name}: axes must be 0 to below their number, got {tuple(axes)}")
         super().__init__(name)
@@ -208,15 +205,13 @@ class Pick(_View):
         name: the node's name.
         keys: for each of the first axes a place, which takes the axis away, (start, stop, step) as
             in a slice, or None for all of it; of further axes there is all.
+
+    Raises:
+        GraphError: a key is none of these.
     """
 
     @checked
     def __init__(self, name: str, keys: Sequence[Any]) -> None:
-        """Pick by `keys`.
-
-        Raises:
-            GraphError: one is none of these.
-        """
         for key in keys:
             is_stretch = isinstance(key, tuple)
             parts = cast("tuple[Any, ...]", key) if is_stretch else (key, None, None)
@@ -266,15 +261,14 @@ class Pick(_View):
 
 
 class _OverAxis(_Reshaped):
-    """Reduces one axis, which is gone from what is sent."""
+    """Reduces one axis, which is gone from what is sent.
+
+    Raises:
+        GraphError: the axis is below 0.
+    """
 
     @checked
     def __init__(self, name: str, axis: int) -> None:
-        """Reduce `axis`.
-
-        Raises:
-            GraphError: it is below 0.
-        """
         if axis < 0:
             raise GraphError(f"{name}: axis must be >= 0, got {axis}")
         super().__init__(name)

@@ -41,7 +41,6 @@ class AsyncSGD(Sparsified, ParameterServerSolver):
     staleness_rate: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if not 0 <= self.momentum < 1:
             raise OptionError(
@@ -109,7 +108,6 @@ class SSP(Sparsified, ParameterServerSolver):
     staleness_bound: int = field(default=2, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.staleness_bound < 0:
             raise OptionError(

@@ -58,7 +58,6 @@ class Averaging(Solver):
     period: Count = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         rate = self.moving_rate
         if rate is not None and not 0 <= rate <= 1:

@@ -58,7 +58,6 @@ class DiLoCo(LocalSGD):
     outer_momentum: float = field(default=0.9, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if not 0 < self.outer_rate < float("inf"):
             raise OptionError(

@@ -46,7 +46,6 @@ class SyncSGD(Sparsified, CollectiveSolver):
     backup_ranks: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.backup_ranks == 0:
             return
