@@ -59,7 +59,7 @@ class _Once:
 
     @property
     def has_come(self) -> bool:
-        """Whether it has come."""
+        """Tell whether it has come."""
         return self._future.done()
 
     def come(self) -> None:
@@ -124,7 +124,7 @@ class WallClock:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the next event, if there is one, is due later."""
+        """Tell whether the next event, if there is one, is due later."""
         return not self._events or self._events[0][0] > self._tick
 
     @property

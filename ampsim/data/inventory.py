@@ -27,7 +27,7 @@ _COUNT: Final[Mapping[str, Callable[[Path], int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """All that is known of a file of a data set.
+    """A file of a data set, and what a survey found of it.
 
     Args:
         dataset: whose file it is.

@@ -92,7 +92,7 @@ class _Open:
 
 
 class _Parser:
-    """One tree while it is read."""
+    """Builds one tree from the tokens of its line."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -155,7 +155,7 @@ class _Parser:
             self.branch_labels[~node] = label
 
     def result(self) -> Bracketed:
-        """The whole tree."""
+        """Return the whole tree."""
         if self.open:
             raise _Mistake(f"brackets are unbalanced: {len(self.open)} '(' are not closed")
         if not self.is_done:

@@ -331,7 +331,7 @@ def mean_of(of_ranks: Sequence[Sequence[Vector]]) -> list[Vector]:
 
 
 def distance_of(rank: Rank, thetas: Sequence[Vector]) -> float:
-    """How far a rank's weights are from others, of all vectors together."""
+    """The distance of a rank's weights from others, over all vectors together."""
     square = 0.0
     for own, theta in zip(thetas_of(rank), thetas, strict=True):
         apart = own - theta

@@ -34,7 +34,7 @@ BARE: Final = sgd(1.0)
 
 
 class _Ended(NamedTuple):
-    """When all of a part of the training was merged, and the centre's weights at that moment."""
+    """The end of a part of the training: when all was merged, and the centre's weights then."""
 
     at_s: float
     centre: list[Vector]
@@ -115,7 +115,7 @@ class SolverEngine:
         self._observer = Observer(job, settings.is_abstract)
 
     def _begin_empty(self) -> None:
-        """Have trained nothing."""
+        """Set all that training changes to its beginning."""
         self._totals: defaultdict[int, PassTotals] = defaultdict(PassTotals)
         self._ended: dict[int, _Ended] = {}
         self._closed: dict[int, bool] = {}

@@ -98,7 +98,7 @@ class Setting:
         return node.parameter_count * node.theta.itemsize
 
     def kept_count(self, place: int) -> int:
-        """How many entries of one node's gradient a rank sends, where it sends a share."""
+        """Count of the entries of one node's gradient that a rank sends, where it sends a share."""
         assert self.decisions.compression is not None
         return kept_count(self.decisions.compression, self.nodes[place].parameter_count)
 

@@ -216,7 +216,7 @@ class Solver:
 
     @property
     def admission(self) -> Admission:
-        """How many instances are in flight at most; None for as many as all workers take."""
+        """The most instances in flight; None for as many as all workers take."""
         inside = self.copies_per_rank * (self.inside.admission.in_flight_max or 1)
         return Admission(None if self.ranks is None else self.ranks * inside, drains=True)
 
@@ -279,7 +279,7 @@ class Solver:
         return sgd(1.0)
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers: `ranks`, or as many as there is room for.
+        """Count the ranks on so many workers: `ranks`, or as many as there is room for.
 
         Raises:
             OptionError: there is no room for them beside the servers.
@@ -341,7 +341,7 @@ class Solver:
 
 
 def _fault_of_schedule(solver: Solver, inner: Schedule) -> str | None:
-    """Why a schedule cannot be inside each copy, and what can; None if it can."""
+    """Say why a schedule cannot be inside each copy, and what can; None if it can."""
     fault, is_of_gradients = None, solver.decisions.sends == "gradient"
     if not inner.admission.drains and is_of_gradients:
         fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
@@ -354,7 +354,7 @@ def _fault_of_schedule(solver: Solver, inner: Schedule) -> str | None:
 
 
 def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
-    """Why a solver cannot be inside each rank, and what can; None if it can.
+    """Say why a solver cannot be inside each rank, and what can; None if it can.
 
     A group acts as one rank, which it can where its own ranks agree: they hold the same weights
     whenever they have reduced.
@@ -381,7 +381,7 @@ def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
 
 
 def _fault_of_workers(here: int, inside: int) -> str | None:
-    """Both are of each copy: one that says 1 may have said nothing."""
+    """Say why two counts of workers do not fit; both are of each copy, and 1 may be no answer."""
     if here == inside or 1 in (here, inside):
         return None
     got = f"{here} and {inside}"
@@ -433,7 +433,7 @@ class Sparsified(Solver):
             raise OptionError(f"{self.name}: {fault}, or leave compression out")
 
     def _fault_of_compression(self) -> str | None:
-        """Why entries cannot be sent, and what to take; None if they can."""
+        """Say why entries cannot be sent, and what to take; None if they can."""
         decisions = self.decisions
         if decisions.sends != "gradient":
             return "compression is of gradients, but ranks send weights; take AsyncSGD or SyncSGD"
@@ -494,7 +494,7 @@ class CollectiveSolver(Solver):
             COLLECTIVES[self.collective].require_fit(self.ranks, self.ranks_per_group)
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers; the collective must fit them."""
+        """Count the ranks on so many workers; the collective must fit them."""
         ranks = super().ranks_on(workers)
         COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
         return ranks

@@ -29,7 +29,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the arrays of one program have in common."""
+    """The engine and the type of numbers that all arrays of one program share."""
 
     engine: DependencyEngine
     dtype: np.dtype[Any]
@@ -38,7 +38,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """What an operation on arrays computes, before it is known where.
+    """An operation on arrays, before it is known where it is computed.
 
     Args:
         name: what it does, such as "forward".
@@ -144,7 +144,7 @@ class Array:
 
     @property
     def known_shape(self) -> Shape:
-        """Its shape.
+        """The shape of its numbers.
 
         Raises:
             OptionError: nothing has been assigned to it.
@@ -155,7 +155,7 @@ class Array:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes that its numbers take in memory."""
         return int(np.prod(self.known_shape)) * self.context.dtype.itemsize
 
     @property
@@ -326,7 +326,7 @@ class Array:
         self._held_bytes, self._value = 0, None
 
     def __repr__(self) -> str:
-        """Name it."""
+        """Give name and shape."""
         return f"Array({self.name!r}, shape={self.shape})"
 
 
@@ -351,7 +351,7 @@ def require_array(given: object, word: str) -> Array:
 
 
 def place_word(place: int) -> str:
-    """What names of arrays call a place."""
+    """Return the word for a place in names of arrays."""
     return "cpu" if place == HOST else f"gpu{place}"
 
 

@@ -259,7 +259,7 @@ class DependencyEngine:
 
     @property
     def result(self) -> EngineResult:
-        """What ran so far, and when: tables, the critical path, memory.
+        """The record of what ran so far: tables, the critical path, memory.
 
         Raises:
             OptionError: not everything that was pushed has ended.

@@ -20,7 +20,7 @@ from ampsim.trace import START, Cause
 
 
 class Cost(NamedTuple):
-    """What an operation is charged for.
+    """The time, FLOP and bytes that an operation is charged for.
 
     Args:
         seconds: for how long it occupies a thread; 0 for a copy, which takes what its link takes.
@@ -68,18 +68,18 @@ class Variable:
         self.failure: OperationFailure | None = None
 
     def __repr__(self) -> str:
-        """Name it."""
+        """Give its name."""
         return f"Variable({self.name!r})"
 
     @property
     def is_deleted(self) -> bool:
-        """Whether `delete_variable` was called with it."""
+        """Tell whether `delete_variable` was called with it."""
         return self.engine is None
 
 
 @dataclass(slots=True)
 class OperationFailure:
-    """What the function of an operation raised."""
+    """An error that the function of an operation raised, and when."""
 
     operation: Operation
     time_s: float
@@ -88,7 +88,7 @@ class OperationFailure:
 
 
 class Waiting(Protocol):
-    """Where an operation runs: a lane."""
+    """The lane on which an operation runs, as far as operations know it."""
 
     place: int
     kind: str
@@ -177,7 +177,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """What messages and records call it."""
+        """The name in messages and records."""
         return self.given_name or default_name(self.number)
 
     @property
@@ -192,12 +192,12 @@ class Operation:
 
     @property
     def ready_cause(self) -> Cause:
-        """What made it ready: the end of another one, or its push."""
+        """The cause that made it ready: the end of another one, or its push."""
         return 2 * self.number if self.waited_for == START else 2 * self.waited_for + 1
 
 
 class CopyOperation(Operation):
-    """One that sends bytes from a place to another."""
+    """An operation that sends bytes from a place to another."""
 
     __slots__ = ("channel", "transfer")
 
@@ -222,7 +222,7 @@ class Wait(Operation):
 
 
 def default_name(number: int) -> str:
-    """What an operation is called whose push does not say."""
+    """Return the name of an operation whose push gives none."""
     return f"operation {number}"
 
 
@@ -333,7 +333,7 @@ class OperationLog:
 
 
 def variable_name(number: int) -> str:
-    """What a variable is called that was made without a name."""
+    """Return the name of a variable that was made without one."""
     return f"variable {number}"
 
 

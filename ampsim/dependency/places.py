@@ -218,7 +218,7 @@ class Places:
         return self._copies[source, "copy-out"]
 
     def channel(self, source: int, target: int) -> Channel | None:
-        """What carries a copy from one place to another; None where that takes no time.
+        """The channel of a copy from one place to another; None where that takes no time.
 
         Between a worker and the host it is the worker's own lane where its device names its rate,
         and else the cluster's link.
@@ -236,7 +236,7 @@ class Places:
         return self._copy_lanes[pair]
 
     def cost(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> Cost:
-        """What a place is charged for work.
+        """The cost of work at a place.
 
         Raises:
             OptionError: the work, or the size of what it works on, is none.
@@ -324,7 +324,7 @@ class Places:
 
 
 def _require_meaning(cluster: Cluster, host: Device | None) -> None:
-    """No file has a key of which the engine would make nothing.
+    """Require that no file has a key of which the engine would make nothing.
 
     Raises:
         OptionError: one has.
@@ -353,7 +353,7 @@ def _require_meaning(cluster: Cluster, host: Device | None) -> None:
 
 
 def _require_one_thread(cluster: Cluster, host: Device | None, policy: Policy) -> None:
-    """Threads would each draw the jitter of their device; so where it varies there is one.
+    """Require one thread where a device varies; several would each draw its jitter.
 
     Raises:
         OptionError: several threads share a device that varies.

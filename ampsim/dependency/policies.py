@@ -56,11 +56,11 @@ class Pool(NothingFree):
         return 0.0, None
 
     def end(self, task: Begun) -> None:
-        """Nothing: an operation ends on its lane."""
+        """Do nothing: an operation ends on its lane."""
 
 
 class Policy(ABC):
-    """Who runs an operation that may start, and where.
+    """A policy says who runs an operation that may start, and where.
 
     Attributes:
         name: as tables call it.
@@ -75,7 +75,7 @@ class Policy(ABC):
         """How many operations of one kind one place runs at a time."""
 
     def dispatcher(self, clock: Clock, instant: Instant) -> Pool | None:
-        """What brings operations to their lanes; None where they go there as soon as ready."""
+        """The pool that brings operations to lanes; None where they go there as soon as ready."""
         return None
 
 
@@ -91,7 +91,7 @@ class Naive(Policy):
     is_synchronous: ClassVar[bool] = True
 
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
-        """One; more would have nothing to do."""
+        """Give one thread; more would have nothing to do."""
         return 1
 
 
@@ -119,7 +119,7 @@ class PerDevice(Policy):
         check_fields(self)
 
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
-        """As many as was said."""
+        """Give as many threads as the policy was made with."""
         return self.threads if kind == "compute" else self.copy_threads
 
 
@@ -147,11 +147,11 @@ class Pooled(Policy):
         check_fields(self)
 
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
-        """One of each device; of the host all."""
+        """Give one thread to each device, and all to the host."""
         return self.threads if is_host and kind == "compute" else 1
 
     def dispatcher(self, clock: Clock, instant: Instant) -> Pool:
-        """The pool."""
+        """Make the pool."""
         return Pool(self.threads, clock, instant)
 
 

@@ -21,7 +21,7 @@ from ampsim.ir.work import NO_WORK, Work
 
 
 class Charge(NamedTuple):
-    """One thing that a device charges, or does not, and on what authority.
+    """A cost that a device charges, or does not, and the authority for it.
 
     Args:
         what: the cost, with its number where it has one.

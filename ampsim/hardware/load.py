@@ -399,7 +399,7 @@ class _EdgesEntry(EdgeCost):
     between: Annotated[list[tuple[Junction, Junction]], BeforeValidator(_pairs)]
 
     def edges(self) -> list[Edge]:
-        """Each of them."""
+        """Make an edge for each pair."""
         cost = {key: getattr(self, key) for key in EdgeCost.model_fields}
         named = [
             tuple("host" if place == HOST else place for place in pair) for pair in self.between

@@ -419,7 +419,7 @@ def _alike(topology: Topology, workers: int) -> Iterator[Edge]:
 
 
 def _misfit(topology: Topology, workers: int) -> str | None:
-    """Why so many workers do not fit a topology, if they do not."""
+    """Say why so many workers do not fit a topology, if they do not."""
     kind, radix = topology.kind, topology.radix
     counts = topology.shape or tuple(level.members for level in topology.levels)
     if counts and math.prod(counts) != workers:

@@ -133,7 +133,7 @@ class Difference(Arithmetic):
         super().__init__(name)
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
-        """Subtract."""
+        """Subtract the second from the first."""
         first, second = operands
         return first if self.is_abstract else first - second
 
@@ -169,7 +169,7 @@ class Product(Arithmetic):
         ]
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """All factors."""
+        """It keeps all factors."""
         return taken_bytes
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:

@@ -125,7 +125,7 @@ class Attention(CachingNode):
         return ((0, state, to_query), (1, state, to_key), (2, state, to_value))
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """All inputs and the softmax; with dropout also the mask."""
+        """It keeps all inputs and the softmax; with dropout also the mask."""
         query, key, _value = self._saved[state].inputs
         square = math.prod(query.shape[:-1]) * key.shape[-2] * self.element_bytes
         return taken_bytes + square * (1 if self._masks is None else 2)

@@ -71,7 +71,7 @@ class Elementwise(_SameShape):
         return ((0, state, self.pulled_back(output, gradient)),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """The value, as large as what it is of."""
+        """It keeps the value, as large as what it is of."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
@@ -251,7 +251,7 @@ class Dropout(_SameShape):
         return ((0, state, gradient * mask),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """The mask, as large as what it is for."""
+        """It keeps the mask, as large as what it is for."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

@@ -1,4 +1,4 @@
-"""One message for several and back: Ungroup, "a simpler variant" Replicate, Group (Section 4)."""
+"""Ungroup and "a simpler variant" Replicate make many messages of one, Group one (Section 4)."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Group(Node):
         return sends
 
     def joins(self, direction: Direction, state: State) -> State:
-        """Members wait for their group."""
+        """Name the group for which members wait."""
         return self.place(state)[0] if direction is Direction.FORWARD else state
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
@@ -214,7 +214,7 @@ class _Multiplying(Node):
         self._offspring = Offspring(counter)
 
     def joins(self, direction: Direction, state: State) -> State:
-        """Gradients wait for those of the same origin."""
+        """Name the origin for whose other gradients one waits."""
         return self._offspring.origin(state) if direction is Direction.BACKWARD else state
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

@@ -122,7 +122,7 @@ class GRUCell(MatrixNode):
         return output, GruStep(payloads, self.version, gates, recurrent)
 
     def factors(self, kept: GruStep) -> np.ndarray:
-        """What a backward step of these rows multiplies with its gradient, (7, rows, hidden).
+        """Factors of the gradient in a backward step of these rows, (7, rows, hidden).
 
         That gives the gradients of x W + b, those of h U + d, and what goes to h past the gates.
         """
@@ -201,7 +201,7 @@ class GRUCell(MatrixNode):
         return 51 * self.hidden, 3 * self.hidden
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """Both inputs, three gates, and what the state gives each of them."""
+        """It keeps both inputs, three gates, and what the state gives each of them."""
         column_bytes = taken_bytes // sum(self.widths)
         return taken_bytes + 6 * self.hidden * column_bytes
 

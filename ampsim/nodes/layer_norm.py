@@ -99,11 +99,11 @@ class LayerNorm(ParameterizedNode, CachingNode):
         return flat
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """The normalised payload, and a number for each row."""
+        """It keeps the normalised payload, and a number for each row."""
         return taken_bytes + taken_bytes // self.columns
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
-        """All axes but the columns."""
+        """Count the rows over all axes but the columns."""
         return math.prod(shape[:-1])
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

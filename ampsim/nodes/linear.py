@@ -301,7 +301,7 @@ class MatrixNode(ParameterizedNode, CachingNode):
         return Work(flop, moved, self.operations[is_back], weight_bytes, passed, count)
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
-        """All axes but the columns."""
+        """Count the rows over all axes but the columns."""
         return math.prod(shape[:-1])
 
     def passed_elements(self, direction: Direction) -> tuple[int, int]:
@@ -424,7 +424,7 @@ class Linear(InHalves, MatrixNode):
         return ((0, state, output),)
 
     def accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
-        """Keep the pair."""
+        """Keep the pair of input and gradient."""
         if gradient.ndim > 2:
             saved, gradient = saved.reshape(-1, self.d_in), gradient.reshape(-1, self.d_out)
         self._pairs.add(state, saved, gradient)

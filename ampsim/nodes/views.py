@@ -80,7 +80,7 @@ class _View(_Reshaped):
         return gradient.reshape(shape)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Nothing is moved."""
+        """Move nothing."""
         return VIEW
 
 
@@ -95,7 +95,7 @@ class Flatten(_View):
         super().__init__(name)
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """All numbers of an item side by side."""
+        """Return all numbers of an item side by side."""
         return whole.reshape(self.sent_shape(whole.shape))
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -131,7 +131,7 @@ class Reshape(_View):
         self.shape = extents
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """Reshape."""
+        """Return the numbers in the shape."""
         return whole.reshape(self.shape)
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -184,11 +184,11 @@ class Permute(_View):
         self._inverse = tuple(np.argsort(self.axes).tolist())
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """Permute."""
+        """Return the axes in their order."""
         return whole.transpose(self.axes)
 
     def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
-        """Permute back."""
+        """Return the axes in the order in which they came."""
         return gradient.transpose(self._inverse)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
@@ -228,7 +228,7 @@ class Pick(_View):
         )
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """Index."""
+        """Return what the keys pick."""
         return whole[self._index]
 
     def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
@@ -316,6 +316,6 @@ class Max(_OverAxis):
         return whole
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """Where the largest was: a number of 8 bytes for each result."""
+        """It keeps where the largest was: a number of 8 bytes for each result."""
         shape, _kept = self._saved[state]
         return taken_bytes // self.element_bytes // shape[self.axis] * 8

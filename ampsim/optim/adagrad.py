@@ -1,4 +1,4 @@
-"""Adagrad.
+"""Adagrad scales each step by all gradients so far.
 
 Source: J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods for online learning and
 stochastic optimization", 2011, with a diagonal matrix:

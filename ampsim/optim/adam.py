@@ -1,4 +1,4 @@
-"""Adam.
+"""Adam scales each step by running means of the gradient and its square.
 
 Source: D. Kingma and J. Ba, "Adam: a method for stochastic optimization", 2014, Algorithm 1, with
 epsilon where `torch.optim.Adam` has it:

@@ -1,4 +1,4 @@
-"""What bounds a run: a worker, a link, the critical path, or the limit on what is in flight.
+"""A run is bounded by a worker, a link, its critical path, or the limit on what is in flight.
 
 Each is a share of the makespan, measured over the whole run. A run cannot be shorter than its
 busiest worker's work or its busiest link's traffic; where messages of several pairs of workers
@@ -104,7 +104,7 @@ def bounds_of(records: CausalRecords, path: Path, crossings: Crossings | None = 
 
 
 class _Closed:
-    """How long instances were kept out, of any time."""
+    """The stretches of time in which instances were kept out."""
 
     def __init__(self, closures: Iterable[tuple[float, bool]], end_s: float) -> None:
         changes = [*closures, (end_s, False)]
@@ -215,7 +215,7 @@ def _unlimited_s(path: Path) -> tuple[float, float]:
 
 
 def _segments(path: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each part: its stretch between barriers, whether it is a limit, its seconds that count."""
+    """Give the stretch between barriers of each part, whether it is a limit, and its seconds."""
     kinds = path["kind"]
     is_barrier = (kinds == ADMISSION) | (
         (kinds == COMPUTE) & (path["direction"] == _UPDATE) & (path["instance"] < 0)

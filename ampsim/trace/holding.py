@@ -32,7 +32,7 @@ Kind: TypeAlias = Literal["step", "latency", "bandwidth", "wait"]
 
 
 class Holding(NamedTuple):
-    """What holds a run up for a while.
+    """A step, transfer or wait that holds a run up for a while.
 
     Args:
         kind: a step on a device, a message's latency, its bytes on a link, or a wait for something
@@ -154,7 +154,7 @@ class _Walk:
         return (now_s, cause) if before is None else (now_s, before)
 
     def _has_come(self, cause: int, now_s: float) -> bool:
-        """Whether what a cause brought came just now, so that nothing held it up."""
+        """Tell whether what a cause brought came just now, so that nothing held it up."""
         end_s = self._end_of(cause)
         return end_s >= now_s or is_near(end_s, now_s)
 
@@ -167,7 +167,7 @@ class _Walk:
         return self._admissions[number][0] if table == "admission" else 0.0
 
     def _holder(self, number: int, now_s: float) -> int | None:
-        """What had a step's device until it began: a step that ended then, or what came then.
+        """Find what had a step's device until it began: a step that ended then, or what came then.
 
         It may have waited for another message, as a member of a group does; then that one's cause.
         """
@@ -231,7 +231,7 @@ _OF_TRANSFER: Final = (
 
 
 def _links(source: int, target: int, crossings: Crossings | None) -> Sequence[Any]:
-    """What a message from one worker to another holds."""
+    """List what a message from one worker to another holds."""
     if crossings is None:
         return [(source, target)]
     return [one.name for one in crossings(source, target)]

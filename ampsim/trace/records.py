@@ -1,4 +1,4 @@
-"""What causes join: all spans, transfers and admissions of a run, a few columns of each.
+"""All spans, transfers and admissions of a run, which causes join; a few columns of each.
 
 A run of millions of steps keeps the leading spans for charts; its critical path and what bounds it
 need all of them, if only a few numbers of each. Those stay in memory while they are few, and then
@@ -83,7 +83,7 @@ class Log:
         return row
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: everything in memory, for a file does not travel."""
+        """Pickle everything as in memory, for a file does not travel."""
         chunks = list(self.chunks())
         return {"kind": self._kind, "bytes_max": self._bytes_max, "chunks": chunks}
 

@@ -1,4 +1,4 @@
-"""What the states of messages say beside their instance, as codes that fit a column."""
+"""Codes of the states of messages, without their instance; a column can hold them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class States:
         self._kinds: dict[type, _Kind] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to another process: not the types, which a user's file may define."""
+        """Pickle all but the types, which a user's file may define."""
         return {"texts": self.texts, "_codes": self._codes, "_kinds": {}}
 
     def codes(self, states: Iterable[tuple[Any, ...]]) -> Iterator[int]:
@@ -66,7 +66,7 @@ class States:
 
 
 def _kind(state: tuple[Any, ...]) -> _Kind:
-    """How to take the plain fields of states of one type, and how to put them into words."""
+    """Find the plain fields of states of one type, and the words for them."""
     names: tuple[str, ...] = getattr(state, "_fields", ())
     places = [place for place in range(1, len(names)) if isinstance(state[place], _PLAIN)]
     if not places:

@@ -42,7 +42,7 @@ def schema(names: str, **others: Any) -> Schema:
 
 
 class Field(NamedTuple):
-    """How a column is made of rows: from which place, of what type, by whom made numbers.
+    """A rule that makes a column of rows: the place in a row, the type, and who codes values.
 
     `rough` takes the coder's place where that fails, so that the trace of a run that failed on a
     value that should not be there can still be read.

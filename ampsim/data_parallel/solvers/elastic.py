@@ -112,7 +112,7 @@ class Elastic(Averaging, ParameterServerSolver):
         return spring(theta, reply, pull)
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
-        """Equation (3)."""
+        """Follow equation (3), or add what the rank lost."""
         if self.elastic == "worker":
             return centre + pushed
         return super().merge(centre, pushed, pull, step)

@@ -31,7 +31,7 @@ class LocalSGD(CollectiveSolver):
     period: Count = field(default=8, kw_only=True)
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
-        """The mean itself."""
+        """Take the mean itself."""
         return pushed
 
 

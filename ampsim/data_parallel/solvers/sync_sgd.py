@@ -71,7 +71,7 @@ class SyncSGD(Sparsified, CollectiveSolver):
         return None if averaged is None else averaged - self.backup_ranks
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers; some rank must be awaited."""
+        """Count the ranks on so many workers; some rank must be awaited."""
         ranks = super().ranks_on(workers)
         self._require_backups(ranks)
         return ranks
