@@ -92,7 +92,10 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
 
     pooch: Any = import_module("pooch")
     pooch.get_logger().setLevel("ERROR")
-    _require_scheme(url)
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme.lower() not in ("http", "https"):
+        got = f"{scheme}://" if separator else "none"
+        raise _failed(url, f"expected an address with http:// or https://, got {got}")
     load = partial(_load, size_bytes=copy.size_bytes)
     try:
         pooch.retrieve(url, f"sha256:{copy.sha256}", copy.name, place, downloader=load)
@@ -112,18 +115,6 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
             " choose another data folder"
         ) from error
     return place / copy.name
-
-
-def _require_scheme(url: str) -> None:
-    """Refuse what is fetched in another way than from a server of the web.
-
-    Raises:
-        MissingDataError: the address does not begin with http or https.
-    """
-    scheme, separator, _ = url.partition("://")
-    if not separator or scheme.lower() not in ("http", "https"):
-        got = f"{scheme}://" if separator else "none"
-        raise _failed(url, f"expected an address with http:// or https://, got {got}")
 
 
 def _failed(url: str, reason: str) -> MissingDataError:

@@ -376,7 +376,9 @@ class Arrays:
     ) -> None:
         if not isinstance(engine, DependencyEngine):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(f"engine must be a DependencyEngine, got {shown(engine)}")
-        self._context = Context(engine, np.dtype(_number_type(dtype)), is_numeric)
+        if not isinstance(dtype, str) or dtype not in _DTYPES:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
+        self._context = Context(engine, np.dtype(dtype), is_numeric)
 
     def new(self, *names: str) -> list[Named]:
         """A name for arrays at any place, for each of these."""
@@ -404,14 +406,3 @@ class Named:
     def __setitem__(self, place: Place, value: Expression | Array | np.ndarray) -> None:
         """Compute an expression, or copy an array, into the array at a place."""
         self[place].assign(value)
-
-
-def _number_type(dtype: object) -> str:
-    """The name of a type of numbers.
-
-    Raises:
-        OptionError: it is none.
-    """
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
-    return dtype

@@ -37,72 +37,58 @@ from ampsim.text import shown
 from ampsim.trace import Recorder
 
 
-class IssuedLane(Lane):
-    """A lane that computes, whose operations are issued before they wait for a thread.
+class IssuedLane(NothingFree, Lane):
+    """A lane that computes, whose operations are issued one by one before they wait for a thread.
+
+    It is the `Tasks` of the processor that issues them, the most urgent first.
 
     Attributes:
-        issuing: takes what is to be issued; set when the lane is wired.
+        queues: operations that wait until they are issued.
     """
 
-    __slots__ = ("issuing",)
+    __slots__ = (
+        "_clock", "_dispatch_s", "_issuer", "_records", "_row", "_runs", "_unissued", "queues",
+    )  # fmt: skip
 
-    def __init__(self, place: int, kind: str, first_row: int, instant: Instant) -> None:
-        super().__init__(place, kind, first_row, instant)
-        self.issuing: Issuing
+    def begin_issuing(
+        self, issuer: Processor, dispatch_s: float, clock: Clock, *, runs: Runs, row: int,
+        records: array[float],
+    ) -> None:  # fmt: skip
+        """Issue with a processor from now on, `dispatch_s` for each operation.
+
+        Args:
+            issuer: the processor.
+            dispatch_s: what it takes to issue one.
+            clock: whose time passes.
+            runs: says what will be skipped.
+            row: the thread that issues.
+            records: gets (operation, row, start in s, end in s) of each, one after the other.
+        """
+        self._issuer, self._dispatch_s, self._clock = issuer, dispatch_s, clock
+        self._runs, self._row, self._records = runs, row, records
+        self._unissued: list[Entry] = []
+        self.queues: dict[Any, Any] = {0: self._unissued}
 
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready; what takes no time needs not be issued."""
         if operation.cost.seconds:
-            self.issuing.add(operation)
+            heappush(self._unissued, entry(operation))
+            self._issuer.wake()
         else:
             super().put(operation)
 
-    def put_issued(self, operation: Operation) -> None:
-        """Take one that was issued."""
-        super().put(operation)
-
-
-class Issuing(NothingFree):
-    """Issues the operations of one lane, the most urgent first: the `Tasks` of one processor.
-
-    Args:
-        dispatch_s: what it takes to issue one.
-        records: gets (operation, row, start in s, end in s) of each, one after the other.
-    """
-
-    def __init__(
-        self,
-        lane: IssuedLane,
-        row: int,
-        dispatch_s: float,
-        runs: Runs,
-        *,
-        processor: Processor,
-        clock: Clock,
-        records: array[float],
-    ) -> None:
-        self._lane, self._row, self._dispatch_s, self._runs = lane, row, dispatch_s, runs
-        self._processor, self._clock, self._records = processor, clock, records
-        self._waiting: list[Entry] = []
-        self.queues: dict[Any, Any] = {0: self._waiting}
-
-    def add(self, operation: Operation) -> None:
-        """Let an operation wait until it is issued."""
-        heappush(self._waiting, entry(operation))
-        self._processor.wake()
-
     def begin(self, kind: Any, queue: Any) -> Begun:
         """Issue the most urgent; one that will be skipped takes no time."""
-        operation = heappop(self._waiting)[3]
+        operation = heappop(self._unissued)[3]
         seconds = 0.0 if self._runs.will_skip(operation) else self._dispatch_s
         return seconds, (operation, self._clock.now)
 
     def end(self, task: Begun) -> None:
-        """Hand it to the threads."""
+        """Let it wait for a thread."""
         operation, start_s = task[1]
         if task[0]:
             self._records.extend((operation.number, self._row, start_s, self._clock.now))
-        self._lane.put_issued(operation)
+        super().put(operation)
 
 
 Place: TypeAlias = int | Literal["host"]
@@ -308,16 +294,13 @@ class Places:
         return lane
 
     def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runs) -> None:
-        processor = Processor(lane.place, self._clock, self.instant)
-        lane.issuing = Issuing(
-            lane, len(self.rows), dispatch_s, runs, processor=processor, clock=self._clock,
-            records=self.dispatches,
-        )  # fmt: skip
-        self.rows.append(Thread(lane.place, "dispatch", 0))
-        tasks = paced(
-            lane.issuing, processor, self._clock, self._varying, seed=self._seed, computes=False
+        issuer, row = Processor(lane.place, self._clock, self.instant), len(self.rows)
+        lane.begin_issuing(
+            issuer, dispatch_s, self._clock, runs=runs, row=row, records=self.dispatches
         )
-        self._clock.start(processor.work(tasks), f"dispatch {lane.place}")
+        self.rows.append(Thread(lane.place, "dispatch", 0))
+        tasks = paced(lane, issuer, self._clock, self._varying, seed=self._seed, computes=False)
+        self._clock.start(issuer.work(tasks), f"dispatch {lane.place}")
 
     def _device(self, place: int) -> Device | None:
         return self._host if place == HOST else self._cluster.devices[place]

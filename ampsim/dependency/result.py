@@ -243,15 +243,12 @@ class EngineResult:
         soon as it was ready), flop, bytes, state ("done", "failed", or "skipped": for want of a
         value that a failed operation was to give).
         """
-        frame: dict[str, Any] = {
-            name: self._columns[name]
-            for name in ("number", "name", "kind", "place", "thread", *TIMES, "waited_for")
-        }
-        frame["variable"] = self._columns["variable"]
-        frame["behind"] = behind_of(self._columns, self._dispatches)
-        for name in ("flop", "bytes", "state"):
-            frame[name] = self._columns[name]
-        return read_only(frame)
+        behind = behind_of(self._columns, self._dispatches)
+        known = {**self._columns, "behind": behind}
+        first = ("number", "name", "kind", "place", "thread", *TIMES, "waited_for", "variable")
+        return read_only(
+            {name: known[name] for name in (*first, "behind", "flop", "bytes", "state")}
+        )
 
     @property
     def spans(self) -> pd.DataFrame:
@@ -298,29 +295,17 @@ class EngineResult:
         `target_worker` and `cause` are as in the transfers of any run.
         """
         sent = self._transfers
+        names = {"source": "source_worker", "target": "target_worker", "operation": "target"}
+        known = {**sent, "node": self._columns["name"][sent["target"]]}
         times = ("bytes", "sent_s", "start_s", "held_s", "end_s")
-        return read_only(
-            {
-                "operation": sent["target"],
-                "source": sent["source_worker"],
-                "target": sent["target_worker"],
-                **{name: sent[name] for name in times},
-                "node": self._columns["name"][sent["target"]],
-                **{name: sent[name] for name in ("source_worker", "target_worker", "cause")},
-            }
-        )
+        order = ("operation", "source", "target", *times, "node", "source_worker", "target_worker")
+        return read_only({name: known[names.get(name, name)] for name in (*order, "cause")})
 
     @property
     def pushes(self) -> pd.DataFrame:
         """One row a push: operation, start_s, end_s, the time that it took the host."""
-        columns = self._columns
-        return read_only(
-            {
-                "operation": columns["number"],
-                "start_s": columns["push_start_s"],
-                "end_s": columns["pushed_s"],
-            }
-        )
+        names = {"operation": "number", "start_s": "push_start_s", "end_s": "pushed_s"}
+        return read_only({name: self._columns[own] for name, own in names.items()})
 
     @property
     def dispatches(self) -> pd.DataFrame:

@@ -33,19 +33,6 @@ if TYPE_CHECKING:
 Ports: TypeAlias = "list[list[tuple[int, int]]]"
 
 
-def require_few(graph: str, count: int, node: Node) -> None:
-    """Check that a graph of `count` nodes has room for another.
-
-    Raises:
-        GraphError: it has none.
-    """
-    if count >= NODES_MAX:
-        raise GraphError(
-            f"{graph}: a graph has at most {NODES_MAX:,} nodes, got more at {node.name!r}; "
-            "take fewer replicas or layers"
-        )
-
-
 def require_connected(
     graph: str, nodes: list[Node], edges: list[tuple[int, int, int, int]]
 ) -> tuple[Ports, Ports]:
@@ -368,7 +355,11 @@ class Graph:
             raise GraphError(
                 f"{self.name}: two nodes are named {node.name!r} ({kinds}); rename one of them"
             )
-        require_few(self.name, len(self.nodes), node)
+        if len(self.nodes) >= NODES_MAX:
+            raise GraphError(
+                f"{self.name}: a graph has at most {NODES_MAX:,} nodes, got more at {node.name!r}; "
+                "take fewer replicas or layers"
+            )
         self._is_verified = False
         self._index[node.name] = len(self.nodes)
         self.nodes.append(node)
