@@ -47,8 +47,7 @@ LONG_MODULES: dict[str, int] = {}
 
 # Class names that still mean two things. The list only gets shorter.
 DOUBLE_NAMES = {
-    "Charge", "Context", "Controller", "Host", "Job", "Lane", "Machine", "Node", "Route",
-    "Runs", "Step", "_Told",
+    "Charge", "Controller", "Job", "Lane", "Machine", "Node", "Route", "Step", "_Told",
 }  # fmt: skip
 
 WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "runs", "calibration", "exploring"}

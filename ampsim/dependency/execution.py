@@ -90,7 +90,7 @@ def _note_ready(operation: Operation, ended: Operation, variable: Variable, read
     ready(operation)
 
 
-class Host(NothingFree):
+class PushThread(NothingFree):
     """Pushes, one after the other, even those that cost nothing: the `Tasks` of its processor.
 
     Args:
@@ -175,7 +175,7 @@ class Execution:
         self._dispatcher = policy.dispatcher(clock, places.instant)
         places.wire(self)
         processor = Processor(0, clock, places.instant)
-        self._host = Host(
+        self._host = PushThread(
             processor, clock, push_s, self._enqueue, is_synchronous=policy.is_synchronous
         )
         self._is_immediate = self._host.is_immediate

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
-from ampsim.dependency.lane import Computing, Copying, Entry, Lane, Runs, entry
+from ampsim.dependency.lane import Computing, Copying, Entry, Lane, Runner, entry
 from ampsim.dependency.operation import Cost, Operation
 from ampsim.dependency.policies import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
@@ -51,7 +51,7 @@ class IssuedLane(NothingFree, Lane):
     )  # fmt: skip
 
     def begin_issuing(
-        self, issuer: Processor, dispatch_s: float, clock: Clock, *, runs: Runs, row: int,
+        self, issuer: Processor, dispatch_s: float, clock: Clock, *, runs: Runner, row: int,
         records: array[float],
     ) -> None:  # fmt: skip
         """Issue with a processor from now on, `dispatch_s` for each operation.
@@ -161,7 +161,7 @@ class Places:
         self._costs: dict[Any, Cost] = {}
         self.dispatches = array("d")
 
-    def wire(self, runs: Runs) -> None:
+    def wire(self, runs: Runner) -> None:
         """Make the lanes and start their threads."""
         self.engine = self._lane(HOST, "engine", 1, runs)
         for place in self.memories:
@@ -272,7 +272,7 @@ class Places:
         capacity = self._cluster.devices[place].memory_bytes
         return Memory(f"worker {place}", CATEGORIES, self._clock, capacity)
 
-    def _lane(self, place: int, kind: str, threads: int, runs: Runs) -> Lane:
+    def _lane(self, place: int, kind: str, threads: int, runs: Runner) -> Lane:
         first = len(self.rows)
         self.rows += [Thread(place, kind, thread) for thread in range(threads)]
         device = self._device(place) if kind == "compute" else None
@@ -293,7 +293,7 @@ class Places:
             self._issue(lane, device.dispatch_s, runs)
         return lane
 
-    def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runs) -> None:
+    def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runner) -> None:
         issuer, row = Processor(lane.place, self._clock, self.instant), len(self.rows)
         lane.begin_issuing(
             issuer, dispatch_s, self._clock, runs=runs, row=row, records=self.dispatches
