@@ -2,8 +2,7 @@
 
 from ampsim.data.arrays import ArrayBatch, ArrayDataset, BatchWarmup, Instance, pump_arrays
 from ampsim.data.dataset import Dataset, Split
-from ampsim.data.download import fetch
-from ampsim.data.inventory import FileStatus, survey
+from ampsim.data.download import FileStatus, fetch, survey
 from ampsim.data.list_reduction import (
     ListBatch,
     ListOperation,

@@ -21,7 +21,7 @@ from ampsim.files import expanded
 from ampsim.hardware.cluster import Cluster, ClusterKeys
 from ampsim.hardware.device import Device, device_of
 from ampsim.hardware.events import Event
-from ampsim.hardware.record import HARDWARE, UNSOURCED, Rate, Seconds, Source
+from ampsim.hardware.record import HARDWARE, UNSOURCED
 from ampsim.hardware.topology import (
     DIMENSIONS_MAX,
     HOST,
@@ -93,7 +93,8 @@ def load_cluster(
         >>> cluster.name, cluster.workers, cluster.link.latency_s
         ('4 x tflops-1', 4, 1e-06)
     """
-    _check_workers(workers)
+    if workers is not None and not 1 <= workers <= WORKERS_MAX:
+        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {short(workers)}")
     return relinked(
         _named(name_or_path, workers),
         latency_s=latency_s,
@@ -167,16 +168,6 @@ def _equal_workers(device: Device, workers: int) -> Cluster:
         description=device.description,
         devices=(device,) * workers,
     )
-
-
-def _check_workers(workers: int | None) -> None:
-    if workers is None:
-        return
-    # A caller without type checker may pass anything, and True is an int.
-    if not isinstance(workers, int) or isinstance(workers, bool):  # pyright: ignore[reportUnnecessaryIsInstance] # unchecked callers
-        raise OptionError(f"workers must be a whole number, got {workers!r}")
-    if not 1 <= workers <= WORKERS_MAX:
-        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {short(workers)}")
 
 
 def _with_topology(cluster: Cluster, text: str) -> Cluster:
@@ -375,14 +366,11 @@ class _DeviceEntry(Record):
     count: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
 
 
-class _RouteEntry(Record):
+class _RouteEntry(Link):
     """A link of its own for one direction between two places; it inherits nothing from `link`."""
 
     source_place: Annotated[_NamedPlace, Field(alias="from")]
     target_place: Annotated[_NamedPlace, Field(alias="to")]
-    latency_s: Seconds = 0.0
-    bandwidth_bytes_per_s: Rate | None = None
-    source: Source | None = None
 
 
 def _pairs(value: Any) -> list[Any]:

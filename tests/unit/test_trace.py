@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from ampsim.trace import START, Recorder, Summary, states, table, to_frame
-from ampsim.trace.recorder import TABLE_SCHEMAS
-from ampsim.trace.states import States
+from ampsim.trace.recorder import TABLE_SCHEMAS, States
 from ampsim.trace.table import KeptRows, RecordTable, plain_fields
 
 SCHEMA = {"a": np.int64, "b": np.float64}
