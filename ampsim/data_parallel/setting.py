@@ -10,12 +10,7 @@ from ampsim.clock import Clock
 from ampsim.data_parallel.batch_queue import BatchQueue, GroupQueue
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Decisions, Solver
-from ampsim.data_parallel.top_k import (
-    addition_of_entries,
-    entry_bytes,
-    kept_count,
-    selection_work,
-)
+from ampsim.data_parallel.top_k import addition_of_entries, entry_bytes, kept_count, selection_work
 from ampsim.hardware import Cluster
 from ampsim.ir import Direction, ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant

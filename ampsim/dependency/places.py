@@ -21,16 +21,7 @@ from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
 from ampsim.hardware.topology import Share
 from ampsim.ir.work import Work
-from ampsim.machine import (
-    Begun,
-    Channel,
-    Fabric,
-    Instant,
-    Memory,
-    NothingFree,
-    Processor,
-    paced,
-)
+from ampsim.machine import Begun, Channel, Fabric, Instant, Memory, NothingFree, Processor, paced
 from ampsim.machine.first_come import Holder, QueuedChannel
 from ampsim.machine.pace import has_outages
 from ampsim.text import shown
@@ -137,13 +128,7 @@ class Places:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        host: Device | None,
-        policy: Policy,
-        clock: Clock,
-        *,
-        seed: int,
+        self, cluster: Cluster, host: Device | None, policy: Policy, clock: Clock, *, seed: int
     ) -> None:
         _require_meaning(cluster, host)
         _require_one_thread(cluster, host, policy)

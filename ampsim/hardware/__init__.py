@@ -1,12 +1,7 @@
 """Devices, links and clusters, and what they cost, read from files that users edit."""
 
 from ampsim.hardware.cluster import Cluster, MemoryRemedy, host_text, variations
-from ampsim.hardware.cost import (
-    Charge,
-    charges,
-    light_is_free,
-    occupancy_s,
-)
+from ampsim.hardware.cost import Charge, charges, light_is_free, occupancy_s
 from ampsim.hardware.device import Device
 from ampsim.hardware.events import Checkpoints, Event, Failures, Messages
 from ampsim.hardware.load import load_cluster, load_device

@@ -165,10 +165,7 @@ class Distribute(Partitioned):
             return ()
         control = self._control.pop(state)
         is_needed = self.input_needs_gradient[0]
-        return (
-            (0, state, self._summed(control, parts) if is_needed else None),
-            (1, state, None),
-        )
+        return ((0, state, self._summed(control, parts) if is_needed else None), (1, state, None))
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, columns) or (rows,), and (rows,); return rows[i] for rows of part i."""

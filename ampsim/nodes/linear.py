@@ -373,13 +373,7 @@ class Linear(InHalves, MatrixNode):
 
     @checked
     def __init__(
-        self,
-        name: str,
-        d_in: int,
-        d_out: int,
-        *,
-        start: Start | None = None,
-        has_bias: bool = True,
+        self, name: str, d_in: int, d_out: int, *, start: Start | None = None, has_bias: bool = True
     ) -> None:
         if d_in < 1 or d_out < 1:
             raise GraphError(f"{name}: widths must be >= 1, got d_in={d_in}, d_out={d_out}")
