@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 from ampsim.errors import FileFormatError
 from ampsim.files import expanded, read_limited
 from ampsim.hardware.device import REMARKS, Device
-from ampsim.text import printable, short, to_toml
+from ampsim.text import printable, sequence, short, to_toml
 from ampsim.toml_file import validate
 
 
@@ -290,7 +290,7 @@ def _largest(table: JsonTable, key: str, points: Any, left_out: list[str], unit:
 
 
 def _pair(table: JsonTable, key: str, point: Any) -> tuple[float, float]:
-    parts = cast("list[Any]", point) if isinstance(point, list) else []
+    parts = sequence(point)
     is_number = len(parts) == 2 and type(parts[0]) in (int, float)
     if not is_number or not 0 <= parts[0] <= NUMBER_MAX:
         raise table.wrong(key, "[size, fraction] in each place", point)

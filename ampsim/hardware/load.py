@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
@@ -37,7 +37,7 @@ from ampsim.hardware.topology import (
     Topology,
     pair_of,
 )
-from ampsim.text import short
+from ampsim.text import sequence, short
 from ampsim.toml_file import Record, Text, explain, read_table, validate
 
 WORKERS_DEFAULT = 16
@@ -375,9 +375,8 @@ class _RouteEntry(Link):
 
 def _pairs(value: Any) -> list[Any]:
     """One pair of places, or a list of pairs, as a list of pairs."""
-    listed = cast("list[Any]", value) if isinstance(value, list) else []
-    is_list = bool(listed) and isinstance(listed[0], list)
-    pairs = listed if is_list else [cast("Any", value)]
+    listed = sequence(value)
+    pairs = listed if listed and isinstance(listed[0], list) else [value]
     return [pair_of(pair) for pair in pairs]
 
 

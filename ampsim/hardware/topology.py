@@ -16,7 +16,7 @@ import networkx as nx
 from pydantic import BeforeValidator, Field
 
 from ampsim.hardware.record import Consistent, Rate, Seconds, Source, wrong
-from ampsim.text import short
+from ampsim.text import sequence, short
 from ampsim.toml_file import Record
 
 
@@ -75,7 +75,7 @@ Junction = int | str
 
 def pair_of(value: Any) -> tuple[Junction, Junction]:
     """The two places of an edge, as files and callers name them; "host" becomes `HOST`."""
-    places = cast("list[Any]", value) if isinstance(value, list | tuple) else []
+    places = sequence(value)
     if len(places) != 2 or not all(map(_is_place, places)):
         text = (
             "expected two places, each a worker's index, 'host' or the name of a switch, as in "

@@ -272,18 +272,17 @@ class Conv2d(InHalves):
             return NO_WORK
         if direction is Direction.FORWARD:
             return self._forward_work(_images(shape))
-        accumulation = self._accumulation_work(_images(shape))
-        if not self.input_needs_gradient[0]:
-            return accumulation
-        return accumulation + self._input_work(_images(shape))
+        of_input, of_weight = self.work_of_halves(shape)
+        return of_weight + of_input if self.input_needs_gradient[0] else of_weight
 
     def work_of_halves(self, shape: tuple[int, ...] | None) -> tuple[Work, Work]:
         """Return the work of the two halves of a backward step; their sum is that of the whole."""
         if shape is None:
             return NO_WORK, NO_WORK
-        images = _images(shape)
-        needed = self._input_work(images) if self.input_needs_gradient[0] else NO_WORK
-        return needed, self._accumulation_work(images)
+        images, needed = _images(shape), NO_WORK
+        if self.input_needs_gradient[0]:
+            needed = self._backward_work(images, is_of_input=True)
+        return needed, self._backward_work(images, is_of_input=False)
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
         """Windows of all images: a device is as efficient as with a matrix of so many rows."""
@@ -332,15 +331,13 @@ class Conv2d(InHalves):
         moved = (math.prod(images) + math.prod(sent)) * itemsize + weight_bytes
         return Work(self._product_flop(sent), moved, OPERATIONS[0], weight_bytes)
 
-    def _accumulation_work(self, gradient: Extents) -> Work:
-        moved = (self._touched(gradient) + math.prod(gradient)) * self.theta.itemsize
-        return Work(self._product_flop(gradient), moved, OPERATIONS[1])
-
-    def _input_work(self, gradient: Extents) -> Work:
+    def _backward_work(self, gradient: Extents, *, is_of_input: bool) -> Work:
+        """The work of one of the two products: the input's gradient, or that of W."""
         itemsize = self.theta.itemsize
-        weight_bytes = self.parameter_count * itemsize
+        weight_bytes = self.parameter_count * itemsize if is_of_input else 0
         moved = (self._touched(gradient) + math.prod(gradient)) * itemsize + weight_bytes
-        return Work(self._product_flop(gradient), moved, OPERATIONS[2], weight_bytes)
+        flop = self._product_flop(gradient)
+        return Work(flop, moved, OPERATIONS[1 + is_of_input], weight_bytes)
 
     def _product_flop(self, sent: Extents) -> int:
         rows, _filters, high, wide = sent

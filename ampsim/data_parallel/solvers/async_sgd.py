@@ -19,8 +19,8 @@ from typing import ClassVar
 from ampsim.data_parallel.solver import Locks, ParameterServerSolver, Sends, Sparsified
 from ampsim.errors import OptionError
 from ampsim.optim import Optimizer, momentum
+from ampsim.optim.base import decay_rate
 from ampsim.options import require_count
-from ampsim.text import shown
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,7 @@ class AsyncSGD(Sparsified, ParameterServerSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.momentum < 1:
-            raise OptionError(
-                f"{self.name}: momentum must be a number >= 0 and < 1, got "
-                f"{shown(self.momentum)}; try 0.9"
-            )
+        decay_rate(f"{self.name}: momentum", self.momentum, usual=0.9)
 
     def optimizer(self, own: Optimizer) -> Optimizer:
         """The model's own, with the solver's momentum where it has one.

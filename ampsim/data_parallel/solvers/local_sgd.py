@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ampsim.data_parallel.solver import CollectiveSolver, Sends, Step
-from ampsim.errors import OptionError
 from ampsim.optim import Optimizer, Vector, nesterov
+from ampsim.optim.base import decay_rate, positive
 from ampsim.options import Count
-from ampsim.text import shown
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,8 @@ class DiLoCo(LocalSGD):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.outer_rate < float("inf"):
-            raise OptionError(
-                f"{self.name}: outer_rate must be a number > 0, got {shown(self.outer_rate)}; "
-                "try 0.7"
-            )
-        if not 0 <= self.outer_momentum < 1:
-            raise OptionError(
-                f"{self.name}: outer_momentum must be a number >= 0 and < 1, got "
-                f"{shown(self.outer_momentum)}; try 0.9"
-            )
+        positive(f"{self.name}: outer_rate", self.outer_rate, usual=0.7)
+        decay_rate(f"{self.name}: outer_momentum", self.outer_momentum, usual=0.9)
 
     def outer(self) -> Optimizer:
         """Nesterov's momentum, which makes the outer step."""
