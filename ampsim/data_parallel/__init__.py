@@ -24,31 +24,9 @@ from ampsim.data_parallel.solvers.registry import *  # noqa: F403  # what is lis
 from ampsim.optim import Vector
 
 __all__ = [
-    "CENTRE",
-    "COLLECTIVES",
-    "FIXED",
-    "GROUPS",
-    "OF_GROUP",
-    "SOLVERS",
-    "Collected",
-    "Collective",
-    "CollectiveSolver",
-    "Decisions",
-    "Hop",
-    "Locks",
-    "Meets",
-    "ParameterServerSolver",
-    "Sends",
-    "Served",
-    "Solver",
-    "SolverEngine",
-    "Sparsified",
-    "Step",
-    "Vector",
-    "Waits",
-    "blocks_of",
-    "cluster_of_rank",
-    "kind_named",
-    "name_of",
-]
+    "CENTRE", "COLLECTIVES", "FIXED", "GROUPS", "OF_GROUP", "SOLVERS", "Collected", "Collective",
+    "CollectiveSolver", "Decisions", "Hop", "Locks", "Meets", "ParameterServerSolver", "Sends",
+    "Served", "Solver", "SolverEngine", "Sparsified", "Step", "Vector", "Waits", "blocks_of",
+    "cluster_of_rank", "kind_named", "name_of",
+]  # fmt: skip
 __all__ += registry.__all__

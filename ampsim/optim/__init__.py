@@ -16,25 +16,7 @@ from ampsim.optim.sgd import momentum, nesterov, sgd
 from ampsim.optim.two_stage import two_stage
 
 __all__ = [
-    "OPTIMIZERS",
-    "Learning",
-    "LearningRate",
-    "Optimizer",
-    "OptimizerName",
-    "State",
-    "Vector",
-    "adagrad",
-    "adam",
-    "as_schedule",
-    "constant",
-    "exponential",
-    "lars",
-    "momentum",
-    "multistep",
-    "nesterov",
-    "polynomial",
-    "sgd",
-    "two_stage",
-    "warmup",
-    "within_epochs",
-]
+    "OPTIMIZERS", "Learning", "LearningRate", "Optimizer", "OptimizerName", "State", "Vector",
+    "adagrad", "adam", "as_schedule", "constant", "exponential", "lars", "momentum", "multistep",
+    "nesterov", "polynomial", "sgd", "two_stage", "warmup", "within_epochs",
+]  # fmt: skip
