@@ -27,7 +27,7 @@ from ampsim.machine import Fabric, Instant, Tasks, paced
 from ampsim.model_parallel import Job, Observer, PassReport, PassTotals, RunSettings, stages_of
 from ampsim.model_parallel.memories import WorkerMemories, note_peaks
 from ampsim.optim import Vector, sgd
-from ampsim.trace import START, Cause, Recorder
+from ampsim.trace import Recorder
 
 BARE: Final = sgd(1.0)
 """Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
@@ -254,14 +254,10 @@ class SolverEngine:
 
     def _begin_idle(self) -> None:
         """Let ranks go on that had no batch left."""
-        cause = self._latest()
+        cause, _end_s = self._recorder.latest_span()
         for rank in self._ranks:
             if rank.is_idle:
                 run(train(rank, self._exchange, cause))
-
-    def _latest(self) -> Cause:
-        number, _end_s = self._recorder.latest_span()
-        return number if self._recorder.spans.count else START
 
     def _end_part(self, part: int, ends_epoch: bool) -> None:
         """Keep the centre as it is when all of a part, and of those before, has been merged."""

@@ -377,15 +377,11 @@ def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
         return "only ranks of one copy can be cancelled; leave backup_ranks out"
     if around.overlap:
         return "a group sends when all of its gradients are there; take overlap inside alone"
-    return _fault_of_workers(solver.workers_per_rank, inner.workers_per_rank)
-
-
-def _fault_of_workers(here: int, inside: int) -> str | None:
-    """Say why two counts of workers do not fit; both are of each copy, and 1 may be no answer."""
-    if here == inside or 1 in (here, inside):
-        return None
-    got = f"{here} and {inside}"
-    return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
+    here, within = solver.workers_per_rank, inner.workers_per_rank
+    if here != within and 1 not in (here, within):  # one that says 1 may have said nothing
+        got = f"{here} and {within}"
+        return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
+    return None
 
 
 @dataclass(frozen=True)

@@ -279,17 +279,16 @@ def topology_of(text: str, link: Link) -> Topology:
     cost = link.model_dump(exclude={"source"})
     try:
         if kind == "hierarchy":
-            levels = tuple(_level(count, cost, link) for count in numbers)
+            levels = tuple(
+                Level.model_validate({"members": count, **cost, "source": link.source})
+                for count in numbers
+            )
             return Topology.model_validate({"kind": kind, "levels": levels})
         own = {"fat-tree": {"radix": numbers[0] if numbers else None}}
         keys = own.get(kind, {"shape": numbers} if numbers else {})
         return Topology.model_validate({"kind": kind, **keys, **cost, "source": link.source})
     except ValidationError as error:
         raise OptionError(f"topology {text}: {explain(error, Topology)}") from error
-
-
-def _level(members: int, cost: dict[str, float | None], link: Link) -> Level:
-    return Level.model_validate({"members": members, **cost, "source": link.source})
 
 
 def is_cluster(table: Mapping[str, Any]) -> bool:

@@ -453,17 +453,15 @@ def _star(_topology: Topology, workers: int) -> Iterator[Pair]:
 
 def _mesh(topology: Topology, workers: int) -> Iterator[Pair]:
     """Workers are numbered row by row, the last dimension fastest."""
+    shape = topology.shape
+    strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     for worker in range(workers):
-        for stride, extent in zip(_strides(topology.shape), topology.shape, strict=True):
+        for stride, extent in zip(strides, shape, strict=True):
             place = worker // stride % extent
             if place + 1 < extent:
                 yield (worker, worker + stride)
             elif topology.kind == "torus" and extent > 2:  # of two, the edge is there already
                 yield (worker - place * stride, worker)
-
-
-def _strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def _fat_tree(topology: Topology, workers: int) -> Iterator[Pair]:

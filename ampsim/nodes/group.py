@@ -70,14 +70,13 @@ class Group(Node):
         if members.missing[0]:
             return ()
         del self._filling[group]
-        parts = members.payloads
+        parts, (first, *columns) = members.payloads, members.payloads[0].shape
+        rows = [part.shape[0] for part in parts]
         if self.is_training:
-            rows = [part.shape[0] for part in parts]
             self._grouped[group] = list(zip(members.states, rows, strict=True))
         if self.is_abstract:
-            shape = (len(parts), *parts[0].shape)
-            stacked = standin(shape, parts[0].itemsize) if self.new_axis else None
-            return ((0, group, stacked or _below_each_other(parts)),)
+            extents = (len(parts), first) if self.new_axis else (sum(rows),)
+            return ((0, group, standin((*extents, *columns), parts[0].itemsize)),)
         return ((0, group, np.stack(parts) if self.new_axis else np.concatenate(parts)),)
 
     def require_free(self, members: list[Any], number: int, state: State) -> None:
@@ -144,11 +143,6 @@ class Group(Node):
         if filling is None:
             return super().awaits(state)
         return f"{filling.missing[0]} of {len(filling.states)} members"
-
-
-def _below_each_other(parts: list[Payload]) -> Standin:
-    rows = sum(part.shape[0] for part in parts)
-    return standin((rows, *parts[0].shape[1:]), parts[0].itemsize)
 
 
 class _Multiplying(Node):

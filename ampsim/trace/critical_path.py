@@ -149,19 +149,14 @@ def _walk(records: CausalRecords) -> Iterator[Part]:
         if earlier is None:
             yield from _with_wait(later, 0.0)
             return
-        _require_before(earlier, later)
         end_s, start_s = earlier.part.end_s, later.part.start_s
-        if end_s != start_s and is_near(end_s, start_s):
+        is_rounding = end_s != start_s and is_near(end_s, start_s)
+        assert end_s <= start_s or is_rounding, f"{earlier} ends after {later} began"
+        if is_rounding:
             earlier, later = _joined(earlier, later)
         yield from _with_wait(later, earlier.part.end_s)
         later = earlier
     assert later is None, f"{later} is met twice: causes run in a circle"
-
-
-def _require_before(earlier: _Link, link: _Link) -> None:
-    """A cause has ended when what it made possible begins, but for rounding."""
-    end_s, start_s = earlier.part.end_s, link.part.start_s
-    assert end_s <= start_s or is_near(end_s, start_s), f"{earlier} ends after {link} began"
 
 
 def is_near(first_s: float, second_s: float) -> bool:

@@ -333,14 +333,10 @@ class States:
         """Return the code of each state, a named tuple whose first field is its instance."""
         kinds = self._kinds
         for state in states:  # a loop, for a call for each state takes longer than what it does
-            kind = kinds.get(type(state)) or self._kind_of(state)
+            kind = kinds.get(type(state)) or kinds.setdefault(type(state), _kind(state))
             values = kind[0](state)
             code = kind[1].get(values)
             yield self._add(kind, values) if code is None else code
-
-    def _kind_of(self, state: tuple[Any, ...]) -> _Kind:
-        kind = self._kinds[type(state)] = _kind(state)
-        return kind
 
     def _add(self, kind: _Kind, values: Any) -> int:
         _get, codes, form = kind
