@@ -271,7 +271,9 @@ class Conv2d(InHalves):
         if shape is None:
             return NO_WORK
         if direction is Direction.FORWARD:
-            return self._forward_work(_images(shape))
+            sent, weight_bytes = self._sent(shape), self.parameter_count * itemsize
+            moved = (math.prod(shape) + math.prod(sent)) * itemsize + weight_bytes
+            return Work(self._product_flop(sent), moved, OPERATIONS[0], weight_bytes)
         of_input, of_weight = self.work_of_halves(shape)
         return of_weight + of_input if self.input_needs_gradient[0] else of_weight
 
@@ -324,12 +326,6 @@ class Conv2d(InHalves):
             columns = self._matrix.T @ _by_channel(gradient[some])
             found[some] = self.windows.folded(columns, (len(gradient[some]), *shape[1:]))
         return found
-
-    def _forward_work(self, images: Extents) -> Work:
-        sent, itemsize = self._sent(images), self.theta.itemsize
-        weight_bytes = self.parameter_count * itemsize
-        moved = (math.prod(images) + math.prod(sent)) * itemsize + weight_bytes
-        return Work(self._product_flop(sent), moved, OPERATIONS[0], weight_bytes)
 
     def _backward_work(self, gradient: Extents, *, is_of_input: bool) -> Work:
         """The work of one of the two products: the input's gradient, or that of W."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -80,7 +80,9 @@ class _Walk:
     def __init__(
         self, spans: Columns, transfers: Columns, admissions: Columns, crossings: Crossings | None
     ) -> None:
-        self._kinds = _kinds_of(spans)
+        spans = {"lane": np.full(len(spans["end_s"]), COMPUTE_LANE), **spans}
+        kinds = (spans[name].tolist() for name in KIND_SCHEMA)
+        self._kinds: list[tuple[int, ...]] = list(zip(*kinds, strict=True))
         self._workers: list[int] = spans["worker"].tolist()
         self._starts: list[float] = spans["start_s"].tolist()
         self._ends: list[float] = spans["end_s"].tolist()
@@ -237,18 +239,11 @@ def _links(source: int, target: int, crossings: Crossings | None) -> Sequence[An
     return [one.name for one in crossings(source, target)]
 
 
-def _kinds_of(spans: Columns) -> list[tuple[int, ...]]:
-    """The kind of each step, with its lane."""
-    lanes: Mapping[str, Any] = {"lane": np.full(len(spans["end_s"]), COMPUTE_LANE), **spans}
-    return list(zip(*(lanes[name].tolist() for name in KIND_SCHEMA), strict=True))
-
-
 def _by_end(spans: Columns) -> dict[tuple[int, int], tuple[list[float], list[int]]]:
     """Ends of the steps of each lane of each worker, in order, and their numbers."""
-    lane = spans.get("lane", np.full(len(spans["end_s"]), COMPUTE_LANE))
-    order = np.lexsort((np.arange(len(lane)), spans["end_s"]))
+    order = np.lexsort((np.arange(len(spans["end_s"])), spans["end_s"]))
     found: dict[tuple[int, int], tuple[list[float], list[int]]] = {}
-    ends, workers, lanes = (one[order].tolist() for one in (spans["end_s"], spans["worker"], lane))
+    ends, workers, lanes = (spans[name][order].tolist() for name in ("end_s", "worker", "lane"))
     for end_s, worker, on, number in zip(ends, workers, lanes, order.tolist(), strict=True):
         ends_s, numbers = found.setdefault((worker, on), ([], []))
         ends_s.append(end_s)

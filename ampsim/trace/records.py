@@ -99,7 +99,10 @@ class Log:
         if place not in self._recent:
             while len(self._recent) >= _RECENT_MAX:
                 del self._recent[next(iter(self._recent))]
-            self._recent[place] = self._from_file(place)
+            first, last = self._starts[place], self._starts[place + 1]
+            self._file.seek(first * self._kind.itemsize)
+            content = self._file.read((last - first) * self._kind.itemsize)
+            self._recent[place] = np.frombuffer(content, self._kind)
         return self._recent[place]
 
     def _spill(self) -> None:
@@ -110,13 +113,6 @@ class Log:
         for chunk in self._chunks:
             self._file.write(chunk.tobytes())
         self._chunks.clear()
-
-    def _from_file(self, place: int) -> np.ndarray:
-        assert self._file is not None
-        first, last = self._starts[place], self._starts[place + 1]
-        self._file.seek(first * self._kind.itemsize)
-        content = self._file.read((last - first) * self._kind.itemsize)
-        return np.frombuffer(content, self._kind)
 
 
 class CausalRecords(NamedTuple):
