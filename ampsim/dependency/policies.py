@@ -70,6 +70,9 @@ class Policy(ABC):
     name: ClassVar[str]
     is_synchronous: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @abstractmethod
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
         """How many operations of one kind one place runs at a time."""
@@ -115,9 +118,6 @@ class PerDevice(Policy):
     copy_threads: _Threads = 1
     name: ClassVar[str] = "per-device"
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
         """Give as many threads as the policy was made with."""
         return self.threads if kind == "compute" else self.copy_threads
@@ -142,9 +142,6 @@ class Pooled(Policy):
 
     threads: _Threads = 4
     name: ClassVar[str] = "pooled"
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
         """Give one thread to each device, and all to the host."""

@@ -71,10 +71,7 @@ class Sum(Arithmetic):
     added to all of them, as NumPy does, and gets the sum of their gradients.
     """
 
-    @checked
-    def __init__(self, name: str, count: Ports = 2) -> None:
-        super().__init__(name, count)
-        self._is_spread = False
+    _is_spread = False
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
         """Add; record the shapes if they differ."""
