@@ -337,7 +337,8 @@ class Network:
         return Way(latency_s, tuple(shares))
 
     def _add(self, number: int, edge: Edge) -> None:
-        told = f"edges: between = {_listed(edge)} must"
+        named = ["host" if place == HOST else place for place in edge.between]
+        told = f"edges: between = {named} must"
         for place in edge.between:
             if isinstance(place, int) and place >= self.workers:
                 raise ValueError(
@@ -353,7 +354,8 @@ class Network:
         reached = nx.node_connected_component(self._graph, 0)
         for place in self.places:
             if place not in reached:
-                name = "the host" if place == HOST else f"{_kind(place)} {place}"
+                kind = "switch" if isinstance(place, str) else "worker"
+                name = "the host" if place == HOST else f"{kind} {place}"
                 raise ValueError(
                     f"edges: expected a way from worker 0 to every place, got none to {name}; "
                     "add an edge"
@@ -377,14 +379,6 @@ class Network:
             key=lambda way: [order[place] for place in way],
         )
         return ways[order[target] % len(ways)]
-
-
-def _listed(edge: Edge) -> str:
-    return str(["host" if place == HOST else place for place in edge.between])
-
-
-def _kind(place: Junction) -> str:
-    return "switch" if isinstance(place, str) else "worker"
 
 
 EDGES_MAX: Final = 100_000
