@@ -88,13 +88,6 @@ class PushPull(Exchange):
                 self._note(push, end_s)
                 self._noted.add(push)
 
-    def _push_of(self, rank: Rank, batches: Assignment, vectors: list[Vector | None]) -> Push:
-        """Make a push of these vectors, which is ready now."""
-        number, parts, now_s = rank.number, self._parts[rank.number], self._setting.clock.now
-        versions = (self._read[number], [0] * len(vectors))
-        to_arrive = {**self._to_arrive[number]}
-        return Push(rank, batches, parts, to_arrive, now_s, vectors, rank.counts, *versions)
-
     def _send(self, push: Push, cause: Cause, resume: Resume | None = None) -> None:
         """Send a push; `resume` with each part of the answer, if the rank has not asked for it."""
         setting = self._setting
@@ -146,12 +139,13 @@ class PushGradients(PushPull):
 
     async def with_others(self, rank: Rank, batches: Assignment, cause: Cause) -> Cause:
         """Push the gradient, in turn where ranks have turns; adopt the weights of the answer."""
-        setting, number = self._setting, rank.number
-        push = self._push_of(rank, batches, rank.gradients)
+        setting, number, parts = self._setting, rank.number, self._parts[rank.number]
+        what = (rank.gradients, rank.counts, self._read[number], [0] * len(rank.nodes))
+        push = Push(rank, batches, parts, {**self._to_arrive[number]}, setting.clock.now, *what)
         if self._lock is not None:
             cause = await until(partial(self._lock.acquire, number, cause))
         self._latest[number] = push
-        cause = await until(partial(self._send, push, cause), len(push.parts))
+        cause = await until(partial(self._send, push, cause), len(parts))
         if self._lock is not None:
             self._lock.release(cause)
         if rank.members:
@@ -183,7 +177,7 @@ class PushWeights(PushPull):
         super().begin(rank, cause)
         if self._setting.decisions.overlaps and self._is_due(rank):
             assert rank.assignment is not None
-            self._early[rank.number] = push = self._push_weights(rank, rank.assignment)
+            self._early[rank.number] = push = self._push_of(rank, rank.assignment)
             run(self._exchange(push, cause), push.go_on)
 
     async def with_others(self, rank: Rank, batches: Assignment, cause: Cause) -> Cause:
@@ -192,7 +186,7 @@ class PushWeights(PushPull):
         if is_due:
             push = self._early.pop(rank.number, None)
             if push is None:
-                cause = await self._exchange(self._push_weights(rank, batches), cause)
+                cause = await self._exchange(self._push_of(rank, batches), cause)
             elif not push.is_answered:
                 cause = await until(push.until_answered)
         step = partial(rank.step, rank.centre)
@@ -236,12 +230,14 @@ class PushWeights(PushPull):
         """Tell whether a rank exchanges with its next step."""
         return (self._steps[rank.number] + 1) % self._period == 0
 
-    def _push_weights(self, rank: Rank, batches: Assignment) -> Push:
+    def _push_of(self, rank: Rank, batches: Assignment) -> Push:
         """Make a push of a rank's weights as they are."""
         vectors: list[Vector | None] = [None] * len(rank.nodes)
         if not self._setting.is_abstract:
             vectors = [node.theta for node in rank.nodes]
-        return self._push_of(rank, batches, vectors)
+        number, parts, now_s = rank.number, self._parts[rank.number], self._setting.clock.now
+        what = (vectors, rank.counts, self._read[number], [0] * len(vectors))
+        return Push(rank, batches, parts, {**self._to_arrive[number]}, now_s, *what)
 
     def _pull(self, push: Push, cause: Cause, resume: Resume) -> None:
         """Ask every server for its part of the centre."""

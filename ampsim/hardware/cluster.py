@@ -224,8 +224,7 @@ class Cluster(ClusterKeys):
         devices = ", ".join(f"{count} x {name}" for name, count in kinds.items())
         return f"Cluster({self.name!r}: {devices}; links {_links(self)})"
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """Give a row for each kind of device, and below it what the links cost."""

@@ -312,8 +312,7 @@ class Device(_Keys):
             parts.append(f"{others} more number{'' if others == 1 else 's'}")
         return f"Device({self.name!r}: {', '.join(parts)})"
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
 
     def copy_s(self, size_bytes: int) -> float:
         """Seconds for which a copy of so many bytes occupies a lane to the host or from it."""

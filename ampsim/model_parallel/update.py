@@ -8,7 +8,6 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from ampsim.errors import DivergenceError
 from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Charged
@@ -128,9 +127,9 @@ class Updater:
     def _update_all(self, placed: Updatable, node: ParameterizedNode, now_s: float) -> None:
         """Step all parameters."""
         gradient = self._averaged(node, node.take_gradient())
-        check = partial(_require_finite, node, now_s)
+        told = partial(_told, node, now_s)
         step, before = self._method(node).step, placed.optimizer_state
-        theta, after = step(gradient, before, node.theta, self.rate, check)
+        theta, after = step(gradient, before, node.theta, self.rate, told)
         placed.optimizer_state = after
         replaced = node.theta
         node.adopt(theta)
@@ -150,8 +149,8 @@ class Updater:
         table = node.theta.reshape(-1, values.shape[1])
         of_rows = tuple(_gather(part, table.shape, rows) for part in placed.optimizer_state)
         gradient = self._averaged(node, values.reshape(-1))
-        check, before = partial(_require_finite, node, now_s), table[rows].reshape(-1)
-        theta, after = self._method(node).step(gradient, of_rows, before, self.rate, check)
+        told, before = partial(_told, node, now_s), table[rows].reshape(-1)
+        theta, after = self._method(node).step(gradient, of_rows, before, self.rate, told)
         table[rows] = theta.reshape(values.shape)
         placed.optimizer_state = tuple(
             _scatter(whole, table.shape, rows, part)
@@ -180,13 +179,13 @@ def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) ->
     return part
 
 
-def _require_finite(node: ParameterizedNode, now_s: float, theta: np.ndarray) -> None:
-    if not math.isfinite(float(theta.dot(theta))):
-        raise DivergenceError(
-            f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
-            f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
-            "try a lower learning rate"
-        )
+def _told(node: ParameterizedNode, now_s: float) -> str:
+    """The line on weights of a node that stop being finite."""
+    return (
+        f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
+        f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
+        "try a lower learning rate"
+    )
 
 
 def average_replicas(graph: Graph) -> None:

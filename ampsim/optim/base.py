@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from ampsim.arguments import as_float
-from ampsim.errors import OptionError
+from ampsim.errors import DivergenceError, OptionError
 from ampsim.text import shown
 
 if TYPE_CHECKING:
@@ -98,18 +98,20 @@ class Optimizer:
         state: State,
         theta: Vector,
         rate: float,
-        check: Callable[[Vector], None],
+        told: Callable[[], str],
     ) -> tuple[Vector, State]:
         """Step from `theta`; `gradient` and `state` may be written over, for nobody needs them.
 
         Where the method is elementwise, the new weights take the place of the gradient, block by
-        block if they are many. The bits are those of `update`. `check` is called with the new
-        weights of each block, and may raise.
+        block if they are many. The bits are those of `update`.
+
+        Raises:
+            DivergenceError: a weight would stop being finite; `told` gives the line.
         """
         if not self.is_elementwise or len(gradient) <= BLOCK:
             in_place = {"in_place": True} if self.is_elementwise else {}
             theta, state = self.update(gradient, state, theta, rate, **in_place)
-            check(theta)
+            _require_finite(theta, told)
             return theta, state
         is_array, after = [isinstance(part, np.ndarray) for part in state], state
         for start in range(0, len(gradient), BLOCK):
@@ -119,7 +121,7 @@ class Optimizer:
             stepped, of_block = self.update(
                 gradient[block], of_block, theta[block], rate, in_place=True
             )
-            check(stepped)
+            _require_finite(stepped, told)
             after = tuple(map(_whole, is_array, state, of_block))
         return gradient, after
 
@@ -137,6 +139,11 @@ class Optimizer:
             return self
         update = partial(_decayed, update=self.update, decay=decay)
         return replace(self, update=update, touches_all=True)
+
+
+def _require_finite(theta: Vector, told: Callable[[], str]) -> None:
+    if not math.isfinite(float(theta.dot(theta))):
+        raise DivergenceError(told())
 
 
 def _whole(is_array: bool, whole: Any, of_block: Any) -> Any:
