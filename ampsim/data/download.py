@@ -248,25 +248,20 @@ def survey(
 
 def _status(source: DataSource, file: DataFile, root: Path) -> FileStatus:
     path = there(source, file, root)
-    remote = file.remote
-    usual = remote or file.copies[0]
-    if path is None:
-        instances, is_known, problem = None, False, None
-        name, size_bytes = usual.name, usual.size_bytes
-    else:
-        instances, is_known, problem = _examine(source, file, path)
-        name, size_bytes = path.name, path.stat().st_size
+    usual = file.remote or file.copies[0]
+    found = (None, False, None) if path is None else _examine(source, file, path)
+    instances, is_known, problem = found
     return FileStatus(
         dataset=source.name,
-        file=name,
+        file=usual.name if path is None else path.name,
         holds=file.holds,
         path=path,
-        size_bytes=size_bytes,
+        size_bytes=usual.size_bytes if path is None else path.stat().st_size,
         instances=instances,
         is_known=is_known,
         problem=problem,
         source=source.source,
-        can_fetch=remote is not None,
+        can_fetch=file.remote is not None,
     )
 
 

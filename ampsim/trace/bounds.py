@@ -87,10 +87,8 @@ def bounds_of(records: CausalRecords, path: Path, crossings: Crossings | None = 
     closed = _Closed(records.closures, makespan_s)
     workers = _devices_busy(records, closed)
     links = _links_used(records, closed, makespan_s, crossings or _link)
-    worker, link = (
-        _busiest(dict(sorted(workers.items())), (HOST, HOST)),
-        _busiest(links, "link host to host"),
-    )
+    worker = _busiest(dict(sorted(workers.items())), (HOST, HOST))
+    link = _busiest(links, "link host to host")
     busiest = max((workers.get(worker, _NOTHING), links.get(link, _NOTHING)))
     lasting_s = {
         _device(worker): workers.get(worker, _NOTHING)[0],
