@@ -122,7 +122,7 @@ def _kind(file: str) -> str:
 def _kind_of_table(file: str) -> str:
     from ampsim import assets
     from ampsim.hardware import Cluster, Device
-    from ampsim.hardware.cluster_file import is_cluster
+    from ampsim.hardware.load import is_cluster
     from ampsim.hardware.record import HARDWARE
     from ampsim.toml_file import read_table
 

@@ -167,7 +167,7 @@ def load(name: str) -> Device | Cluster:
     """The device or the cluster of a shipped name or of a file, whichever it is."""
     from ampsim import assets
     from ampsim.hardware import load_cluster, load_device
-    from ampsim.hardware.cluster_file import is_cluster
+    from ampsim.hardware.load import is_cluster
     from ampsim.hardware.record import HARDWARE
     from ampsim.toml_file import read_table
 

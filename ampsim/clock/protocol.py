@@ -1,4 +1,4 @@
-"""What a worker may ask of time, whoever keeps it.
+"""The clock that a worker may ask, whoever keeps time.
 
 A worker is written once, as ``async def``; what it awaits decides how it runs. `SimClock` jumps
 from event to event, `WallClock` really waits. See docs/decisions/0001-one-worker-two-clocks.md.
@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 
 class Signal(Protocol):
-    """One shot: somebody awaits it, somebody else fires it, once."""
+    """A signal that somebody awaits and somebody else fires, once."""
 
     def fire(self) -> None:
         """Wake whoever awaits this when the present instant has settled.
@@ -46,7 +46,7 @@ class Clock(Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing else will happen in this instant, so far as anybody knows.
+        """Tell whether nothing else will happen in this instant, so far as anybody knows.
 
         Whoever would fire a signal and await it then may go on at once: it would come next.
         """

@@ -82,7 +82,7 @@ class SimClock:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the next event, if there is one, comes at a later tick."""
+        """Tell whether the next event, if there is one, comes at a later tick."""
         # As `Environment.peek` and `now`, in half the time: this is asked once a message.
         environment = self._environment
         events = environment._queue

@@ -59,7 +59,7 @@ class _Once:
 
     @property
     def has_come(self) -> bool:
-        """Whether it has come."""
+        """Tell whether it has come."""
         return self._future.done()
 
     def come(self) -> None:
@@ -92,15 +92,13 @@ class WallClock:
         stretch: wall seconds for each second of this clock.
         elapsed_s: seconds of this clock that really passed in `run`, up to the last event.
         late_max_s: the most wall seconds by which an event came too late.
+
+    Raises:
+        OptionError: `stretch` is not a positive finite number.
     """
 
     @checked
     def __init__(self, stretch: float = 1.0) -> None:
-        """Let `stretch` wall seconds pass for each second of this clock.
-
-        Raises:
-            OptionError: `stretch` is not a positive finite number.
-        """
         if not 0.0 < stretch < float("inf"):
             raise OptionError(f"stretch must be a positive finite number, got {stretch}")
         self.loop = asyncio.new_event_loop()
@@ -126,7 +124,7 @@ class WallClock:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the next event, if there is one, is due later."""
+        """Tell whether the next event, if there is one, is due later."""
         return not self._events or self._events[0][0] > self._tick
 
     @property

@@ -2,8 +2,7 @@
 
 from ampsim.data.arrays import ArrayBatch, ArrayDataset, BatchWarmup, Instance, pump_arrays
 from ampsim.data.dataset import Dataset, Split
-from ampsim.data.download import fetch
-from ampsim.data.inventory import FileStatus, survey
+from ampsim.data.download import FileStatus, fetch, survey
 from ampsim.data.list_reduction import (
     ListBatch,
     ListOperation,
@@ -29,41 +28,10 @@ from ampsim.data.vocabulary import UNKNOWN, Vocabulary, WordVectors, read_vector
 from ampsim.data.wikiner import Sentence, WikiNer
 
 __all__ = [
-    "CHEMICAL_ACCURACY_DEBYE",
-    "DATASETS",
-    "UNKNOWN",
-    "ArrayBatch",
-    "ArrayDataset",
-    "BatchWarmup",
-    "Copy",
-    "DataFile",
-    "DataSource",
-    "Dataset",
-    "Edges",
-    "FileStatus",
-    "ImageBatch",
-    "Instance",
-    "ListBatch",
-    "ListOperation",
-    "ListReduction",
-    "ListSplit",
-    "MissingDataError",
-    "Mnist",
-    "Molecule",
-    "Operation",
-    "Qm9Dipoles",
-    "Sentence",
-    "SentimentTrees",
-    "Split",
-    "Tree",
-    "Vocabulary",
-    "WikiNer",
-    "WordVectors",
-    "data_folder",
-    "fetch",
-    "find_file",
-    "pump_arrays",
-    "read_vectors",
-    "reduce_list",
-    "survey",
-]
+    "CHEMICAL_ACCURACY_DEBYE", "DATASETS", "UNKNOWN", "ArrayBatch", "ArrayDataset", "BatchWarmup",
+    "Copy", "DataFile", "DataSource", "Dataset", "Edges", "FileStatus", "ImageBatch", "Instance",
+    "ListBatch", "ListOperation", "ListReduction", "ListSplit", "MissingDataError", "Mnist",
+    "Molecule", "Operation", "Qm9Dipoles", "Sentence", "SentimentTrees", "Split", "Tree",
+    "Vocabulary", "WikiNer", "WordVectors", "data_folder", "fetch", "find_file", "pump_arrays",
+    "read_vectors", "reduce_list", "survey",
+]  # fmt: skip

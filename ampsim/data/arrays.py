@@ -30,10 +30,7 @@ from ampsim.data.dataset import Split, chunks, limit, pick
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import OptionError
 from ampsim.ir import Pumped
-from ampsim.options import require_count
-from ampsim.text import short
-
-DTYPES = ("float32", "float64")
+from ampsim.options import require_count, require_dtype
 
 
 class Instance(NamedTuple):
@@ -79,8 +76,7 @@ class ArrayDataset:
     def __post_init__(self) -> None:
         """Take the arrays as they are to be handed out, and check that they fit."""
         require_count("batch", self.batch)
-        if str(self.dtype) not in DTYPES:
-            raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {short(self.dtype)}")
+        require_dtype(str(self.dtype))
         train, valid = (_arrays(one, getattr(self, one), self.dtype) for one in ("train", "valid"))
         forms = [[(one.shape[1:], one.dtype.kind) for one in arrays] for arrays in (train, valid)]
         if forms[0] != forms[1]:
@@ -100,8 +96,7 @@ class ArrayDataset:
             OptionError: there are fewer.
         """
         count = limit("train_count", train_count, self.count("train"))
-        first = [array[:count] for array in self.train]
-        return ArrayDataset(first, self.valid, self.batch, self.dtype, self.name, self.description)
+        return replace(self, train=[array[:count] for array in self.train])
 
     def count(self, split: Split) -> int:
         """Count of items that a split has."""
@@ -171,19 +166,22 @@ class BatchWarmup:
         epochs: E, in which batches are smaller.
         start: s, the part of the batch in the first epoch.
 
+    Attributes:
+        name, description: those of the data.
+
     Raises:
         OptionError: `data` has no `batch`, there are no epochs, `start` is not above 0 and below 1,
             or no batch would be smaller.
     """
 
     def __init__(self, data: Any, epochs: int, start: float = START) -> None:
-        self._data = data
         whole = getattr(data, "batch", None)
         if not hasattr(data, "__dataclass_fields__") or not isinstance(whole, int):
             raise OptionError(
                 "data of a warm-up of the batch must be a dataclass with a field batch, got a "
                 f"{type(data).__name__}; ampsim.ArrayDataset is one"
             )
+        self._data, self.name, self.description = data, data.name, data.description
         length = require_count("epochs of a warm-up of the batch", epochs)
         if not 0 < start < 1:
             raise OptionError(
@@ -196,16 +194,6 @@ class BatchWarmup:
                 f"a warm-up of the batch must begin with fewer items, but {start} of {whole} is "
                 f"{whole} too; take a larger batch, or leave the warm-up out"
             )
-
-    @property
-    def name(self) -> str:
-        """It has the data's own."""
-        return self._data.name
-
-    @property
-    def description(self) -> str:
-        """It has the data's own."""
-        return self._data.description
 
     def of_epoch(self, epoch: int) -> Any:
         """The data with the batches of an epoch, counted from 0."""

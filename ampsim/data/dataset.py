@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from ampsim.data.registry import DATASETS
+from ampsim.arguments import checked
+from ampsim.data.registry import DATASETS, find_file
 from ampsim.errors import OptionError
-from ampsim.options import require_count, require_room
+from ampsim.options import Count, require_count, require_room
 from ampsim.rng import stream
 
 Split: TypeAlias = Literal["train", "valid"]
@@ -135,14 +139,41 @@ class ItemDataset(Registered, Generic[T]):
         items = self.items(split)
         return map(items.__getitem__, order(split, len(items), epoch=epoch, seed=seed))
 
-    def first(self, train_count: int | None, valid_count: int | None) -> Self:
-        """The data set of the first items of each split; None for all.
+
+class SplitFiles(ItemDataset[T]):
+    """A data set of items with a file for each split, "train" and "valid"."""
+
+    __slots__ = ()
+
+    @classmethod
+    @abstractmethod
+    def read(cls, train_path: Path, valid_path: Path) -> Self:
+        """Read both files whole."""
+
+    @classmethod
+    @checked
+    def load(
+        cls,
+        folder: str | os.PathLike[str] | None = None,
+        *,
+        train_count: Count | None = None,
+        valid_count: Count | None = None,
+    ) -> Self:
+        """The real data set.
+
+        Args:
+            folder: the data folder; see `data_folder`.
+            train_count: how many items of the training file, the first in it; None for all.
+            valid_count: how many of the validation file.
 
         Raises:
+            MissingDataError: a file is not there.
+            FileFormatError: a file does not hold what it must.
             OptionError: a count is no whole number >= 1, or more than there are.
         """
+        whole = cls.read(*(find_file(cls.name, split, folder) for split in ("train", "valid")))
         return replace(
-            cast("Any", self),
-            train=self.train[: limit("train_count", train_count, len(self.train))],
-            valid=self.valid[: limit("valid_count", valid_count, len(self.valid))],
+            cast("Any", whole),
+            train=whole.train[: limit("train_count", train_count, len(whole.train))],
+            valid=whole.valid[: limit("valid_count", valid_count, len(whole.valid))],
         )

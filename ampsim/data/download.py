@@ -1,4 +1,6 @@
-"""Download of data sets by hash: a file is there whole and as it must be, or not at all.
+"""Download of data sets by hash, and a survey of what is there and where the rest comes from.
+
+A file that was downloaded is there whole and as it must be, or not at all.
 
 A download goes to a temporary file beside its place, which it takes once its hash is right; so
 nothing half-read or wrong is ever used. Files that are there already are left alone.
@@ -9,22 +11,30 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from ampsim.arguments import checked
+from ampsim.data.mnist import read_idx
+from ampsim.data.molecules import read_qm9
 from ampsim.data.registry import (
+    DATASETS,
     Copy,
+    DataFile,
     DataSource,
     MissingDataError,
     data_folder,
     source_named,
     there,
 )
+from ampsim.data.sentiment_trees import read_trees
+from ampsim.data.wikiner import read_tagged
 from ampsim.errors import FileFormatError, OutputError
-from ampsim.files import prepare_folder
+from ampsim.files import prepare_folder, sha256_of
 
 TIMEOUT_S: Final = 30.0
 """How long a server may be silent; chosen, as browsers wait about as long."""
@@ -92,7 +102,10 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
 
     pooch: Any = import_module("pooch")
     pooch.get_logger().setLevel("ERROR")
-    _require_scheme(url)
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme.lower() not in ("http", "https"):
+        got = f"{scheme}://" if separator else "none"
+        raise _failed(url, f"expected an address with http:// or https://, got {got}")
     load = partial(_load, size_bytes=copy.size_bytes)
     try:
         pooch.retrieve(url, f"sha256:{copy.sha256}", copy.name, place, downloader=load)
@@ -112,18 +125,6 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
             " choose another data folder"
         ) from error
     return place / copy.name
-
-
-def _require_scheme(url: str) -> None:
-    """Refuse what is fetched in another way than from a server of the web.
-
-    Raises:
-        MissingDataError: the address does not begin with http or https.
-    """
-    scheme, separator, _ = url.partition("://")
-    if not separator or scheme.lower() not in ("http", "https"):
-        got = f"{scheme}://" if separator else "none"
-        raise _failed(url, f"expected an address with http:// or https://, got {got}")
 
 
 def _failed(url: str, reason: str) -> MissingDataError:
@@ -188,3 +189,88 @@ def _reason(error: Exception) -> str:
         "ConnectionError": "the server cannot be reached",
     }
     return kinds.get(type(error).__name__, type(error).__name__)
+
+
+_COUNT: Final[Mapping[str, Callable[[Path], int]]] = {
+    "mnist": lambda path: len(read_idx(path, 3 if "images" in path.name else 1)),
+    "sst": lambda path: len(read_trees(path)),
+    "qm9": lambda path: read_qm9(path).count,
+    "wikiner": lambda path: len(read_tagged(path)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """A file of a data set, and what a survey found of it.
+
+    Args:
+        dataset: whose file it is.
+        file: its name as it is there, or as it would be fetched.
+        holds: what is in it, in words.
+        path: where it is; None if it is missing.
+        size_bytes: of the file as it is there, else as it would be fetched.
+        instances: how many items it has, if it is there and can be read.
+        is_known: whether it is, to the last bit, a file that the project knows.
+        problem: why it cannot be used, in one line.
+        source: where it comes from.
+        can_fetch: whether `fetch` can download it.
+    """
+
+    dataset: str
+    file: str
+    holds: str
+    path: Path | None
+    size_bytes: int
+    instances: int | None
+    is_known: bool
+    problem: str | None
+    source: str
+    can_fetch: bool
+
+
+@checked
+def survey(
+    folder: str | os.PathLike[str] | None = None, dataset: str | None = None
+) -> list[FileStatus]:
+    """List the files; one that is there and not known to the last bit is read and checked.
+
+    Args:
+        folder: the data folder; see `data_folder`.
+        dataset: the only data set to look at; None for all. One that is generated has no files.
+
+    Raises:
+        UnknownNameError: there is no data set of that name.
+    """
+    root = data_folder(folder)
+    sources = DATASETS.values() if dataset is None else [source_named(dataset)]
+    return [_status(source, file, root) for source in sources for file in source.files.values()]
+
+
+def _status(source: DataSource, file: DataFile, root: Path) -> FileStatus:
+    path = there(source, file, root)
+    usual = file.remote or file.copies[0]
+    found = (None, False, None) if path is None else _examine(source, file, path)
+    instances, is_known, problem = found
+    return FileStatus(
+        dataset=source.name,
+        file=usual.name if path is None else path.name,
+        holds=file.holds,
+        path=path,
+        size_bytes=usual.size_bytes if path is None else path.stat().st_size,
+        instances=instances,
+        is_known=is_known,
+        problem=problem,
+        source=source.source,
+        can_fetch=file.remote is not None,
+    )
+
+
+def _examine(source: DataSource, file: DataFile, path: Path) -> tuple[int | None, bool, str | None]:
+    try:
+        if sha256_of(path) in {copy.sha256 for copy in file.copies}:
+            return file.instances, True, None
+        return _COUNT[source.name](path), False, None
+    except FileFormatError as error:
+        return None, False, str(error)
+    except OSError as error:
+        return None, False, f"{path}: cannot be read: {error.strerror or error}"

@@ -29,7 +29,8 @@ from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
 from ampsim.data.dataset import Registered, Split, drawn, pick
-from ampsim.options import Count, Seed, require_count
+from ampsim.data.vocabulary import frozen
+from ampsim.options import Count, Seed
 from ampsim.rng import stream
 
 if TYPE_CHECKING:
@@ -130,9 +131,8 @@ class ListReduction(Registered):
         Raises:
             OptionError: a count is no whole number >= 1, or the seed none >= 0.
         """
-        require_count("batch", batch)
         draw = partial(_draw, seed, digits)
-        return cls(*drawn(draw, train_count, valid_count, 12), int(batch))
+        return cls(*drawn(draw, train_count, valid_count, 12), batch)
 
     def count(self, split: Split) -> int:
         """Count of lists that a split has."""
@@ -194,9 +194,7 @@ def _draw(seed: int, digits_max: int, split: Split, count: int) -> ListSplit:
     present = np.arange(TOKENS_MAX) < length[:, None]
     tokens[~present] = PADDING
     label = _labels(tokens[:, 0], tokens[:, 1:], present[:, 1:])
-    for array in (tokens, length, label):
-        array.setflags(write=False)
-    return ListSplit(tokens, length, label)
+    return ListSplit(frozen(tokens), frozen(length), frozen(label))
 
 
 def _labels(
@@ -241,8 +239,5 @@ def _cut_evenly(
     tokens: Int8[np.ndarray, "lists steps"], labels: Int8[np.ndarray, " lists"], batch: int
 ) -> Iterator[ListBatch]:
     by_batch = tokens.reshape(-1, batch, tokens.shape[1]).transpose(0, 2, 1)
-    all_tokens = by_batch.astype(np.intp, order="C")
     all_labels = labels.reshape(-1, batch).astype(np.intp)
-    all_tokens.setflags(write=False)
-    all_labels.setflags(write=False)
-    return map(ListBatch, all_tokens, all_labels)
+    return map(ListBatch, frozen(by_batch.astype(np.intp, order="C")), frozen(all_labels))

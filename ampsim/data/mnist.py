@@ -107,6 +107,9 @@ class Mnist(Registered):
     >>> data = Mnist.synthetic(seed=0, train_count=250, valid_count=50)
     >>> [batch.rows for batch in data.batches("train", epoch=0, seed=0)]
     [100, 100, 50]
+
+    Raises:
+        OptionError: `batch` is below 1, or `dtype` is neither "float32" nor "float64".
     """
 
     name = "mnist"
@@ -116,11 +119,6 @@ class Mnist(Registered):
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        """Check the options.
-
-        Raises:
-            OptionError: `batch` is below 1, or `dtype` is neither "float32" nor "float64".
-        """
         require_count("batch", self.batch)
         require_dtype(self.dtype)
 

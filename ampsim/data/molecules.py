@@ -126,7 +126,7 @@ def read_qm9(path: str | os.PathLike[str]) -> Qm9Arrays:
 
 
 def check(arrays: Qm9Arrays, where: str) -> None:
-    """Check molecules.
+    """Check that offsets, values and bonds of molecules fit each other.
 
     Raises:
         FileFormatError: see `read_qm9`; the line begins with `where`.

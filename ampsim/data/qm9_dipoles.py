@@ -229,9 +229,7 @@ def _read(path: Path, throughput: bool, dtype: str) -> Molecules:
     return Molecules.of(arrays, dtype)
 
 
-@once
-def _read_arrays(path: Path) -> Qm9Arrays:
-    return read_qm9(path)
+_read_arrays = once(read_qm9)
 
 
 def _spread(dipole_debye: np.ndarray) -> tuple[float, float]:

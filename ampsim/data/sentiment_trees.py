@@ -38,8 +38,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.data.content import once, read_lines
-from ampsim.data.dataset import ItemDataset, Split, drawn
-from ampsim.data.registry import find_file
+from ampsim.data.dataset import Split, SplitFiles, drawn
 from ampsim.data.vocabulary import Vocabulary, frozen
 from ampsim.errors import FileFormatError
 from ampsim.options import Count, Seed
@@ -93,7 +92,7 @@ class _Open:
 
 
 class _Parser:
-    """One tree while it is read."""
+    """Builds one tree from the tokens of its line."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -156,7 +155,7 @@ class _Parser:
             self.branch_labels[~node] = label
 
     def result(self) -> Bracketed:
-        """The whole tree."""
+        """Return the whole tree."""
         if self.open:
             raise _Mistake(f"brackets are unbalanced: {len(self.open)} '(' are not closed")
         if not self.is_done:
@@ -276,7 +275,7 @@ WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SentimentTrees(ItemDataset[Tree]):
+class SentimentTrees(SplitFiles[Tree]):
     """The data set of the paper's Tree-LSTM; see the module for what it holds.
 
     >>> data = SentimentTrees.synthetic(seed=0, train_count=20, valid_count=5)
@@ -290,26 +289,12 @@ class SentimentTrees(ItemDataset[Tree]):
     vocabulary: Vocabulary
 
     @classmethod
-    @checked
-    def load(
-        cls,
-        folder: str | os.PathLike[str] | None = None,
-        *,
-        train_count: Count | None = None,
-        valid_count: Count | None = None,
-    ) -> SentimentTrees:
-        """The real data set.
-
-        `folder` is the data folder (see `data_folder`); counts say how many of the trees of each
-        part are taken, the first in the file; None for all.
-
-        Raises:
-            MissingDataError: a file is not there.
-            FileFormatError: a file does not hold what it must.
-            OptionError: a count is no whole number >= 1, or more than there are.
-        """
-        whole = _read(*(find_file("sst", part, folder) for part in ("train", "valid")))
-        return whole.first(train_count, valid_count)
+    @once
+    def read(cls, train_path: Path, valid_path: Path) -> SentimentTrees:
+        """Read both files; the vocabulary is that of all training trees."""
+        train, valid = read_trees(train_path), read_trees(valid_path)
+        vocabulary = Vocabulary.of(word for tree in train for word in tree.words)
+        return cls(_arrays(train, vocabulary), _arrays(valid, vocabulary), vocabulary)
 
     @classmethod
     @checked
@@ -326,13 +311,6 @@ class SentimentTrees(ItemDataset[Tree]):
         )
         train, valid = drawn(partial(_draw, seed), train_count, valid_count, 1000)
         return cls(_arrays(train, vocabulary), _arrays(valid, vocabulary), vocabulary)
-
-
-@once
-def _read(train_path: Path, valid_path: Path) -> SentimentTrees:
-    train, valid = read_trees(train_path), read_trees(valid_path)
-    vocabulary = Vocabulary.of(word for tree in train for word in tree.words)
-    return SentimentTrees(_arrays(train, vocabulary), _arrays(valid, vocabulary), vocabulary)
 
 
 def _arrays(trees: Iterable[Bracketed], vocabulary: Vocabulary) -> tuple[Tree, ...]:

@@ -6,7 +6,8 @@ Source: Nothman et al. 2013; AMPNet, Appendix B.5, and the DyNet benchmark suite
 (Neubig et al. 2017): a word that occurs more than 5 times in the training sentences has a row of
 its own, every other is read character by character, between two boundary marks. Chosen: the words
 and characters known are those of all training sentences, whatever `train_count` says; tags are
-those of both files, a closed list that no unknown can stand for. A sentence is one instance.
+those of both files, a closed list that no unknown can stand for. A sentence is one instance. The
+whole `train.txt` is read where it is there, else `train-10k.txt`.
 
 The synthetic set: sentences from templates, with names that are mostly rare and whose endings tell
 what they name.
@@ -25,8 +26,7 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.data.content import once, read_lines
-from ampsim.data.dataset import ItemDataset, Split, drawn
-from ampsim.data.registry import find_file
+from ampsim.data.dataset import Split, SplitFiles, drawn
 from ampsim.data.vocabulary import Vocabulary, frozen
 from ampsim.errors import FileFormatError
 from ampsim.options import Count, Seed
@@ -113,7 +113,7 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WikiNer(ItemDataset[Sentence]):
+class WikiNer(SplitFiles[Sentence]):
     """The data set of the paper's tagger; see the module for what it holds.
 
     Args:
@@ -136,26 +136,17 @@ class WikiNer(ItemDataset[Sentence]):
     tags: tuple[str, ...]
 
     @classmethod
-    @checked
-    def load(
-        cls,
-        folder: str | os.PathLike[str] | None = None,
-        *,
-        train_count: Count | None = None,
-        valid_count: Count | None = None,
-    ) -> WikiNer:
-        """The real data set; the whole `train.txt` where it is there, else `train-10k.txt`.
-
-        `folder` is the data folder (see `data_folder`); counts say how many sentences of each part
-        are taken, the first in the file; None for all.
-
-        Raises:
-            MissingDataError: a file is not there.
-            FileFormatError: a file does not hold what it must.
-            OptionError: a count is no whole number >= 1, or more than there are.
-        """
-        whole = _read(*(find_file("wikiner", part, folder) for part in ("train", "valid")))
-        return whole.first(train_count, valid_count)
+    @once
+    def read(cls, train_path: Path, valid_path: Path) -> WikiNer:
+        """Read both files; words and characters are those of training, tags those of both."""
+        train, valid = read_tagged(train_path), read_tagged(valid_path)
+        words = [word for sentence in train for word in sentence.words]
+        coder = _Coder(
+            Vocabulary.of(words, min_count=FREQUENT_MIN),
+            Vocabulary.of("".join(words), reserved=(BOUNDARY,)),
+            tuple(sorted({tag for sentence in (*train, *valid) for tag in sentence.tags})),
+        )
+        return coder.dataset(train, valid)
 
     @classmethod
     @checked
@@ -206,18 +197,6 @@ class _Coder:
             tuple(spelled[word] for word in sentence.words),
             frozen(np.array([numbers[tag] for tag in sentence.tags], np.intp)),
         )
-
-
-@once
-def _read(train_path: Path, valid_path: Path) -> WikiNer:
-    train, valid = read_tagged(train_path), read_tagged(valid_path)
-    words = [word for sentence in train for word in sentence.words]
-    coder = _Coder(
-        Vocabulary.of(words, min_count=FREQUENT_MIN),
-        Vocabulary.of("".join(words), reserved=(BOUNDARY,)),
-        tuple(sorted({tag for sentence in (*train, *valid) for tag in sentence.tags})),
-    )
-    return coder.dataset(train, valid)
 
 
 def _draw(seed: int, split: Split, count: int) -> Iterator[Tagged]:

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ampsim.data_parallel.batch_queue import Assignment
-from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.parameters import Parameters, weighted_mean
 from ampsim.data_parallel.rank import Exchange, Rank, Resume, run, until
 from ampsim.data_parallel.setting import ADDITION, Setting
 from ampsim.data_parallel.stream import Bucket, Stream, columns_of
 from ampsim.model_parallel.price import Charge, Charged
+from ampsim.optim import Vector
 from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS, WAITS
 
@@ -331,7 +331,7 @@ def mean_of(of_ranks: Sequence[Sequence[Vector]]) -> list[Vector]:
 
 
 def distance_of(rank: Rank, thetas: Sequence[Vector]) -> float:
-    """How far a rank's weights are from others, of all vectors together."""
+    """The distance of a rank's weights from others, over all vectors together."""
     square = 0.0
     for own, theta in zip(thetas_of(rank), thetas, strict=True):
         apart = own - theta

@@ -56,7 +56,7 @@ class Assignment:
 
 
 def epochs_at(epoch: int, passed: int, whole: float) -> float:
-    """Where in time an instance is, in epochs, for learning rates.
+    """The time of an instance in epochs, for learning rates.
 
     The epoch itself, unless it is known how many instances that has.
 

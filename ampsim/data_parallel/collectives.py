@@ -44,7 +44,7 @@ class Collective(ABC):
         """
 
     def parts(self, ranks: int, group: int | None) -> int:
-        """In how many equal parts a vector is cut."""
+        """Count of equal parts that a vector is cut into."""
         return 1
 
     @abstractmethod
@@ -55,7 +55,7 @@ class Collective(ABC):
     def seconds(
         self, ranks: int, group: int | None, size_bytes: float, latency_s: float, rate: float
     ) -> float:
-        """How long it takes where each pair of ranks has an idle link of its own, all alike.
+        """The time it takes where each pair of ranks has an idle link of its own, all alike.
 
         Args:
             ranks: how many.
@@ -76,7 +76,7 @@ class Ring(Collective):
     name = "ring"
 
     def parts(self, ranks: int, group: int | None) -> int:
-        """One for each rank."""
+        """Cut a part for each rank."""
         return ranks
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
@@ -102,7 +102,7 @@ class BinomialTree(Collective):
     name = "tree"
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
-        """Up, then down."""
+        """Send sums up the tree, then the result down."""
         up, arrived = reduced(list(range(ranks)), 0)
         return up + spread(list(range(ranks)), len(up), arrived)
 
@@ -131,7 +131,7 @@ class HalvingDoubling(Collective):
             )
 
     def parts(self, ranks: int, group: int | None) -> int:
-        """One for each rank."""
+        """Cut a part for each rank."""
         return ranks
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
@@ -174,12 +174,12 @@ class Hierarchical(Collective):
             )
 
     def parts(self, ranks: int, group: int | None) -> int:
-        """One for each group."""
+        """Cut a part for each group."""
         assert group is not None
         return ranks // group
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
-        """Up in each group, round, and down."""
+        """Send up in each group, round the first ranks, and down."""
         assert group is not None
         groups = [list(range(first, first + group)) for first in range(0, ranks, group)]
         hops: list[Hop] = []
@@ -218,7 +218,7 @@ class Star(Collective):
     name = "star"
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
-        """In, then out."""
+        """Send all vectors in, then the sum out."""
         after = tuple(range(ranks - 1))
         inwards = [Hop(rank, 0, 1.0, ()) for rank in range(1, ranks)]
         return inwards + [Hop(0, rank, 1.0, after) for rank in range(1, ranks)]
@@ -226,7 +226,7 @@ class Star(Collective):
     def seconds(
         self, ranks: int, group: int | None, size_bytes: float, latency_s: float, rate: float
     ) -> float:
-        """In and out; nothing of one rank."""
+        """Take one way in and one out; one rank sends nothing."""
         return 2 * (latency_s + size_bytes / rate) if ranks > 1 else 0.0
 
 
@@ -263,7 +263,7 @@ class Broadcast(Collective):
     name = "broadcast"
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
-        """Down."""
+        """Send down the tree."""
         return spread(list(range(ranks)), 0, ())
 
     def seconds(

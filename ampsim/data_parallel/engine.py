@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ampsim.data_parallel.all_reduce import all_reduce_of
 from ampsim.data_parallel.batch_queue import BatchQueue, Later
-from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.first_ranks import FirstRanks
-from ampsim.data_parallel.fitting import BARE, require_fit, require_plain
 from ampsim.data_parallel.group import RankMaker
 from ampsim.data_parallel.inside import blocks_of
 from ampsim.data_parallel.parameters import Parameters, shapes_of
@@ -20,17 +19,22 @@ from ampsim.data_parallel.rank import Exchange, ModelCopy, Rank, run, train
 from ampsim.data_parallel.servers import PushGradients, PushPull, PushWeights, Server
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver
-from ampsim.errors import StuckError
+from ampsim.errors import OptionError, StuckError
 from ampsim.hardware import Cluster
+from ampsim.hardware.topology import Route
 from ampsim.ir import Graph
 from ampsim.machine import Fabric, Instant, Tasks, paced
-from ampsim.model_parallel import Job, Observer, PassReport, PassTotals, RunSettings
+from ampsim.model_parallel import Job, Observer, PassReport, PassTotals, RunSettings, stages_of
 from ampsim.model_parallel.memories import WorkerMemories, note_peaks
-from ampsim.trace import START, Cause, Recorder
+from ampsim.optim import Vector, sgd
+from ampsim.trace import Recorder
+
+BARE: Final = sgd(1.0)
+"""Of ranks whose gradients a server applies: they keep nothing of an optimizer."""
 
 
 class _Ended(NamedTuple):
-    """When all of a part of the training was merged, and the centre's weights at that moment."""
+    """The end of a part of the training: when all was merged, and the centre's weights then."""
 
     at_s: float
     centre: list[Vector]
@@ -111,7 +115,7 @@ class SolverEngine:
         self._observer = Observer(job, settings.is_abstract)
 
     def _begin_empty(self) -> None:
-        """Have trained nothing."""
+        """Set all that training changes to its beginning."""
         self._totals: defaultdict[int, PassTotals] = defaultdict(PassTotals)
         self._ended: dict[int, _Ended] = {}
         self._closed: dict[int, bool] = {}
@@ -250,14 +254,10 @@ class SolverEngine:
 
     def _begin_idle(self) -> None:
         """Let ranks go on that had no batch left."""
-        cause = self._latest()
+        cause, _end_s = self._recorder.latest_span()
         for rank in self._ranks:
             if rank.is_idle:
                 run(train(rank, self._exchange, cause))
-
-    def _latest(self) -> Cause:
-        number, _end_s = self._recorder.latest_span()
-        return number if self._recorder.spans.count else START
 
     def _end_part(self, part: int, ends_epoch: bool) -> None:
         """Keep the centre as it is when all of a part, and of those before, has been merged."""
@@ -290,3 +290,83 @@ def _tell_of(rank: Rank, on_items: Callable[[int], None], items: int) -> None:
     """Tell of items, unless nothing comes of them."""
     if not rank.is_cancelled:
         on_items(items)
+
+
+def cluster_of_rank(cluster: Cluster, solver: Solver) -> Cluster:
+    """The workers of rank 0, and the links between them as idle ones are.
+
+    Raises:
+        OptionError: ranks and servers do not fit the cluster.
+    """
+    solver.ranks_on(cluster.workers)
+    each = solver.workers_per_rank
+    links = [
+        Route(source=source, target=target, link=cluster.link_between(source, target))
+        for source, target in itertools.permutations(range(each), 2)
+    ]
+    return Cluster(
+        name=cluster.name,
+        description=cluster.description,
+        devices=cluster.devices[:each],
+        links=tuple(links),
+    )
+
+
+def with_groups(solver: Solver) -> list[Solver]:
+    """The solver, and those of groups inside it, the outermost first."""
+    return [solver] if solver.group is None else [solver, *with_groups(solver.group)]
+
+
+def require_fit(graph: Graph, solver: Solver, *, is_abstract: bool) -> None:
+    """Check that copies of a network can be trained.
+
+    Raises:
+        OptionError: an update writes weights in place, nodes are replicas of each other, or layers
+            are no chain where gradients are sent as soon as they are there.
+    """
+    for node in graph.parameterized:
+        if node.is_sparse:
+            raise OptionError(
+                f"{solver.name}: {node.describe()} updates rows of its table in place, so that "
+                "ranks cannot share its versions; take is_sparse=False, or a model without it"
+            )
+    for one in with_groups(solver):
+        if is_abstract and one.decisions.reads_values:
+            raise OptionError(
+                f"mode 'sleep' has no numbers, but {one.name} decides by them; use mode 'numeric'"
+            )
+        if one.decisions.overlap:
+            stages_of(graph, f"{one.name} with overlap", "leave overlap out")
+    if graph.replica_groups:
+        names = ", ".join(node.name for node in graph.replica_groups[0])
+        raise OptionError(
+            f"{solver.name}: ranks are copies already, but nodes {names} are replicas within one; "
+            "take replicas=1"
+        )
+
+
+def require_plain(cluster: Cluster, solver: Solver) -> None:
+    """Check that a cluster charges for nothing that servers and collectives know nothing of.
+
+    Raises:
+        OptionError: it does.
+    """
+    if cluster.checkpoints is not None:
+        raise OptionError(
+            f"{solver.name}: cluster {cluster.name} has checkpoints, which are of the nodes of one "
+            "copy of a model, and ranks exchange their weights; leave them out, or take a schedule"
+        )
+    fault = None
+    if cluster.host is not None and not cluster.is_host_free:
+        fault = "a host that takes time"
+    elif cluster.has_lanes:
+        fault = "dispatch or copy lanes"
+    elif cluster.memory is not None:
+        fault = "a remedy for memory"
+    else:
+        fault = next((key for one in cluster.devices for key in one.message_numbers), None)
+    if fault is not None:
+        raise OptionError(
+            f"{solver.name}: cluster {cluster.name} has {fault}, which is not charged for "
+            "exchanges between ranks; leave it out, or take a schedule"
+        )

@@ -17,12 +17,12 @@ from typing import NamedTuple, TypeAlias
 
 from ampsim.data_parallel.all_reduce import ALL, NO_SERVER
 from ampsim.data_parallel.batch_queue import Assignment, BatchQueue
-from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.parameters import weighted_mean
 from ampsim.data_parallel.rank import Exchange, ModelCopy, Rank, VectorStep, run, until
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.stream import Stream, columns_of
 from ampsim.model_parallel.price import Charged
+from ampsim.optim import Vector
 from ampsim.trace import Cause
 from ampsim.trace.recorder import SENDS
 

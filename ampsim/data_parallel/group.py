@@ -15,7 +15,6 @@ from functools import partial
 
 from ampsim.data_parallel.all_reduce import AllReduce, all_reduce_of
 from ampsim.data_parallel.batch_queue import Assignment, GroupQueue
-from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.rank import (
     Exchange,
@@ -33,7 +32,7 @@ from ampsim.hardware import HOST
 from ampsim.ir import Graph
 from ampsim.model_parallel import Job, PassTotals
 from ampsim.model_parallel.price import Charged
-from ampsim.optim import Optimizer
+from ampsim.optim import Optimizer, Vector
 from ampsim.trace import Cause
 
 

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any
 
-import numpy as np
-
-from ampsim.data_parallel.decisions import Vector
-from ampsim.errors import DivergenceError
 from ampsim.ir import ParameterizedNode
-from ampsim.optim import Optimizer
-
-BLOCK: Final = 1 << 17
-"""Parameters that are stepped at once, as of `ampsim.model_parallel.update`."""
+from ampsim.optim import Optimizer, Vector
 
 
 class Parameters:
@@ -58,45 +51,19 @@ class Parameters:
         Raises:
             DivergenceError: a weight would stop being finite.
         """
-        state, method = self._states[place], self._methods[place]
-        if state is None:
-            state = method.init(theta)
-        if method.is_elementwise and len(gradient) > BLOCK:
-            theta, state = _step_by_blocks(method, gradient, state, theta, rate)
-        elif method.is_elementwise:
-            theta, state = method.update(gradient, state, theta, rate, in_place=True)
-        else:
-            theta, state = method.update(gradient, state, theta, rate)
-        self._states[place] = state
-        if not math.isfinite(float(theta.dot(theta))):
-            raise DivergenceError(
+
+        def told() -> str:
+            return (
                 f"weights of {self._names[place]} stopped being finite in update "
                 f"{self.versions[place] + 1} at {now_s:.9g} s; try a lower learning rate"
             )
+
+        state, method = self._states[place], self._methods[place]
+        if state is None:
+            state = method.init(theta)
+        theta, state = method.step(gradient, state, theta, rate, told)
+        self._states[place] = state
         return theta
-
-
-def _step_by_blocks(
-    optimizer: Optimizer, gradient: Vector, state: tuple[Any, ...], theta: Vector, rate: float
-) -> tuple[Vector, tuple[Any, ...]]:
-    """One step of many parameters, block by block over the gradient."""
-    after = state
-    for start in range(0, len(gradient), BLOCK):
-        block = slice(start, start + BLOCK)
-        of_block = tuple(_part(part, block) for part in state)
-        _theta, of_block = optimizer.update(
-            gradient[block], of_block, theta[block], rate, in_place=True
-        )
-        after = tuple(
-            cast("Any", whole if isinstance(whole, np.ndarray) else part)
-            for whole, part in zip(state, of_block, strict=True)
-        )
-    return gradient, after
-
-
-def _part(part: Any, block: slice) -> Any:
-    """A block of one part of an optimizer's state; a scalar is the same for all blocks."""
-    return cast("Any", part[block] if isinstance(part, np.ndarray) else part)
 
 
 def shapes_of(nodes: Sequence[ParameterizedNode]) -> list[list[tuple[int, ...]]]:

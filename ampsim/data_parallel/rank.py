@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ampsim.data_parallel.batch_queue import Assignment
-from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, SELECTION, Setting, work_in_rank
 from ampsim.data_parallel.top_k import ErrorFeedback
@@ -29,7 +28,7 @@ from ampsim.model_parallel.memories import SharedMachine
 from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.price import Charge, Charged
 from ampsim.model_parallel.update import Updater
-from ampsim.optim import Optimizer
+from ampsim.optim import Optimizer, Vector
 from ampsim.trace import Cause
 
 Value = TypeVar("Value")

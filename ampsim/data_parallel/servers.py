@@ -17,7 +17,6 @@ from operator import add
 from typing import Any, Final, NamedTuple
 
 from ampsim.data_parallel.batch_queue import Assignment
-from ampsim.data_parallel.decisions import Vector
 from ampsim.data_parallel.rank import Exchange, Rank, Resume, run, until
 from ampsim.data_parallel.setting import Setting, addition_work, elastic_work
 from ampsim.data_parallel.top_k import addition_of_entries
@@ -29,6 +28,7 @@ from ampsim.machine import Begun, Processor
 from ampsim.machine.lane import NothingFree
 from ampsim.model_parallel.footprint import MESSAGES, OPTIMIZER, WEIGHTS
 from ampsim.model_parallel.price import required_work
+from ampsim.optim import Vector
 from ampsim.trace import NO_STALENESS, Cause
 from ampsim.trace.recorder import SENDS, WAITS
 

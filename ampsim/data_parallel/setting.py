@@ -8,15 +8,9 @@ from typing import Final
 
 from ampsim.clock import Clock
 from ampsim.data_parallel.batch_queue import BatchQueue, GroupQueue
-from ampsim.data_parallel.decisions import Decisions
 from ampsim.data_parallel.parameters import Parameters
-from ampsim.data_parallel.solver import Solver
-from ampsim.data_parallel.top_k import (
-    addition_of_entries,
-    entry_bytes,
-    kept_count,
-    selection_work,
-)
+from ampsim.data_parallel.solver import Decisions, Solver
+from ampsim.data_parallel.top_k import addition_of_entries, entry_bytes, kept_count, selection_work
 from ampsim.hardware import Cluster
 from ampsim.ir import Direction, ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant
@@ -99,7 +93,7 @@ class Setting:
         return node.parameter_count * node.theta.itemsize
 
     def kept_count(self, place: int) -> int:
-        """How many entries of one node's gradient a rank sends, where it sends a share."""
+        """Count of the entries of one node's gradient that a rank sends, where it sends a share."""
         assert self.decisions.compression is not None
         return kept_count(self.decisions.compression, self.nodes[place].parameter_count)
 

@@ -7,25 +7,85 @@ are called ranks: from "this rank has its gradient" to "it may take its next bat
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from ampsim.arguments import check_fields
 from ampsim.data_parallel.collectives import COLLECTIVES
-from ampsim.data_parallel.decisions import DECISIONS, Decisions, Locks, Meets, Sends, Step, Vector
-from ampsim.data_parallel.inside import (
-    FIXED,
-    GROUPS,
-    Levels,
-    inner_named,
-    make_known,
-)
+from ampsim.data_parallel.inside import FIXED, Levels, inner_named, make_known
 from ampsim.errors import OptionError, one_of
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
-from ampsim.optim import Optimizer, sgd
-from ampsim.options import require_count
+from ampsim.optim import Optimizer, Vector, sgd
+from ampsim.options import Count, require_count
 from ampsim.text import shown
+
+Step: TypeAlias = Callable[[Vector, Vector], Vector]
+"""``step(gradient, theta)``: the model's optimizer with its state, where the solver applies it."""
+
+Meets: TypeAlias = Literal["all", "server"]
+Sends: TypeAlias = Literal["gradient", "weights"]
+Locks: TypeAlias = Literal["exchange", "update", "nothing"]
+Waits: TypeAlias = str
+"""No solver decides this any more; the name goes with the next version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """The decisions of a solver between ranks.
+
+    Args:
+        meets: who exchanges: "all" ranks in a collective, or each with a "server".
+        sends: what goes out: a "gradient", or the "weights" of the rank.
+        locks: what a server excludes while a rank is served: other ranks from the whole "exchange",
+            in turn, or from the "update" alone, or "nothing".
+        period: local steps from one exchange to the next.
+        steps_first: whether ranks reduce after their own steps, instead of before.
+        is_elastic: whether a rank's step pulls it towards the centre.
+        elastic: who takes the difference between the two: the "server", or the "worker", which then
+            asks for the centre first.
+        overlaps: whether a rank pushes its weights when it takes its batches, beside the gradient.
+        reads_values: whether who exchanges what, or when, depends on weights or gradients.
+        has_outer_step: whether the centre steps from what a collective gave, by an optimizer of its
+            own.
+        servers: workers that are servers.
+        staleness_bound: how many batches a rank may be ahead of the slowest; None for any number.
+        collective: how ranks add up what they have.
+        ranks_per_group: ranks in a group of a hierarchical collective.
+        bucket_bytes: how large a message of a collective is at least; None for one of all layers.
+        overlap: whether a collective begins while ranks compute gradients of other layers.
+        backup_ranks: ranks that a round does not wait for.
+        compression: the share of each gradient's entries that is sent; None where all are.
+    """
+
+    meets: Meets
+    sends: Sends
+    locks: Locks = "nothing"
+    period: int = 1
+    steps_first: bool = False
+    is_elastic: bool = False
+    elastic: str = "server"
+    overlaps: bool = False
+    reads_values: bool = False
+    has_outer_step: bool = False
+    servers: int = 0
+    staleness_bound: int | None = None
+    collective: str = "ring"
+    ranks_per_group: int | None = None
+    bucket_bytes: int | None = None
+    overlap: bool = False
+    backup_ranks: int = 0
+    compression: float | None = None
+
+    @property
+    def asks_first(self) -> bool:
+        """True where a rank asks a server for the centre, and sends what it makes of the answer."""
+        return self.elastic == "worker"
+
+
+DECISIONS: Final = tuple(one.name for one in fields(Decisions))
+"""Names of what a solver decides."""
 
 _VALUES: Final = ("admission", "order", "updates", "weights")  # of every schedule
 
@@ -67,17 +127,13 @@ class Solver:
     steps_first: ClassVar[bool] = False
     reads_values: ClassVar[bool] = False
 
-    ranks: int | None = None
+    ranks: Count | None = None
     inner: Schedule | Solver | str = field(default=Sequential(), kw_only=True)
-    workers_per_rank: int = field(default=1, kw_only=True)
-    groups: str = field(default=FIXED, kw_only=True)
+    workers_per_rank: Count = field(default=1, kw_only=True)
+    groups: Literal["fixed", "random"] = field(default=FIXED, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         check_fields(self)
-        if self.ranks is not None:
-            require_count("ranks", self.ranks)
-        require_count("workers_per_rank", self.workers_per_rank)
         self._require_inner()
         self._require_groups()
 
@@ -117,8 +173,6 @@ class Solver:
             object.__setattr__(self, "inner", replace(inner, workers_per_rank=each))
 
     def _require_groups(self) -> None:
-        if self.groups not in GROUPS:
-            raise OptionError(one_of("groups", self.groups, GROUPS))
         if self.groups != FIXED and self.group is None:
             raise OptionError(
                 f"{self.name}: groups={shown(self.groups)} needs ranks that are groups, got "
@@ -162,7 +216,7 @@ class Solver:
 
     @property
     def admission(self) -> Admission:
-        """How many instances are in flight at most; None for as many as all workers take."""
+        """The most instances in flight; None for as many as all workers take."""
         inside = self.copies_per_rank * (self.inside.admission.in_flight_max or 1)
         return Admission(None if self.ranks is None else self.ranks * inside, drains=True)
 
@@ -225,7 +279,7 @@ class Solver:
         return sgd(1.0)
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers: `ranks`, or as many as there is room for.
+        """Count the ranks on so many workers: `ranks`, or as many as there is room for.
 
         Raises:
             OptionError: there is no room for them beside the servers.
@@ -287,7 +341,7 @@ class Solver:
 
 
 def _fault_of_schedule(solver: Solver, inner: Schedule) -> str | None:
-    """Why a schedule cannot be inside each copy, and what can; None if it can."""
+    """Say why a schedule cannot be inside each copy, and what can; None if it can."""
     fault, is_of_gradients = None, solver.decisions.sends == "gradient"
     if not inner.admission.drains and is_of_gradients:
         fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
@@ -300,7 +354,7 @@ def _fault_of_schedule(solver: Solver, inner: Schedule) -> str | None:
 
 
 def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
-    """Why a solver cannot be inside each rank, and what can; None if it can.
+    """Say why a solver cannot be inside each rank, and what can; None if it can.
 
     A group acts as one rank, which it can where its own ranks agree: they hold the same weights
     whenever they have reduced.
@@ -323,15 +377,11 @@ def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
         return "only ranks of one copy can be cancelled; leave backup_ranks out"
     if around.overlap:
         return "a group sends when all of its gradients are there; take overlap inside alone"
-    return _fault_of_workers(solver.workers_per_rank, inner.workers_per_rank)
-
-
-def _fault_of_workers(here: int, inside: int) -> str | None:
-    """Both are of each copy: one that says 1 may have said nothing."""
-    if here == inside or 1 in (here, inside):
-        return None
-    got = f"{here} and {inside}"
-    return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
+    here, within = solver.workers_per_rank, inner.workers_per_rank
+    if here != within and 1 not in (here, within):  # one that says 1 may have said nothing
+        got = f"{here} and {within}"
+        return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
+    return None
 
 
 @dataclass(frozen=True)
@@ -345,12 +395,7 @@ class ParameterServerSolver(Solver):
 
     meets: ClassVar[Meets] = "server"
 
-    servers: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        require_count("servers", self.servers)
+    servers: Count = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -370,7 +415,6 @@ class Sparsified(Solver):
     compression: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         share = self.compression
         if share is None:
@@ -385,7 +429,7 @@ class Sparsified(Solver):
             raise OptionError(f"{self.name}: {fault}, or leave compression out")
 
     def _fault_of_compression(self) -> str | None:
-        """Why entries cannot be sent, and what to take; None if they can."""
+        """Say why entries cannot be sent, and what to take; None if they can."""
         decisions = self.decisions
         if decisions.sends != "gradient":
             return "compression is of gradients, but ranks send weights; take AsyncSGD or SyncSGD"
@@ -426,16 +470,13 @@ class CollectiveSolver(Solver):
     meets: ClassVar[Meets] = "all"
 
     collective: str = field(default="ring", kw_only=True)
-    ranks_per_group: int | None = field(default=None, kw_only=True)
+    ranks_per_group: Count | None = field(default=None, kw_only=True)
     bucket_bytes: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.collective not in COLLECTIVES:
             raise OptionError(one_of("collective", self.collective, COLLECTIVES))
-        if self.ranks_per_group is not None:
-            require_count("ranks_per_group", self.ranks_per_group)
         if self.bucket_bytes:
             require_count("bucket_bytes", self.bucket_bytes)
         is_grouped = self.collective == "hierarchical"
@@ -449,7 +490,7 @@ class CollectiveSolver(Solver):
             COLLECTIVES[self.collective].require_fit(self.ranks, self.ranks_per_group)
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers; the collective must fit them."""
+        """Count the ranks on so many workers; the collective must fit them."""
         ranks = super().ranks_on(workers)
         COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
         return ranks

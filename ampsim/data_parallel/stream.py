@@ -179,12 +179,7 @@ class Stream:
         self._is_busy = False
 
     async def perform(
-        self,
-        bucket: Bucket,
-        came: Sequence[Resume],
-        first_s: float,
-        cause: Cause,
-        last: int = 0,
+        self, bucket: Bucket, came: Sequence[Resume], first_s: float, cause: Cause, last: int = 0
     ) -> None:
         """Run a collective when those before it have ended; the next begins when it has.
 

@@ -21,9 +21,9 @@ from typing import Final
 
 import numpy as np
 
-from ampsim.data_parallel.decisions import Vector
 from ampsim.errors import DivergenceError
 from ampsim.ir import ParameterizedNode, Work
+from ampsim.optim import Vector
 
 INDEX_BYTES: Final = 4
 """Of an index beside each value that is sent."""
@@ -43,7 +43,7 @@ SELECTION_OPERATIONS: Final = 5
 
 @cache
 def kept_count(share: float, size: int) -> int:
-    """How many entries of a vector are sent: the share of them, rounded up, and at least one.
+    """Count the entries of a vector that are sent: the share, rounded up, and at least one.
 
     The share counts as it is written, so that 0.01 of 700 is 7, which 0.01 * 700 is not.
 
@@ -104,7 +104,7 @@ class ErrorFeedback:
 
 
 def entry_bytes(node: ParameterizedNode) -> int:
-    """Of one value of a node's vector with its index."""
+    """Bytes of one value of a node's vector with its index."""
     return node.theta.itemsize + INDEX_BYTES
 
 

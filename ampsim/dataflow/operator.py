@@ -14,8 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ampsim.ir import NO_WORK, Work
-from ampsim.nodes.light import elementwise_work
+from ampsim.ir.work import NO_WORK, Work, elementwise_work
 
 Shape: TypeAlias = tuple[int | None, ...]
 """Lengths of axes; None where one is known only when the operator runs."""

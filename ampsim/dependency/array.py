@@ -28,17 +28,8 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What the arrays of one program have in common."""
-
-    engine: DependencyEngine
-    dtype: np.dtype[Any]
-    is_numeric: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Expression:
-    """What an operation on arrays computes, before it is known where.
+    """An operation on arrays, before it is known where it is computed.
 
     Args:
         name: what it does, such as "forward".
@@ -119,11 +110,11 @@ class Array:
         layer_input: of a weight, what its last forward step was applied to.
     """
 
-    def __init__(self, context: Context, name: str, place: int, whole: Array | None = None) -> None:
-        self.context, self.name, self.place = context, name, place
+    def __init__(self, arrays: Arrays, name: str, place: int, whole: Array | None = None) -> None:
+        self.arrays, self.name, self.place = arrays, name, place
         self.whole = whole
         self.variable: Variable = (
-            context.engine.new_variable(name) if whole is None else whole.variable
+            arrays.engine.new_variable(name) if whole is None else whole.variable
         )
         self.shape: Shape | None = None
         self.rows: slice = slice(None)
@@ -137,14 +128,14 @@ class Array:
         if self.whole is not None or not isinstance(rows, slice) or rows.step is not None:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(f"{self.name}: rows must be a slice start:stop, got {shown(rows)}")
         shape = self.known_shape
-        part = Array(self.context, self.name, self.place, whole=self)
+        part = Array(self.arrays, self.name, self.place, whole=self)
         part.rows = rows
         part.shape = (len(range(*rows.indices(shape[0]))), *shape[1:])
         return part
 
     @property
     def known_shape(self) -> Shape:
-        """Its shape.
+        """The shape of its numbers.
 
         Raises:
             OptionError: nothing has been assigned to it.
@@ -155,8 +146,8 @@ class Array:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
-        return int(np.prod(self.known_shape)) * self.context.dtype.itemsize
+        """Bytes that its numbers take in memory."""
+        return int(np.prod(self.known_shape)) * self.arrays.dtype.itemsize
 
     @property
     def value(self) -> Any:
@@ -178,7 +169,7 @@ class Array:
             OptionError: nothing was assigned, or no numbers are computed.
             SimulationError: an operation failed on which they depend.
         """
-        self.context.engine.wait_for(self.variable)
+        self.arrays.engine.wait_for(self.variable)
         if self.value is None:
             raise OptionError(f"{self.name} has no numbers; assign some, with is_numeric=True")
         return np.array(self.value)
@@ -195,7 +186,7 @@ class Array:
             given.copyto(self)
             return
         if isinstance(given, np.ndarray):
-            own = np.array(given) if self.context.is_numeric else given
+            own = np.array(given) if self.arrays.is_numeric else given
             given = Expression("set", (), lambda: own, own.shape)
         if not isinstance(given, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(
@@ -222,7 +213,7 @@ class Array:
             self._push(Expression("copy", (source,), np.array, shape, work))
             return
         self._require(shape)
-        self.context.engine.push_copy(
+        self.arrays.engine.push_copy(
             partial(self._fill, np.array, (source,)),
             reads=(source.variable,),
             mutates=(self.variable,),
@@ -234,7 +225,7 @@ class Array:
 
     def delete(self) -> None:
         """Push the end of this array: its memory is given back when all that use it have ended."""
-        self.context.engine.delete_variable(self.variable, self._free)
+        self.arrays.engine.delete_variable(self.variable, self._free)
 
     def __add__(self, other: Array) -> Expression:
         """The sum of two arrays."""
@@ -271,7 +262,7 @@ class Array:
         key = (place, self.rows.start, self.rows.stop)
         owner = self.whole or self
         if key not in owner._near:
-            owner._near[key] = Array(self.context, f"{self.name} at {place_word(place)}", place)
+            owner._near[key] = Array(self.arrays, f"{self.name} at {place_word(place)}", place)
         copied = owner._near[key]
         copied.copyfrom(self)
         return copied
@@ -282,7 +273,7 @@ class Array:
         self._require(expression.shape)
         inputs = tuple(one.near(self.place) for one in expression.inputs)
         reads = dict.fromkeys(one.variable for one in inputs if one.variable is not self.variable)
-        self.context.engine.push(
+        self.arrays.engine.push(
             partial(self._fill, expression.compute, inputs),
             reads=tuple(reads),
             mutates=(self.variable,),
@@ -309,9 +300,9 @@ class Array:
     def _fill(self, compute: Callable[..., Any], inputs: tuple[Array, ...]) -> None:
         """Hold the result from now on; its memory is taken when it is first there."""
         if not self._held_bytes:
-            self.context.engine.memory(self.place).take(ARRAYS, self.size_bytes)
+            self.arrays.engine.memory(self.place).take(ARRAYS, self.size_bytes)
             self._held_bytes = self.size_bytes
-        if self.context.is_numeric:
+        if self.arrays.is_numeric:
             try:
                 given = compute(*(one.value for one in inputs))
             except ValueError as error:
@@ -322,11 +313,11 @@ class Array:
             self._value = None if given is None else np.asarray(given)
 
     def _free(self) -> None:
-        self.context.engine.memory(self.place).give(ARRAYS, self._held_bytes)
+        self.arrays.engine.memory(self.place).give(ARRAYS, self._held_bytes)
         self._held_bytes, self._value = 0, None
 
     def __repr__(self) -> str:
-        """Name it."""
+        """Give name and shape."""
         return f"Array({self.name!r}, shape={self.shape})"
 
 
@@ -351,7 +342,7 @@ def require_array(given: object, word: str) -> Array:
 
 
 def place_word(place: int) -> str:
-    """What names of arrays call a place."""
+    """Return the word for a place in names of arrays."""
     return "cpu" if place == HOST else f"gpu{place}"
 
 
@@ -367,6 +358,9 @@ class Arrays:
         dtype: what their elements are.
         is_numeric: whether numbers are computed; otherwise operations only take time and memory.
 
+    Attributes:
+        engine, dtype, is_numeric: as given; all arrays share them.
+
     Raises:
         OptionError: an argument is none of these.
     """
@@ -376,42 +370,33 @@ class Arrays:
     ) -> None:
         if not isinstance(engine, DependencyEngine):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(f"engine must be a DependencyEngine, got {shown(engine)}")
-        self._context = Context(engine, np.dtype(_number_type(dtype)), is_numeric)
+        if not isinstance(dtype, str) or dtype not in _DTYPES:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+            raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
+        self.engine, self.dtype, self.is_numeric = engine, np.dtype(dtype), is_numeric
 
     def new(self, *names: str) -> list[Named]:
         """A name for arrays at any place, for each of these."""
-        return [Named(self._context, name) for name in names]
+        return [Named(self, name) for name in names]
 
 
 class Named:
     """Arrays of one name, at most one at each place."""
 
-    __slots__ = ("_at", "_context", "name")
+    __slots__ = ("_arrays", "_at", "name")
 
-    def __init__(self, context: Context, name: str) -> None:
-        self._context, self.name = context, name
+    def __init__(self, arrays: Arrays, name: str) -> None:
+        self._arrays, self.name = arrays, name
         self._at: dict[int, Array] = {}
 
     def __getitem__(self, place: Place | slice) -> Array:
         """The array at a place; with a slice, these rows of the host's."""
         if isinstance(place, slice):
             return self[_HOST][place]
-        index = self._context.engine.place(place)
+        index = self._arrays.engine.place(place)
         if index not in self._at:
-            self._at[index] = Array(self._context, f"{self.name}[{place_word(index)}]", index)
+            self._at[index] = Array(self._arrays, f"{self.name}[{place_word(index)}]", index)
         return self._at[index]
 
     def __setitem__(self, place: Place, value: Expression | Array | np.ndarray) -> None:
         """Compute an expression, or copy an array, into the array at a place."""
         self[place].assign(value)
-
-
-def _number_type(dtype: object) -> str:
-    """The name of a type of numbers.
-
-    Raises:
-        OptionError: it is none.
-    """
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
-    return dtype

@@ -112,9 +112,9 @@ def _matrix(array: Array) -> tuple[int, int]:
 
 
 def _product(data: Array, weight: Array, outputs: int) -> Work:
-    """What each of a layer's three products costs: all have one size."""
+    """The work of each of a layer's three products, which have one size."""
     rows, width = _matrix(data)
-    element_bytes = data.context.dtype.itemsize
+    element_bytes = data.arrays.dtype.itemsize
     weight_bytes = width * outputs * element_bytes
     moved_bytes = (rows * width + rows * outputs) * element_bytes + weight_bytes
     return Work(flop=2 * rows * width * outputs, bytes=moved_bytes, weight_bytes=weight_bytes)
@@ -125,7 +125,7 @@ CPU = "host"
 
 @dataclass(frozen=True)
 class CaseStudy:
-    """The program's sizes.
+    """The case study: its sizes, and the program that trains on an engine.
 
     Args:
         widths: of the input, of each layer's output, and so of k layers k + 1 numbers.
@@ -155,7 +155,6 @@ class CaseStudy:
     is_numeric: bool = True
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         check_fields(self)
         if len(self.widths) < 2 or min(self.widths) < 1:
             raise OptionError(f"widths must be two whole numbers >= 1 or more, got {self.widths}")
@@ -164,7 +163,7 @@ class CaseStudy:
 
     @property
     def layers(self) -> int:
-        """How many layers there are."""
+        """Count of layers."""
         return len(self.widths) - 1
 
     def first_weights(self) -> list[np.ndarray]:
@@ -224,7 +223,7 @@ class _Program:
             weight[CPU].copyto(*(weight[gpu] for gpu in range(study.gpus)))
 
     def push_iteration(self, data: np.ndarray, label: np.ndarray) -> None:
-        """One batch."""
+        """Push the passes and updates of one batch."""
         study, share = self._study, self._study.batch // self._study.gpus
         self._data[CPU], self._label[CPU] = data, label
         for gpu in range(study.gpus):

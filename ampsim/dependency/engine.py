@@ -12,8 +12,15 @@ from typing import Any
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dependency.execution import Execution, error_of
-from ampsim.dependency.log import variable_name
-from ampsim.dependency.operation import CopyOperation, Cost, Deletion, Operation, Variable, Wait
+from ampsim.dependency.operation import (
+    CopyOperation,
+    Cost,
+    Deletion,
+    Operation,
+    Variable,
+    Wait,
+    variable_name,
+)
 from ampsim.dependency.places import Place, Places
 from ampsim.dependency.policies import PerDevice, Policy
 from ampsim.dependency.refusals import (
@@ -252,7 +259,7 @@ class DependencyEngine:
 
     @property
     def result(self) -> EngineResult:
-        """What ran so far, and when: tables, the critical path, memory.
+        """The record of what ran so far: tables, the critical path, memory.
 
         Raises:
             OptionError: not everything that was pushed has ended.

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from ampsim.clock import Clock, Signal
 from ampsim.dependency.lane import Gated
-from ampsim.dependency.log import OperationLog
-from ampsim.dependency.operation import Operation, OperationFailure, Variable
+from ampsim.dependency.operation import Operation, OperationFailure, OperationLog, Variable
 from ampsim.dependency.places import Places
 from ampsim.dependency.policies import Policy
 from ampsim.dependency.refusals import require_ended
@@ -91,7 +90,7 @@ def _note_ready(operation: Operation, ended: Operation, variable: Variable, read
     ready(operation)
 
 
-class Host(NothingFree):
+class PushThread(NothingFree):
     """Pushes, one after the other, even those that cost nothing: the `Tasks` of its processor.
 
     Args:
@@ -153,7 +152,7 @@ class Host(NothingFree):
 
 
 class Execution:
-    """What an engine does with operations.
+    """Numbers, queues, starts and ends the operations of an engine.
 
     Attributes:
         log: what is kept of all operations that were pushed.
@@ -176,7 +175,7 @@ class Execution:
         self._dispatcher = policy.dispatcher(clock, places.instant)
         places.wire(self)
         processor = Processor(0, clock, places.instant)
-        self._host = Host(
+        self._host = PushThread(
             processor, clock, push_s, self._enqueue, is_synchronous=policy.is_synchronous
         )
         self._is_immediate = self._host.is_immediate
@@ -242,7 +241,7 @@ class Execution:
         return True
 
     def will_skip(self, operation: Operation) -> bool:
-        """Whether a value is missing that an operation uses."""
+        """Tell whether a value is missing that an operation uses."""
         return any(variable.failure is not None for variable in operation.used)
 
     def finish(self, operation: Operation) -> None:
@@ -280,7 +279,7 @@ class Execution:
                 self.after = self._last
 
     def require_outside(self) -> None:
-        """A wait is the program's own.
+        """Require that a wait is the program's own.
 
         Raises:
             OptionError: a function waits that the engine runs.
@@ -293,7 +292,7 @@ class Execution:
         self.require_whole()
 
     def require_whole(self) -> None:
-        """Nothing stopped the engine in the middle.
+        """Require that nothing stopped the engine in the middle.
 
         Raises:
             OptionError: something did, such as Ctrl-C.
@@ -325,7 +324,7 @@ def _names(variables: Sequence[Variable]) -> str:
 
 
 def _is_spoilt(operation: Operation) -> bool:
-    """Whether a value is missing that an operation uses; what it mutates is then missing too."""
+    """Tell whether an operation uses a missing value; what it mutates is then missing too."""
     for variable in operation.used:
         if variable.failure is not None:
             _spoil(operation, variable.failure)
@@ -334,7 +333,7 @@ def _is_spoilt(operation: Operation) -> bool:
 
 
 def _spoil(operation: Operation, failure: OperationFailure) -> None:
-    """What a failed operation was to mutate has no value from now on."""
+    """Mark what a failed operation was to mutate as without value from now on."""
     operation.failure = failure
     for variable in operation.mutates:
         variable.failure = failure

@@ -25,15 +25,15 @@ def entry(operation: Operation) -> Entry:
     return (-operation.priority, operation.ready_s, operation.number, operation)
 
 
-class Runs(Protocol):
-    """What starts and ends operations: the engine."""
+class Runner(Protocol):
+    """The engine, which starts and ends operations."""
 
     def start(self, operation: Operation) -> bool:
         """Run the function of an operation now; tell whether it did what it should."""
         ...
 
     def will_skip(self, operation: Operation) -> bool:
-        """Whether a value is missing that an operation uses."""
+        """Tell whether a value is missing that an operation uses."""
         ...
 
     def finish(self, operation: Operation) -> None:
@@ -88,13 +88,13 @@ class _Thread:
 
     __slots__ = ("_lane", "_row", "_runs", "queues")
 
-    def __init__(self, lane: Lane, row: int, runs: Runs) -> None:
+    def __init__(self, lane: Lane, row: int, runs: Runner) -> None:
         self.queues: dict[Any, Any] = {0: lane.waiting}
         self._lane, self._row, self._runs = lane, row, runs
 
     @property
     def has_free(self) -> bool:
-        """Whether a ready operation waits that takes no time."""
+        """Tell whether a ready operation waits that takes no time."""
         return bool(self._lane.free)
 
     def do_free(self, now_s: float) -> None:
@@ -108,7 +108,7 @@ class _Thread:
 
 
 class Computing(_Thread):
-    """What a thread of a lane that computes does."""
+    """The tasks of a thread of a lane that computes."""
 
     __slots__ = ()
 
@@ -119,16 +119,16 @@ class Computing(_Thread):
         return (operation.cost.seconds if self._runs.start(operation) else 0.0), operation
 
     def end(self, task: Begun) -> None:
-        """Finish it."""
+        """Finish the operation."""
         self._runs.finish(task[1])
 
 
 class Copying(_Thread):
-    """What the threads of a copy lane do: each sends, and waits until all of it has arrived."""
+    """The tasks of a copy lane: each thread sends, and waits until all of it has arrived."""
 
     __slots__ = ("_processor", "_rows")
 
-    def __init__(self, lane: Lane, threads: int, runs: Runs, processor: Processor) -> None:
+    def __init__(self, lane: Lane, threads: int, runs: Runner, processor: Processor) -> None:
         super().__init__(lane, lane.first_row, runs)
         rows = self._rows = list(range(lane.first_row, lane.first_row + threads))
         self.queues = {0: Gated(lane.waiting, lambda: bool(rows))}
@@ -157,7 +157,7 @@ class Copying(_Thread):
             self._processor.wake()
 
     def end(self, task: Begun) -> None:
-        """Nothing: a copy ends when it has arrived."""
+        """Do nothing: a copy ends when it has arrived."""
 
 
 class Gated:

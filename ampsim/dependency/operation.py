@@ -1,18 +1,26 @@
-"""Operations, and the variables that they wait for."""
+"""Operations, the variables that they wait for, and what is kept of them.
+
+An operation is an object while it waits and runs, of which a row is written when it has ended; then
+nothing refers to the object any more. The rows lie in push order, a few dozen bytes each.
+"""
 
 from __future__ import annotations
 
+import struct
+from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
+
+import numpy as np
 
 from ampsim.machine import Channel
 from ampsim.trace import START, Cause
 
 
 class Cost(NamedTuple):
-    """What an operation is charged for.
+    """The time, FLOP and bytes that an operation is charged for.
 
     Args:
         seconds: for how long it occupies a thread; 0 for a copy, which takes what its link takes.
@@ -60,18 +68,18 @@ class Variable:
         self.failure: OperationFailure | None = None
 
     def __repr__(self) -> str:
-        """Name it."""
+        """Give its name."""
         return f"Variable({self.name!r})"
 
     @property
     def is_deleted(self) -> bool:
-        """Whether `delete_variable` was called with it."""
+        """Tell whether `delete_variable` was called with it."""
         return self.engine is None
 
 
 @dataclass(slots=True)
 class OperationFailure:
-    """What the function of an operation raised."""
+    """An error that the function of an operation raised, and when."""
 
     operation: Operation
     time_s: float
@@ -80,7 +88,7 @@ class OperationFailure:
 
 
 class Waiting(Protocol):
-    """Where an operation runs: a lane."""
+    """The lane on which an operation runs, as far as operations know it."""
 
     place: int
     kind: str
@@ -91,7 +99,7 @@ class Waiting(Protocol):
 
 
 class Operation:
-    """One push, from then until it has ended; what is kept of it after that is a row of `Log`.
+    """One push, from then until it has ended; a row of `OperationLog` is kept of it.
 
     Attributes:
         number: its place in the order of pushes.
@@ -111,7 +119,7 @@ class Operation:
         pushed_s: when that had ended, and it stood in all its queues.
         ready_s: when all its variables had given it its turn.
         start_s: when it started.
-        push_cause: what the host pushed it after (`Recorder`'s causes, see `records`).
+        push_cause: what the host pushed it after (as of `ampsim.trace`).
         waited_for: number of the operation whose end gave it its last turn; `START` where its push
             did.
         waited_variable: number of the variable through which it waited; `START` likewise.
@@ -169,7 +177,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """What messages and records call it."""
+        """The name in messages and records."""
         return self.given_name or default_name(self.number)
 
     @property
@@ -184,24 +192,17 @@ class Operation:
 
     @property
     def ready_cause(self) -> Cause:
-        """What made it ready: the end of another one, or its push."""
+        """The cause that made it ready: the end of another one, or its push."""
         return 2 * self.number if self.waited_for == START else 2 * self.waited_for + 1
 
 
 class CopyOperation(Operation):
-    """One that sends bytes from a place to another."""
+    """An operation that sends bytes from a place to another."""
 
     __slots__ = ("channel", "transfer")
 
-    def __init__(
-        self,
-        function: Callable[[], Any] | None,
-        used: tuple[Variable, ...],
-        read_count: int,
-        lane: Waiting,
-        cost: Cost = FREE,
-    ) -> None:
-        super().__init__(function, used, read_count, lane, cost)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.channel = None
         self.transfer = START
 
@@ -221,5 +222,120 @@ class Wait(Operation):
 
 
 def default_name(number: int) -> str:
-    """What an operation is called whose push does not say."""
+    """Return the name of an operation whose push gives none."""
     return f"operation {number}"
+
+
+STATES: Final = ("done", "failed", "skipped")
+"""Names of the codes of how an operation ended."""
+
+UNNAMED: Final = -1
+"""In place of the number of a name: the operation has the name that its number gives it."""
+
+_FIELDS: Final[dict[str, tuple[str, str]]] = {
+    **dict.fromkeys(("push_start_s", "pushed_s", "ready_s", "start_s", "end_s"), ("d", "<f8")),
+    **dict.fromkeys(("push_cause", "waited_for", "transfer", "flop", "bytes"), ("q", "<i8")),
+    **dict.fromkeys(("variable", "thread", "reads", "mutates", "name"), ("i", "<i4")),
+    "state": ("b", "i1"),
+}
+ROW: Final = np.dtype([(name, kind) for name, (_letter, kind) in _FIELDS.items()])
+"""A row: times in seconds; causes; numbers of an operation, a variable, a thread and a name; how
+many variables the operation reads and mutates; a code of `STATES`."""
+
+_STRUCT: Final = struct.Struct("<" + "".join(letter for letter, _kind in _FIELDS.values()))
+assert _STRUCT.size == ROW.itemsize
+_pack_into = _STRUCT.pack_into
+
+_ROW_BYTES: Final = ROW.itemsize
+_FIRST_ROWS, _GROWTH = 64, 8
+"""Room for so many rows at first, and for an eighth more where it ends (chosen)."""
+
+
+class Uses(NamedTuple):
+    """Which variables operations use.
+
+    Args:
+        variables: numbers of those that the first operation reads, then of those that it mutates,
+            then the same of the next.
+        reads, mutates: how many there are of each operation.
+    """
+
+    variables: np.ndarray
+    reads: np.ndarray
+    mutates: np.ndarray
+
+
+class OperationLog:
+    """The rows of the operations of one engine."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rows = bytearray()
+        self._variables = array("i")
+        self._append_variable = self._variables.append
+        self._names: dict[str, int] = {}
+
+    def number(self, operation: Operation) -> None:
+        """Give an operation the next number, and keep which variables it uses."""
+        operation.number = self.count
+        self.count += 1
+        if self.count * _ROW_BYTES > len(self._rows):
+            self._rows += bytes(_ROW_BYTES * (self.count // _GROWTH + _FIRST_ROWS))
+        append = self._append_variable
+        for variable in operation.used:
+            append(variable.number)
+
+    def end(self, operation: Operation, end_s: float) -> None:
+        """Write the row of an operation that has ended."""
+        number, name, failure = operation.number, operation.given_name, operation.failure
+        _seconds, flop, size_bytes = operation.cost
+        _pack_into(
+            self._rows,
+            number * _ROW_BYTES,
+            operation.push_start_s,
+            operation.pushed_s,
+            operation.ready_s,
+            operation.start_s,
+            end_s,
+            operation.push_cause,
+            operation.waited_for,
+            operation.transfer,
+            flop,
+            size_bytes,
+            operation.waited_variable,
+            operation.thread,
+            operation.read_count,
+            len(operation.used) - operation.read_count,
+            UNNAMED if name is None else self._names.setdefault(name, len(self._names)),
+            0 if failure is None else 1 if failure.operation is operation else 2,
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """A copy of the rows as columns; `name` and `state` are words."""
+        rows = np.frombuffer(self._rows, ROW)[: self.count]
+        columns: dict[str, Any] = {
+            name: rows[name].astype(np.float64 if letter == "d" else np.int64)
+            for name, (letter, _kind) in _FIELDS.items()
+        }
+        names = list(self._names)
+        columns["name"] = _texts(
+            default_name(number) if code == UNNAMED else names[code]
+            for number, code in enumerate(columns["name"].tolist())
+        )
+        columns["state"] = _texts(STATES[code] for code in columns["state"].tolist())
+        return columns
+
+    def uses(self) -> Uses:
+        """A copy of which variables are used."""
+        rows = np.frombuffer(self._rows, ROW)[: self.count]
+        variables = np.array(self._variables, np.int64)
+        return Uses(variables, rows["reads"].astype(np.int64), rows["mutates"].astype(np.int64))
+
+
+def variable_name(number: int) -> str:
+    """Return the name of a variable that was made without one."""
+    return f"variable {number}"
+
+
+def _texts(words: Any) -> np.ndarray:
+    return np.array(list(words), dtype=object)

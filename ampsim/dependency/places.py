@@ -13,96 +13,73 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
-from ampsim.dependency.lane import Computing, Copying, Entry, Lane, Runs, entry
+from ampsim.dependency.lane import Computing, Copying, Entry, Lane, Runner, entry
 from ampsim.dependency.operation import Cost, Operation
 from ampsim.dependency.policies import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
-from ampsim.hardware.network import Share
+from ampsim.hardware.topology import Share
 from ampsim.ir.work import Work
-from ampsim.machine import (
-    Begun,
-    Channel,
-    Fabric,
-    Instant,
-    Memory,
-    NothingFree,
-    Processor,
-    paced,
-)
+from ampsim.machine import Begun, Channel, Fabric, Instant, Memory, NothingFree, Processor, paced
 from ampsim.machine.first_come import Holder, QueuedChannel
 from ampsim.machine.pace import has_outages
 from ampsim.text import shown
 from ampsim.trace import Recorder
 
 
-class IssuedLane(Lane):
-    """A lane that computes, whose operations are issued before they wait for a thread.
+class IssuedLane(NothingFree, Lane):
+    """A lane that computes, whose operations are issued one by one before they wait for a thread.
+
+    It is the `Tasks` of the processor that issues them, the most urgent first.
 
     Attributes:
-        issuing: takes what is to be issued; set when the lane is wired.
+        queues: operations that wait until they are issued.
     """
 
-    __slots__ = ("issuing",)
+    __slots__ = (
+        "_clock", "_dispatch_s", "_issuer", "_records", "_row", "_runs", "_unissued", "queues",
+    )  # fmt: skip
 
-    def __init__(self, place: int, kind: str, first_row: int, instant: Instant) -> None:
-        super().__init__(place, kind, first_row, instant)
-        self.issuing: Issuing
+    def begin_issuing(
+        self, issuer: Processor, dispatch_s: float, clock: Clock, *, runs: Runner, row: int,
+        records: array[float],
+    ) -> None:  # fmt: skip
+        """Issue with a processor from now on, `dispatch_s` for each operation.
+
+        Args:
+            issuer: the processor.
+            dispatch_s: what it takes to issue one.
+            clock: whose time passes.
+            runs: says what will be skipped.
+            row: the thread that issues.
+            records: gets (operation, row, start in s, end in s) of each, one after the other.
+        """
+        self._issuer, self._dispatch_s, self._clock = issuer, dispatch_s, clock
+        self._runs, self._row, self._records = runs, row, records
+        self._unissued: list[Entry] = []
+        self.queues: dict[Any, Any] = {0: self._unissued}
 
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready; what takes no time needs not be issued."""
         if operation.cost.seconds:
-            self.issuing.add(operation)
+            heappush(self._unissued, entry(operation))
+            self._issuer.wake()
         else:
             super().put(operation)
 
-    def put_issued(self, operation: Operation) -> None:
-        """Take one that was issued."""
-        super().put(operation)
-
-
-class Issuing(NothingFree):
-    """Issues the operations of one lane, the most urgent first: the `Tasks` of one processor.
-
-    Args:
-        dispatch_s: what it takes to issue one.
-        records: gets (operation, row, start in s, end in s) of each, one after the other.
-    """
-
-    def __init__(
-        self,
-        lane: IssuedLane,
-        row: int,
-        dispatch_s: float,
-        runs: Runs,
-        *,
-        processor: Processor,
-        clock: Clock,
-        records: array[float],
-    ) -> None:
-        self._lane, self._row, self._dispatch_s, self._runs = lane, row, dispatch_s, runs
-        self._processor, self._clock, self._records = processor, clock, records
-        self._waiting: list[Entry] = []
-        self.queues: dict[Any, Any] = {0: self._waiting}
-
-    def add(self, operation: Operation) -> None:
-        """Let an operation wait until it is issued."""
-        heappush(self._waiting, entry(operation))
-        self._processor.wake()
-
     def begin(self, kind: Any, queue: Any) -> Begun:
         """Issue the most urgent; one that will be skipped takes no time."""
-        operation = heappop(self._waiting)[3]
+        operation = heappop(self._unissued)[3]
         seconds = 0.0 if self._runs.will_skip(operation) else self._dispatch_s
         return seconds, (operation, self._clock.now)
 
     def end(self, task: Begun) -> None:
-        """Hand it to the threads."""
+        """Let it wait for a thread."""
         operation, start_s = task[1]
         if task[0]:
             self._records.extend((operation.number, self._row, start_s, self._clock.now))
-        self._lane.put_issued(operation)
+        super().put(operation)
 
 
 Place: TypeAlias = int | Literal["host"]
@@ -151,13 +128,7 @@ class Places:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        host: Device | None,
-        policy: Policy,
-        clock: Clock,
-        *,
-        seed: int,
+        self, cluster: Cluster, host: Device | None, policy: Policy, clock: Clock, *, seed: int
     ) -> None:
         _require_meaning(cluster, host)
         _require_one_thread(cluster, host, policy)
@@ -175,7 +146,7 @@ class Places:
         self._costs: dict[Any, Cost] = {}
         self.dispatches = array("d")
 
-    def wire(self, runs: Runs) -> None:
+    def wire(self, runs: Runner) -> None:
         """Make the lanes and start their threads."""
         self.engine = self._lane(HOST, "engine", 1, runs)
         for place in self.memories:
@@ -218,7 +189,7 @@ class Places:
         return self._copies[source, "copy-out"]
 
     def channel(self, source: int, target: int) -> Channel | None:
-        """What carries a copy from one place to another; None where that takes no time.
+        """The channel of a copy from one place to another; None where that takes no time.
 
         Between a worker and the host it is the worker's own lane where its device names its rate,
         and else the cluster's link.
@@ -236,7 +207,7 @@ class Places:
         return self._copy_lanes[pair]
 
     def cost(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> Cost:
-        """What a place is charged for work.
+        """The cost of work at a place.
 
         Raises:
             OptionError: the work, or the size of what it works on, is none.
@@ -286,7 +257,7 @@ class Places:
         capacity = self._cluster.devices[place].memory_bytes
         return Memory(f"worker {place}", CATEGORIES, self._clock, capacity)
 
-    def _lane(self, place: int, kind: str, threads: int, runs: Runs) -> Lane:
+    def _lane(self, place: int, kind: str, threads: int, runs: Runner) -> Lane:
         first = len(self.rows)
         self.rows += [Thread(place, kind, thread) for thread in range(threads)]
         device = self._device(place) if kind == "compute" else None
@@ -307,24 +278,21 @@ class Places:
             self._issue(lane, device.dispatch_s, runs)
         return lane
 
-    def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runs) -> None:
-        processor = Processor(lane.place, self._clock, self.instant)
-        lane.issuing = Issuing(
-            lane, len(self.rows), dispatch_s, runs, processor=processor, clock=self._clock,
-            records=self.dispatches,
-        )  # fmt: skip
-        self.rows.append(Thread(lane.place, "dispatch", 0))
-        tasks = paced(
-            lane.issuing, processor, self._clock, self._varying, seed=self._seed, computes=False
+    def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runner) -> None:
+        issuer, row = Processor(lane.place, self._clock, self.instant), len(self.rows)
+        lane.begin_issuing(
+            issuer, dispatch_s, self._clock, runs=runs, row=row, records=self.dispatches
         )
-        self._clock.start(processor.work(tasks), f"dispatch {lane.place}")
+        self.rows.append(Thread(lane.place, "dispatch", 0))
+        tasks = paced(lane, issuer, self._clock, self._varying, seed=self._seed, computes=False)
+        self._clock.start(issuer.work(tasks), f"dispatch {lane.place}")
 
     def _device(self, place: int) -> Device | None:
         return self._host if place == HOST else self._cluster.devices[place]
 
 
 def _require_meaning(cluster: Cluster, host: Device | None) -> None:
-    """No file has a key of which the engine would make nothing.
+    """Require that no file has a key of which the engine would make nothing.
 
     Raises:
         OptionError: one has.
@@ -353,7 +321,7 @@ def _require_meaning(cluster: Cluster, host: Device | None) -> None:
 
 
 def _require_one_thread(cluster: Cluster, host: Device | None, policy: Policy) -> None:
-    """Threads would each draw the jitter of their device; so where it varies there is one.
+    """Require one thread where a device varies; several would each draw its jitter.
 
     Raises:
         OptionError: several threads share a device that varies.

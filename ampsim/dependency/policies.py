@@ -56,11 +56,11 @@ class Pool(NothingFree):
         return 0.0, None
 
     def end(self, task: Begun) -> None:
-        """Nothing: an operation ends on its lane."""
+        """Do nothing: an operation ends on its lane."""
 
 
 class Policy(ABC):
-    """Who runs an operation that may start, and where.
+    """A policy says who runs an operation that may start, and where.
 
     Attributes:
         name: as tables call it.
@@ -70,12 +70,15 @@ class Policy(ABC):
     name: ClassVar[str]
     is_synchronous: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @abstractmethod
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
         """How many operations of one kind one place runs at a time."""
 
     def dispatcher(self, clock: Clock, instant: Instant) -> Pool | None:
-        """What brings operations to their lanes; None where they go there as soon as ready."""
+        """The pool that brings operations to lanes; None where they go there as soon as ready."""
         return None
 
 
@@ -91,7 +94,7 @@ class Naive(Policy):
     is_synchronous: ClassVar[bool] = True
 
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
-        """One; more would have nothing to do."""
+        """Give one thread; more would have nothing to do."""
         return 1
 
 
@@ -115,12 +118,8 @@ class PerDevice(Policy):
     copy_threads: _Threads = 1
     name: ClassVar[str] = "per-device"
 
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_fields(self)
-
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
-        """As many as was said."""
+        """Give as many threads as the policy was made with."""
         return self.threads if kind == "compute" else self.copy_threads
 
 
@@ -144,16 +143,12 @@ class Pooled(Policy):
     threads: _Threads = 4
     name: ClassVar[str] = "pooled"
 
-    def __post_init__(self) -> None:
-        """Check the number."""
-        check_fields(self)
-
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
-        """One of each device; of the host all."""
+        """Give one thread to each device, and all to the host."""
         return self.threads if is_host and kind == "compute" else 1
 
     def dispatcher(self, clock: Clock, instant: Instant) -> Pool:
-        """The pool."""
+        """Make the pool."""
         return Pool(self.threads, clock, instant)
 
 

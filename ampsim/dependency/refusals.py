@@ -1,4 +1,4 @@
-"""What is wrong with the arguments of a push, in one line."""
+"""Checks of the arguments of a push; each refuses with one line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REMEDY: Final = "give a plain function, and push each of its steps"
 
 
 def variables_of(given: Any, word: str) -> tuple[Variable, ...]:
-    """What was given as a list of variables.
+    """Return a list of variables as a tuple.
 
     Raises:
         OptionError: it is no list, or holds something else.
@@ -42,7 +42,7 @@ def variables_of(given: Any, word: str) -> tuple[Variable, ...]:
 
 
 def require_usable(engine: object, reads: Sequence[Variable], mutates: Sequence[Variable]) -> None:
-    """Variables are this engine's, not deleted, and each is there once.
+    """Require that variables are this engine's, not deleted, and each there once.
 
     Raises:
         OptionError: one is not.
@@ -69,7 +69,7 @@ def require_usable(engine: object, reads: Sequence[Variable], mutates: Sequence[
 
 
 def require_function(function: object, *, is_optional: bool = False) -> None:
-    """A function is one that runs to its end when it is called.
+    """Require a function that runs to its end when it is called.
 
     Raises:
         OptionError: it is none, or a generator or coroutine, which would not have run yet.
@@ -91,7 +91,7 @@ def require_function(function: object, *, is_optional: bool = False) -> None:
 
 
 def require_ended(returned: object) -> None:
-    """What a function returned is no generator or coroutine, of which nothing has run yet.
+    """Require that a function returned no generator or coroutine, of which nothing has run yet.
 
     Raises:
         OptionError: it is.
@@ -104,7 +104,7 @@ def require_ended(returned: object) -> None:
 
 
 def require_name(name: object) -> None:
-    """A name is text that a line can hold.
+    """Require a name that is text which a line can hold.
 
     Raises:
         OptionError: it is not.
@@ -115,7 +115,7 @@ def require_name(name: object) -> None:
 
 
 def require_priority(priority: object) -> None:
-    """A priority is a finite number.
+    """Require a priority that is a finite number.
 
     Raises:
         OptionError: it is not.
@@ -125,7 +125,7 @@ def require_priority(priority: object) -> None:
 
 
 def size_of(size_bytes: object) -> int:
-    """A count of bytes.
+    """Return a count of bytes as an int.
 
     Raises:
         OptionError: it is none.

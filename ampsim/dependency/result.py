@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.arguments import as_float
-from ampsim.dependency.log import OperationLog, Uses, variable_name
+from ampsim.dependency.operation import OperationLog, Uses, variable_name
 from ampsim.dependency.places import CATEGORIES, Places, Thread
 from ampsim.dependency.policies import Policy
 from ampsim.errors import OptionError
@@ -30,7 +30,7 @@ from ampsim.units import format_percent, format_seconds
 
 
 class Use(NamedTuple):
-    """What one operation uses, as numbers of variables."""
+    """The variables that one operation reads and mutates, by their numbers."""
 
     reads: tuple[int, ...]
     mutates: tuple[int, ...]
@@ -51,7 +51,7 @@ class Waiter(NamedTuple):
 
 
 def uses_of(uses: Uses) -> tuple[Use, ...]:
-    """What each operation uses."""
+    """List the variables that each operation uses."""
     variables, found, first = uses.variables.tolist(), list[Use](), 0
     for reads, mutates in zip(uses.reads.tolist(), uses.mutates.tolist(), strict=True):
         middle, last = first + reads, first + reads + mutates
@@ -69,7 +69,7 @@ Known: TypeAlias = "dict[str, np.ndarray]"
 
 
 def dispatches_of(places: Places) -> Known:
-    """What was issued: operation, thread, start_s, end_s, in the order of the ends."""
+    """Columns of what was issued: operation, thread, start_s, end_s, in the order of the ends."""
     rows = np.array(places.dispatches).reshape(-1, 4)
     kinds = {"operation": np.int64, "thread": np.int64, "start_s": np.float64, "end_s": np.float64}
     return {name: rows[:, place].astype(kind) for place, (name, kind) in enumerate(kinds.items())}
@@ -145,7 +145,7 @@ def span_columns(columns: Known, dispatches: Known) -> Columns:
 
 
 def records_of(columns: Known, transfers: Columns, dispatches: Known) -> CausalRecords:
-    """All as the spans and transfers that a critical path is read off.
+    """Make spans and transfers of all, which a critical path is read off.
 
     The span of a copy that crossed a link is a moment at the transfer's end, and caused by that.
     """
@@ -166,7 +166,7 @@ def records_of(columns: Known, transfers: Columns, dispatches: Known) -> CausalR
 
 
 def path_kinds_of(path: Columns, rows: Sequence[Thread]) -> np.ndarray:
-    """What each part of a path is, in words."""
+    """Name the kind of each part of a path."""
     words = [_WORDS.get(kind, kind) for kind in PATH_KINDS]
     kinds = np.array(words, dtype=object)[path["kind"]]
     is_push = (path["worker"] == PUSH_ROW) & (kinds == "compute")
@@ -201,7 +201,7 @@ class Dependency(NamedTuple):
 
 @dataclass(frozen=True)
 class EngineResult:
-    """What ran on a dependency engine, in virtual seconds.
+    """The result of a program on a dependency engine, in virtual seconds.
 
     The tables are read-only; change a copy, such as ``result.operations.copy()``.
 
@@ -243,15 +243,12 @@ class EngineResult:
         soon as it was ready), flop, bytes, state ("done", "failed", or "skipped": for want of a
         value that a failed operation was to give).
         """
-        frame: dict[str, Any] = {
-            name: self._columns[name]
-            for name in ("number", "name", "kind", "place", "thread", *TIMES, "waited_for")
-        }
-        frame["variable"] = self._columns["variable"]
-        frame["behind"] = behind_of(self._columns, self._dispatches)
-        for name in ("flop", "bytes", "state"):
-            frame[name] = self._columns[name]
-        return read_only(frame)
+        behind = behind_of(self._columns, self._dispatches)
+        known = {**self._columns, "behind": behind}
+        first = ("number", "name", "kind", "place", "thread", *TIMES, "waited_for", "variable")
+        return read_only(
+            {name: known[name] for name in (*first, "behind", "flop", "bytes", "state")}
+        )
 
     @property
     def spans(self) -> pd.DataFrame:
@@ -298,29 +295,17 @@ class EngineResult:
         `target_worker` and `cause` are as in the transfers of any run.
         """
         sent = self._transfers
+        names = {"source": "source_worker", "target": "target_worker", "operation": "target"}
+        known = {**sent, "node": self._columns["name"][sent["target"]]}
         times = ("bytes", "sent_s", "start_s", "held_s", "end_s")
-        return read_only(
-            {
-                "operation": sent["target"],
-                "source": sent["source_worker"],
-                "target": sent["target_worker"],
-                **{name: sent[name] for name in times},
-                "node": self._columns["name"][sent["target"]],
-                **{name: sent[name] for name in ("source_worker", "target_worker", "cause")},
-            }
-        )
+        order = ("operation", "source", "target", *times, "node", "source_worker", "target_worker")
+        return read_only({name: known[names.get(name, name)] for name in (*order, "cause")})
 
     @property
     def pushes(self) -> pd.DataFrame:
         """One row a push: operation, start_s, end_s, the time that it took the host."""
-        columns = self._columns
-        return read_only(
-            {
-                "operation": columns["number"],
-                "start_s": columns["push_start_s"],
-                "end_s": columns["pushed_s"],
-            }
-        )
+        names = {"operation": "number", "start_s": "push_start_s", "end_s": "pushed_s"}
+        return read_only({name: self._columns[own] for name, own in names.items()})
 
     @property
     def dispatches(self) -> pd.DataFrame:
@@ -342,7 +327,7 @@ class EngineResult:
 
     @property
     def makespan_s(self) -> float:
-        """When the last operation ended; 0 where there was none."""
+        """The time at which the last operation ended; 0 where there was none."""
         return float(np.max(self._columns["end_s"], initial=0.0))
 
     @cached_property
@@ -352,7 +337,7 @@ class EngineResult:
 
     @property
     def critical_path(self) -> pd.DataFrame:
-        """What the last operation waited for, back to time zero: a row each, the earliest first.
+        """The waits and operations that led to the last end, one row each, the earliest first.
 
         start_s, end_s, kind, operation, name, place. Rows join, from 0 to `makespan_s`. A `kind` is
         "compute"; "push", the host's for pushing; "dispatch", a device's for issuing; "queue", an
@@ -377,7 +362,7 @@ class EngineResult:
 
     @property
     def memory(self) -> pd.DataFrame:
-        """What lay in the places' memories: place, time_s, bytes, arrays, workspace.
+        """The bytes in the places' memories: place, time_s, bytes, arrays, workspace.
 
         One row for the fullest moment of each stretch of time; -1 is the host.
         """
@@ -390,7 +375,7 @@ class EngineResult:
 
     @property
     def busy(self) -> pd.DataFrame:
-        """How long each thread was occupied: place, kind, thread, busy_s, share (of makespan)."""
+        """The time each thread was occupied: place, kind, thread, busy_s, share (of makespan)."""
         columns, issued, spent_s = self._columns, self._dispatches, np.zeros(len(self.rows))
         for of in (columns, issued):
             np.add.at(spent_s, of["thread"], of["end_s"] - of["start_s"])
@@ -424,7 +409,7 @@ class EngineResult:
         return "\n".join(lines)
 
     def waiters_at(self, time_s: float) -> dict[int, list[Waiter]]:
-        """The same as numbers: for each variable those that wait for it or use it, in push order.
+        """For each variable the operations that wait for it or use it, in push order.
 
         The instant is after what is pushed and starts in it, and before what ends.
 
@@ -479,7 +464,7 @@ class EngineResult:
 
 
 def row_name(row: Thread) -> str:
-    """What charts and tables call a thread."""
+    """Return the name of a thread in charts and tables."""
     place = "host" if row.place == HOST else f"worker {row.place}"
     return f"{place}: {_lane_name(row)}"
 

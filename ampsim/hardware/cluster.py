@@ -6,9 +6,9 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ampsim.arguments import checked
 from ampsim.hardware.device import HOST_NUMBERS, Device
@@ -22,26 +22,29 @@ from ampsim.hardware.events import (
     fault_of_events,
     variations_of,
 )
-from ampsim.hardware.network import Network, Share, Way, edges_of
-from ampsim.hardware.record import BYTES_MAX, Source, digest_of, wrong
+from ampsim.hardware.record import BYTES_MAX, Consistent, Source, digest_of
 from ampsim.hardware.topology import (
     FREE_LINK,
     HOST,
     WORKERS_MAX,
     Edge,
     Link,
+    Network,
     Ports,
     Route,
+    Share,
     Sharing,
     Topology,
+    Way,
+    edges_of,
     fault_of_route,
 )
 from ampsim.text import html_table
-from ampsim.toml_file import Record, Text
+from ampsim.toml_file import Text
 from ampsim.units import format_bytes, format_flop, format_seconds
 
 
-class MemoryRemedy(Record):
+class MemoryRemedy(Consistent):
     """A remedy makes activations fit into the workers' memories.
 
     Args:
@@ -54,14 +57,27 @@ class MemoryRemedy(Record):
     remedy: Literal["offload", "recompute"]
     above_bytes: Annotated[int, Field(ge=0, le=BYTES_MAX)] = 0
 
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.above_bytes and self.remedy != "offload":
-            raise wrong(f"above_bytes has no effect on remedy {self.remedy!r}; leave it out")
-        return self
+            yield f"above_bytes has no effect on remedy {self.remedy!r}; leave it out"
 
 
-class Cluster(Record):
+class ClusterKeys(Consistent):
+    """The keys that mean the same in a cluster and in its file; see `Cluster`."""
+
+    name: Text
+    description: str = ""
+    link: Link = FREE_LINK
+    failures: Failures | None = None
+    checkpoints: Checkpoints | None = None
+    messages: Messages | None = None
+    ports: Ports | None = None
+    topology: Topology | None = None
+    sharing: Sharing | None = None
+    memory: MemoryRemedy | None = None
+
+
+class Cluster(ClusterKeys):
     """The hardware of one run.
 
     Args:
@@ -87,30 +103,14 @@ class Cluster(Record):
     an edge leads to the host, nobody's.
     """
 
-    name: Text
-    description: str = ""
     devices: Annotated[tuple[Device, ...], Field(min_length=1, max_length=WORKERS_MAX)]
-    link: Link = FREE_LINK
     links: tuple[Route, ...] = ()
     events: tuple[Event, ...] = ()
-    failures: Failures | None = None
-    checkpoints: Checkpoints | None = None
-    messages: Messages | None = None
-    ports: Ports | None = None
-    topology: Topology | None = None
     edges: tuple[Edge, ...] = ()
-    sharing: Sharing | None = None
     host: Device | None = None
-    memory: MemoryRemedy | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        """Its parts fit each other, and no key is without effect."""
-        for fault in self._faults():
-            raise wrong(fault)
-        return self
 
     def _faults(self) -> Iterator[str]:
+        """Its parts fit each other, and no key is without effect."""
         for index, device in enumerate(self.devices if self.offloads else ()):
             if device.copy_bandwidth_bytes_per_s is None:
                 yield (
@@ -224,8 +224,7 @@ class Cluster(Record):
         devices = ", ".join(f"{count} x {name}" for name, count in kinds.items())
         return f"Cluster({self.name!r}: {devices}; links {_links(self)})"
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """Give a row for each kind of device, and below it what the links cost."""

@@ -12,7 +12,6 @@ than products one by one. `docs/decisions/0003-costs.md` has the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ampsim.hardware.device import REMARKS, Device
@@ -21,7 +20,7 @@ from ampsim.ir.work import NO_WORK, Work
 
 
 class Charge(NamedTuple):
-    """One thing that a device charges, or does not, and on what authority.
+    """A cost that a device charges, or does not, and the authority for it.
 
     Args:
         what: the cost, with its number where it has one.
@@ -201,7 +200,8 @@ def _rate(device: Device, *, is_light: bool) -> str:
 
 def _told(key: str, value: Any) -> str:
     if key in CURVES:
-        return _points(value, CURVES[key])
+        (few, low), (many, high) = value[0], value[-1]
+        return f"{low:g} at {few} to {high:g} at {many} {CURVES[key]}"
     if key in SURFACES:
         fractions = [fraction for _rows, _elements, fraction in value]
         return f"{min(fractions):g} to {max(fractions):g} at {len(value)} rows and elements"
@@ -213,8 +213,3 @@ def _remark(device: Device, key: str) -> str:
     said = getattr(device, REMARKS[key]) if key in REMARKS else None
     words = {None: "", "peak": ", a peak", "measured": ", measured"}
     return words.get(said, f", in {said}")
-
-
-def _points(curve: Sequence[tuple[int, float]], noun: str) -> str:
-    (few, low), (many, high) = curve[0], curve[-1]
-    return f"{low:g} at {few} to {high:g} at {many} {noun}"

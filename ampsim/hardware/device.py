@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import create_model, model_validator
+from pydantic import create_model
 
 from ampsim.errors import FileFormatError
 from ampsim.hardware.efficiency import CURVES, SURFACES, Efficiency, MatrixEfficiency, Surface
 from ampsim.hardware.record import (
     UNSOURCED,
     Bytes,
+    Consistent,
     Machine,
     Power,
     Price,
@@ -22,7 +23,6 @@ from ampsim.hardware.record import (
     Source,
     Variation,
     digest_of,
-    wrong,
 )
 from ampsim.toml_file import Record, Text, validate
 from ampsim.units import format_bytes, format_flop
@@ -69,7 +69,7 @@ REMARKS: Final = {
 """By number: the key that says what kind of number it is, and changes no time."""
 
 
-class _Keys(Record):
+class _Keys(Consistent):
     """The keys of a device file but for those on how its numbers were found.
 
     A further number is a field here, and has its cost where it is charged.
@@ -243,14 +243,8 @@ class Device(_Keys):
         Sources()
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        """No number is said twice, contradicts another, or has no effect."""
-        for fault in self._faults():
-            raise wrong(fault)
-        return self
-
     def _faults(self) -> Iterator[str]:
+        """No number is said twice, contradicts another, or has no effect."""
         memory, passes = "memory_bandwidth_bytes_per_s", "pass_bandwidth_bytes_per_s"
         yield from self._unpaired("cache_bytes", "cache_bandwidth_bytes_per_s")
         if self.pass_bandwidth_bytes_per_s is None:
@@ -318,8 +312,7 @@ class Device(_Keys):
             parts.append(f"{others} more number{'' if others == 1 else 's'}")
         return f"Device({self.name!r}: {', '.join(parts)})"
 
-    def __str__(self) -> str:
-        return repr(self)
+    __str__ = __repr__
 
     def copy_s(self, size_bytes: int) -> float:
         """Seconds for which a copy of so many bytes occupies a lane to the host or from it."""

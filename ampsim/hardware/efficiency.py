@@ -14,12 +14,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise, product
-from typing import Annotated, Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ampsim.text import short
+from ampsim.text import sequence, short
 
 COUNT_MAX = 1_000_000_000
 """Most rows or elements that a point of a curve may name; chosen, to catch a slip."""
@@ -52,10 +52,11 @@ def _points_over(*nouns: str, example: str) -> Callable[[Any], tuple[Any, ...] |
     def checked(value: Any) -> tuple[Any, ...] | None:
         if value is None:
             return None
-        if not _parts(value):
+        given = sequence(value)
+        if not given:
             form = f"[{', '.join(nouns)}, fraction]"
             raise _wrong(f"a list of {form} such as {example}", short(value))
-        points = tuple(_point(point, nouns) for point in _parts(value))
+        points = tuple(_point(point, nouns) for point in given)
         (_require_ascending if len(nouns) == 1 else _require_grid)(points, nouns[0])
         return points
 
@@ -63,7 +64,7 @@ def _points_over(*nouns: str, example: str) -> Callable[[Any], tuple[Any, ...] |
 
 
 def _point(value: Any, nouns: tuple[str, ...]) -> tuple[Any, ...]:
-    parts = _parts(value)
+    parts = sequence(value)
     if len(parts) != len(nouns) + 1:
         raise _wrong(f"[{', '.join(nouns)}, fraction] in each place", short(value))
     *counts, fraction = parts
@@ -89,10 +90,6 @@ def _require_grid(surface: tuple[Any, ...], _noun: str) -> None:
             "ascending, and elements within them",
             f"{len(surface)} points",
         )
-
-
-def _parts(value: Any) -> Sequence[Any]:
-    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
 
 
 def _wrong(expected: str, got: str) -> PydanticCustomError:

@@ -5,13 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from ampsim.hardware.record import SECONDS_MAX, UNSOURCED, Rate, Seconds, Source, Variation, wrong
+from ampsim.hardware.record import (
+    SECONDS_MAX,
+    UNSOURCED,
+    Consistent,
+    Rate,
+    Seconds,
+    Source,
+    Variation,
+    wrong,
+)
 from ampsim.text import short
 from ampsim.toml_file import Record
 
@@ -42,7 +51,7 @@ Factor = Annotated[float, Field(ge=1, le=FACTOR_MAX)]
 MeanSeconds = Annotated[float, Field(ge=MEAN_S_MIN, le=SECONDS_MAX)]
 
 
-class _Outage(Record):
+class _Outage(Consistent):
     """An outage: for a while a device is slow, does nothing, or is lost.
 
     Args:
@@ -63,24 +72,20 @@ class _Outage(Record):
     weights: Literal["kept", "checkpoint"] | None = None
     source: Source | None = None
 
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         """A factor belongs to a slow device, a step that is lost to a stop."""
         if (self.kind == "slow") != (self.factor is not None):
             what = "needs a factor" if self.kind == "slow" else "has no factor"
-            raise wrong(
-                f'kind "{self.kind}" {what}; only a slow device takes so many times as long'
-            )
+            yield f'kind "{self.kind}" {what}; only a slow device takes so many times as long'
         if self.loses_step is not None and self.kind != "stop":
-            raise wrong(f'kind "{self.kind}" has no loses_step; only a stop can lose a step')
+            yield f'kind "{self.kind}" has no loses_step; only a stop can lose a step'
         if self.weights is not None and self.kind != "stop":
-            raise wrong(f'kind "{self.kind}" has no weights; only a stop can lose them')
+            yield f'kind "{self.kind}" has no weights; only a stop can lose them'
         if self.loses_weights and self.loses_step is False:
-            raise wrong(
+            yield (
                 'weights "checkpoint" loses the step in the middle, too, got loses_step = false; '
                 "leave it out"
             )
-        return self
 
     @property
     def slowness(self) -> float:
@@ -115,11 +120,10 @@ class Event(_Outage):
     from_s: Seconds
     until_s: Seconds
 
-    @model_validator(mode="after")
-    def _check_times(self) -> Self:
+    def _faults(self) -> Iterator[str]:
+        yield from super()._faults()
         if self.until_s <= self.from_s:
-            raise wrong(f"until_s must be > {self.from_s:g}, from_s, got {self.until_s:g}")
-        return self
+            yield f"until_s must be > {self.from_s:g}, from_s, got {self.until_s:g}"
 
 
 class Failures(_Outage):
@@ -136,7 +140,7 @@ class Failures(_Outage):
     mean_time_to_repair_s: MeanSeconds
 
 
-class Messages(Record):
+class Messages(Consistent):
     """Messages may be lost or delayed on their way over a link.
 
     Args:
@@ -151,13 +155,11 @@ class Messages(Record):
     delay_cv: Variation = 0.0
     source: Source | None = None
 
-    @model_validator(mode="after")
-    def _check_retry(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if self.loss_probability and self.retry_after_s is None:
-            raise wrong("loss_probability needs retry_after_s, when to send again; add it")
+            yield "loss_probability needs retry_after_s, when to send again; add it"
         if self.retry_after_s is not None and not self.loss_probability:
-            raise wrong("retry_after_s has no effect without loss_probability; add it")
-        return self
+            yield "retry_after_s has no effect without loss_probability; add it"
 
 
 def fault_of_events(events: Sequence[Event], failures: Failures | None, workers: int) -> str | None:

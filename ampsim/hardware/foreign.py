@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 from ampsim.errors import FileFormatError
 from ampsim.files import expanded, read_limited
 from ampsim.hardware.device import REMARKS, Device
-from ampsim.text import printable, short, to_toml
+from ampsim.text import printable, sequence, short, to_toml
 from ampsim.toml_file import validate
 
 
@@ -76,9 +76,9 @@ def device_toml(device: Device) -> str:
 
 
 def _reading(table: JsonTable) -> Reading:
-    if is_calculon(table):
+    if "matrix" in table.content and "mem1" in table.content:
         return read_calculon(table)
-    if is_simumax(table):
+    if "accelerator" in table.content:
         return read_simumax(table)
     raise FileFormatError(
         f"{table.label}: expected a system file of Calculon, with the keys matrix and mem1, or of "
@@ -222,11 +222,6 @@ class _Engine(NamedTuple):
     key: str
 
 
-def is_calculon(table: JsonTable) -> bool:
-    """Tell whether a file is meant as one of Calculon's."""
-    return "matrix" in table.content and "mem1" in table.content
-
-
 def read_calculon(table: JsonTable) -> Reading:
     """Read a device from a file of Calculon's."""
     engine, memory = _engine(table.table("matrix")), table.table("mem1")
@@ -295,7 +290,7 @@ def _largest(table: JsonTable, key: str, points: Any, left_out: list[str], unit:
 
 
 def _pair(table: JsonTable, key: str, point: Any) -> tuple[float, float]:
-    parts = cast("list[Any]", point) if isinstance(point, list) else []
+    parts = sequence(point)
     is_number = len(parts) == 2 and type(parts[0]) in (int, float)
     if not is_number or not 0 <= parts[0] <= NUMBER_MAX:
         raise table.wrong(key, "[size, fraction] in each place", point)
@@ -315,11 +310,6 @@ def _rest(table: JsonTable) -> list[str]:
 
 _OPERATIONS: Final = ("matmul", "default")
 """Operations in the order in which one gives the FLOP rate."""
-
-
-def is_simumax(table: JsonTable) -> bool:
-    """Tell whether a file is meant as one of SimuMax's."""
-    return "accelerator" in table.content
 
 
 def read_simumax(table: JsonTable) -> Reading:

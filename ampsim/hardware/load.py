@@ -1,24 +1,44 @@
-"""Devices and clusters by name or path, or in a word as users type them."""
+"""Devices and clusters by name or path, or in a word as users type them; and cluster files.
+
+A cluster file says which devices there are, how many of each, and the links between them.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from ampsim import assets
 from ampsim.arguments import checked
-from ampsim.errors import FileFormatError, OptionError, one_of
+from ampsim.errors import AmpsimError, FileFormatError, OptionError, one_of
 from ampsim.files import expanded
-from ampsim.hardware.cluster import Cluster
-from ampsim.hardware.cluster_file import cluster_of, is_cluster
+from ampsim.hardware.cluster import Cluster, ClusterKeys
 from ampsim.hardware.device import Device, device_of
+from ampsim.hardware.events import Event
 from ampsim.hardware.record import HARDWARE, UNSOURCED
-from ampsim.hardware.topology import DIMENSIONS_MAX, WORKERS_MAX, Level, Link, Topology
-from ampsim.text import short
-from ampsim.toml_file import explain, read_table
+from ampsim.hardware.topology import (
+    DIMENSIONS_MAX,
+    HOST,
+    WORKERS_MAX,
+    Edge,
+    EdgeCost,
+    HostPorts,
+    Junction,
+    Level,
+    Link,
+    Place,
+    Route,
+    Topology,
+    pair_of,
+)
+from ampsim.text import sequence, short
+from ampsim.toml_file import Record, Text, explain, read_table, validate
 
 WORKERS_DEFAULT = 16
 """Workers of a cluster made from one device: the cores of AMPNet's machines (Appendix B)."""
@@ -32,7 +52,10 @@ def load_device(name_or_path: str | os.PathLike[str]) -> Device:
         UnknownNameError: no such name or file.
         FileFormatError: the file does not describe a device.
     """
-    path, label = assets.locate("devices", name_or_path), os.fspath(name_or_path)
+    return _device_at(assets.locate("devices", name_or_path), os.fspath(name_or_path))
+
+
+def _device_at(path: Path, label: str) -> Device:
     table = read_table(path, label, HARDWARE)
     if is_cluster(table):
         raise FileFormatError(f"{label}: expected a device file, got a cluster file")
@@ -70,7 +93,8 @@ def load_cluster(
         >>> cluster.name, cluster.workers, cluster.link.latency_s
         ('4 x tflops-1', 4, 1e-06)
     """
-    _check_workers(workers)
+    if workers is not None and not 1 <= workers <= WORKERS_MAX:
+        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {short(workers)}")
     return relinked(
         _named(name_or_path, workers),
         latency_s=latency_s,
@@ -144,16 +168,6 @@ def _equal_workers(device: Device, workers: int) -> Cluster:
         description=device.description,
         devices=(device,) * workers,
     )
-
-
-def _check_workers(workers: int | None) -> None:
-    if workers is None:
-        return
-    # A caller without type checker may pass anything, and True is an int.
-    if not isinstance(workers, int) or isinstance(workers, bool):  # pyright: ignore[reportUnnecessaryIsInstance] # unchecked callers
-        raise OptionError(f"workers must be a whole number, got {workers!r}")
-    if not 1 <= workers <= WORKERS_MAX:
-        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {short(workers)}")
 
 
 def _with_topology(cluster: Cluster, text: str) -> Cluster:
@@ -265,7 +279,10 @@ def topology_of(text: str, link: Link) -> Topology:
     cost = link.model_dump(exclude={"source"})
     try:
         if kind == "hierarchy":
-            levels = tuple(_level(count, cost, link) for count in numbers)
+            levels = tuple(
+                Level.model_validate({"members": count, **cost, "source": link.source})
+                for count in numbers
+            )
             return Topology.model_validate({"kind": kind, "levels": levels})
         own = {"fat-tree": {"radix": numbers[0] if numbers else None}}
         keys = own.get(kind, {"shape": numbers} if numbers else {})
@@ -274,5 +291,147 @@ def topology_of(text: str, link: Link) -> Topology:
         raise OptionError(f"topology {text}: {explain(error, Topology)}") from error
 
 
-def _level(members: int, cost: dict[str, float | None], link: Link) -> Level:
-    return Level.model_validate({"members": members, **cost, "source": link.source})
+def is_cluster(table: Mapping[str, Any]) -> bool:
+    """Tell whether a table is meant as a cluster: it has its keys, or a list no device has."""
+    foreign = table.keys() - Device.model_fields.keys()
+    has_list = any(isinstance(table[key], list) for key in foreign)
+    return has_list or "link" in table or "device" in table
+
+
+def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
+    """The cluster that a file's table describes; its name is the file's where none is given.
+
+    Raises:
+        FileFormatError: a key or value is wrong, here or in a device's file that it names.
+    """
+    file = validate(_ClusterFile, {"name": path.stem, **table}, label)
+    count = sum(entry.count for entry in file.device)
+    if not 1 <= count <= WORKERS_MAX:
+        raise FileFormatError(f"{label}: device must count 1 to {WORKERS_MAX} in all, got {count}")
+    devices: list[Device] = []
+    for index, entry in enumerate(file.device):
+        devices += [_device(entry, path.parent, f"{label}: device[{index}]")] * entry.count
+    routes = [_route(entry) for entry in file.links]
+    for key, part in _sourced(file, routes, label):
+        is_free = isinstance(part, Link | HostPorts) and part.is_free
+        if part is not None and part.source is None and not is_free:
+            raise FileFormatError(
+                f"{label}: {key} has no key 'source'; say where its numbers come from, "
+                f'as in source = {{kind = "assumed", text = "..."}}'
+            )
+    content = {
+        **{key: getattr(file, key) for key in ClusterKeys.model_fields},
+        "devices": tuple(devices),
+        "links": tuple(routes),
+        "events": tuple(file.events),
+        "edges": tuple(edge for entry in file.edges or [] for edge in entry.edges()),
+        "host": None if file.host is None else _host(file.host, path.parent, f"{label}: host"),
+    }
+    return validate(Cluster, content, label)
+
+
+def _sourced(file: _ClusterFile, routes: list[Route], label: str) -> Iterator[tuple[str, Any]]:
+    """Yield the parts that need a source: they cost something, or vary while a run goes on."""
+    yield "link", file.link
+    yield from ((f"links[{index}]", route.link) for index, route in enumerate(routes))
+    yield from ((f"events[{index}]", one) for index, one in enumerate(file.events))
+    yield from ((key, getattr(file, key)) for key in ("failures", "checkpoints", "messages"))
+    if file.edges == []:
+        raise FileFormatError(f"{label}: edges must be a list of at least one, got []")
+    yield from (("topology", file.topology), ("ports", file.ports))
+    levels = () if file.topology is None else file.topology.levels
+    yield from ((f"topology.levels[{index}]", level) for index, level in enumerate(levels))
+    yield "ports.host", None if file.ports is None else file.ports.host
+    yield from ((f"edges[{index}]", entry) for index, entry in enumerate(file.edges or []))
+
+
+def _place(value: Any) -> Any:
+    """A place as a file names it: a worker's index, or "host"."""
+    if value == "host":
+        return HOST
+    if type(value) is not int or value < 0:
+        raise PydanticCustomError("place", "no worker and not the host")
+    return value
+
+
+_NamedPlace = Annotated[Place, BeforeValidator(_place)]
+
+
+class _DeviceEntry(Record):
+    """Equal devices in a row, by a shipped name or by a file beside this one."""
+
+    name: Text | None = None
+    file: Text | None = None
+    count: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
+
+
+class _RouteEntry(Link):
+    """A link of its own for one direction between two places; it inherits nothing from `link`."""
+
+    source_place: Annotated[_NamedPlace, Field(alias="from")]
+    target_place: Annotated[_NamedPlace, Field(alias="to")]
+
+
+def _pairs(value: Any) -> list[Any]:
+    """One pair of places, or a list of pairs, as a list of pairs."""
+    listed = sequence(value)
+    pairs = listed if listed and isinstance(listed[0], list) else [value]
+    return [pair_of(pair) for pair in pairs]
+
+
+class _EdgesEntry(EdgeCost):
+    """Edges that cost the same: one, or as many as `between` has pairs."""
+
+    between: Annotated[list[tuple[Junction, Junction]], BeforeValidator(_pairs)]
+
+    def edges(self) -> list[Edge]:
+        """Make an edge for each pair."""
+        cost = {key: getattr(self, key) for key in EdgeCost.model_fields}
+        named = [
+            tuple("host" if place == HOST else place for place in pair) for pair in self.between
+        ]
+        return [Edge.model_validate({"between": pair, **cost}) for pair in named]
+
+
+class _HostEntry(Record):
+    """The host's device: a shipped name, or a device file."""
+
+    device: Text
+
+
+class _ClusterFile(ClusterKeys):
+    """The keys of a cluster file."""
+
+    device: list[_DeviceEntry]
+    links: list[_RouteEntry] = Field(default_factory=list[_RouteEntry])
+    events: list[Event] = Field(default_factory=list[Event])
+    edges: list[_EdgesEntry] | None = None
+    host: _HostEntry | None = None
+
+
+def _host(entry: _HostEntry, folder: Path, label: str) -> Device:
+    is_file = entry.device.endswith(".toml")
+    key = {"file" if is_file else "name": entry.device}
+    return _device(_DeviceEntry.model_validate(key), folder, label)
+
+
+def _device(entry: _DeviceEntry, folder: Path, label: str) -> Device:
+    if (entry.name is None) == (entry.file is None):
+        raise FileFormatError(f"{label} must have one of the keys 'name' and 'file'; give one")
+    if entry.name is not None and entry.name.endswith(".toml"):
+        raise FileFormatError(
+            f"{label}.name must be a shipped device, got {entry.name!r}; a file beside this one is "
+            f'file = "{entry.name}"'
+        )
+    try:
+        if entry.name is not None:
+            return _device_at(assets.named("devices", entry.name), entry.name)
+        path = assets.locate("devices", folder / expanded(entry.file or ""))
+        return _device_at(path, str(path))
+    except AmpsimError as error:
+        raise FileFormatError(f"{label}: {error}") from error
+
+
+def _route(entry: _RouteEntry) -> Route:
+    cost = {key: getattr(entry, key) for key in Link.model_fields}
+    return Route(source=entry.source_place, target=entry.target_place, link=Link(**cost))

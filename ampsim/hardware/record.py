@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, Field, model_validator
@@ -57,7 +58,21 @@ Price = Annotated[float, Field(ge=0, le=PRICE_USD_PER_H_MAX)]
 Variation = Annotated[float, Field(ge=0, le=VARIATION_MAX)]
 
 
-class Source(Record):
+class Consistent(Record):
+    """A record whose values must fit each other."""
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what is wrong, in words; the first is told."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for fault in self._faults():
+            raise wrong(fault)
+        return self
+
+
+class Source(Consistent):
     """A source says where a number comes from, so that a reader can judge it.
 
     Args:
@@ -73,13 +88,11 @@ class Source(Record):
     low: Annotated[float, Field(gt=0)] | None = None
     high: Annotated[float, Field(gt=0)] | None = None
 
-    @model_validator(mode="after")
-    def _check_interval(self) -> Self:
+    def _faults(self) -> Iterator[str]:
         if (self.low is None) != (self.high is None):
-            raise wrong("low and high are the ends of one interval; give both, or neither")
+            yield "low and high are the ends of one interval; give both, or neither"
         if self.low is not None and self.high is not None and self.low >= self.high:
-            raise wrong(f"low must be < high, got {self.low:g} and {self.high:g}; exchange them")
-        return self
+            yield f"low must be < high, got {self.low:g} and {self.high:g}; exchange them"
 
     def plain(self) -> dict[str, Any]:
         """Return all that it says, without an interval that is not there."""

@@ -25,6 +25,9 @@ class Cond(Node):
         name: the node's name.
         query: ``query(state)`` is the name of an output port; it sees the state, never the payload.
         outputs: names of the output ports.
+
+    Raises:
+        GraphError: there is no output, or two have one name.
     """
 
     keeps_state = True
@@ -32,11 +35,6 @@ class Cond(Node):
 
     @checked
     def __init__(self, name: str, query: Callable[[Any], str], outputs: Sequence[str]) -> None:
-        """Route by `query` to `outputs`.
-
-        Raises:
-            GraphError: no output, or two of one name.
-        """
         self.outputs = _port_names(name, "output", outputs)
         super().__init__(name)
         self._query = query
@@ -66,7 +64,11 @@ class Cond(Node):
 
 
 class Phi(Node):
-    """Passes on a message from any of its inputs; returns the gradient to that input."""
+    """Passes on a message from any of its `inputs`; returns the gradient to that input.
+
+    Raises:
+        GraphError: there is no input, or two have one name.
+    """
 
     waits_for_all = False
     keeps_state = True
@@ -74,11 +76,6 @@ class Phi(Node):
 
     @checked
     def __init__(self, name: str, inputs: Sequence[str]) -> None:
-        """Join `inputs`, the names of the input ports.
-
-        Raises:
-            GraphError: no input, or two of one name.
-        """
         self.inputs = _port_names(name, "input", inputs)
         super().__init__(name)
         self._origin: dict[State, int] = {}
@@ -175,6 +172,9 @@ class Bcast(CachingNode):
     """Copies a message to every successor; sums their gradients on the way back (Section 4).
 
     The sum is taken in the order of the ports, whatever the order of arrival.
+
+    Raises:
+        GraphError: there is not one copy.
     """
 
     keeps_state = True
@@ -182,11 +182,6 @@ class Bcast(CachingNode):
 
     @checked
     def __init__(self, name: str, copies: Ports) -> None:
-        """Send `copies` copies.
-
-        Raises:
-            GraphError: fewer than one copy.
-        """
         if copies < 1:
             raise GraphError(f"{name}: copies must be >= 1, got {copies}")
         self.outputs = tuple(f"copy-{i}" for i in range(copies))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, TypeAlias
 
 from ampsim.errors import GraphError
@@ -31,19 +32,6 @@ if TYPE_CHECKING:
 
 
 Ports: TypeAlias = "list[list[tuple[int, int]]]"
-
-
-def require_few(graph: str, count: int, node: Node) -> None:
-    """Check that a graph of `count` nodes has room for another.
-
-    Raises:
-        GraphError: it has none.
-    """
-    if count >= NODES_MAX:
-        raise GraphError(
-            f"{graph}: a graph has at most {NODES_MAX:,} nodes, got more at {node.name!r}; "
-            "take fewer replicas or layers"
-        )
 
 
 def require_connected(
@@ -91,29 +79,20 @@ def require_phi_in_loops(graph: Graph) -> None:
     Raises:
         GraphError: a cycle has none, so that its first message could never arrive.
     """
-    joins = {i for i, node in enumerate(graph.nodes) if not node.waits_for_all}
-    colour = [0] * len(graph.nodes)  # 0 unseen, 1 on the path, 2 done
-    for start in range(len(graph.nodes)):
-        stack = [(start, iter(graph.targets[start]))] if not colour[start] else []
-        colour[start] = 1 if stack else colour[start]
-        while stack:
-            node, successors = stack[-1]
-            for target, _port in successors:
-                if target in joins or colour[target] == 2:
-                    continue
-                if colour[target] == 1:
-                    path = [n for n, _ in stack]
-                    loop = " -> ".join(graph.nodes[n].name for n in path[path.index(target) :])
-                    raise GraphError(
-                        f"{graph.name}: the loop {loop} -> {graph.nodes[target].name} has no Phi; "
-                        "a loop starts at a Phi that joins its first input and what comes around"
-                    )
-                colour[target] = 1
-                stack.append((target, iter(graph.targets[target])))
-                break
-            else:
-                colour[node] = 2
-                stack.pop()
+    before = {
+        index: [source for source, _port in sources] if node.waits_for_all else []
+        for index, (node, sources) in enumerate(zip(graph.nodes, graph.sources, strict=True))
+    }
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        loop: list[int] = error.args[1][:-1]  # the first stands last, too
+        place = loop.index(min(loop))
+        names = [graph.nodes[index].name for index in (*loop[place:], *loop[: place + 1])]
+        raise GraphError(
+            f"{graph.name}: the loop {' -> '.join(names)} has no Phi; "
+            "a loop starts at a Phi that joins its first input and what comes around"
+        ) from None
 
 
 def infer_shapes(graph: Graph) -> None:
@@ -368,7 +347,11 @@ class Graph:
             raise GraphError(
                 f"{self.name}: two nodes are named {node.name!r} ({kinds}); rename one of them"
             )
-        require_few(self.name, len(self.nodes), node)
+        if len(self.nodes) >= NODES_MAX:
+            raise GraphError(
+                f"{self.name}: a graph has at most {NODES_MAX:,} nodes, got more at {node.name!r}; "
+                "take fewer replicas or layers"
+            )
         self._is_verified = False
         self._index[node.name] = len(self.nodes)
         self.nodes.append(node)

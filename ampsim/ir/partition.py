@@ -36,6 +36,9 @@ class Partition:
     >>> partition = Partition(([2, 0], [], [2]), size=3)
     >>> partition.rows.tolist(), partition.cuts
     ([2, 0, 2], (slice(0, 2, None), slice(2, 2, None), slice(2, 3, None)))
+
+    Raises:
+        GraphError: a part is no list of integers, or names a row that the whole has not.
     """
 
     __slots__ = ("_summations", "cuts", "is_one_to_one", "lengths", "rows", "shape", "size")
@@ -43,11 +46,6 @@ class Partition:
     def __init__(
         self, parts: Sequence[Int[np.ndarray, " rows"] | Sequence[int]], size: int
     ) -> None:
-        """Take the indices of each part.
-
-        Raises:
-            GraphError: a part is no list of integers, or names a row that the whole has not.
-        """
         arrays = [_indices(number, part) for number, part in enumerate(parts)]
         self.lengths = [len(part) for part in arrays]
         edges = [0, *accumulate(self.lengths)]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Protocol, cast
+from functools import partial
+from typing import Any, Protocol, cast
 
 import numpy as np
 
-from ampsim.errors import DivergenceError
 from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Charged
 from ampsim.model_parallel.stash import Prediction, Stash
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.trace import Recorder
-
-BLOCK: Final = 1 << 17
-"""Parameters that are updated at once; measured: an optimizer's passes over them stay in cache."""
 
 
 class Applies(Protocol):
@@ -128,37 +125,17 @@ class Updater:
         return None if touched is None else (len(touched[0]),)
 
     def _update_all(self, placed: Updatable, node: ParameterizedNode, now_s: float) -> None:
-        """Step all parameters; in place, where the optimizer can, block by block if they are many.
-
-        The new weights then take the place of the gradient. The bits are the same.
-        """
+        """Step all parameters."""
         gradient = self._averaged(node, node.take_gradient())
-        step, before = self._step, placed.optimizer_state
-        if len(gradient) <= BLOCK or not self._optimizer.is_elementwise:
-            theta, after = step(node, gradient, before, node.theta)
-            _require_finite(theta, node, now_s)
-        else:
-            theta, after = gradient, before
-            for start in range(0, len(gradient), BLOCK):
-                block = slice(start, start + BLOCK)
-                of_block = tuple(_block(part, block) for part in before)
-                part, of_block = step(node, gradient[block], of_block, node.theta[block])
-                _require_finite(part, node, now_s)
-                after = tuple(map(_whole, before, of_block))
+        told = partial(_told, node, now_s)
+        step, before = self._method(node).step, placed.optimizer_state
+        theta, after = step(gradient, before, node.theta, self.rate, told)
         placed.optimizer_state = after
         replaced = node.theta
         node.adopt(theta)
         prediction = placed.prediction
         if prediction is not None:
             prediction.updated(replaced, node.staleness_sum / max(node.gradient_count, 1))
-
-    def _step(
-        self, node: ParameterizedNode, gradient: np.ndarray, state: Any, theta: np.ndarray
-    ) -> tuple[np.ndarray, Any]:
-        """Step from `theta`; gradient and state are not needed any more."""
-        if self._optimizer.is_elementwise:
-            return self._optimizer.update(gradient, state, theta, self.rate, in_place=True)
-        return self._method(node).update(gradient, state, theta, self.rate)
 
     def _update_rows(
         self,
@@ -172,8 +149,8 @@ class Updater:
         table = node.theta.reshape(-1, values.shape[1])
         of_rows = tuple(_gather(part, table.shape, rows) for part in placed.optimizer_state)
         gradient = self._averaged(node, values.reshape(-1))
-        theta, after = self._step(node, gradient, of_rows, table[rows].reshape(-1))
-        _require_finite(theta, node, now_s)
+        told, before = partial(_told, node, now_s), table[rows].reshape(-1)
+        theta, after = self._method(node).step(gradient, of_rows, before, self.rate, told)
         table[rows] = theta.reshape(values.shape)
         placed.optimizer_state = tuple(
             _scatter(whole, table.shape, rows, part)
@@ -184,15 +161,6 @@ class Updater:
         if self.averages_instances and len(node.instances) > 1:
             gradient *= gradient.dtype.type(1.0 / len(node.instances))
         return gradient
-
-
-def _block(part: Any, block: slice) -> Any:
-    """A block of one part of an optimizer's state, a view; a scalar is the same for all blocks."""
-    return cast("Any", part[block] if isinstance(part, np.ndarray) else part)
-
-
-def _whole(before: Any, of_block: Any) -> Any:
-    return cast("Any", before if isinstance(before, np.ndarray) else of_block)
 
 
 def _gather(part: Any, shape: tuple[int, ...], rows: np.ndarray) -> Any:
@@ -211,13 +179,13 @@ def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) ->
     return part
 
 
-def _require_finite(theta: np.ndarray, node: ParameterizedNode, now_s: float) -> None:
-    if not math.isfinite(float(theta.dot(theta))):
-        raise DivergenceError(
-            f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
-            f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
-            "try a lower learning rate"
-        )
+def _told(node: ParameterizedNode, now_s: float) -> str:
+    """The line on weights of a node that stop being finite."""
+    return (
+        f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
+        f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
+        "try a lower learning rate"
+    )
 
 
 def average_replicas(graph: Graph) -> None:

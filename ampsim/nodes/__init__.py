@@ -15,48 +15,12 @@ from ampsim.nodes.layer_norm import LayerNorm
 from ampsim.nodes.linear import Linear
 from ampsim.nodes.losses import SoftmaxCrossEntropy, SquaredError
 from ampsim.nodes.lstm import BranchLSTM, LeafLSTM, LSTMCell
-from ampsim.nodes.reductions import Max, Mean
-from ampsim.nodes.views import Flatten, Permute, Pick, Reshape
+from ampsim.nodes.views import Flatten, Max, Mean, Permute, Pick, Reshape
 
 __all__ = [
-    "Affine",
-    "Attention",
-    "BranchLSTM",
-    "CellForm",
-    "Collect",
-    "Columns",
-    "Concat",
-    "Cond",
-    "Conv2d",
-    "Difference",
-    "Distribute",
-    "Dropout",
-    "Embedding",
-    "Flatten",
-    "GRUCell",
-    "Group",
-    "Isu",
-    "LSTMCell",
-    "LayerNorm",
-    "LeafLSTM",
-    "Linear",
-    "Max",
-    "MaxPool",
-    "Mean",
-    "Permute",
-    "Phi",
-    "Pick",
-    "Product",
-    "ReLU",
-    "Replicate",
-    "Reshape",
-    "Sigmoid",
-    "SoftmaxCrossEntropy",
-    "Split",
-    "SquaredError",
-    "Sum",
-    "Tanh",
-    "Ungroup",
-    "cell_adder",
-    "compose",
-]
+    "Affine", "Attention", "BranchLSTM", "CellForm", "Collect", "Columns", "Concat", "Cond",
+    "Conv2d", "Difference", "Distribute", "Dropout", "Embedding", "Flatten", "GRUCell", "Group",
+    "Isu", "LSTMCell", "LayerNorm", "LeafLSTM", "Linear", "Max", "MaxPool", "Mean", "Permute",
+    "Phi", "Pick", "Product", "ReLU", "Replicate", "Reshape", "Sigmoid", "SoftmaxCrossEntropy",
+    "Split", "SquaredError", "Sum", "Tanh", "Ungroup", "cell_adder", "compose",
+]  # fmt: skip

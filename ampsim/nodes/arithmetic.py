@@ -12,24 +12,24 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import VIEW, elementwise_work, joined_work
+from ampsim.ir.work import VIEW, Work, elementwise_work, joined_work
 from ampsim.options import Ports
 
 
 class Arithmetic(CachingNode):
-    """Joins payloads of equal shape by an operation on their elements, in the order of ports."""
+    """Joins payloads of equal shape by an operation on their elements, in the order of ports.
+
+    Raises:
+        GraphError: there are fewer than two inputs.
+    """
 
     keeps_state = True
 
     @checked
     def __init__(self, name: str, count: Ports = 2) -> None:
-        """Join `count` inputs.
-
-        Raises:
-            GraphError: fewer than two inputs.
-        """
         if count < 2:
             raise GraphError(f"{name}: count must be two or more inputs, got {count}")
         self.inputs = tuple(f"operand-{i}" for i in range(count))
@@ -71,10 +71,7 @@ class Sum(Arithmetic):
     added to all of them, as NumPy does, and gets the sum of their gradients.
     """
 
-    @checked
-    def __init__(self, name: str, count: Ports = 2) -> None:
-        super().__init__(name, count)
-        self._is_spread = False
+    _is_spread = False
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
         """Add; record the shapes if they differ."""
@@ -133,7 +130,7 @@ class Difference(Arithmetic):
         super().__init__(name)
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
-        """Subtract."""
+        """Subtract the second from the first."""
         first, second = operands
         return first if self.is_abstract else first - second
 
@@ -169,7 +166,7 @@ class Product(Arithmetic):
         ]
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """All factors."""
+        """It keeps all factors."""
         return taken_bytes
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:

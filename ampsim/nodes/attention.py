@@ -9,10 +9,11 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import Work, elementwise_work
 from ampsim.nodes.elementwise import Masks
-from ampsim.nodes.light import elementwise_work
 from ampsim.options import Seed
 
 OPERATIONS: tuple[int, int] = (8, 13)
@@ -44,6 +45,10 @@ class Attention(CachingNode):
         scale: of the products; None for 1 / √width.
         dropout: probability of a weight to be dropped in training.
         seed: of the masks.
+
+    Raises:
+        GraphError: the dropout is not a number from 0 to below 1.
+        OptionError: the seed is negative or no whole number.
     """
 
     inputs = ("query", "key", "value")
@@ -59,12 +64,6 @@ class Attention(CachingNode):
         dropout: float = 0.0,
         seed: Seed = 0,
     ) -> None:
-        """Attend.
-
-        Raises:
-            GraphError: the dropout is not a number from 0 to below 1.
-            OptionError: the seed is negative or no whole number.
-        """
         super().__init__(name)
         self._is_causal = is_causal
         self._scale = scale
@@ -126,7 +125,7 @@ class Attention(CachingNode):
         return ((0, state, to_query), (1, state, to_key), (2, state, to_value))
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """All inputs and the softmax; with dropout also the mask."""
+        """It keeps all inputs and the softmax; with dropout also the mask."""
         query, key, _value = self._saved[state].inputs
         square = math.prod(query.shape[:-1]) * key.shape[-2] * self.element_bytes
         return taken_bytes + square * (1 if self._masks is None else 2)

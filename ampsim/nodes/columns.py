@@ -12,13 +12,18 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Node, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import VIEW, elementwise_work
+from ampsim.ir.work import VIEW, Work, elementwise_work
 
 
 class SideBySide(CachingNode):
-    """Parts of some columns each, and the whole of all columns: what Concat and Split share."""
+    """Parts of some columns each, and the whole of all columns: what Concat and Split share.
+
+    Raises:
+        GraphError: there are fewer than two widths, or one is below 1.
+    """
 
     keeps_state = True
     heeds_need = False
@@ -26,11 +31,6 @@ class SideBySide(CachingNode):
     """Kind of step that puts the parts together; the other sends views."""
 
     def __init__(self, name: str, widths: Sequence[int]) -> None:
-        """Have a part for each of `widths` columns.
-
-        Raises:
-            GraphError: fewer than two parts, or a width below 1.
-        """
         if len(widths) < 2 or min(widths) < 1:
             raise GraphError(f"{name}: widths must be two or more numbers >= 1, got {widths}")
         super().__init__(name)
@@ -135,10 +135,13 @@ class Split(SideBySide):
 
 
 class Columns(Node):
-    """Sends columns `start` to `stop` of its `width`; the others' gradient is 0.
+    """Sends columns `start` to before `stop` of its `width`; the others' gradient is 0.
 
     Attributes:
         width, start, stop: as given.
+
+    Raises:
+        GraphError: these are not columns of a payload of `width`.
     """
 
     keeps_state = True
@@ -146,11 +149,6 @@ class Columns(Node):
 
     @checked
     def __init__(self, name: str, width: int, start: int, stop: int) -> None:
-        """Keep columns `start` to `stop`, the latter not included.
-
-        Raises:
-            GraphError: these are not columns of a payload of `width`.
-        """
         if not 0 <= start < stop <= width:
             raise GraphError(
                 f"{name}: columns must be within a width of {width}, got {start} to {stop}"

@@ -14,21 +14,11 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    Partition,
-    Payload,
-    Sends,
-    Shape,
-    Standin,
-    State,
-    Work,
-    standin,
-)
+from ampsim.ir.message import Direction, Payload, Sends, Standin, State, standin
+from ampsim.ir.node import CachingNode, Shape
+from ampsim.ir.partition import Partition
 from ampsim.ir.shapes import known, require, text
-from ampsim.nodes.light import elementwise_work
+from ampsim.ir.work import NO_WORK, Work, elementwise_work
 from ampsim.options import Ports
 
 SMALL_SUM: Final = 40_000  # chosen: the one-hot product is the faster up to about this many entries
@@ -39,16 +29,14 @@ class Partitioned(CachingNode):
 
     The control payload is an `ampsim.ir.Partition` with as many parts as the node has; declare its
     port at the controller as (rows,), the rows of the whole.
+
+    Raises:
+        GraphError: there is not one part.
     """
 
     keeps_state = True
 
     def __init__(self, name: str, parts: Ports) -> None:
-        """Have `parts` parts.
-
-        Raises:
-            GraphError: fewer than one.
-        """
         if parts < 1:
             raise GraphError(f"{name}: parts must be >= 1, got {parts}")
         super().__init__(name)
@@ -177,10 +165,7 @@ class Distribute(Partitioned):
             return ()
         control = self._control.pop(state)
         is_needed = self.input_needs_gradient[0]
-        return (
-            (0, state, self._summed(control, parts) if is_needed else None),
-            (1, state, None),
-        )
+        return ((0, state, self._summed(control, parts) if is_needed else None), (1, state, None))
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, columns) or (rows,), and (rows,); return rows[i] for rows of part i."""

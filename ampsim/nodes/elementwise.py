@@ -11,9 +11,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Node, Payload, Sends, Shape, State, Work
+from ampsim.ir.message import Direction, Payload, Sends, State
+from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known
-from ampsim.nodes.light import elementwise_work
+from ampsim.ir.work import Work, elementwise_work
 from ampsim.options import Seed
 from ampsim.rng import stream
 
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 
-class Elementwise(CachingNode):
+class _SameShape(CachingNode):
+    """Sends a payload of the shape that came."""
+
+    keeps_state = True
+    heeds_need = False
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Keep the shape."""
+        return known(shapes)
+
+
+class Elementwise(_SameShape):
     """A function of each element whose derivative can be told from its value: y is all it keeps.
 
     Attributes:
@@ -31,9 +43,6 @@ class Elementwise(CachingNode):
 
     operations: ClassVar[tuple[int, int]] = (1, 1)
     passes: ClassVar[tuple[int, int]] = (2, 2)
-
-    keeps_state = True
-    heeds_need = False
 
     @checked
     def __init__(self, name: str) -> None:
@@ -62,7 +71,7 @@ class Elementwise(CachingNode):
         return ((0, state, self.pulled_back(output, gradient)),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """The value, as large as what it is of."""
+        """It keeps the value, as large as what it is of."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
@@ -75,10 +84,6 @@ class Elementwise(CachingNode):
             passes=self.passes[is_back],
             functions=int(not is_back),
         )
-
-    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Keep the shape."""
-        return known(shapes)
 
 
 class ReLU(Elementwise):
@@ -136,11 +141,8 @@ class Sigmoid(Elementwise):
         return slope
 
 
-class Affine(Node):
+class Affine(_SameShape):
     """x times a factor, plus a shift; both are numbers that do not learn."""
-
-    keeps_state = True
-    heeds_need = False
 
     @checked
     def __init__(self, name: str, *, factor: float = 1.0, shift: float = 0.0) -> None:
@@ -167,10 +169,6 @@ class Affine(Node):
         is_back = direction is Direction.BACKWARD
         return elementwise_work(shape, self.element_bytes, 2 - is_back, passes=4 - 2 * is_back)
 
-    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Keep the shape."""
-        return known(shapes)
-
 
 class Masks:
     """Inverted dropout: each element is 0 with probability `rate`, else 1 / (1 − rate).
@@ -183,15 +181,13 @@ class Masks:
         purpose: what the masks are for; unique in a graph.
         rate: probability of an element to be dropped.
         seed: of the run.
+
+    Raises:
+        GraphError: the rate is not a number from 0 to below 1.
+        OptionError: the seed is negative or no whole number.
     """
 
     def __init__(self, purpose: str, rate: float, seed: int) -> None:
-        """Draw the key.
-
-        Raises:
-            GraphError: the rate is not a number from 0 to below 1.
-            OptionError: the seed is negative or no whole number.
-        """
         if not 0 <= rate < 1:
             raise GraphError(f"{purpose}: rate must be >= 0 and < 1, got {rate}")
         key = stream(seed, f"dropout/{purpose}").integers(0, 2**64, 2, np.uint64)
@@ -214,24 +210,20 @@ class Masks:
         return np.multiply(is_kept, self._kept, dtype=dtype)
 
 
-class Dropout(CachingNode):
+class Dropout(_SameShape):
     """Inverted dropout: 0 with probability `rate`, else x / (1 − rate); identity in validation.
 
     The mask depends on seed, name and state alone, so that the order of messages does not change
-    it. Instances are numbered through all epochs: each epoch has masks of its own.
-    """
+    it. Instances are numbered through all epochs: each epoch has masks of its own. With `masks_of`
+    the masks are those of the node of that name.
 
-    keeps_state = True
-    heeds_need = False
+    Raises:
+        GraphError: the rate is not a number from 0 to below 1.
+        OptionError: the seed is negative or no whole number.
+    """
 
     @checked
     def __init__(self, name: str, rate: float, seed: Seed, *, masks_of: str | None = None) -> None:
-        """Drop with probability `rate`; have the masks of the node `masks_of` instead of its own.
-
-        Raises:
-            GraphError: the rate is not a number from 0 to below 1.
-            OptionError: the seed is negative or no whole number.
-        """
         self._masks = Masks(masks_of or name, rate, seed)
         super().__init__(name)
 
@@ -259,16 +251,12 @@ class Dropout(CachingNode):
         return ((0, state, gradient * mask),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """The mask, as large as what it is for."""
+        """It keeps the mask, as large as what it is for."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once."""
         return elementwise_work(shape, self.element_bytes)
-
-    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Keep the shape."""
-        return known(shapes)
 
 
 def _text(state: State) -> str:

@@ -9,19 +9,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    ParameterizedNode,
-    Payload,
-    Sends,
-    Shape,
-    State,
-    Work,
-    standin,
-)
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, ParameterizedNode, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import Start, by_state, stack, update_work
 
 OPERATIONS_OF_UPDATE: Final = 12
@@ -52,6 +43,10 @@ class Embedding(ParameterizedNode, CachingNode):
             distribution, as PyTorch's Embedding does.
         gradient_factor: what gradients of the table are multiplied by before an update.
         padding: row whose gradient is 0, so that plain steps leave it as it is; None for none.
+
+    Raises:
+        GraphError: an extent is below 1, the factor no finite number above 0, or the padding
+            no row of the table.
     """
 
     @checked
@@ -66,12 +61,6 @@ class Embedding(ParameterizedNode, CachingNode):
         gradient_factor: float = 1.0,
         padding: int | None = None,
     ) -> None:
-        """Hold `vocabulary` rows of `width`.
-
-        Raises:
-            GraphError: an extent is below 1, the factor no finite number above 0, or the padding
-                no row of the table.
-        """
         if vocabulary < 1 or width < 1:
             raise GraphError(
                 f"{name}: extents must be >= 1, got vocabulary={vocabulary}, width={width}"

@@ -1,4 +1,4 @@
-"""One message for several and back: Ungroup, "a simpler variant" Replicate, Group (Section 4)."""
+"""Ungroup and "a simpler variant" Replicate make many messages of one, Group one (Section 4)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Node, Payload, Sends, Shape, Standin, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, Standin, State, standin
+from ampsim.ir.node import Node, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import VIEW, elementwise_work
+from ampsim.ir.work import VIEW, Work, elementwise_work
 
 Place: TypeAlias = Callable[[Any], "tuple[State, int, int]"]
 """``place(state)`` is (state of the group, number of the member, count of members)."""
@@ -69,14 +70,13 @@ class Group(Node):
         if members.missing[0]:
             return ()
         del self._filling[group]
-        parts = members.payloads
+        parts, (first, *columns) = members.payloads, members.payloads[0].shape
+        rows = [part.shape[0] for part in parts]
         if self.is_training:
-            rows = [part.shape[0] for part in parts]
             self._grouped[group] = list(zip(members.states, rows, strict=True))
         if self.is_abstract:
-            shape = (len(parts), *parts[0].shape)
-            stacked = standin(shape, parts[0].itemsize) if self.new_axis else None
-            return ((0, group, stacked or _below_each_other(parts)),)
+            extents = (len(parts), first) if self.new_axis else (sum(rows),)
+            return ((0, group, standin((*extents, *columns), parts[0].itemsize)),)
         return ((0, group, np.stack(parts) if self.new_axis else np.concatenate(parts)),)
 
     def require_free(self, members: list[Any], number: int, state: State) -> None:
@@ -118,7 +118,7 @@ class Group(Node):
         return sends
 
     def joins(self, direction: Direction, state: State) -> State:
-        """Members wait for their group."""
+        """Name the group for which members wait."""
         return self.place(state)[0] if direction is Direction.FORWARD else state
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
@@ -145,76 +145,57 @@ class Group(Node):
         return f"{filling.missing[0]} of {len(filling.states)} members"
 
 
-def _below_each_other(parts: list[Payload]) -> Standin:
-    rows = sum(part.shape[0] for part in parts)
-    return standin((rows, *parts[0].shape[1:]), parts[0].itemsize)
+class _Multiplying(Node):
+    """A node that makes several messages of one, and one gradient of theirs.
 
-
-class Offspring:
-    """Numbers the states that one state gives rise to, and gathers the gradients of all of them.
-
-    Attributes:
-        missing: for each origin of which something has not come back, how many.
+    It numbers the states that one state gives rise to, and gathers the gradients of all of them.
     """
 
-    __slots__ = ("_counter", "_gradients", "_origin", "missing")
-
-    def __init__(self, counter: Callable[[Any, int], State]) -> None:
+    def __init__(self, name: str, counter: Callable[[Any, int], State]) -> None:
+        super().__init__(name)
         self._counter = counter
         self._origin: dict[State, tuple[State, int]] = {}
         self._gradients: dict[State, list[Payload]] = {}
-        self.missing: dict[State, int] = {}
+        self._missing: dict[State, int] = {}
 
-    def states(self, node: Node, state: State, count: int) -> list[State]:
+    def _states(self, state: State, count: int) -> list[State]:
         """Return the states of `count` messages; in training, expect a gradient of each.
 
         Raises:
             GraphError: the count is 0, or two of the states are equal.
         """
         if count < 1:
-            raise GraphError(f"{node.describe()} expects at least one part, got {count} of {state}")
+            raise GraphError(f"{self.describe()} expects at least one part, got {count} of {state}")
         counter = self._counter
         states = [counter(state, i) for i in range(count)]
-        if node.is_training:
+        if self.is_training:
             known = len(self._origin)
             for i, part in enumerate(states):
                 self._origin[part] = (state, i)
             if len(self._origin) != known + count:
                 raise GraphError(
-                    f"{node.describe()}: the counter must give a state of its own to each part, "
+                    f"{self.describe()}: the counter must give a state of its own to each part, "
                     f"got {', '.join(map(str, states[:4]))} of {state}"
                 )
             self._gradients[state] = [None] * count
-            self.missing[state] = count
+            self._missing[state] = count
         return states
 
-    def origin(self, state: State) -> State:
-        """The state that gave rise to `state`, whose gradient has not come back."""
-        return self._origin[state][0]
-
-    def take(self, state: State, gradient: Payload) -> tuple[State, list[Payload]] | None:
+    def _take(self, state: State, gradient: Payload) -> tuple[State, list[Payload]] | None:
         """Take one gradient; return (origin, all gradients by number) once the last has come."""
         origin, i = self._origin.pop(state)
         gradients = self._gradients[origin]
         gradients[i] = gradient
-        left = self.missing[origin] - 1
+        left = self._missing[origin] - 1
         if left:
-            self.missing[origin] = left
+            self._missing[origin] = left
             return None
-        del self.missing[origin], self._gradients[origin]
+        del self._missing[origin], self._gradients[origin]
         return origin, gradients
 
-
-class _Multiplying(Node):
-    """A node that makes several messages of one, and one gradient of theirs."""
-
-    def __init__(self, name: str, counter: Callable[[Any, int], State]) -> None:
-        super().__init__(name)
-        self._offspring = Offspring(counter)
-
     def joins(self, direction: Direction, state: State) -> State:
-        """Gradients wait for those of the same origin."""
-        return self._offspring.origin(state) if direction is Direction.BACKWARD else state
+        """Name the origin for whose other gradients one waits."""
+        return self._origin[state][0] if direction is Direction.BACKWARD else state
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Send views, or the payload itself; read and write every element of gradients once."""
@@ -224,11 +205,11 @@ class _Multiplying(Node):
 
     def pending(self) -> Iterable[State]:
         """States of which some message's gradient has not come back."""
-        return self._offspring.missing.keys()
+        return self._missing.keys()
 
     def awaits(self, state: State) -> str:
         """Gradients that have not come back."""
-        return f"{self._offspring.missing[state]} more gradients"
+        return f"{self._missing[state]} more gradients"
 
 
 class Ungroup(_Multiplying):
@@ -255,7 +236,7 @@ class Ungroup(_Multiplying):
             GraphError: there is no slice, or two of them get one state.
         """
         count = max(extent, 1) if self.keeps_axis else extent
-        return self._offspring.states(self, state, count)
+        return self._states(state, count)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send each slice under a state of its own; slices are views.
@@ -278,7 +259,7 @@ class Ungroup(_Multiplying):
 
         A slice without gradient counts as zeros; without any, there is none.
         """
-        returned = self._offspring.take(state, gradient)
+        returned = self._take(state, gradient)
         if returned is None:
             return ()
         origin, gradients = returned
@@ -329,12 +310,12 @@ class Replicate(_Multiplying):
         Raises:
             GraphError: there is no copy, or two of them get one state.
         """
-        states = self._offspring.states(self, state, self._count(state))
+        states = self._states(state, self._count(state))
         return [(0, tag, payload) for tag in states]
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Keep the gradient of a copy until all have come back, then send their sum."""
-        returned = self._offspring.take(state, gradient)
+        returned = self._take(state, gradient)
         if returned is None:
             return ()
         origin, gradients = returned

@@ -34,17 +34,15 @@ class GRUCell(MatrixNode):
     U hidden rows, both 3·hidden columns: those of r, z and n.
 
     Source: Cho et al. (2014); as in PyTorch, r multiplies after the product, not before it.
+
+    Raises:
+        GraphError: a width is below 1.
     """
 
     inputs = ("input", "state")
 
     @checked
     def __init__(self, name: str, d_in: int, hidden: int) -> None:
-        """Read `d_in` columns into a state of `hidden`.
-
-        Raises:
-            GraphError: a width is below 1.
-        """
         if d_in < 1 or hidden < 1:
             raise GraphError(f"{name}: widths must be >= 1, got d_in={d_in}, hidden={hidden}")
         columns = 3 * hidden
@@ -124,7 +122,7 @@ class GRUCell(MatrixNode):
         return output, GruStep(payloads, self.version, gates, recurrent)
 
     def factors(self, kept: GruStep) -> np.ndarray:
-        """What a backward step of these rows multiplies with its gradient, (7, rows, hidden).
+        """Factors of the gradient in a backward step of these rows, (7, rows, hidden).
 
         That gives the gradients of x W + b, those of h U + d, and what goes to h past the gates.
         """
@@ -203,7 +201,7 @@ class GRUCell(MatrixNode):
         return 51 * self.hidden, 3 * self.hidden
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """Both inputs, three gates, and what the state gives each of them."""
+        """It keeps both inputs, three gates, and what the state gives each of them."""
         column_bytes = taken_bytes // sum(self.widths)
         return taken_bytes + 6 * self.hidden * column_bytes
 

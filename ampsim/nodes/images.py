@@ -25,19 +25,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    Node,
-    Payload,
-    Sends,
-    Shape,
-    State,
-    Work,
-    standin,
-)
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, Node, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import InHalves, by_state, update_work
 from ampsim.options import Count
 
@@ -195,6 +186,10 @@ class Conv2d(InHalves):
 
     Attributes:
         windows: kernel, stride and padding.
+
+    Raises:
+        GraphError: the padding is below 0, or as wide as the kernel.
+        OptionError: another number is below 1.
     """
 
     @checked
@@ -209,12 +204,6 @@ class Conv2d(InHalves):
         padding: int | tuple[int, int] = 0,
         has_bias: bool = True,
     ) -> None:
-        """Map `channels` to `filters`.
-
-        Raises:
-            GraphError: the padding is below 0, or as wide as the kernel.
-            OptionError: another number is below 1.
-        """
         self.windows = windows = Windows(_pair(kernel), _pair(stride), _pair(padding))
         high, wide = windows.kernel
         windows.require_valid(name, (high - 1, wide - 1))
@@ -282,19 +271,20 @@ class Conv2d(InHalves):
         if shape is None:
             return NO_WORK
         if direction is Direction.FORWARD:
-            return self._forward_work(_images(shape))
-        accumulation = self._accumulation_work(_images(shape))
-        if not self.input_needs_gradient[0]:
-            return accumulation
-        return accumulation + self._input_work(_images(shape))
+            sent, weight_bytes = self._sent(shape), self.parameter_count * itemsize
+            moved = (math.prod(shape) + math.prod(sent)) * itemsize + weight_bytes
+            return Work(self._product_flop(sent), moved, OPERATIONS[0], weight_bytes)
+        of_input, of_weight = self.work_of_halves(shape)
+        return of_weight + of_input if self.input_needs_gradient[0] else of_weight
 
     def work_of_halves(self, shape: tuple[int, ...] | None) -> tuple[Work, Work]:
         """Return the work of the two halves of a backward step; their sum is that of the whole."""
         if shape is None:
             return NO_WORK, NO_WORK
-        images = _images(shape)
-        needed = self._input_work(images) if self.input_needs_gradient[0] else NO_WORK
-        return needed, self._accumulation_work(images)
+        images, needed = _images(shape), NO_WORK
+        if self.input_needs_gradient[0]:
+            needed = self._backward_work(images, is_of_input=True)
+        return needed, self._backward_work(images, is_of_input=False)
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
         """Windows of all images: a device is as efficient as with a matrix of so many rows."""
@@ -337,21 +327,13 @@ class Conv2d(InHalves):
             found[some] = self.windows.folded(columns, (len(gradient[some]), *shape[1:]))
         return found
 
-    def _forward_work(self, images: Extents) -> Work:
-        sent, itemsize = self._sent(images), self.theta.itemsize
-        weight_bytes = self.parameter_count * itemsize
-        moved = (math.prod(images) + math.prod(sent)) * itemsize + weight_bytes
-        return Work(self._product_flop(sent), moved, OPERATIONS[0], weight_bytes)
-
-    def _accumulation_work(self, gradient: Extents) -> Work:
-        moved = (self._touched(gradient) + math.prod(gradient)) * self.theta.itemsize
-        return Work(self._product_flop(gradient), moved, OPERATIONS[1])
-
-    def _input_work(self, gradient: Extents) -> Work:
+    def _backward_work(self, gradient: Extents, *, is_of_input: bool) -> Work:
+        """The work of one of the two products: the input's gradient, or that of W."""
         itemsize = self.theta.itemsize
-        weight_bytes = self.parameter_count * itemsize
+        weight_bytes = self.parameter_count * itemsize if is_of_input else 0
         moved = (self._touched(gradient) + math.prod(gradient)) * itemsize + weight_bytes
-        return Work(self._product_flop(gradient), moved, OPERATIONS[2], weight_bytes)
+        flop = self._product_flop(gradient)
+        return Work(flop, moved, OPERATIONS[1 + is_of_input], weight_bytes)
 
     def _product_flop(self, sent: Extents) -> int:
         rows, _filters, high, wide = sent
@@ -391,6 +373,10 @@ class MaxPool(CachingNode):
 
     Attributes:
         windows: kernel, stride and padding.
+
+    Raises:
+        GraphError: the padding is below 0, or more than half of the kernel.
+        OptionError: another number is below 1.
     """
 
     keeps_state = True
@@ -405,12 +391,6 @@ class MaxPool(CachingNode):
         stride: Extent | None = None,
         padding: int | tuple[int, int] = 0,
     ) -> None:
-        """Take windows of `kernel` pixels.
-
-        Raises:
-            GraphError: the padding is below 0, or more than half of the kernel.
-            OptionError: another number is below 1.
-        """
         self.windows = windows = Windows(_pair(kernel), _pair(stride or kernel), _pair(padding))
         high, wide = windows.kernel
         windows.require_valid(name, (high // 2, wide // 2))

@@ -8,18 +8,10 @@ from typing import Any
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    ParameterizedNode,
-    Payload,
-    Sends,
-    Shape,
-    State,
-    Work,
-)
+from ampsim.ir.message import Direction, Payload, Sends, State
+from ampsim.ir.node import CachingNode, ParameterizedNode, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import by_state, update_work
 from ampsim.options import Count
 
@@ -39,15 +31,13 @@ class LayerNorm(ParameterizedNode, CachingNode):
 
     Source: J. Ba, J. Kiros and G. Hinton, "Layer normalization", 2016, equations 3 and 4; the same
     function and parameters as PyTorch's LayerNorm over the last axis.
+
+    Raises:
+        OptionError: `columns` is no count.
     """
 
     @checked
     def __init__(self, name: str, columns: Count, *, epsilon: float = 1e-5) -> None:
-        """Normalise payloads of `columns`.
-
-        Raises:
-            OptionError: an argument is none.
-        """
         super().__init__(name, {"weight": (columns,), "bias": (columns,)})
         self.columns = columns
         self.epsilon = epsilon
@@ -109,11 +99,11 @@ class LayerNorm(ParameterizedNode, CachingNode):
         return flat
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """The normalised payload, and a number for each row."""
+        """It keeps the normalised payload, and a number for each row."""
         return taken_bytes + taken_bytes // self.columns
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
-        """All axes but the columns."""
+        """Count the rows over all axes but the columns."""
         return math.prod(shape[:-1])
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

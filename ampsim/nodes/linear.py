@@ -16,19 +16,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import (
-    NO_WORK,
-    CachingNode,
-    Direction,
-    ParameterizedNode,
-    Payload,
-    Sends,
-    Shape,
-    State,
-    Work,
-    standin,
-)
+from ampsim.ir.message import Direction, Payload, Sends, State, standin
+from ampsim.ir.node import CachingNode, ParameterizedNode, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import NO_WORK, Work
 
 Start: TypeAlias = Callable[[np.random.Generator], np.ndarray]
 """Draws a first weight, in its own shape, from the run's stream for that node."""
@@ -310,7 +301,7 @@ class MatrixNode(ParameterizedNode, CachingNode):
         return Work(flop, moved, self.operations[is_back], weight_bytes, passed, count)
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
-        """All axes but the columns."""
+        """Count the rows over all axes but the columns."""
         return math.prod(shape[:-1])
 
     def passed_elements(self, direction: Direction) -> tuple[int, int]:
@@ -375,23 +366,15 @@ class Linear(InHalves, MatrixNode):
             which b is the last row. By default both are drawn uniformly from ±1/√d_in, as
             PyTorch's Linear does.
         has_bias: whether there is a b, which is learned; without, y = x W.
+
+    Raises:
+        GraphError: a width is below 1.
     """
 
     @checked
     def __init__(
-        self,
-        name: str,
-        d_in: int,
-        d_out: int,
-        *,
-        start: Start | None = None,
-        has_bias: bool = True,
+        self, name: str, d_in: int, d_out: int, *, start: Start | None = None, has_bias: bool = True
     ) -> None:
-        """Map `d_in` columns to `d_out`.
-
-        Raises:
-            GraphError: a width is below 1.
-        """
         if d_in < 1 or d_out < 1:
             raise GraphError(f"{name}: widths must be >= 1, got d_in={d_in}, d_out={d_out}")
         shapes: dict[str, tuple[int, ...]] = {"weight": (d_in, d_out), "bias": (d_out,)}
@@ -435,7 +418,7 @@ class Linear(InHalves, MatrixNode):
         return ((0, state, output),)
 
     def accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
-        """Keep the pair."""
+        """Keep the pair of input and gradient."""
         if gradient.ndim > 2:
             saved, gradient = saved.reshape(-1, self.d_in), gradient.reshape(-1, self.d_out)
         self._pairs.add(state, saved, gradient)

@@ -8,9 +8,10 @@ from abc import abstractmethod
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.ir import Direction, Evaluated, LossNode, LossReport, Payload, Shape, State, Work
+from ampsim.ir.message import Direction, Payload, State
+from ampsim.ir.node import Evaluated, LossNode, LossReport, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import elementwise_work
+from ampsim.ir.work import Work, elementwise_work
 
 
 class LossOfPair(LossNode):

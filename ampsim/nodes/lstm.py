@@ -177,7 +177,7 @@ class LSTMStep(MatrixNode):
         return output, LstmStep(payloads, self.version, joined, gates, candidate, mask, bent)
 
     def factors(self, kept: LstmStep) -> np.ndarray:
-        """What a backward step of these rows multiplies: [∂gates | ∂c of h | forget gates | x].
+        """Factors of a backward step of these rows: [∂gates | ∂c of h | forget gates | x].
 
         Once it is formed, a backward step of any of the rows takes a few operations.
         """
@@ -324,7 +324,7 @@ class LSTMStep(MatrixNode):
         return joined + 10 * columns + (2 + 6 * states) * hidden, columns + hidden
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """All inputs, side by side too if there are several, the gates, and tanh of c.
+        """It keeps all inputs, side by side too if there are several, the gates, and tanh of c.
 
         With dropout also the mask, and the candidate that it was put on.
         """

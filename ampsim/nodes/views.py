@@ -1,6 +1,7 @@
-"""The same numbers in another shape or order of axes, or some of them, as views of an array.
+"""Payloads in another shape: the same numbers, some of them, or one for each row of an axis.
 
-Source: PyTorch's `reshape`, `permute`, `select` and slices. None of them moves a byte of its own.
+Source: PyTorch's `reshape`, `permute`, `select` and slices, which are views and move no byte of
+their own; `mean(dim)` and `max(dim)`; of equal numbers the first is the largest.
 """
 
 from __future__ import annotations
@@ -14,49 +15,72 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, Standin, State, Work, standin
+from ampsim.ir.message import Direction, Payload, Sends, Standin, State, standin
+from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.light import VIEW, elementwise_work
+from ampsim.ir.work import VIEW, Work, elementwise_work
 
 
-class _View(CachingNode):
-    """Sends an array of the same numbers, or of some of them; keeps the shape that came."""
+class _Reshaped(CachingNode):
+    """Sends one array for one, of another shape; keeps the shape that came."""
 
     keeps_state = True
     heeds_need = False
 
     @abstractmethod
+    def made(self, whole: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return what is sent, and what backward needs besides the shape."""
+
+    @abstractmethod
+    def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of what is sent for a payload of `shape`."""
+
+    @abstractmethod
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
+        """Return the gradient of a payload of `shape`."""
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send what is made; record the shape, and what else is needed, under the state."""
+        shape, kept = payload.shape, None
+        if isinstance(payload, Standin):
+            result: Payload = standin(self.sent_shape(shape), payload.itemsize)
+        else:
+            result, kept = self.made(payload)
+        if self.is_training:
+            self._saved[state] = (shape, kept)
+        return ((0, state, result),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send the gradient in the shape of what came."""
+        shape, kept = self._saved.pop(state)
+        if gradient is None:
+            return ((0, state, None),)
+        if self.is_abstract:
+            return ((0, state, standin(shape, gradient.itemsize)),)
+        return ((0, state, self.pulled_back(gradient, shape, kept)),)
+
+
+class _View(_Reshaped):
+    """Sends a view of what came: an array of the same numbers, or of some of them."""
+
+    @abstractmethod
     def seen(self, whole: np.ndarray) -> np.ndarray:
         """Return the view."""
+
+    def made(self, whole: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return the view; backward needs the shape alone."""
+        return self.seen(whole), None
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of the view of a payload of `shape`."""
         return self.seen(np.broadcast_to(np.zeros((), np.bool_), shape)).shape
 
-    @abstractmethod
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Return the gradient of a payload of `shape`."""
-
-    def forward(self, port: int, state: State, payload: Payload) -> Sends:
-        """Send the view, and record the shape under the state."""
-        shape = payload.shape
-        if self.is_training:
-            self._saved[state] = shape
-        if isinstance(payload, Standin):
-            return ((0, state, standin(self.sent_shape(shape), payload.itemsize)),)
-        return ((0, state, self.seen(payload)),)
-
-    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
-        """Send the gradient in the shape of what came."""
-        shape = self._saved.pop(state)
-        if gradient is None:
-            return ((0, state, None),)
-        if self.is_abstract:
-            return ((0, state, standin(shape, gradient.itemsize)),)
-        return ((0, state, self.pulled_back(gradient, shape)),)
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
+        """The gradient's numbers in the shape of what came."""
+        return gradient.reshape(shape)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Nothing is moved."""
+        """Move nothing."""
         return VIEW
 
 
@@ -71,16 +95,12 @@ class Flatten(_View):
         super().__init__(name)
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """All numbers of an item side by side."""
+        """Return all numbers of an item side by side."""
         return whole.reshape(self.sent_shape(whole.shape))
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """(rows, the product of all other extents)."""
         return shape[0], math.prod(shape[1:])
-
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The gradient in the shape of what came."""
-        return gradient.reshape(shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require known extents but for the rows; return (rows, their product)."""
@@ -97,15 +117,13 @@ class Reshape(_View):
     Args:
         name: the node's name.
         shape: of what is sent; one extent may be -1, which follows from the others.
+
+    Raises:
+        GraphError: an extent is below 1 and not -1, or two are -1.
     """
 
     @checked
     def __init__(self, name: str, shape: Sequence[int]) -> None:
-        """Send payloads of `shape`.
-
-        Raises:
-            GraphError: an extent is below 1 and not -1, or two are -1.
-        """
         extents = tuple(shape)
         if any(one < 1 and one != -1 for one in extents) or extents.count(-1) > 1 or not extents:
             raise GraphError(f"{name}: shape must be of extents >= 1 and one -1, got {extents}")
@@ -113,17 +131,13 @@ class Reshape(_View):
         self.shape = extents
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """Reshape."""
+        """Return the numbers in the shape."""
         return whole.reshape(self.shape)
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape, with the extent that follows from the others."""
         rest = -math.prod(self.shape) if -1 in self.shape else 1
         return tuple(math.prod(shape) // rest if one == -1 else one for one in self.shape)
-
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Reshape back."""
-        return gradient.reshape(shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require as many numbers, as far as extents are known; name what an instance decides."""
@@ -155,15 +169,14 @@ def _product(shape: Shape) -> tuple[int, list[str]]:
 
 
 class Permute(_View):
-    """The same numbers with the axes in another order: axis i of what is sent is `axes[i]`."""
+    """The same numbers with the axes in another order: axis i of what is sent is `axes[i]`.
+
+    Raises:
+        GraphError: `axes` are not the numbers of all axes.
+    """
 
     @checked
     def __init__(self, name: str, axes: Sequence[int]) -> None:
-        """Put the axes in the order of `axes`.
-
-        Raises:
-            GraphError: they are not the numbers of all axes.
-        """
         if sorted(axes) != list(range(len(axes))):
             raise GraphError(f"{name}: axes must be 0 to below their number, got {tuple(axes)}")
         super().__init__(name)
@@ -171,11 +184,11 @@ class Permute(_View):
         self._inverse = tuple(np.argsort(self.axes).tolist())
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """Permute."""
+        """Return the axes in their order."""
         return whole.transpose(self.axes)
 
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Permute back."""
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
+        """Return the axes in the order in which they came."""
         return gradient.transpose(self._inverse)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
@@ -192,15 +205,13 @@ class Pick(_View):
         name: the node's name.
         keys: for each of the first axes a place, which takes the axis away, (start, stop, step) as
             in a slice, or None for all of it; of further axes there is all.
+
+    Raises:
+        GraphError: a key is none of these.
     """
 
     @checked
     def __init__(self, name: str, keys: Sequence[Any]) -> None:
-        """Pick by `keys`.
-
-        Raises:
-            GraphError: one is none of these.
-        """
         for key in keys:
             is_stretch = isinstance(key, tuple)
             parts = cast("tuple[Any, ...]", key) if is_stretch else (key, None, None)
@@ -217,10 +228,10 @@ class Pick(_View):
         )
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """Index."""
+        """Return what the keys pick."""
         return whole[self._index]
 
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Put the gradient among zeros."""
         whole = np.zeros(shape, gradient.dtype)
         whole[self._index] = gradient
@@ -247,3 +258,64 @@ class Pick(_View):
             else:
                 left.append(f"{extent}[{key.start}:{key.stop}]")
         return (tuple(left),)
+
+
+class _OverAxis(_Reshaped):
+    """Reduces one axis, which is gone from what is sent.
+
+    Raises:
+        GraphError: the axis is below 0.
+    """
+
+    @checked
+    def __init__(self, name: str, axis: int) -> None:
+        if axis < 0:
+            raise GraphError(f"{name}: axis must be >= 0, got {axis}")
+        super().__init__(name)
+        self.axis = axis
+
+    def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """All extents but that of the axis."""
+        return (*shape[: self.axis], *shape[self.axis + 1 :])
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read, or write, every element once."""
+        return elementwise_work(shape, self.element_bytes)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require the axis; return the others."""
+        (shape,) = known(shapes)
+        require(len(shape) > max(self.axis, 1), self, f"more than {max(self.axis, 1)} axes", shape)
+        return ((*shape[: self.axis], *shape[self.axis + 1 :]),)
+
+
+class Mean(_OverAxis):
+    """The mean along an axis; every element gets its share of the gradient."""
+
+    def made(self, whole: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Take the mean."""
+        return whole.mean(axis=self.axis), None
+
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
+        """Divide by how many there are."""
+        return np.broadcast_to(np.expand_dims(gradient / shape[self.axis], self.axis), shape)
+
+
+class Max(_OverAxis):
+    """The largest along an axis, which alone gets the gradient; of equal ones the first."""
+
+    def made(self, whole: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Take the largest, and where it is."""
+        places = np.expand_dims(whole.argmax(axis=self.axis), self.axis)
+        return np.take_along_axis(whole, places, self.axis).squeeze(self.axis), places
+
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
+        """Put the gradient where the largest was, among zeros."""
+        whole = np.zeros(shape, gradient.dtype)
+        np.put_along_axis(whole, kept, np.expand_dims(gradient, self.axis), self.axis)
+        return whole
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """It keeps where the largest was: a number of 8 bytes for each result."""
+        shape, _kept = self._saved[state]
+        return taken_bytes // self.element_bytes // shape[self.axis] * 8

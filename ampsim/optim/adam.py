@@ -1,7 +1,7 @@
-"""Adam.
+"""Adam and Adagrad scale each parameter's step by its gradients so far.
 
-Source: D. Kingma and J. Ba, "Adam: a method for stochastic optimization", 2014, Algorithm 1, with
-epsilon where `torch.optim.Adam` has it:
+Source of Adam: D. Kingma and J. Ba, "Adam: a method for stochastic optimization", 2014, Algorithm
+1, with epsilon where `torch.optim.Adam` has it:
 
     m <- beta1 m + (1 - beta1) g          v <- beta2 v + (1 - beta2) g^2
     theta <- theta - rate (m / c1) / (sqrt(v / c2) + epsilon)          c = 1 - beta^count
@@ -26,8 +26,6 @@ from ampsim.optim.base import (
     check_alike,
     decay_rate,
     positive,
-    strength,
-    with_decay,
     zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
@@ -58,16 +56,8 @@ def adam(
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
-    decay = strength(weight_decay)
-    return Optimizer(
-        "adam",
-        as_schedule(rate),
-        _init,
-        with_decay(update, decay),
-        is_elementwise=True,
-        scaling="sqrt",
-        touches_all=bool(decay),
-    )
+    plain = Optimizer("adam", as_schedule(rate), _init, update, is_elementwise=True, scaling="sqrt")
+    return plain.with_decay(weight_decay)
 
 
 def _init(theta: Vector) -> State:
@@ -104,3 +94,42 @@ def _update(
     work *= step
     np.subtract(theta, work, out=work)
     return work, (count, gradient_sum, square_sum)
+
+
+def adagrad(rate: float | LearningRate, start: float = 0.1) -> Optimizer:
+    """Gradient descent with each parameter's step scaled by all of its gradients so far.
+
+    Source: J. Duchi, E. Hazan and Y. Singer, "Adaptive subgradient methods for online learning and
+    stochastic optimization", 2011, with a diagonal matrix: sum <- sum + gradient^2 and
+    theta <- theta - rate * gradient / sqrt(sum). The sum starts at `start` and not at 0, as
+    TensorFlow's AdagradOptimizer has it, where it is called `initial_accumulator_value` and is 0.1.
+    PyTorch's adds 1e-10 to the root; here a start above 0 keeps it from being 0.
+
+    Args:
+        rate: learning rate, or a function of the epoch.
+        start: of the sum of squared gradients.
+
+    Raises:
+        OptionError: an argument is out of its range.
+    """
+    init = partial(_adagrad_init, start=positive("adagrad: start", start, usual=0.1))
+    return Optimizer(
+        "adagrad", as_schedule(rate), init, _adagrad_update, is_elementwise=True, scaling="sqrt"
+    )
+
+
+def _adagrad_init(theta: Vector, *, start: float) -> State:
+    return (np.full(theta.shape, start, theta.dtype),)
+
+
+def _adagrad_update(
+    gradient: Vector, state: State, theta: Vector, rate: float, in_place: bool = False
+) -> tuple[Vector, State]:
+    check_alike(gradient, theta)
+    work = np.square(gradient)
+    square_sum = np.add(state[0], work, out=state[0] if in_place else None)
+    np.sqrt(square_sum, out=work)
+    step = np.multiply(gradient, float(rate), out=gradient if in_place else None)
+    step /= work
+    np.subtract(theta, step, out=step)
+    return step, (square_sum,)

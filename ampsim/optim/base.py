@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from ampsim.arguments import as_float
-from ampsim.errors import OptionError
+from ampsim.errors import DivergenceError, OptionError
 from ampsim.text import shown
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ Update: TypeAlias = Callable[..., tuple[Vector, State]]
 
 ByTensor: TypeAlias = "Callable[[Sequence[tuple[int, ...]]], tuple[Init, Update]]"
 """The two functions for a vector of tensors of these shapes."""
+
+
+BLOCK: Final = 1 << 17
+"""Parameters that are stepped at once; measured: an optimizer's passes over them stay in cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,64 @@ class Optimizer:
     def arrays(self) -> int:
         """Count of arrays of the parameters' size that it carries from step to step."""
         return sum(isinstance(part, np.ndarray) for part in self.init(np.zeros(1)))
+
+    def step(
+        self,
+        gradient: Vector,
+        state: State,
+        theta: Vector,
+        rate: float,
+        told: Callable[[], str],
+    ) -> tuple[Vector, State]:
+        """Step from `theta`; `gradient` and `state` may be written over, for nobody needs them.
+
+        Where the method is elementwise, the new weights take the place of the gradient, block by
+        block if they are many. The bits are those of `update`.
+
+        Raises:
+            DivergenceError: a weight would stop being finite; `told` gives the line.
+        """
+        if not self.is_elementwise or len(gradient) <= BLOCK:
+            in_place = {"in_place": True} if self.is_elementwise else {}
+            theta, state = self.update(gradient, state, theta, rate, **in_place)
+            _require_finite(theta, told)
+            return theta, state
+        is_array, after = [isinstance(part, np.ndarray) for part in state], state
+        for start in range(0, len(gradient), BLOCK):
+            block = slice(start, start + BLOCK)
+            parts = zip(state, is_array, strict=True)
+            of_block = tuple(part[block] if is_cut else part for part, is_cut in parts)
+            stepped, of_block = self.update(
+                gradient[block], of_block, theta[block], rate, in_place=True
+            )
+            _require_finite(stepped, told)
+            after = tuple(map(_whole, is_array, state, of_block))
+        return gradient, after
+
+    def with_decay(self, weight_decay: object) -> Optimizer:
+        """The method with a weight decay; itself where that is 0. It must be elementwise.
+
+        Source: gradient <- gradient + decay * theta before anything else, the L2 term of
+        `torch.optim`'s methods. It is the gradient of decay / 2 · ‖theta‖².
+
+        Raises:
+            OptionError: the decay is no finite number of at least 0.
+        """
+        decay = strength(weight_decay)
+        if not decay:
+            return self
+        update = partial(_decayed, update=self.update, decay=decay)
+        return replace(self, update=update, touches_all=True)
+
+
+def _require_finite(theta: Vector, told: Callable[[], str]) -> None:
+    if not math.isfinite(float(theta.dot(theta))):
+        raise DivergenceError(told())
+
+
+def _whole(is_array: bool, whole: Any, of_block: Any) -> Any:
+    """The part of a state that is there after a block: the array itself, or the latest scalar."""
+    return whole if is_array else of_block
 
 
 def within_epochs(rate: LearningRate) -> bool:
@@ -145,15 +207,6 @@ def strength(value: object) -> float:
     if not 0 <= number < math.inf:
         raise OptionError(f"weight_decay must be a number >= 0, got {shown(value)}; try 0.0001")
     return number
-
-
-def with_decay(update: Update, decay: float) -> Update:
-    """An elementwise step whose gradient has the decay; the step itself, where that is 0.
-
-    Source: gradient <- gradient + decay * theta before anything else, the L2 term of
-    `torch.optim`'s methods. It is the gradient of decay / 2 · ‖theta‖².
-    """
-    return partial(_decayed, update=update, decay=decay) if decay else update
 
 
 def _decayed(

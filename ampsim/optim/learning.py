@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from annotated_types import Ge, Le, Lt
 
 from ampsim.errors import OptionError, one_of
-from ampsim.optim.adagrad import adagrad
-from ampsim.optim.adam import adam
+from ampsim.optim.adam import adagrad, adam
 from ampsim.optim.base import LearningRate, Optimizer
 from ampsim.optim.lars import lars
 from ampsim.optim.learning_rate import constant, exponential, multistep, polynomial, warmup

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ampsim.arguments import as_float
 from ampsim.errors import OptionError
@@ -177,9 +178,7 @@ class _Polynomial(KnownRate):
     epochs: float
     power: float
 
-    @property
-    def is_within_epochs(self) -> bool:
-        return True
+    is_within_epochs: ClassVar[bool] = True
 
     def __call__(self, epoch: float) -> float:
         assert epoch >= 0, f"epochs count from 0, got {epoch}"
@@ -207,9 +206,7 @@ class _Warmup(KnownRate):
     epochs: float
     start: float
 
-    @property
-    def is_within_epochs(self) -> bool:
-        return True
+    is_within_epochs: ClassVar[bool] = True
 
     def __call__(self, epoch: float) -> float:
         factor = min(1.0, self.start + (1 - self.start) * epoch / self.epochs)

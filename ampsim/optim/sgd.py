@@ -20,9 +20,7 @@ from ampsim.optim.base import (
     Vector,
     check_alike,
     decay_rate,
-    strength,
     velocity_at_rest,
-    with_decay,
 )
 from ampsim.optim.learning_rate import as_schedule
 
@@ -37,16 +35,10 @@ def sgd(rate: float | LearningRate, weight_decay: float = 0.0) -> Optimizer:
     Raises:
         OptionError: an argument is out of its range.
     """
-    decay = strength(weight_decay)
-    return Optimizer(
-        "sgd",
-        as_schedule(rate),
-        _init,
-        with_decay(_update, decay),
-        is_elementwise=True,
-        scaling="linear",
-        touches_all=bool(decay),
+    plain = Optimizer(
+        "sgd", as_schedule(rate), _init, _update, is_elementwise=True, scaling="linear"
     )
+    return plain.with_decay(weight_decay)
 
 
 def _init(theta: Vector) -> State:
@@ -83,13 +75,7 @@ def nesterov(
 ) -> Optimizer:
     """Gradient descent along a running sum of gradients, seen one step ahead.
 
-    Args:
-        rate: learning rate, or a function of the epoch.
-        momentum: what of the velocity remains after a step, from 0 (plain SGD) to below 1.
-        weight_decay: times the weights is added to the gradient.
-
-    Raises:
-        OptionError: an argument is out of its range.
+    Args and Raises: as of `momentum`.
     """
     return _with_velocity("nesterov", rate, momentum, weight_decay)
 
@@ -97,16 +83,12 @@ def nesterov(
 def _with_velocity(
     name: str, rate: float | LearningRate, momentum: float, weight_decay: float
 ) -> Optimizer:
-    kept, decay = decay_rate("momentum", momentum, usual=0.9), strength(weight_decay)
-    return Optimizer(
-        name,
-        as_schedule(rate),
-        velocity_at_rest,
-        with_decay(partial(_along, momentum=kept, is_ahead=name == "nesterov"), decay),
-        is_elementwise=True,
-        scaling="linear",
-        touches_all=bool(decay),
+    kept = decay_rate("momentum", momentum, usual=0.9)
+    update = partial(_along, momentum=kept, is_ahead=name == "nesterov")
+    plain = Optimizer(
+        name, as_schedule(rate), velocity_at_rest, update, is_elementwise=True, scaling="linear"
     )
+    return plain.with_decay(weight_decay)
 
 
 def _along(

@@ -118,8 +118,9 @@ def option_types() -> dict[str, type]:
     for kind in METHODS.values():
         hints = _hints_of(kind)
         for option in _options_of(kind):
-            given = get_args(hints[option]) or (hints[option],)
-            found.setdefault(option, next(one for one in _VALUES if one in given))
+            given = get_args(hints[option]) or (hints[option],)  # texts of one that is a choice
+            kinds = [type(one) if isinstance(one, str) else one for one in given]
+            found.setdefault(option, next(one for one in _VALUES if one in kinds))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What bounds a run: a worker, a link, the critical path, or the limit on what is in flight.
+"""A run is bounded by a worker, a link, its critical path, or the limit on what is in flight.
 
 Each is a share of the makespan, measured over the whole run. A run cannot be shorter than its
 busiest worker's work or its busiest link's traffic; where messages of several pairs of workers
@@ -87,10 +87,8 @@ def bounds_of(records: CausalRecords, path: Path, crossings: Crossings | None = 
     closed = _Closed(records.closures, makespan_s)
     workers = _devices_busy(records, closed)
     links = _links_used(records, closed, makespan_s, crossings or _link)
-    worker, link = (
-        _busiest(dict(sorted(workers.items())), (HOST, HOST)),
-        _busiest(links, "link host to host"),
-    )
+    worker = _busiest(dict(sorted(workers.items())), (HOST, HOST))
+    link = _busiest(links, "link host to host")
     busiest = max((workers.get(worker, _NOTHING), links.get(link, _NOTHING)))
     lasting_s = {
         _device(worker): workers.get(worker, _NOTHING)[0],
@@ -104,7 +102,7 @@ def bounds_of(records: CausalRecords, path: Path, crossings: Crossings | None = 
 
 
 class _Closed:
-    """How long instances were kept out, of any time."""
+    """The stretches of time in which instances were kept out."""
 
     def __init__(self, closures: Iterable[tuple[float, bool]], end_s: float) -> None:
         changes = [*closures, (end_s, False)]
@@ -215,7 +213,7 @@ def _unlimited_s(path: Path) -> tuple[float, float]:
 
 
 def _segments(path: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each part: its stretch between barriers, whether it is a limit, its seconds that count."""
+    """Give the stretch between barriers of each part, whether it is a limit, and its seconds."""
     kinds = path["kind"]
     is_barrier = (kinds == ADMISSION) | (
         (kinds == COMPUTE) & (path["direction"] == _UPDATE) & (path["instance"] < 0)

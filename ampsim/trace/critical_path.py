@@ -16,14 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from ampsim.trace.kinds import LANES, Cause, record_of
-from ampsim.trace.log import Log
-from ampsim.trace.records import CausalRecords
-from ampsim.trace.table import CHUNK_ROWS, Columns
+from ampsim.trace.records import CausalRecords, Log
+from ampsim.trace.table import CHUNK_ROWS, Columns, schema
 
 KINDS: Final = (
     "compute", "device queue", "transfer", "link queue", "admission", "limit", "dispatch", "copy",
@@ -43,16 +42,7 @@ WORK: Final = (COMPUTE, TRANSFER, DISPATCH, COPY)
 _KIND_OF_LANE: Final = (COMPUTE, DISPATCH, COPY, COPY)
 assert len(_KIND_OF_LANE) == len(LANES)
 
-PATH_SCHEMA: Final[dict[str, Any]] = {
-    "start_s": np.float64,
-    "end_s": np.float64,
-    "kind": np.int8,
-    "node": np.int32,
-    "direction": np.int8,
-    "worker": np.int32,
-    "source_worker": np.int32,
-    "instance": np.int64,
-}
+PATH_SCHEMA: Final = schema("start_s end_s kind node direction worker source_worker instance")
 PIECE_PARTS: Final = 1 << 20
 """Parts of a path that are read at once (chosen: 45 MB; most paths are one piece)."""
 
@@ -159,23 +149,19 @@ def _walk(records: CausalRecords) -> Iterator[Part]:
         if earlier is None:
             yield from _with_wait(later, 0.0)
             return
-        _require_before(earlier, later)
-        if _is_rounding(earlier.part.end_s, later.part.start_s):
+        end_s, start_s = earlier.part.end_s, later.part.start_s
+        is_rounding = end_s != start_s and is_near(end_s, start_s)
+        assert end_s <= start_s or is_rounding, f"{earlier} ends after {later} began"
+        if is_rounding:
             earlier, later = _joined(earlier, later)
         yield from _with_wait(later, earlier.part.end_s)
         later = earlier
     assert later is None, f"{later} is met twice: causes run in a circle"
 
 
-def _require_before(earlier: _Link, link: _Link) -> None:
-    """A cause has ended when what it made possible begins, but for rounding."""
-    end_s, start_s = earlier.part.end_s, link.part.start_s
-    assert end_s <= start_s or _is_rounding(end_s, start_s), f"{earlier} ends after {link} began"
-
-
-def _is_rounding(first_s: float, second_s: float) -> bool:
-    """Whether two times differ by rounding alone: the clock counts ticks, links add up seconds."""
-    return 0 < abs(first_s - second_s) <= _ROUNDING_S + 4 * math.ulp(second_s)
+def is_near(first_s: float, second_s: float) -> bool:
+    """Tell whether two times differ by rounding at most: clocks count ticks, links add seconds."""
+    return abs(first_s - second_s) <= _ROUNDING_S + 4 * math.ulp(second_s)
 
 
 def _joined(earlier: _Link, later: _Link) -> tuple[_Link, _Link]:

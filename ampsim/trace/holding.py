@@ -15,15 +15,15 @@ who shares with it may change, too.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ampsim.trace.bounds import Crossings
+from ampsim.trace.critical_path import NOBODY, is_near
 from ampsim.trace.kinds import COMPUTE_LANE, KIND_SCHEMA, START, record_of
 from ampsim.trace.recorder import Recorder
 from ampsim.trace.table import Columns
@@ -32,7 +32,7 @@ Kind: TypeAlias = Literal["step", "latency", "bandwidth", "wait"]
 
 
 class Holding(NamedTuple):
-    """What holds a run up for a while.
+    """A step, transfer or wait that holds a run up for a while.
 
     Args:
         kind: a step on a device, a message's latency, its bytes on a link, or a wait for something
@@ -50,7 +50,6 @@ class Holding(NamedTuple):
     size: float
 
 
-_NOBODY: Final = -2
 _ROUNDING: Final = 1e-12
 
 
@@ -79,23 +78,17 @@ class _Walk:
     """A walk from the end of the last span back to time 0."""
 
     def __init__(
-        self,
-        spans: Columns,
-        transfers: Columns,
-        admissions: Columns,
-        crossings: Crossings | None,
+        self, spans: Columns, transfers: Columns, admissions: Columns, crossings: Crossings | None
     ) -> None:
-        self._kinds = _kinds_of(spans)
+        spans = {"lane": np.full(len(spans["end_s"]), COMPUTE_LANE), **spans}
+        kinds = (spans[name].tolist() for name in KIND_SCHEMA)
+        self._kinds: list[tuple[int, ...]] = list(zip(*kinds, strict=True))
         self._workers: list[int] = spans["worker"].tolist()
         self._starts: list[float] = spans["start_s"].tolist()
         self._ends: list[float] = spans["end_s"].tolist()
         self._causes: list[int] = spans["cause"].tolist()
-        self._transfers: list[tuple[Any, ...]] = list(
-            zip(
-                *(transfers[name].tolist() for name in _OF_TRANSFER),
-                strict=True,
-            )
-        )
+        times_and_ends = (transfers[name].tolist() for name in _OF_TRANSFER)
+        self._transfers: list[tuple[Any, ...]] = list(zip(*times_and_ends, strict=True))
         self._admissions: list[tuple[float, int]] = list(
             zip(admissions["time_s"].tolist(), admissions["cause"].tolist(), strict=True)
         )
@@ -140,7 +133,7 @@ class _Walk:
 
     def _waited(self, now_s: float, until_s: float) -> float:
         """Go back to a time before without a step or transfer."""
-        if until_s >= now_s or _is_near(until_s, now_s):
+        if until_s >= now_s or is_near(until_s, now_s):
             return now_s
         self._add(_WAIT, now_s - until_s)
         return until_s
@@ -153,7 +146,7 @@ class _Walk:
         size = self._ends[number] - start_s - down_s
         self._add(_WAIT, down_s)
         self._add(
-            Holding("step", self._workers[number], _NOBODY, kind, size), now_s - start_s - down_s
+            Holding("step", self._workers[number], NOBODY, kind, size), now_s - start_s - down_s
         )
         now_s = min(now_s, start_s)
         cause = self._causes[number]
@@ -163,9 +156,9 @@ class _Walk:
         return (now_s, cause) if before is None else (now_s, before)
 
     def _has_come(self, cause: int, now_s: float) -> bool:
-        """Whether what a cause brought came just now, so that nothing held it up."""
+        """Tell whether what a cause brought came just now, so that nothing held it up."""
         end_s = self._end_of(cause)
-        return end_s >= now_s or _is_near(end_s, now_s)
+        return end_s >= now_s or is_near(end_s, now_s)
 
     def _end_of(self, cause: int) -> float:
         table, number = record_of(cause)
@@ -176,7 +169,7 @@ class _Walk:
         return self._admissions[number][0] if table == "admission" else 0.0
 
     def _holder(self, number: int, now_s: float) -> int | None:
-        """What had a step's device until it began: a step that ended then, or what came then.
+        """Find what had a step's device until it began: a step that ended then, or what came then.
 
         It may have waited for another message, as a member of a group does; then that one's cause.
         """
@@ -212,7 +205,7 @@ class _Walk:
             now_s = min(now_s, held_s)
         self._add(Holding("bandwidth", target, source, (), 0.0), now_s - start_s)
         now_s = min(now_s, start_s)
-        if sent_s < now_s and not _is_near(sent_s, now_s):
+        if sent_s < now_s and not is_near(sent_s, now_s):
             for link in _links(source, target, self._crossings):
                 before = self._before_on(link, number, now_s)
                 if before is not None:
@@ -233,36 +226,24 @@ class _Walk:
         return None
 
 
-_WAIT: Final = Holding("wait", _NOBODY, _NOBODY, (), 0.0)
+_WAIT: Final = Holding("wait", NOBODY, NOBODY, (), 0.0)
 _OF_TRANSFER: Final = (
     "sent_s", "start_s", "held_s", "end_s", "source_worker", "target_worker", "cause",
 )  # fmt: skip
 
 
-def _is_near(first_s: float, second_s: float) -> bool:
-    """Whether two times differ by rounding alone: the clock counts ticks, links add up seconds."""
-    return abs(first_s - second_s) <= 1e-18 + 4 * math.ulp(second_s)
-
-
 def _links(source: int, target: int, crossings: Crossings | None) -> Sequence[Any]:
-    """What a message from one worker to another holds."""
+    """List what a message from one worker to another holds."""
     if crossings is None:
         return [(source, target)]
     return [one.name for one in crossings(source, target)]
 
 
-def _kinds_of(spans: Columns) -> list[tuple[int, ...]]:
-    """The kind of each step, with its lane."""
-    lanes: Mapping[str, Any] = {"lane": np.full(len(spans["end_s"]), COMPUTE_LANE), **spans}
-    return list(zip(*(lanes[name].tolist() for name in KIND_SCHEMA), strict=True))
-
-
 def _by_end(spans: Columns) -> dict[tuple[int, int], tuple[list[float], list[int]]]:
     """Ends of the steps of each lane of each worker, in order, and their numbers."""
-    lane = spans.get("lane", np.full(len(spans["end_s"]), COMPUTE_LANE))
-    order = np.lexsort((np.arange(len(lane)), spans["end_s"]))
+    order = np.lexsort((np.arange(len(spans["end_s"])), spans["end_s"]))
     found: dict[tuple[int, int], tuple[list[float], list[int]]] = {}
-    ends, workers, lanes = (one[order].tolist() for one in (spans["end_s"], spans["worker"], lane))
+    ends, workers, lanes = (spans[name][order].tolist() for name in ("end_s", "worker", "lane"))
     for end_s, worker, on, number in zip(ends, workers, lanes, order.tolist(), strict=True):
         ends_s, numbers = found.setdefault((worker, on), ([], []))
         ends_s.append(end_s)

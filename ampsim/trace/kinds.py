@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from ampsim.trace.table import schema
+
 Kind: TypeAlias = tuple[int, int, int, int, int, int]
 """(worker, node, direction, FLOP, bytes, operations)."""
 
@@ -21,15 +23,7 @@ driver issues steps; and two engines copy, to the host and from it."""
 
 COMPUTE_LANE, DISPATCH_LANE, COPY_OUT_LANE, COPY_IN_LANE = range(len(LANES))
 
-KIND_SCHEMA: Final = {
-    "worker": np.int32,
-    "node": np.int32,
-    "direction": np.int8,
-    "flop": np.int64,
-    "bytes": np.int64,
-    "operations": np.int64,
-    "lane": np.int8,
-}
+KIND_SCHEMA: Final = schema("worker node direction flop bytes operations lane")
 
 
 class Kinds:

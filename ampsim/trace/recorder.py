@@ -1,4 +1,4 @@
-"""What a run leaves behind: spans, transfers, admissions, updates, ...; no statistics."""
+"""A recorder keeps what a run does: spans, transfers, admissions, updates, ...; no statistics."""
 
 from __future__ import annotations
 
@@ -14,91 +14,39 @@ import numpy as np
 import pandas as pd
 
 from ampsim.trace.kinds import COMPUTE_LANE, LANES, START, Kinds
-from ampsim.trace.log import Log
-from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, log_of
-from ampsim.trace.states import States
+from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, Log, log_of
 from ampsim.trace.summary import DIRECTIONS, Summary
-from ampsim.trace.table import Columns, Field, KeptRows, RecordTable, Sink, plain_fields
+from ampsim.trace.table import (
+    Columns,
+    Field,
+    KeptRows,
+    RecordTable,
+    Schema,
+    Sink,
+    plain_fields,
+    schema,
+)
 
-TABLE_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
-    "spans": {
-        "worker": np.int32,
-        "node": np.int32,
-        "direction": np.int8,
-        "instance": np.int64,
-        "start_s": np.float64,
-        "end_s": np.float64,
-        "flop": np.int64,
-        "bytes": np.int64,
-        "staleness": np.int32,
-        "state": np.int32,
-        "operations": np.int64,
-        "cause": np.int64,
-    },
-    "transfers": {
-        "source": np.int32,
-        "target": np.int32,
-        "bytes": np.int64,
-        "start_s": np.float64,
-        "end_s": np.float64,
-        "sent_s": np.float64,
-        "held_s": np.float64,
-        "source_worker": np.int32,
-        "target_worker": np.int32,
-        "cause": np.int64,
-    },
+TABLE_SCHEMAS: Final[dict[str, Schema]] = {
+    "spans": schema(
+        "worker node direction instance start_s end_s flop bytes staleness state operations cause",
+        staleness=np.int32,
+    ),
+    "transfers": schema(
+        "source target bytes start_s end_s sent_s held_s source_worker target_worker cause"
+    ),
     "admissions": LOG_SCHEMAS["admissions"],
-    "updates": {
-        "node": np.int32,
-        "time_s": np.float64,
-        "gradient_count": np.int64,
-        "staleness": np.float64,
-        "staleness_max": np.int64,
-    },
-    "stashes": {
-        "node": np.int32,
-        "time_s": np.float64,
-        "bytes": np.int64,
-    },
-    "epochs": {
-        "epoch": np.int64,
-        "time_s": np.float64,
-        "loss": np.float64,
-        "accuracy": np.float64,
-        "instances": np.int64,
-        "train_accuracy": np.float64,
-        "valid_loss": np.float64,
-        "valid_instances": np.int64,
-        "train_s": np.float64,
-        "valid_s": np.float64,
-        "error": np.float64,
-        "train_error": np.float64,
-    },
-    "exchanges": {
-        "rank": np.int32,
-        "server": np.int32,
-        "sends": np.int8,
-        "ready_s": np.float64,
-        "start_s": np.float64,
-        "merge_start_s": np.float64,
-        "merge_end_s": np.float64,
-        "end_s": np.float64,
-        "stalled_s": np.float64,
-        "waits_for": np.int8,
-        "bytes": np.int64,
-        "staleness": np.int64,
-        "distance": np.float64,
-        "is_mixed": np.bool_,
-    },
-    "collectives": {
-        "ranks": np.int64,
-        "bytes": np.int64,
-        "first_s": np.float64,
-        "start_s": np.float64,
-        "end_s": np.float64,
-        "formula_s": np.float64,
-        "is_event": np.bool_,
-    },
+    "updates": schema("node time_s gradient_count staleness staleness_max", staleness=np.float64),
+    "stashes": schema("node time_s bytes"),
+    "epochs": schema(
+        "epoch time_s loss accuracy instances train_accuracy valid_loss valid_instances train_s "
+        "valid_s error train_error"
+    ),
+    "exchanges": schema(
+        "rank server sends ready_s start_s merge_start_s merge_end_s end_s stalled_s waits_for "
+        "bytes staleness distance is_mixed"
+    ),
+    "collectives": schema("ranks bytes first_s start_s end_s formula_s is_event"),
 }
 """Columns of each table, with their types."""
 
@@ -107,11 +55,7 @@ MEMORY_CATEGORIES: Final = (
 )  # fmt: skip
 """What bytes in a worker's memory are counted as."""
 
-MEMORY_SCHEMA: Final[dict[str, Any]] = {
-    "worker": np.int32,
-    **dict.fromkeys(MEMORY_CATEGORIES, np.int64),
-    "time_s": np.float64,
-}
+MEMORY_SCHEMA: Final = schema(f"worker {' '.join(MEMORY_CATEGORIES)} time_s")
 SENDS: Final = ("gradient", "weights")
 """Names of the codes of what an exchange sends."""
 
@@ -140,6 +84,8 @@ class Step(NamedTuple):
 
 
 NODE_COLUMNS: Final = ("node", "source", "target")
+_CODES: Final = {"direction": DIRECTIONS, "sends": SENDS, "waits_for": WAITS, "lane": LANES}
+"""Columns of codes, with what these stand for."""
 
 
 class Recorder:
@@ -334,19 +280,11 @@ def _instances_if_any(states: Iterable[Any]) -> Iterator[int]:
 
 def to_frame(columns: Columns, nodes: Sequence[str], states: Sequence[str] = ()) -> pd.DataFrame:
     """Make a DataFrame of coded columns: codes of nodes, directions and states become names."""
-    decoded: dict[str, Any] = dict(columns)
-    for name in NODE_COLUMNS:
-        if name in decoded:
-            decoded[name] = _categories(decoded[name], nodes)
-    if "direction" in decoded:
-        decoded["direction"] = _categories(decoded["direction"], DIRECTIONS)
-    for name, names in (("sends", SENDS), ("waits_for", WAITS)):
-        if name in decoded:
-            decoded[name] = _categories(decoded[name], names)
-    if "lane" in decoded:
-        decoded["lane"] = _categories(decoded["lane"], LANES)
-    if "state" in decoded:
-        decoded["state"] = _categories(decoded["state"], states)
+    names = {**dict.fromkeys(NODE_COLUMNS, nodes), **_CODES, "state": states}
+    decoded = {
+        name: _categories(column, names[name]) if name in names else column
+        for name, column in columns.items()
+    }
     return read_only(decoded)
 
 
@@ -360,3 +298,71 @@ def read_only(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 def _categories(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:
     return pd.Categorical.from_codes(codes.tolist(), dtype=pd.CategoricalDtype(list(names)))
+
+
+STATES_MAX: Final = 1 << 16
+"""Different states that are told apart (chosen: 10 MB of texts); the rest is called "..."."""
+
+_Kind: TypeAlias = tuple[Callable[[Any], Any], dict[Any, int], str]
+"""Of the states of one type: what takes their fields, the codes of these, and them in words."""
+
+_PLAIN: Final = (int, float, str)
+
+
+class States:
+    """Numbers states, without their instance, in the order of their coming.
+
+    Counters and names count, such as the step of a loop. Tuples do not: they describe an instance,
+    and there may be as many of them as instances.
+
+    Attributes:
+        texts: for each code, the fields by name, such as "step 3, length 7"; the first is empty,
+            for states of nothing but an instance.
+    """
+
+    def __init__(self) -> None:
+        self.texts: list[str] = [""]
+        self._codes: dict[str, int] = {"": 0}
+        self._kinds: dict[type, _Kind] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle all but the types, which a user's file may define."""
+        return {"texts": self.texts, "_codes": self._codes, "_kinds": {}}
+
+    def codes(self, states: Iterable[tuple[Any, ...]]) -> Iterator[int]:
+        """Return the code of each state, a named tuple whose first field is its instance."""
+        kinds = self._kinds
+        for state in states:  # a loop, for a call for each state takes longer than what it does
+            kind = kinds.get(type(state)) or kinds.setdefault(type(state), _kind(state))
+            values = kind[0](state)
+            code = kind[1].get(values)
+            yield self._add(kind, values) if code is None else code
+
+    def _add(self, kind: _Kind, values: Any) -> int:
+        _get, codes, form = kind
+        words = cast("tuple[Any, ...]", values) if isinstance(values, tuple) else (values,)
+        code = self._code_of(form.format(*words))
+        if len(codes) < STATES_MAX:
+            codes[values] = code
+        return code
+
+    def _code_of(self, text: str) -> int:
+        if text not in self._codes:
+            text = text if len(self.texts) < STATES_MAX else "..."
+            self._codes.setdefault(text, len(self.texts))
+        if self._codes[text] == len(self.texts):
+            self.texts.append(text)
+        return self._codes[text]
+
+
+def _kind(state: tuple[Any, ...]) -> _Kind:
+    """Find the plain fields of states of one type, and the words for them."""
+    names: tuple[str, ...] = getattr(state, "_fields", ())
+    places = [place for place in range(1, len(names)) if isinstance(state[place], _PLAIN)]
+    if not places:
+        return _nothing, {}, ""
+    return itemgetter(*places), {}, ", ".join(f"{names[place]} {{}}" for place in places)
+
+
+def _nothing(state: tuple[Any, ...]) -> tuple[Any, ...]:
+    return ()

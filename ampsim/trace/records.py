@@ -1,43 +1,118 @@
-"""What causes join: all spans, transfers and admissions of a run, a few columns of each."""
+"""All spans, transfers and admissions of a run, which causes join; a few columns of each.
+
+A run of millions of steps keeps the leading spans for charts; its critical path and what bounds it
+need all of them, if only a few numbers of each. Those stay in memory while they are few, and then
+go to a temporary file without a name, which ends with the process.
+"""
 
 from __future__ import annotations
 
+import tempfile
+import weakref
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
 
 from ampsim.trace.kinds import COMPUTE_LANE
-from ampsim.trace.log import Log
-from ampsim.trace.table import Columns
+from ampsim.trace.table import Columns, Schema, schema
 
-LOG_SCHEMAS: Final[dict[str, dict[str, Any]]] = {
-    "spans": {
-        "start_s": np.float64,
-        "end_s": np.float64,
-        "cause": np.int64,
-        "instance": np.int64,
-        "worker": np.int32,
-        "node": np.int32,
-        "direction": np.int8,
-    },
-    "transfers": {
-        "sent_s": np.float64,
-        "start_s": np.float64,
-        "held_s": np.float64,
-        "end_s": np.float64,
-        "cause": np.int64,
-        "target": np.int32,
-        "source_worker": np.int32,
-        "target_worker": np.int32,
-        "bytes": np.int64,
-    },
-    "admissions": {"time_s": np.float64, "cause": np.int64, "is_limited": np.bool_},
+LOG_SCHEMAS: Final[dict[str, Schema]] = {
+    "spans": schema("start_s end_s cause instance worker node direction"),
+    "transfers": schema(
+        "sent_s start_s held_s end_s cause target source_worker target_worker bytes"
+    ),
+    "admissions": schema("time_s cause is_limited"),
 }
 """What is logged of each table: in a whole run as many rows as messages."""
 
-LANE: Final[dict[str, Any]] = {"lane": np.int8}
+LANE: Final = schema("lane")
 """What spans have beside that in a run whose devices have several lanes."""
+
+BYTES_MAX: Final = 32 * 2**20
+"""What stays in memory (chosen: most runs never need the file)."""
+
+_RECENT_MAX: Final = 4  # chunks of the file that are kept: causes are seldom far back
+
+
+class Log:
+    """A sink that keeps some columns of every row, chunk by chunk.
+
+    Args:
+        schema: the columns and their types.
+        bytes_max: how much of it stays in memory before it goes to a file.
+    """
+
+    def __init__(self, schema: Schema, bytes_max: int = BYTES_MAX) -> None:
+        self._kind = np.dtype(list(schema.items()))
+        self._bytes_max = bytes_max
+        self._starts = [0]
+        self._chunks: list[np.ndarray] = []
+        self._file: IO[bytes] | None = None
+        self._recent: dict[int, np.ndarray] = {}
+
+    def __call__(self, columns: Columns) -> None:
+        """Take one chunk."""
+        rows = len(next(iter(columns.values())))
+        chunk = np.empty(rows, self._kind)
+        for name in self._kind.names or ():
+            chunk[name] = columns[name]
+        self._starts.append(len(self) + rows)
+        self._chunks.append(chunk)
+        if self._file is not None or len(self) * self._kind.itemsize > self._bytes_max:
+            self._spill()
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def chunks(self) -> Iterator[np.ndarray]:
+        """All rows in order, as structured arrays."""
+        for place in range(len(self._starts) - 1):
+            yield self._chunk(place)
+
+    def chunks_backward(self) -> Iterator[np.ndarray]:
+        """All rows as `chunks` gives them, the last chunk first."""
+        for place in reversed(range(len(self._starts) - 1)):
+            yield self._chunk(place)
+
+    def row(self, number: int) -> np.void:
+        """Return one row, by its number."""
+        place = bisect_right(self._starts, number) - 1
+        row: np.void = self._chunk(place)[number - self._starts[place]]
+        return row
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle everything as in memory, for a file does not travel."""
+        chunks = list(self.chunks())
+        return {"kind": self._kind, "bytes_max": self._bytes_max, "chunks": chunks}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._kind, self._bytes_max = state["kind"], state["bytes_max"]
+        self._starts, self._chunks, self._file, self._recent = [0], [], None, {}
+        for chunk in state["chunks"]:
+            self({name: chunk[name] for name in self._kind.names or ()})
+
+    def _chunk(self, place: int) -> np.ndarray:
+        if self._file is None:
+            return self._chunks[place]
+        if place not in self._recent:
+            while len(self._recent) >= _RECENT_MAX:
+                del self._recent[next(iter(self._recent))]
+            first, last = self._starts[place], self._starts[place + 1]
+            self._file.seek(first * self._kind.itemsize)
+            content = self._file.read((last - first) * self._kind.itemsize)
+            self._recent[place] = np.frombuffer(content, self._kind)
+        return self._recent[place]
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="ampsim-")  # noqa: SIM115 - as long as this
+            weakref.finalize(self, self._file.close)
+        self._file.seek(0, 2)
+        for chunk in self._chunks:
+            self._file.write(chunk.tobytes())
+        self._chunks.clear()
 
 
 class CausalRecords(NamedTuple):

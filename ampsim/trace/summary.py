@@ -1,4 +1,4 @@
-"""What can be said of a trace without keeping it: sums over its spans, chunk by chunk."""
+"""Sums over the spans of a trace, chunk by chunk, for which it need not be kept."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Summary:
         self._add_staleness(spans["node"], spans["staleness"])
 
     def _without_lanes(self, spans: Columns) -> Columns:
-        """What workers compute, of a chunk; the rest is summed up by itself."""
+        """Return what workers compute, of a chunk; the rest is summed up by itself."""
         worker = spans["worker"].astype(np.int64)
         lane = spans["lane"] if "lane" in spans else np.zeros(len(worker), np.int8)
         is_own = (lane == COMPUTE_LANE) & (worker >= 0)

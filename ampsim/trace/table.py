@@ -12,12 +12,37 @@ CHUNK_ROWS: Final = 1 << 16
 """Rows that wait as Python tuples before they become columns (chosen: 13 MB at most)."""
 
 Columns: TypeAlias = "dict[str, np.ndarray]"
+Schema: TypeAlias = "dict[str, Any]"
+"""Columns of a table, in their order, with their types."""
 Sink: TypeAlias = Callable[[Columns], None]
 Coder: TypeAlias = Callable[[Iterable[Any]], Iterable[int]]
 
 
+_TYPES: Final[dict[str, Any]] = {
+    **dict.fromkeys(("direction", "lane", "kind", "sends", "waits_for"), np.int8),
+    **dict.fromkeys(("worker", "source_worker", "target_worker", "rank", "server"), np.int32),
+    **dict.fromkeys(("node", "source", "target", "state"), np.int32),
+    **dict.fromkeys(("loss", "valid_loss", "accuracy", "train_accuracy"), np.float64),
+    **dict.fromkeys(("error", "train_error", "distance"), np.float64),
+}
+
+
+def schema(names: str, **others: Any) -> Schema:
+    """Columns with their types: codes are narrow, seconds floats, claims flags, counts 64 bits.
+
+    Args:
+        names: of the columns, in their order, with a space between any two.
+        others: types of those that are otherwise in this table than in all others.
+    """
+    found: Schema = {}
+    for name in names.split():
+        usual = np.bool_ if name.startswith("is_") else np.int64
+        found[name] = np.float64 if name.endswith("_s") else _TYPES.get(name, usual)
+    return found | others
+
+
 class Field(NamedTuple):
-    """How a column is made of rows: from which place, of what type, by whom made numbers.
+    """A rule that makes a column of rows: the place in a row, the type, and who codes values.
 
     `rough` takes the coder's place where that fails, so that the trace of a run that failed on a
     value that should not be there can still be read.

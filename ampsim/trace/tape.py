@@ -18,7 +18,7 @@ TABLES: Final = ("spans", "transfers", "updates", "stashes", "admissions")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """How much later what is on a tape happens again.
+    """The time and numbers by which what is on a tape happens later.
 
     Args:
         seconds: virtual time between the two.
@@ -71,7 +71,7 @@ class Tape:
         recorder.closures += [(time_s + later.seconds, one) for time_s, one in self._late]
 
     def cause_later(self, cause: Cause, later: Later) -> Cause:
-        """What became of a cause that was on the tape, when the tape was played last."""
+        """Return the cause that one on the tape became when the tape was played last."""
         now = {
             name: table.count - _length(self._columns[name])
             for name, table in _tables(self._recorder).items()

@@ -19,7 +19,7 @@ from ampsim.study import Simulation
 from ampsim.trace import MEMORY_CATEGORIES
 
 WORKERS = 4  # as many as the MLP has stages
-CACHES = ("_saved", "_arrived", "_returned", "_filling", "_offspring")
+CACHES = ("_saved", "_arrived", "_returned", "_filling", "_gradients")
 """Where the shipped nodes keep what waits for others, or for its backward step."""
 
 STATIC = ("weights", "gradients", "optimizer", "stashes")
@@ -35,8 +35,6 @@ def arrays_of(kept: Any) -> Iterable[np.ndarray]:
         yield from (array for one in kept for array in arrays_of(one))
     elif hasattr(kept, "waiting"):  # a Join
         yield from arrays_of(kept.waiting)
-    elif hasattr(kept, "_gradients"):  # Offspring
-        yield from arrays_of(kept._gradients)
 
 
 def bytes_of_record(record: Any) -> int:
@@ -54,7 +52,7 @@ def bytes_of_node(node: Any) -> int:
     caches = [one for one in caches if one is not None and not callable(one)]  # or a method
     records: list[Any] = []
     for one in caches:
-        held = getattr(one, "waiting", getattr(one, "_gradients", one))
+        held = getattr(one, "waiting", one)
         records += held.values()
     partitions = sum(
         part.nbytes for record in records for part in controls_of(record)

@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 
 from ampsim.errors import AmpsimError
 from ampsim.hardware import HOST, Cluster, Device, load_cluster, load_device
-from ampsim.hardware.cluster_file import is_cluster
 from ampsim.hardware.device import NUMBERS
 from ampsim.hardware.foreign import device_toml
+from ampsim.hardware.load import is_cluster
 
 LIMIT = timedelta(seconds=20)
 """A file that takes longer hangs."""

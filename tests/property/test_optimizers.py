@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ampsim.errors import OptionError
+from ampsim.errors import DivergenceError, OptionError
 from ampsim.optim import OPTIMIZERS, Optimizer, adagrad, adam, exponential, momentum
 
 every_optimizer = pytest.mark.parametrize("name", sorted(OPTIMIZERS))
@@ -44,6 +44,35 @@ def _arrays(state: tuple[Any, ...]) -> list[np.ndarray]:
 @every_optimizer
 def test_its_name_is_the_one_it_is_listed_under(name: str) -> None:
     assert OPTIMIZERS[name](0.1).name == name
+
+
+@every_optimizer
+@pytest.mark.parametrize("block", [4, 100])
+def test_a_step_in_place_has_the_bits_of_update(
+    name: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ampsim.optim.base.BLOCK", block)
+    optimizer, random = OPTIMIZERS[name](0.1), np.random.default_rng(7)
+    theta, gradients = random.standard_normal(10), random.standard_normal((5, 10))
+    *_, expected = _walk(optimizer, theta, gradients)
+    state = optimizer.init(theta)
+    for gradient in gradients:
+        theta, state = optimizer.step(gradient.copy(), state, theta, optimizer.rate(0), str)
+    assert theta.tobytes() == expected.tobytes()
+
+
+@every_elementwise
+@pytest.mark.parametrize("block", [4, 100])
+def test_a_step_to_a_weight_that_is_not_finite_says_so(
+    name: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ampsim.optim.base.BLOCK", block)
+    optimizer, theta = OPTIMIZERS[name](0.1), np.zeros(10)
+    theta[9] = np.nan
+    with pytest.raises(DivergenceError, match="weights of the last layer"):
+        optimizer.step(
+            np.ones(10), optimizer.init(theta), theta, 0.1, lambda: "weights of the last layer"
+        )
 
 
 @every_optimizer

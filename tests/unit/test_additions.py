@@ -56,7 +56,6 @@ USED = {
         "calibration/fit.py", "cli/run.py", "cli/questions.py", "exploring/solve.py",
         "exploring/whatif.py",
     },
-    "local-sgd": {"data_parallel/solvers/diloco.py"},
     "dataflow": {
         "cli/run.py", "forecasting/budget.py", "forecasting/forecast.py", "study/checking.py",
     },

@@ -17,7 +17,7 @@ from ampsim.cli import completion, methods
 from ampsim.cli.entry import app
 from ampsim.data import DATASETS
 from ampsim.data_parallel import COLLECTIVES, GROUPS
-from ampsim.data_parallel.solvers.elastic import SIDES
+from ampsim.data_parallel.solvers.elastic import Side
 from ampsim.hardware.load import TOPOLOGIES
 from ampsim.hardware.topology import Topology
 from ampsim.model_parallel import PLACEMENTS
@@ -95,7 +95,7 @@ def test_registries_and_completion_have_the_same_names():
     assert tuple(PLACEMENTS) == completion.PLACEMENTS
     assert tuple(DATASETS) == completion.DATASETS
     assert GROUPS == methods.GROUPS
-    assert tuple(SIDES) == methods.SIDES
+    assert get_args(Side) == methods.SIDES
     assert tuple(REMEDIES) == methods.REMEDIES
     assert TOPOLOGIES == completion.TOPOLOGIES
     kinds = get_args(Topology.model_fields["kind"].annotation)

@@ -34,8 +34,8 @@ from ampsim.hardware import (
     Ports,
     Topology,
 )
-from ampsim.hardware.cluster_file import _ClusterFile, _DeviceEntry, _RouteEntry
 from ampsim.hardware.device import NUMBERS, Key
+from ampsim.hardware.load import _ClusterFile, _DeviceEntry, _RouteEntry
 from ampsim.ir import Node
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.runs.folder import SCHEMAS

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ampsim.trace import START, Recorder, Summary, states, table, to_frame
-from ampsim.trace.recorder import TABLE_SCHEMAS
-from ampsim.trace.states import States
+from ampsim.trace import START, Recorder, Summary, recorder, table, to_frame
+from ampsim.trace.recorder import TABLE_SCHEMAS, States
 from ampsim.trace.table import KeptRows, RecordTable, plain_fields
 
 SCHEMA = {"a": np.int64, "b": np.float64}
@@ -158,7 +157,7 @@ def test_states_are_told_by_their_counters_and_names_without_the_instance():
 
 
 def test_states_beyond_the_most_are_not_told_apart(monkeypatch):
-    monkeypatch.setattr(states, "STATES_MAX", 3)
+    monkeypatch.setattr(recorder, "STATES_MAX", 3)
     known = States()
     codes = known.codes(Key(0, step, ()) for step in (1, 2, 3, 4, 1, 5))
     texts = [known.texts[code] for code in codes]

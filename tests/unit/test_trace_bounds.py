@@ -22,8 +22,7 @@ from ampsim.trace import (
     of_transfer,
 )
 from ampsim.trace.kinds import record_of
-from ampsim.trace.log import Log
-from ampsim.trace.records import LOG_SCHEMAS, CausalRecords
+from ampsim.trace.records import LOG_SCHEMAS, CausalRecords, Log
 from ampsim.trace.summary import DIRECTIONS
 
 HOST = -1

@@ -14,18 +14,26 @@ step; with momentum it is "EA-MSGD".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias
 
-from ampsim.data_parallel.decisions import Locks, Sends, Step, Vector
-from ampsim.data_parallel.solver import CollectiveSolver, ParameterServerSolver, Solver
-from ampsim.errors import OptionError, one_of
-from ampsim.options import require_count
+from ampsim.data_parallel.solver import (
+    CollectiveSolver,
+    Locks,
+    ParameterServerSolver,
+    Sends,
+    Solver,
+    Step,
+)
+from ampsim.errors import OptionError
+from ampsim.optim import Vector
+from ampsim.options import Count
 from ampsim.text import shown
 
 MOVING_RATE = 0.9
 """P alpha unless told otherwise: Zhang, Choromanska and LeCun (2015), Section 5.1."""
 
-SIDES = ("server", "worker")
+
+Side: TypeAlias = Literal["server", "worker"]
 """Who may take the difference between a rank's weights and the centre's."""
 
 
@@ -47,17 +55,15 @@ class Averaging(Solver):
     is_elastic: ClassVar[bool] = True
 
     moving_rate: float | None = field(default=None, kw_only=True)
-    period: int = field(default=1, kw_only=True)
+    period: Count = field(default=1, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         rate = self.moving_rate
         if rate is not None and not 0 <= rate <= 1:
             raise OptionError(
                 f"{self.name}: moving_rate must be a number from 0 to 1, got {shown(rate)}; try 0.1"
             )
-        require_count("period", self.period)
 
     def pull(self, ranks: int) -> float:
         """Alpha, the moving rate."""
@@ -91,13 +97,7 @@ class Elastic(Averaging, ParameterServerSolver):
         elastic: who takes the difference: "server", or "worker".
     """
 
-    elastic: str = field(default="server", kw_only=True)
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        if self.elastic not in SIDES:
-            raise OptionError(one_of("elastic", self.elastic, SIDES))
+    elastic: Side = field(default="server", kw_only=True)
 
     def local(
         self, theta: Vector, gradient: Vector, centre: Vector | None, pull: float, step: Step
@@ -112,7 +112,7 @@ class Elastic(Averaging, ParameterServerSolver):
         return spring(theta, reply, pull)
 
     def merge(self, centre: Vector, pushed: Vector, pull: float, step: Step) -> Vector:
-        """Equation (3)."""
+        """Follow equation (3), or add what the rank lost."""
         if self.elastic == "worker":
             return centre + pushed
         return super().merge(centre, pushed, pull, step)

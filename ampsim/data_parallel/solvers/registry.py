@@ -6,12 +6,9 @@ It gets every shared test, too.
 from typing import Final
 
 from ampsim.data_parallel.solver import Solver
-from ampsim.data_parallel.solvers.async_sgd import AsyncSGD
-from ampsim.data_parallel.solvers.diloco import DiLoCo
+from ampsim.data_parallel.solvers.async_sgd import SSP, AsyncSGD, Hogwild
 from ampsim.data_parallel.solvers.elastic import EASGD, AsyncEASGD, EAWild, SyncEASGD
-from ampsim.data_parallel.solvers.hogwild import Hogwild
-from ampsim.data_parallel.solvers.local_sgd import LocalSGD
-from ampsim.data_parallel.solvers.ssp import SSP
+from ampsim.data_parallel.solvers.local_sgd import DiLoCo, LocalSGD
 from ampsim.data_parallel.solvers.sync_sgd import SyncSGD
 
 __all__ = [  # noqa: RUF022  # in the order of tables and figures

@@ -24,8 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.decisions import Sends
-from ampsim.data_parallel.solver import CollectiveSolver, Sparsified
+from ampsim.data_parallel.solver import CollectiveSolver, Sends, Sparsified
 from ampsim.errors import OptionError
 from ampsim.options import require_count
 
@@ -47,7 +46,6 @@ class SyncSGD(Sparsified, CollectiveSolver):
     backup_ranks: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.backup_ranks == 0:
             return
@@ -73,7 +71,7 @@ class SyncSGD(Sparsified, CollectiveSolver):
         return None if averaged is None else averaged - self.backup_ranks
 
     def ranks_on(self, workers: int) -> int:
-        """How many ranks there are on so many workers; some rank must be awaited."""
+        """Count the ranks on so many workers; some rank must be awaited."""
         ranks = super().ranks_on(workers)
         self._require_backups(ranks)
         return ranks

@@ -13,9 +13,8 @@ import numpy as np
 
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
-from ampsim.ir import Work
+from ampsim.ir.work import Work, joined_work
 from ampsim.nodes import ReLU, Sigmoid, Tanh
-from ampsim.nodes.light import joined_work
 
 # --- arithmetic
 
