@@ -294,13 +294,12 @@ def _deliver(
 ) -> Code:
     """Write the files, then say what they say; `printed` prints it."""
     from ampsim.forecasting.forecast import to_json
-    from ampsim.forecasting.page import write_forecast
     from ampsim.report.verdict import verdict
 
     if made.interrupted and not len(made.table):  # what an earlier forecast left there stays
         complain(f"{made.interrupted}; no page was written; run again to go on")
         return Code.INTERRUPTED
-    write_forecast(made, folder)
+    made.save(folder)
     if json is not None:
         said = verdict(made.table, made.target, made.metric)
         write_json(to_json(made, seed=seed, verdict=said), json)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +12,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ampsim.arguments import checked
-from ampsim.output_folder import Kind, write_files
+from ampsim.output_folder import Saveable
 from ampsim.report import words as markdown
 from ampsim.report.saving import encode, render
 from ampsim.report.table import to_csv
@@ -39,7 +37,7 @@ Figures: TypeAlias = Mapping[str, Figure]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Finding:
+class Finding(Saveable):
     """What a question found.
 
     Attributes:
@@ -52,7 +50,6 @@ class Finding:
         is_stopped: whether Ctrl-C did that, not the budget.
     """
 
-    kind: ClassVar[Kind]
     files: ClassVar[tuple[str, ...]]
     """Those of its folder beside the manifest, the page first; a figure may be left out."""
 
@@ -113,23 +110,15 @@ class Finding:
         """Its figures, by their files."""
         return {}
 
-    @checked
-    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write page, tables, figures and manifest, whole or not at all, as `--out` does.
-
-        Args:
-            folder: made if missing.
-
-        Returns:
-            The files, in the order written.
-
-        Raises:
-            OutputError: the folder or a file in it cannot be written, or is another's.
-        """
+    def contents(self) -> dict[str, str | bytes]:
+        """Page, tables and figures."""
         tables = {name: to_csv(one) for name, one in self.tables().items()}
         figures = {name: encode(one, ".png") for name, one in self.figures().items()}
-        contents = {self.files[0]: self.page(), **tables, **figures}
-        return write_files(folder, self.kind, contents, {"format": _FORMAT, **self.manifest})
+        return {self.files[0]: self.page(), **tables, **figures}
+
+    def origin(self) -> dict[str, Any]:
+        """Format, command, versions, seeds and hashes."""
+        return {"format": _FORMAT, **self.manifest}
 
     def to_json(self) -> str:
         """It as JSON text that ends with a newline; unknown is null."""

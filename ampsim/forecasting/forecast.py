@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import pandas as pd
@@ -47,6 +45,7 @@ from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, Search, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.output_folder import Saveable
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Sureness
@@ -158,12 +157,13 @@ def _own_placements(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 MAX_EPOCHS: Final = 40
+_FORMAT: Final = 1
 BUDGET_S_MAX: Final = 1e7
 """Largest budget, four months (chosen: nobody waits longer)."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Forecast(RunTable):
+class Forecast(RunTable, Saveable):
     """What `forecast` returns.
 
     Attributes:
@@ -184,6 +184,8 @@ class Forecast(RunTable):
         unreached: one sentence for each row that is not tuned, as no trial reached the target.
     """
 
+    kind = "forecast"
+
     lost: tuple[str, ...] = ()
     trials: pd.DataFrame = field(default_factory=no_trials)
     unreached: tuple[str, ...] = ()
@@ -193,22 +195,15 @@ class Forecast(RunTable):
         """One sentence for each run that failed, or gave nothing."""
         return [*super().failures, *self.lost]
 
-    @checked
-    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write page, table, figures and manifest, as `ampsim forecast --out` does.
+    def contents(self) -> dict[str, str | bytes]:
+        """Tables, figures and pages, as `ampsim.forecasting.page` makes them."""
+        from ampsim.forecasting.page import contents_of
 
-        Args:
-            folder: made if missing.
+        return contents_of(self)
 
-        Returns:
-            The files, in the order written.
-
-        Raises:
-            OutputError: the folder or a file in it cannot be written.
-        """
-        from ampsim.forecasting.page import write_forecast
-
-        return write_forecast(self, Path(folder))
+    def origin(self) -> dict[str, Any]:
+        """Format, command, versions, seeds, hashes, costs, and the placement of the first run."""
+        return {"format": _FORMAT, **self.manifest}
 
     def __repr__(self) -> str:
         names = ", ".join(str(name) for name in self.table["schedule"])

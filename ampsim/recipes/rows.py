@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -79,11 +78,7 @@ def make_rows(recipe: Recipe) -> Rows:
         FileFormatError: a name, option or value of it does not fit; one line says which.
         MissingDataError: a data file that a model needs is not there.
     """
-    if recipe.file.explore is None:
-        return _rows(recipe)
-    space = space_of(recipe)
-    ends = [space.rows_at(point) for point in space.ends]
-    return replace(space.base, rows=tuple(itertools.chain.from_iterable(ends)))
+    return _rows(recipe) if recipe.file.explore is None else space_of(recipe).at_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +101,14 @@ class ExploredSpace:
         return [dict(zip(self.values, one, strict=True)) for one in product(*self.values.values())]
 
     @property
-    def ends(self) -> list[Point]:
-        """Those with the first or last value of each key, or any one of a key whose are names."""
+    def at_ends(self) -> Rows:
+        """The rows at the first or last value of each key, or any one of a key whose are names."""
         kept = {
             key: values if isinstance(values[0], str) else dict.fromkeys((values[0], values[-1]))
             for key, values in self.values.items()
         }
-        return [dict(zip(kept, one, strict=True)) for one in product(*kept.values())]
+        ends = [dict(zip(kept, one, strict=True)) for one in product(*kept.values())]
+        return replace(self.base, rows=tuple(row for one in ends for row in self.rows_at(one)))
 
     def rows_at(self, point: Point) -> list[Row]:
         """The rows of a point."""

@@ -7,27 +7,37 @@ of the intervals of devices' numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
 
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import FileFormatError, SimulationError
 from ampsim.forecasting.forecast import copies_of
-from ampsim.forecasting.intervals import Spreading
-from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
+from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
+from ampsim.forecasting.making import (
+    EndRuns,
+    RunMaker,
+    end_runs,
+    gathered,
+    note_validation,
+    rated,
+    tasks_of,
+)
 from ampsim.forecasting.settings import SettingSpace
 from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
-from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
+from ampsim.recipes.beside import witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
-from ampsim.recipes.results import Results, tables_of
+from ampsim.recipes.results import Results, compare
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, Listeners, opened, run_all
+from ampsim.runs.rows import compared, is_draining_pipeline, row_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping, Known, known_by
 from ampsim.runs.task import Row
@@ -38,6 +48,7 @@ from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
 from ampsim.study.result import Result
+from ampsim.study.schedule_names import schedule_of_row
 
 TRIALS: Final = "trials.csv"
 
@@ -134,24 +145,6 @@ KIND: Final = "report"
 FORMAT: Final = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Findings(Results):
-    """Results of runs that were made or kept here, with what a report holds for later.
-
-    Attributes:
-        witnesses: those of the rows, as the file beside the report holds them.
-        spreads: what the intervals of its devices do to each row, by its label.
-    """
-
-    witnesses: str = field(repr=False)
-    spreads: Mapping[str, Spreading] = field(repr=False)
-
-    @property
-    def outlines(self) -> str:
-        """Those of the runs, as the file beside the report holds them."""
-        return outlines_to_text(self.metric, self.runs, self.spreads)
-
-
 class InterruptedReport(KeyboardInterrupt):
     """Ctrl-C in the midst of a report's runs; those that finished are kept.
 
@@ -188,7 +181,7 @@ class RecipeOptions:
     run_limit_s: float | None = None
 
 
-def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Findings:
+def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Results:
     """Run what is not in the store of `folder` yet, and gather everything.
 
     Args:
@@ -211,7 +204,7 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
 
 def _run_with(
     recipe: Recipe, folder: Path, options: RecipeOptions, executor: RunExecutor
-) -> Findings:
+) -> Results:
     rows, seeds = make_rows(recipe), recipe.file.seeds
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
@@ -325,7 +318,7 @@ def _gather(
     runs: list[Run],
     spreads: list[Spreading],
     witnesses: Mapping[str, Witness],
-) -> Findings:
+) -> Results:
     rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
     rates = rates_of(file, rows)
     of_runs, assumed = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
@@ -333,7 +326,7 @@ def _gather(
     of_rows = [
         rate | name | {"copies": of} for rate, name, of in zip(rates, names, copies, strict=True)
     ]
-    return Findings(
+    return Results(
         **of_runs,
         model=rows.model.name,
         cluster=rows.cluster.name,
@@ -385,3 +378,63 @@ def manifest_of(
         **({"assumptions": assumed} if assumed else {}),
         "costs": costs_of(rows.clusters),
     }
+
+
+def tables_of(
+    recipe: Recipe,
+    goal: Goal,
+    runs: Sequence[Run],
+    rates: Sequence[Mapping[str, Any]],
+    copies: Sequence[Mapping[str, Any]],
+    *,
+    spreads: Sequence[Spreading],
+) -> tuple[dict[str, Any], list[str]]:
+    """What `Results` has of the runs of a recipe, by its names, and sentences on the intervals.
+
+    Args:
+        recipe: what was asked.
+        goal: what is measured, and the value aimed at.
+        runs: every run, at least one of each row.
+        rates: columns of each row's learning rate, which may be none.
+        copies: columns of what each row trains copies of, likewise; they come last.
+        spreads: what the intervals of its devices' numbers do to each row.
+    """
+    mine = [[run for run in runs if run.schedule == one.title] for one in recipe.file.schedules]
+    rows = _rows(recipe, goal, mine, rates)
+    for row, entry in zip(rows, recipe.file.schedules, strict=True):
+        schedule = schedule_of_row(entry.name, entry)
+        row["is_draining_pipeline"] = is_draining_pipeline(schedule)
+    pairs = zip(with_devices(rows, mine, spreads), copies, strict=True)
+    table = pd.DataFrame([{**row, **more} for row, more in pairs])
+    of_runs = {
+        "recipe": recipe,
+        "table": table,
+        "comparison": compare(table, recipe.file.published),
+        "runs": tuple(runs),
+        "target": recipe.file.target,
+        "metric": goal.metric,
+    }
+    return of_runs, sentences_of(rows, mine, spreads, [cell.cluster for cell in recipe.cells])
+
+
+def _rows(
+    recipe: Recipe,
+    goal: Goal,
+    runs: Sequence[Sequence[Run]],
+    rates: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """The rows, but for what devices' intervals and copies say of them."""
+    modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
+    rows = [
+        {**_row(label, modes, goal, of), **rate}
+        for label, of, rate in zip(modes, runs, rates, strict=True)
+    ]
+    note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
+    return compared(goal, rows, runs)
+
+
+def _row(label: str, modes: dict[str, str], goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
+    made = row_of(label, goal, runs)
+    if len(set(modes.values())) > 1 and modes[label] == "sleep" and not made["note"]:
+        made["note"] = "throughput only: one epoch without numbers"
+    return made

@@ -21,7 +21,6 @@ from ampsim.exploring import solve, whatif
 from ampsim.forecasting import page as forecast_page
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes.explored import run_exploration
-from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import RecipeOptions, run_recipe
 from ampsim.report.page import figures as page_figures
@@ -223,7 +222,7 @@ def make_report() -> Callable[..., Any]:
         recipe = read_recipe(folder)
         run = run_exploration if recipe.file.explore else run_recipe
         findings = run(recipe, folder, RecipeOptions(**options))
-        write_report(findings, recipe.file, folder)
+        findings.save(folder)
         return findings
 
     return make

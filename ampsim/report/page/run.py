@@ -22,7 +22,7 @@ from ampsim.report.page.figures import (
     shown_schedules,
 )
 from ampsim.report.page.html import html_page
-from ampsim.report.page.tables import write_tables
+from ampsim.report.page.tables import table_files
 from ampsim.report.page.text import Picture, Words, next_of_run, page
 from ampsim.report.saving import save
 from ampsim.report.table import format_count, items_of
@@ -111,7 +111,11 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
     pictures = [picture for picture, _figure in [*charts, *figures]]
     write_text(place / PAGE, page(view, pictures, words_of(view)))
     write_text(place / INDEX, index(view, figures))
-    return [*written, place / PAGE, place / INDEX, *write_tables(view, place)]
+    written += [place / PAGE, place / INDEX]
+    for name, content in table_files(view).items():
+        written.append(place / name)
+        write_text(written[-1], content)
+    return written
 
 
 def index(view: RunTable, figures: Sequence[tuple[Picture, Figure]]) -> str:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ampsim.files import write_text
 from ampsim.report.frames import (
     DataFrame,
     Row,
@@ -165,20 +163,12 @@ def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
     return joined(frames) if frames else None
 
 
-def write_tables(forecast: RunTable, place: Path) -> list[Path]:
-    """Writes epochs.csv, validations.csv and trials.csv into `place`; gives those with data.
+def table_files(forecast: RunTable) -> dict[str, str]:
+    """What epochs.csv, validations.csv and trials.csv hold, of those with data.
 
     The first two have a row for each epoch, or validation within one, of each run, with its label,
     which is that of the legends, and its repeat.
-
-    Raises:
-        OutputError: one cannot be written.
     """
     tables = {name: _of_runs(forecast, name) for name in ("epochs", "validations")}
     tables["trials"] = forecast.trials if len(forecast.trials) else None
-    written: list[Path] = []
-    for name, table in tables.items():
-        if table is not None:
-            written.append(place / f"{name}.csv")
-            write_text(written[-1], to_csv(table))
-    return written
+    return {f"{name}.csv": to_csv(table) for name, table in tables.items() if table is not None}
