@@ -15,8 +15,7 @@ from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule, placement_of
-from ampsim.recipes.entry import HARDWARE, ScheduleEntry
-from ampsim.recipes.recipe import Recipe
+from ampsim.recipes.recipe import HARDWARE, Recipe, ScheduleEntry
 from ampsim.runs.task import PAPER, Row, RunPlan
 from ampsim.study.learning_rates import methods_of, rate_of
 from ampsim.study.loading import load_model, located
