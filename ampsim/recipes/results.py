@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 from ampsim.forecasting.intervals import Spreading
 from ampsim.output_folder import Saveable
 from ampsim.recipes.beside import OUTLINES_FILE, WITNESS_FILE, outlines_to_text
-from ampsim.recipes.recipe import Cell, Published, Recipe, RecipeFile
+from ampsim.recipes.recipe import Published, Recipe, RecipeFile
 from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame, Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.figures import TOGETHER, gantt_together, result_figures
-from ampsim.report.page.grid import grid_figures, grid_parts, with_all_workers, without_rows
 from ampsim.report.page.tables import LEFT, table_files, tuning_tables
 from ampsim.report.page.text import (
     Picture,
@@ -32,6 +31,7 @@ from ampsim.report.page.text import (
     shared_notes,
     tables_of,
 )
+from ampsim.report.plot.grid import Costs, costs_cells, costs_verdict, grid_cost, grid_costs
 from ampsim.report.saving import drawn_with, encode
 from ampsim.report.table import cell_text, format_ratio, to_csv
 from ampsim.report.verdict import called_rows, verdict
@@ -114,11 +114,6 @@ class Results(RunTable, Reported):
     spreads: Mapping[str, Spreading] = field(default_factory=dict[str, Spreading], repr=False)
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
-        """Where each row of the table stands."""
-        return self.recipe.cells
-
-    @property
     def outlines(self) -> str:
         """The runs without their traces."""
         return outlines_to_text(self.metric, self.runs, self.spreads)
@@ -168,29 +163,39 @@ class Results(RunTable, Reported):
         if len(self.table) > _DRAWN_MAX:
             wanted &= {"grid-cost"}
         figures = result_figures(self, wanted=wanted, names=line_names(file))
-        return [*grid_figures(self, file, wanted), *figures]
+        costs = [one for one in self._costs if one.measure.column in _COSTLY]
+        if "grid-cost" not in wanted or not costs or len(costs[0].points) < 2:
+            return list(figures)
+        return [(_COST, grid_cost(costs)), *figures]
+
+    @property
+    def _costs(self) -> list[Costs]:
+        """What each cluster costs, of a report on several; empty without a grid."""
+        return grid_costs(self.table, self.recipe.cells) if self.recipe.file.grid else []
 
     def _page(self, pictures: list[Picture]) -> str:
         """The page in Markdown; the recipe's own text is taken as it is."""
         file, model, cluster = self.recipe.file, escape(self.model), escape(self.cluster)
-        said, of_grid = grid_parts(self, file)
-        ruled = said or verdict(self._judged(), self.target, self.metric)
+        if file.grid is None:
+            ruled = verdict(self._judged(), self.target, self.metric)
+            answer, manifest = answer_parts(self, called_rows(self.table)), self.manifest
+        else:
+            costs = [(one.measure.heading.capitalize(), costs_cells(one)) for one in self._costs]
+            ruled = costs_verdict(self._costs)
+            answer = [*tables_of(costs, ("schedule",)), _PLACE, bullets(shared_notes(self))]
+            manifest = {key: self.manifest[key] for key in self.manifest if key != "schedules"}
         parts = [
             f"# {escape(file.title)}",
             file.text.strip(),
             f"**{paragraph(ruled)}**",
-            f"{model} on {cluster}: {with_all_workers(setting(self), self.table)}",
-            *(
-                [*of_grid, bullets(shared_notes(self))]
-                if of_grid
-                else answer_parts(self, called_rows(self.table))
-            ),
+            f"{model} on {cluster}: {setting(self)}",
+            *answer,
             *published_parts(self.comparison),
             *(part for picture in pictures for part in picture_parts(picture)),
             *tables_of(tuning_tables(self), LEFT),
             *commands(next_of_report(str(self.manifest["command"][-1]))),
             *assumptions(self.manifest),
-            *origin(without_rows(self.manifest) if of_grid else self.manifest, TABLE),
+            *origin(manifest, TABLE),
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -203,6 +208,18 @@ class Results(RunTable, Reported):
 
 
 _DRAWN_MAX: Final = 40  # chosen: figures with a panel or line a row cannot be read with more
+_COSTLY: Final = ("train_per_s", "time_to_target_s", "energy_to_target_j")
+_COST: Final = Picture(
+    "grid-cost.png",
+    "What it costs",
+    "Throughput, time and energy to the target of each schedule, against the first column",
+    "The first column has the value, the others how many times that theirs is; orange where it "
+    "is worse. A dash: the target was not reached, or the number is not known.",
+)
+_PLACE = (
+    "Times, epochs and throughputs are medians of the repeats; in brackets, how many times that of "
+    "the first column. Every row with all its numbers stands in report.csv."
+)
 _SHOWN: Final = ("replicas", "min_update_interval", "max_active_keys")
 _OF_ROW: Final = (
     "name", "label", "mode", "set", "cluster", "workers", "latency_s",
