@@ -1,9 +1,9 @@
-"""Bars of each row: throughput, what bounds it, memory; of each worker, how busy it is; of each
-node, how stale its gradients are: updates between their forward and backward steps.
+"""Bars of each row, worker and node: throughput, bounds, memory, utilisation, staleness.
 
 Throughput is drawn over instances in flight, too. What bounds a row are four shares: of the busiest
 worker, the critical path, the busiest link and the admission limit. Memory is that of the fullest
-worker, at its peak and over time, by category.
+worker, at its peak and over time, by category. Staleness is a node's updates between the forward
+and the backward step of a gradient.
 """
 
 from __future__ import annotations
@@ -388,22 +388,35 @@ def utilisation(
             given.
     """
     workers = max((len(frame) for frame in shares_by_schedule.values()), default=0)
-    across = max(1, min(beside(_PANELS), len(shares_by_schedule)))
-    down = max(1, -(-len(shares_by_schedule) // across))
     rows_in = min(_ROW_IN * max(4, workers), _ROWS_IN_MAX)
-    figure = new_figure(1.2 + 2.9 * across, 0.7 + down * (rows_in + 0.65))
-    for index, (name, frame) in enumerate(shares_by_schedule.items()):
-        axes = figure.add_subplot(down, across, index + 1)
+    count = len(shares_by_schedule)
+    figure, panels = _panels(count, (1.2, 0.7, rows_in + 0.65), "share of the run (%)")
+    for axes, (name, frame) in zip(panels, shares_by_schedule.items(), strict=True):
         axes.set_title(_fitting(name))
         _draw_workers(axes, frame, (busy or {}).get(name))
         _set_up(axes, workers)
-        axes.tick_params(labelleft=index % across == 0)
-        if index % across == 0:
+        if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("worker")
-        if index + across >= len(shares_by_schedule):
-            axes.set_xlabel("share of the run (%)")
     figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=beside(4))
     return figure
+
+
+def _panels(count: int, size_in: tuple[float, float, float], label: str) -> tuple[Any, list[Axes]]:
+    """A figure with so many panels in lines, of which the last names the horizontal axis.
+
+    `size_in` has the width and height beside panels, and the height of a panel, in inches.
+    """
+    across = max(1, min(beside(_PANELS), count))
+    down = max(1, -(-count // across))
+    figure = new_figure(size_in[0] + 2.9 * across, size_in[1] + down * size_in[2])
+    panels: list[Axes] = []
+    for place in range(count):
+        axes = figure.add_subplot(down, across, place + 1)
+        axes.tick_params(labelleft=place % across == 0)
+        if place + across >= count:
+            axes.set_xlabel(label)
+        panels.append(axes)
+    return figure, panels
 
 
 def _fitting(name: str) -> str:
@@ -488,19 +501,14 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
     """
     panels = {name: _histograms(frame) for name, frame in counts_by_schedule.items()}
     nodes = list(dict.fromkeys(node for group in panels.values() for node in group))
-    across = max(1, min(beside(_PANELS), len(panels)))
-    down = max(1, -(-len(panels) // across))
-    figure = new_figure(1.6 + 2.9 * across, 0.5 + down * (0.75 + _NODE_IN * max(1, len(nodes))))
     styles = line_styles(panels)
     highest = max((h.highest for group in panels.values() for h in group.values()), default=0)
-    for index, (name, histograms) in enumerate(panels.items()):
-        axes = figure.add_subplot(down, across, index + 1)
+    size_in = (1.6, 0.5, 0.75 + _NODE_IN * max(1, len(nodes)))
+    figure, drawn = _panels(len(panels), size_in, "staleness (updates)")
+    for axes, (name, histograms) in zip(drawn, panels.items(), strict=True):
         axes.set_title(plain(name, 32))
         _draw_histograms(axes, histograms, nodes, styles[name].colour)
         axes.set_xlim(-0.7, (highest + 0.7) * 1.55)
-        axes.tick_params(labelleft=index % across == 0)
-        if index + across >= len(panels):
-            axes.set_xlabel("staleness (updates)")
     words = "share of a node's gradients\n(peak: the tallest bar)"
     figure.supylabel(words, fontsize=8, color=FAINT_INK)
     return figure
