@@ -36,9 +36,9 @@ from ampsim.forecasting.making import (
     Made,
     OnRow,
     RunMaker,
+    beside_each_other,
     entries_of,
     looks_of,
-    note_validation,
     require_fit,
     run_rows,
     with_spreads,
@@ -52,7 +52,7 @@ from ampsim.output_folder import Saveable
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Sureness
-from ampsim.runs.rows import compared, is_draining_pipeline, row_of, table_of
+from ampsim.runs.rows import row_of, table_of
 from ampsim.runs.run import Run, RunTable
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
@@ -427,15 +427,13 @@ def _rows(
         {**row_of(of[0].schedule, goal, of), **one.plan.rate.columns(one.plan.model)}
         for of, one in zip(made.rows, mine, strict=True)
     ]
-    rows = compared(goal, rows, made.rows, sureness)
-    rows = [
-        {**row, "is_draining_pipeline": is_draining_pipeline(one.schedule)}
-        for row, one in zip(rows, mine, strict=True)
-    ]
-    note_validation(rows, [isinstance(one.schedule, Solver) for one in mine])
-    rows = with_devices(rows, made.rows, made.spreads)
     copies = copies_of([(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
-    return [{**row, **of} for row, of in zip(rows, copies, strict=True)]
+    schedules = [one.schedule for one in mine]
+    rows = beside_each_other(goal, rows, schedules, made.rows, sureness)
+    return [
+        {**row, **of}
+        for row, of in zip(with_devices(rows, made.rows, made.spreads), copies, strict=True)
+    ]
 
 
 def stream(

@@ -14,16 +14,15 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ampsim.data_parallel import SOLVERS
 from ampsim.errors import FileFormatError, SimulationError
 from ampsim.forecasting.forecast import copies_of
 from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
 from ampsim.forecasting.making import (
     EndRuns,
     RunMaker,
+    beside_each_other,
     end_runs,
     gathered,
-    note_validation,
     rated,
     tasks_of,
 )
@@ -37,7 +36,7 @@ from ampsim.recipes.results import Results, compare
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, Listeners, opened, run_all
-from ampsim.runs.rows import compared, is_draining_pipeline, row_of
+from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping, Known, known_by
 from ampsim.runs.task import Row
@@ -399,11 +398,18 @@ def tables_of(
         copies: columns of what each row trains copies of, likewise; they come last.
         spreads: what the intervals of its devices' numbers do to each row.
     """
-    mine = [[run for run in runs if run.schedule == one.title] for one in recipe.file.schedules]
-    rows = _rows(recipe, goal, mine, rates)
-    for row, entry in zip(rows, recipe.file.schedules, strict=True):
-        schedule = schedule_of_row(entry.name, entry)
-        row["is_draining_pipeline"] = is_draining_pipeline(schedule)
+    file, entries = recipe.file, recipe.file.schedules
+    mine = [[run for run in runs if run.schedule == one.title] for one in entries]
+    modes = [one.mode or file.mode for one in entries]
+    rows = [
+        {**row_of(one.title, goal, of), **rate}
+        for one, of, rate in zip(entries, mine, rates, strict=True)
+    ]
+    for row, mode in zip(rows, modes, strict=True):
+        if mode == "sleep" and len(set(modes)) > 1 and not row["note"]:
+            row["note"] = "throughput only: one epoch without numbers"
+    schedules = [schedule_of_row(one.name, one) for one in entries]
+    rows = beside_each_other(goal, rows, schedules, mine)
     pairs = zip(with_devices(rows, mine, spreads), copies, strict=True)
     table = pd.DataFrame([{**row, **more} for row, more in pairs])
     of_runs = {
@@ -415,26 +421,3 @@ def tables_of(
         "metric": goal.metric,
     }
     return of_runs, sentences_of(rows, mine, spreads, [cell.cluster for cell in recipe.cells])
-
-
-def _rows(
-    recipe: Recipe,
-    goal: Goal,
-    runs: Sequence[Sequence[Run]],
-    rates: Sequence[Mapping[str, Any]],
-) -> list[dict[str, Any]]:
-    """The rows, but for what devices' intervals and copies say of them."""
-    modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    rows = [
-        {**_row(label, modes, goal, of), **rate}
-        for label, of, rate in zip(modes, runs, rates, strict=True)
-    ]
-    note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
-    return compared(goal, rows, runs)
-
-
-def _row(label: str, modes: dict[str, str], goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
-    made = row_of(label, goal, runs)
-    if len(set(modes.values())) > 1 and modes[label] == "sleep" and not made["note"]:
-        made["note"] = "throughput only: one epoch without numbers"
-    return made
