@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from ampsim.report import words as markdown
 from ampsim.report.saving import encode, render
 from ampsim.report.table import to_csv
 from ampsim.report.words import plain
+from ampsim.runs.rows import plain_row
 from ampsim.study.provenance import own_version
 from ampsim.text import html_table, to_toml
 
@@ -136,17 +136,4 @@ class Finding(Saveable):
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as JSON can hold them; unknown and infinite are None."""
-    return [
-        {str(key): _plain(str(key), value) for key, value in record.items()}
-        for record in table.to_dict("records")
-    ]
-
-
-def _plain(key: str, value: Any) -> Any:
-    """A value; a column with a gap has turned its whole numbers into floats."""
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    is_count = isinstance(value, float) and (key in _WHOLE or key.endswith("_bytes"))
-    return int(value) if is_count and value == int(value) else value
+    return [plain_row(record, _WHOLE) for record in table.to_dict("records")]

@@ -12,7 +12,6 @@ schedule has 0. The CC ratio belongs to the model.
 from __future__ import annotations
 
 import json
-import math
 import queue
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -52,7 +51,7 @@ from ampsim.output_folder import Saveable
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Sureness
-from ampsim.runs.rows import row_of, table_of
+from ampsim.runs.rows import plain_row, row_of, table_of
 from ampsim.runs.run import Run, RunTable
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
@@ -539,9 +538,7 @@ def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
         content["validations"] = within
     if len(forecast.trials):
         trials = forecast.trials.to_dict("records")
-        content["trials"] = [
-            {str(key): _value(str(key), value) for key, value in one.items()} for one in trials
-        ]
+        content["trials"] = [plain_row(one, _COUNTS) for one in trials]
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
@@ -549,7 +546,7 @@ def _of_runs(forecast: Forecast, name: Literal["epochs", "validations"]) -> list
     """The rows of a table of all runs, each with whose it is."""
     return [
         {"schedule": run.label or run.schedule, "repeat": run.repeat, "seed": run.seed}
-        | {str(key): _value(str(key), value) for key, value in record.items()}
+        | plain_row(record, _COUNTS)
         for run in forecast.runs
         for record in getattr(run, name).to_dict("records")
     ]
@@ -558,18 +555,4 @@ def _of_runs(forecast: Forecast, name: Literal["epochs", "validations"]) -> list
 def row_values(record: dict[Any, Any]) -> dict[str, Any]:
     """The values of one row of a forecast's table, the keys that stay stable first."""
     keys = [*KEYS, *(key for key in record if key not in KEYS)]
-    return {key: _value(key, record.get(key)) for key in keys}
-
-
-def _value(key: str, value: Any) -> Any:
-    """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    if value is None or value is pd.NA:
-        return None
-    if isinstance(value, str | bool):
-        return value
-    if not math.isfinite(value):
-        return None
-    is_count = key in _COUNTS or key.endswith("_bytes")
-    return int(value) if is_count and value == int(value) else value
+    return plain_row({key: record.get(key) for key in keys}, _COUNTS)
