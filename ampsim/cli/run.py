@@ -219,7 +219,7 @@ def run(
     epochs and, with --validate-every, validations (lists, as in epochs.csv and validations.csv).
     """
     from ampsim.output_folder import taken
-    from ampsim.report.page.run import FILES, write_run_folder
+    from ampsim.report.page.folders import FILES, write_run_folder
     from ampsim.report.words import slug
     from ampsim.runs.folder import run_to_keep, tables_of
     from ampsim.study.simulation import RunOptions
@@ -293,7 +293,7 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | N
 def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) -> str:
     """The run as a forecast of one row, with its epochs."""
     from ampsim.forecasting.forecast import row_values
-    from ampsim.report.page.run import view_of
+    from ampsim.report.page.folders import view_of
 
     view = view_of(outcome, target)
     within = looks.to_dict("records") if len(looks := view.runs[0].validations) else None

@@ -198,8 +198,8 @@ class Forecast(RunTable, Saveable):
         return [*super().failures, *self.lost]
 
     def contents(self) -> dict[str, str | bytes]:
-        """Tables, figures and pages, as `ampsim.forecasting.page` makes them."""
-        from ampsim.forecasting.page import contents_of
+        """Tables, figures and pages, as `ampsim.report.page.folders` makes them."""
+        from ampsim.report.page.folders import contents_of
 
         return contents_of(self)
 
