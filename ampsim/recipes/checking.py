@@ -154,8 +154,8 @@ def check_again(recipe: Recipe, folder: Path, again: Results | Explored) -> Verd
     if other is not None:
         is_timed = recipe.file.max_epochs is None or recipe.file.explore is not None
         exact = TIMED if is_timed else FIXED
-        tables = _text(read_regular(folder / TABLE, TABLE)), _text(now[TABLE])
-        return Verdict(tuple(_columns_that_differ(*tables, exact)), notes)
+        before = _text(read_regular(folder / TABLE, TABLE))
+        return Verdict(tuple(_columns_that_differ(before, str(now[TABLE]), exact)), notes)
     skipped = skipped_pictures(manifest)
     drawn = Drawn(now, "what its runs give", TOLERANCE, is_masked=True)
     return Verdict(tuple(differences(folder, manifest, drawn, skipped)), (*notes, *_told(skipped)))
@@ -200,16 +200,11 @@ def differences(
         now = drawn.contents[name]
         if now is None or (skipped and name.endswith(".png")):
             continue
-        before, now = (
-            read_regular(folder / name, name),
-            now.encode() if isinstance(now, str) else now,
-        )
-        if before == now:
-            continue
-        if name.endswith(".png"):
-            where = None if look_alike(before, now) else ""
+        before = read_regular(folder / name, name)
+        if isinstance(now, bytes):
+            where = None if before == now or look_alike(before, now) else ""
         else:
-            where = _text_that_differs(name, before, now, drawn)
+            where = _text_that_differs(name, _text(before), now, drawn)
         if where is not None:
             yield f"{name} is not {drawn.source}{where}"
 
@@ -224,11 +219,9 @@ def lacks_of(manifest: Mapping[str, Any], names: Iterable[str] = ()) -> Iterator
             yield f"{MANIFEST} does not list {name}"
 
 
-def _text_that_differs(name: str, before: bytes, now: bytes, drawn: Drawn) -> str | None:
+def _text_that_differs(name: str, before: str, now: str, drawn: Drawn) -> str | None:
     """Where the first difference of two texts is; None where only rounding differs."""
-    texts = [one.decode("utf-8", "backslashreplace") for one in (before, now)]
-    if drawn.is_masked:
-        texts = [_SHA256.sub("", one) for one in texts]
+    texts = [_SHA256.sub("", one) if drawn.is_masked else one for one in (before, now)]
     old, new = (one.split("\n") for one in texts)
     apart = first_apart(old, new, partial(are_alike, tolerance=drawn.tolerance))
     if apart is None:
@@ -253,7 +246,9 @@ def are_alike(before: str, now: str, tolerance: float) -> bool:
 
 
 def _first_part(before: str, now: str, tolerance: float) -> Apart[str] | None:
-    return first_apart(_parts(before), _parts(now), partial(_is_alike, tolerance=tolerance))
+    """The first of their numbers, or of what stands between numbers, that is not alike."""
+    old, new = (re.split(f"({_NUMBER.pattern})", one) for one in (before, now))
+    return first_apart(old, new, partial(_is_alike, tolerance=tolerance))
 
 
 def _words(before: str, now: str, tolerance: float) -> str:
@@ -262,11 +257,6 @@ def _words(before: str, now: str, tolerance: float) -> str:
     if apart is None or apart.a is None or apart.b is None:
         return f"{before[-60:]!r} in place of {now[-60:]!r}"
     return f"{apart.a[:60]!r} in place of {apart.b[:60]!r}"
-
-
-def _parts(text: str) -> list[str]:
-    """Numbers of a text, and what stands between them, in turn."""
-    return re.split(f"({_NUMBER.pattern})", text)
 
 
 def _is_alike(before: str, now: str, tolerance: float) -> bool:
@@ -307,9 +297,8 @@ def _columns_that_differ(before: str, now: str, columns: Collection[str]) -> Ite
                 yield f"{TABLE}: {place} was {first[column]} and is {second[column]}"
 
 
-def _text(content: str | bytes) -> str:
-    text = content if isinstance(content, str) else content.decode("utf-8", "backslashreplace")
-    return text.replace("\0", "?")
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace").replace("\0", "?")
 
 
 def _redrawn(recipe: Recipe, folder: Path, results: Reported, tiny: _TinyRuns) -> Verdict:
