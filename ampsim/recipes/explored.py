@@ -26,7 +26,6 @@ from ampsim.exploring.exploration import (
 )
 from ampsim.exploring.explore import Explorer
 from ampsim.exploring.making import Asked, PointRuns, TimeBudget
-from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster
 from ampsim.metric import Metric
 from ampsim.recipes.beside import OUTLINES_FILE, read_json, witnesses_to_text
@@ -36,7 +35,6 @@ from ampsim.recipes.rows import ExploredSpace, space_of
 from ampsim.recipes.running import (
     InterruptedReport,
     RecipeOptions,
-    TunedRows,
     costs_of,
     manifest_of,
     witnesses_of,
@@ -225,7 +223,7 @@ def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, An
     asked = recipe.file.explore
     assert asked is not None, "the recipe explores"
     over = {key: list(values) for key, values in space.values.items()}
-    made = manifest_of(recipe, TunedRows(base, no_trials()), [{} for _row in base.rows], [])
+    made = manifest_of(recipe, base, [{} for _row in base.rows], [])
     if any(key in NAMES for key in over):
         made["costs"] = costs_of([base.cluster, *clusters])
     made["explore"] = {"over": over, "points": asked.points, "sure": asked.sure}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any, Final, TypeVar
+
+import pandas as pd
 
 from ampsim.assets import locate
 from ampsim.exploring.axes import Point, Setup, Value, setup_at
 from ampsim.exploring.explore import label_at, values_of
 from ampsim.forecasting.making import require_fit, times_validation
+from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule, placement_of
@@ -37,12 +40,16 @@ class Rows:
         goal: what is measured, and the value aimed at.
         model: of the first row.
         cluster: of all rows that name none of their own.
+        trials: of learning rates, as `Forecast.trials`; empty of rows that are not tuned.
+        unreached: labels of rows of which no trial reached the target.
     """
 
     rows: tuple[Row, ...]
     goal: Goal
     model: Model
     cluster: Cluster
+    trials: pd.DataFrame = field(default_factory=no_trials)
+    unreached: tuple[str, ...] = ()
 
     def with_optimizers(self, names: Sequence[Any]) -> Rows:
         """The rows with the optimizers that tuning chose; a row's own where no name is known."""

@@ -52,26 +52,13 @@ from ampsim.study.schedule_names import schedule_of_row
 TRIALS: Final = "trials.csv"
 
 
-@dataclass(frozen=True, slots=True)
-class TunedRows:
-    """Rows with the learning rates that they run with.
-
-    `trials` are as `Forecast.trials`; `unreached` has labels of rows of which no trial reached the
-    target.
-    """
-
-    rows: Rows
-    trials: pd.DataFrame
-    unreached: tuple[str, ...] = ()
-
-
 def tuned_rows(
     recipe: Recipe,
     rows: Rows,
     executor: RunExecutor,
     on_progress: OnProgress | None,
     keeping: Keeping,
-) -> TunedRows:
+) -> Rows:
     """Try learning rates for each row, if the recipe says so; `keeping` has them.
 
     Raises:
@@ -79,7 +66,7 @@ def tuned_rows(
         SimulationError: the process of a trial died; what finished is kept.
     """
     if recipe.file.tune is None:
-        return TunedRows(rows, no_trials())
+        return rows
     maker = RunMaker(executor, on_progress, keeping)
     spaces = [
         SettingSpace(methods_of(row.plan.model), scaling=recipe.file.scale_rate)
@@ -92,7 +79,8 @@ def tuned_rows(
         raise KeyboardInterrupt(tuned.interrupted)
     if tuned.lost:
         raise SimulationError(f"{tuned.lost[0]}; run again to go on")
-    return TunedRows(replace(rows, rows=tuned.entries), tuned.trials, tuple(tuned.untuned))
+    unreached = tuple(tuned.untuned)
+    return replace(rows, rows=tuned.entries, trials=tuned.trials, unreached=unreached)
 
 
 def optimizers_of(rows: Rows) -> list[str]:
@@ -117,7 +105,7 @@ def rates_in(origins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: one[name] for name in COLUMNS if name in one} for one in origins]
 
 
-def origin_of(file: RecipeFile, tuned: TunedRows) -> dict[str, Any]:
+def origin_of(file: RecipeFile, tuned: Rows) -> dict[str, Any]:
     """What a manifest says of how rows are compared, none of it where nothing was asked for."""
     asked: dict[str, Any] = {"validate_every": file.validate_every, "tune": file.tune}
     if has_rates(file):
@@ -209,19 +197,19 @@ def _run_with(
     planned = len(rows.rows) * len(seeds)
     try:
         tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
-        tiny = rows.with_optimizers(optimizers_of(tuned.rows)).rows
+        tiny = rows.with_optimizers(optimizers_of(tuned)).rows
         witnesses = witnesses_of(tiny, rows.goal, seeds[0], executor)
-        short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
-        advice = _advice_on(recipe, tuned.rows.rows)
+        short = [end_runs(row, seeds[0]) for row in tuned.rows]
+        advice = _advice_on(recipe, tuned.rows)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     tasks = [
         row.task(seed, repeat, len(seeds))
-        for row in tuned.rows.rows
+        for row in tuned.rows
         for repeat, seed in enumerate(seeds, 1)
     ]
-    known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
-    known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
+    known = [one for row in tuned.rows for one in known_by(row, seeds, witnesses[row.label])]
+    known += _known_at_ends(tuned.rows, short, seeds[0], witnesses)
     every = [*tasks, *tasks_of(short)]
     made = RunMaker(executor, options.on_progress, keeping).make(every, known)
     found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
@@ -313,12 +301,12 @@ def _copies(rows: Rows) -> list[dict[str, Any]]:
 
 def _gather(
     recipe: Recipe,
-    tuned: TunedRows,
+    rows: Rows,
     runs: list[Run],
     spreads: list[Spreading],
     witnesses: Mapping[str, Witness],
 ) -> Results:
-    rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
+    file, copies = recipe.file, _copies(rows)
     rates = rates_of(file, rows)
     of_runs, assumed = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
     names = [{"optimizer": one} if file.tune_optimizer else {} for one in optimizers_of(rows)]
@@ -330,8 +318,8 @@ def _gather(
         model=rows.model.name,
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
-        trials=tuned.trials,
-        manifest=manifest_of(recipe, tuned, of_rows, assumed),
+        trials=rows.trials,
+        manifest=manifest_of(recipe, rows, of_rows, assumed),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         spreads={row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
     )
@@ -352,11 +340,10 @@ def _tables_last(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def manifest_of(
-    recipe: Recipe, tuned: TunedRows, of_rows: list[dict[str, Any]], assumed: list[str]
+    recipe: Recipe, rows: Rows, of_rows: list[dict[str, Any]], assumed: list[str]
 ) -> dict[str, Any]:
     """Where the numbers come from, all but the hashes of what is written."""
-    rows, file = tuned.rows, recipe.file
-    origin = rows.origin
+    file, origin = recipe.file, rows.origin
     parts = zip(origin["schedules"], of_rows, strict=True)
     origin["schedules"] = [_tables_last(one | more) for one, more in parts]
     return {
@@ -372,7 +359,7 @@ def manifest_of(
         "target": file.target,
         "metric": rows.goal.metric.kind,
         "instances": "all" if file.instances is None else file.instances,
-        **origin_of(file, tuned),
+        **origin_of(file, rows),
         **origin,
         **({"assumptions": assumed} if assumed else {}),
         "costs": costs_of(rows.clusters),
