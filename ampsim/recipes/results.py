@@ -93,19 +93,9 @@ class Results(RunTable, Reported):
     """The results of a recipe's rows.
 
     Attributes:
-        recipe: what was asked.
-        table: one row a schedule, as in a forecast.
         comparison: published numbers beside simulated ones; see `compare`.
-        runs: every run, in order.
-        target: value of the metric aimed at; None without one.
-        metric: what was measured.
-        model: the model's name.
-        cluster: the cluster's name.
-        workers: how many workers.
-        manifest: where it came from, all but the hashes of what is written.
-        trials: of learning rates, as of a forecast; empty where none were tried.
-        witnesses: as of `Reported`.
         spreads: what the intervals of its devices do to each row, by its label.
+        recipe, witnesses: as of `Reported`; all others as of `RunTable`.
     """
 
     recipe: Recipe
