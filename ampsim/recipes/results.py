@@ -280,51 +280,20 @@ def _line(record: Row) -> list[str]:
     ]
 
 
-COLUMNS: Final = (
-    "schedule",
-    "quantity",
-    "published",
-    "simulated",
-    "simulated_per_published",
-    "published_ratio",
-    "simulated_ratio",
-    "source",
-)
-
-
-def compare(table: pd.DataFrame, published: Sequence[Published]) -> pd.DataFrame:
-    """Put each published number beside that of the table's row; unknown is None.
+def compare(table: DataFrame, published: Sequence[Published]) -> DataFrame:
+    """Put each published number beside that of the table's row; unknown is NaN.
 
     The ratios are to the first published number of the same quantity, and to what was simulated
     for that one: they can be compared where the hardware cannot.
     """
-    values: dict[str, dict[str, Any]] = {
-        str(row["schedule"]): {str(key): value for key, value in row.items()}
-        for row in table.to_dict("records")
-    }
-    firsts: dict[str, tuple[float, float | None]] = {}
-    rows: list[tuple[Any, ...]] = []
-    for one in published:
-        simulated = _known(values[one.schedule].get(one.quantity))
-        first = firsts.setdefault(one.quantity, (one.value, simulated))
-        rows.append(
-            (
-                one.schedule,
-                one.quantity,
-                one.value,
-                simulated,
-                _ratio(simulated, one.value),
-                _ratio(one.value, first[0]),
-                _ratio(simulated, first[1]),
-                one.source,
-            )
-        )
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _known(value: Any) -> float | None:
-    return None if value is None or pd.isna(value) else float(value)
-
-
-def _ratio(value: float | None, base: float | None) -> float | None:
-    return None if value is None or not base else value / base
+    of = {text(row, "schedule"): row for row in rows(table)}
+    found = pd.DataFrame([one.model_dump() for one in published], columns=[*Published.model_fields])
+    found = found.rename(columns={"value": "published"})
+    simulated = [number(of[one.schedule], one.quantity) for one in published]
+    found.insert(3, "simulated", np.array(simulated))
+    found.insert(4, "simulated_per_published", found["simulated"] / found["published"])
+    firsts = found.drop_duplicates("quantity").set_index("quantity").loc[found["quantity"]]
+    for place, name in enumerate(("published", "simulated"), 5):
+        base = firsts[name].replace(0, np.nan).to_numpy()
+        found.insert(place, f"{name}_ratio", found[name] / base)
+    return found
