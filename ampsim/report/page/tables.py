@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+import pandas as pd
+
 from ampsim.report.frames import (
     DataFrame,
     Row,
     devices_of,
-    joined,
     number,
     rows,
     runs_by_row,
@@ -151,16 +152,15 @@ def _each(of: list[Row], name: str, show: Callable[[float], str]) -> str:
 
 
 def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
-    frames: list[DataFrame] = []
-    for label, runs in runs_by_row(forecast).items():
-        for run in runs:
-            untyped: Any = getattr(run, name).copy()
-            if not len(untyped.columns):
-                continue
-            untyped.insert(0, "schedule", label)
-            untyped.insert(1, "repeat", run.repeat)
-            frames.append(untyped)
-    return joined(frames) if frames else None
+    frames: dict[Any, DataFrame] = {
+        (label, run.repeat): frame
+        for label, runs in runs_by_row(forecast).items()
+        for run in runs
+        if len((frame := getattr(run, name)).columns)
+    }
+    if not frames:
+        return None
+    return pd.concat(frames, names=["schedule", "repeat"]).reset_index([0, 1])
 
 
 def table_files(forecast: RunTable) -> dict[str, str]:
