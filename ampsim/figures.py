@@ -22,9 +22,9 @@ from ampsim.report.gantt.chart import gantt as gantt_of_one
 from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.figures import result_figures
 from ampsim.report.perfetto.trace import Trace, write_perfetto
+from ampsim.report.plot.bars import staleness_histogram
 from ampsim.report.plot.bars import utilisation as utilisation_of_each
 from ampsim.report.plot.queues import queues_drawing
-from ampsim.report.plot.staleness import staleness_histogram
 from ampsim.report.saving import save
 from ampsim.runs import LoadedRun
 from ampsim.study import Result

@@ -15,10 +15,11 @@ import tomllib
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from filelock import FileLock, Timeout
 
+from ampsim.arguments import checked
 from ampsim.errors import FileFormatError, OutputError
 from ampsim.files import (
     expanded,
@@ -126,6 +127,7 @@ def write_files(
     kind: Kind,
     contents: Mapping[str, str | bytes],
     manifest: dict[str, Any],
+    listed: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Write files and a manifest with their hashes, whole or not at all, as of `staged`.
 
@@ -134,6 +136,7 @@ def write_files(
         kind: what is written.
         contents: what each file holds, by its name.
         manifest: what it says beside `kind` and the hashes.
+        listed: hashes that it had, in their order; those of files that are not written stay.
 
     Returns:
         The files, in the order written.
@@ -145,9 +148,43 @@ def write_files(
         for name, content in contents.items():
             is_text = isinstance(content, str)
             write_bytes(place / name, content.encode("utf-8") if is_text else content)
-        files = {name: sha256_of(place / name) for name in contents}
+        files = {**(listed or {}), **{name: sha256_of(place / name) for name in contents}}
         write_text(place / MANIFEST, to_toml({"kind": kind, **manifest, "files": files}))
     return [expanded(folder) / name for name in (*contents, MANIFEST)]
+
+
+class Saveable:
+    """An answer that is kept as a folder: pages, tables and figures, and a manifest.
+
+    `kind` is what the folder is called; each kind has a format of its own, which its manifest says.
+    """
+
+    kind: ClassVar[Kind]
+
+    def contents(self) -> dict[str, str | bytes]:
+        """What each of its files holds, by name, in the order in which they are written."""
+        raise NotImplementedError
+
+    def origin(self) -> dict[str, Any]:
+        """What its manifest says beside kind and hashes of the files."""
+        raise NotImplementedError
+
+    @checked
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write pages, tables, figures and manifest, whole or not at all, as `--out` does.
+
+        They take the place of what an earlier answer of this kind left there.
+
+        Args:
+            folder: made if missing.
+
+        Returns:
+            The files, in the order written, the manifest last.
+
+        Raises:
+            OutputError: the folder or a file in it cannot be written, or is another's.
+        """
+        return write_files(folder, self.kind, self.contents(), self.origin())
 
 
 def read_table(manifest: Path, label: str | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ampsim.calibration.machine import MachineFit
 from ampsim.calibration.texts import device_text, this_machine
 from ampsim.output_folder import OutputFolder, write_files
 from ampsim.report import words as markdown
-from ampsim.report.plot.predicted import Series, predicted
+from ampsim.report.plot.curves import Series, predicted
 from ampsim.report.saving import encode
 from ampsim.report.table import to_csv
 from ampsim.report.words import listed, slug

@@ -165,10 +165,13 @@ def _recipe_words(file: str) -> str:
 
     path = expanded(file)
     recipe = read_recipe(path if os.path.isdir(path) else path.parent)
-    rows = make_rows(recipe)
-    count = f"{len(rows.rows) * len(recipe.file.seeds)} runs"
     if recipe.file.explore:
-        count = f"a map of {len(space_of(recipe).points) * len(recipe.file.schedules)} cells"
+        space = space_of(recipe)
+        rows = space.at_ends
+        count = f"a map of {len(space.points) * len(recipe.file.schedules)} cells"
+    else:
+        rows = make_rows(recipe)
+        count = f"{len(rows.rows) * len(recipe.file.seeds)} runs"
     return f"recipe of {rows.model.name} on {rows.cluster.name}, {count}"
 
 

@@ -12,7 +12,6 @@ import ampsim
 from ampsim.cli import (
     calibrate,
     check,
-    compare,
     data,
     devices,
     forecast,
@@ -41,7 +40,7 @@ for _function, _help in (
     (questions.whatif, "What binds, and what would each thing buy if it were faster?"),
     (questions.solve, "How fast, or how many, until a condition holds?"),
     (gantt.gantt, "Draw who works when."),
-    (compare.compare, "Say what differs between two runs that were kept."),
+    (run.compare, "Say what differs between two runs that were kept."),
     (devices.devices, "List the devices, or show one."),
     (models.models, "List the models, or show one."),
     (calibrate.calibrate, "Find a device's numbers, from published rows or this machine."),

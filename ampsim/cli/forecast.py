@@ -220,8 +220,8 @@ def forecast(
     """
     from ampsim.cli.progress import Filling, shown
     from ampsim.forecasting.forecast import forecast as make_forecast
-    from ampsim.forecasting.page import FILES
     from ampsim.output_folder import taken
+    from ampsim.report.page.folders import OF_FORECAST
     from ampsim.report.table import require_columns
     from ampsim.report.words import slug
     from ampsim.runs import Keeping
@@ -236,7 +236,7 @@ def forecast(
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given()]
     prepare_json(json)
-    with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", FILES) as folder:
+    with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         keeping = Keeping(folder.path, with_failures=False, say=_unsaid if quiet else complain)
         filling = Filling(loaded, target)
         with shown(is_quiet=quiet, filling=filling) as on_progress:
@@ -294,13 +294,12 @@ def _deliver(
 ) -> Code:
     """Write the files, then say what they say; `printed` prints it."""
     from ampsim.forecasting.forecast import to_json
-    from ampsim.forecasting.page import write_forecast
     from ampsim.report.verdict import verdict
 
     if made.interrupted and not len(made.table):  # what an earlier forecast left there stays
         complain(f"{made.interrupted}; no page was written; run again to go on")
         return Code.INTERRUPTED
-    write_forecast(made, folder)
+    made.save(folder)
     if json is not None:
         said = verdict(made.table, made.target, made.metric)
         write_json(to_json(made, seed=seed, verdict=said), json)

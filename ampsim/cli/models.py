@@ -119,9 +119,7 @@ _OF_NODE = ("name", "type", "parameters")
 
 def _text(name: str, model: Model, graph: Graph) -> str:
     from ampsim import assets
-    from ampsim.cli.type_words import (
-        types_in_words,  # imports pydantic, which --help is not to wait for
-    )
+    from ampsim.study.loading import types_in_words
     from ampsim.study.model import docstring_of, options_of
 
     types = types_in_words(model.config)

@@ -51,7 +51,7 @@ class Filling:
 
     def table(self, width: int) -> Table | None:
         """The rows of which runs have ended, in so many characters; None where none has."""
-        from ampsim.forecasting.streaming import table_so_far
+        from ampsim.forecasting.forecast import table_so_far
         from ampsim.metric import Goal
         from ampsim.report.table import to_rich
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ampsim.recipes.explored import Explored
     from ampsim.recipes.programs import ReportProgram
     from ampsim.recipes.recipe import Recipe
-    from ampsim.recipes.running import Findings
+    from ampsim.recipes.results import Results
 
 
 _Way: TypeAlias = Literal["write", "redraw", "check", "rerun"]
@@ -190,7 +190,7 @@ class _How:
 
 def _run(
     recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False
-) -> Findings | Explored | None:
+) -> Results | Explored | None:
     """What the recipe gives; None where Ctrl-C came first, which is said."""
     from ampsim.cli.progress import shown
     from ampsim.recipes.explored import run_exploration
@@ -228,14 +228,14 @@ def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
 
 def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
     from ampsim.output_folder import taken
-    from ampsim.recipes.page import FILES, write_report
+    from ampsim.recipes.results import FILES
 
     with taken(folder, "report", FILES) as place:
         findings = _run(recipe, place.path, how)
         if findings is None:
             how.note(recipe, folder, "interrupted")
             return Code.INTERRUPTED
-        written = write_report(findings, recipe.file, place)
+        written = findings.save(place)
     state = "failed" if findings.failures else "written"
     how.note(recipe, folder, state, faults=tuple(findings.failures))
     how.say(f"wrote {written[-2]} with its figures, tables and manifest")
@@ -248,8 +248,8 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Write a report again from its outlines; where that cannot be, say why."""
     from ampsim.errors import FileFormatError
     from ampsim.output_folder import taken
-    from ampsim.recipes.page import FILES, redraw_report
-    from ampsim.recipes.redrawing import files_of, read_manifest, read_results
+    from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redraw_report
+    from ampsim.recipes.results import FILES
 
     try:
         results = read_results(recipe, folder)
@@ -259,7 +259,7 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
         complain(f"{recipe.name}: is not redrawn: {error}")
         return Code.FAILED
     with taken(folder, "report", FILES) as place:
-        written = redraw_report(results, recipe.file, place, before)
+        written = redraw_report(results, place, before)
     how.note(recipe, folder, "redrawn")
     how.say(f"redrew {written[-2]} with its figures and tables")
     return Code.FINE

@@ -1,4 +1,4 @@
-"""`ampsim run`: run one schedule, watch it, and keep its trace."""
+"""`ampsim run`: run one schedule, watch it, and keep its trace; `ampsim compare`: of two such."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 from ampsim.cli import completion, options
 from ampsim.cli.console import (
     Code,
+    answer,
     complain,
     object_of,
     prepare_json,
@@ -218,7 +219,7 @@ def run(
     epochs and, with --validate-every, validations (lists, as in epochs.csv and validations.csv).
     """
     from ampsim.output_folder import taken
-    from ampsim.report.page.run import FILES, write_run_folder
+    from ampsim.report.page.folders import FILES, write_run_folder
     from ampsim.report.words import slug
     from ampsim.runs.folder import run_to_keep, tables_of
     from ampsim.study.simulation import RunOptions
@@ -292,7 +293,7 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | N
 def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) -> str:
     """The run as a forecast of one row, with its epochs."""
     from ampsim.forecasting.forecast import row_values
-    from ampsim.report.page.run import view_of
+    from ampsim.report.page.folders import view_of
 
     view = view_of(outcome, target)
     within = looks.to_dict("records") if len(looks := view.runs[0].validations) else None
@@ -357,4 +358,30 @@ def _ended(outcome: Outcome, folder: Path) -> Code:
         show_traceback(outcome.failure)
         complain(f"{outcome.failure}; the trace until then is in {folder}")
         return Code.FAILED
+    return Code.FINE
+
+
+_OF_RUN: Final = "A folder of `ampsim run`."
+
+
+def compare(
+    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help=_OF_RUN)],
+    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help=_OF_RUN)],
+    *,
+    json: options.JsonOption = None,
+) -> Code:
+    """Compare two runs: where they come from, their numbers, and where their traces first part.
+
+    Traces are compared to the bit, row by row in the order in which things ended. It ends with 0
+    whether they differ or not. The object of --json: ampsim, a, b, is_identical, origin, numbers,
+    tables.
+    """
+    from ampsim.report.compare_text import to_text
+    from ampsim.runs.compare import compare_runs, to_plain
+    from ampsim.runs.loaded_run import load_run
+
+    a, b = load_run(run_a), load_run(run_b)
+    prepare_json(json)
+    comparison = compare_runs(a, b)
+    answer(json, lambda: object_of(**to_plain(a, b, comparison)), lambda: to_text(a, b, comparison))
     return Code.FINE

@@ -6,10 +6,9 @@ import gzip
 import lzma
 import os
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from functools import wraps
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import BinaryIO, Final, ParamSpec, TypeVar, cast
 
@@ -127,18 +126,15 @@ def once(read: Callable[P, T]) -> Callable[P, T]:
     unchanged as long as size and time of change are. What is given back is shared: it must not be
     written to.
     """
-    known: OrderedDict[object, T] = OrderedDict()
+
+    @lru_cache(KEPT_MAX)
+    def known(_stamps: tuple[tuple[int, int], ...], *args: P.args, **keywords: P.kwargs) -> T:
+        return read(*args, **keywords)
 
     @wraps(read)
     def wrapped(*args: P.args, **keywords: P.kwargs) -> T:
-        assert not keywords, f"arguments go by position, got {list(keywords)}"
-        key = args, tuple(_stamp(one) for one in args if isinstance(one, Path))
-        if key not in known:
-            known[key] = read(*args, **keywords)
-        known.move_to_end(key)
-        if len(known) > KEPT_MAX:
-            known.popitem(last=False)
-        return known[key]
+        stamps = tuple(_stamp(one) for one in args if isinstance(one, Path))
+        return known(stamps, *args, **keywords)
 
     return wrapped
 

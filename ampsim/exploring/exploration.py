@@ -16,7 +16,7 @@ from ampsim.exploring.making import FirstEpoch
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
-from ampsim.report.grid import cluster_words
+from ampsim.report.plot.grid import cluster_words
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.rows import table_of

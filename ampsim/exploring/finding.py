@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +11,12 @@ from typing import Any, ClassVar, Final, TypeAlias
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ampsim.arguments import checked
-from ampsim.output_folder import Kind, write_files
+from ampsim.output_folder import Saveable
 from ampsim.report import words as markdown
 from ampsim.report.saving import encode, render
 from ampsim.report.table import to_csv
 from ampsim.report.words import plain
+from ampsim.runs.rows import plain_row
 from ampsim.study.provenance import own_version
 from ampsim.text import html_table, to_toml
 
@@ -39,7 +37,7 @@ Figures: TypeAlias = Mapping[str, Figure]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Finding:
+class Finding(Saveable):
     """What a question found.
 
     Attributes:
@@ -52,7 +50,6 @@ class Finding:
         is_stopped: whether Ctrl-C did that, not the budget.
     """
 
-    kind: ClassVar[Kind]
     files: ClassVar[tuple[str, ...]]
     """Those of its folder beside the manifest, the page first; a figure may be left out."""
 
@@ -113,23 +110,15 @@ class Finding:
         """Its figures, by their files."""
         return {}
 
-    @checked
-    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write page, tables, figures and manifest, whole or not at all, as `--out` does.
-
-        Args:
-            folder: made if missing.
-
-        Returns:
-            The files, in the order written.
-
-        Raises:
-            OutputError: the folder or a file in it cannot be written, or is another's.
-        """
+    def contents(self) -> dict[str, str | bytes]:
+        """Page, tables and figures."""
         tables = {name: to_csv(one) for name, one in self.tables().items()}
         figures = {name: encode(one, ".png") for name, one in self.figures().items()}
-        contents = {self.files[0]: self.page(), **tables, **figures}
-        return write_files(folder, self.kind, contents, {"format": _FORMAT, **self.manifest})
+        return {self.files[0]: self.page(), **tables, **figures}
+
+    def origin(self) -> dict[str, Any]:
+        """Format, command, versions, seeds and hashes."""
+        return {"format": _FORMAT, **self.manifest}
 
     def to_json(self) -> str:
         """It as JSON text that ends with a newline; unknown is null."""
@@ -147,17 +136,4 @@ class Finding:
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as JSON can hold them; unknown and infinite are None."""
-    return [
-        {str(key): _plain(str(key), value) for key, value in record.items()}
-        for record in table.to_dict("records")
-    ]
-
-
-def _plain(key: str, value: Any) -> Any:
-    """A value; a column with a gap has turned its whole numbers into floats."""
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    is_count = isinstance(value, float) and (key in _WHOLE or key.endswith("_bytes"))
-    return int(value) if is_count and value == int(value) else value
+    return [plain_row(record, _WHOLE) for record in table.to_dict("records")]

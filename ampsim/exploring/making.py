@@ -240,7 +240,7 @@ class PointRuns:
         self._asked, self.clock = asked, clock
         self._maker = RunMaker(executor, clock.tell, keeping)
         self._missed: list[tuple[Goal, float | None, int]] | None = []
-        self._file = None if keeping is None else keeping.store.folder / TIMINGS
+        self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
 
     def time(

@@ -122,7 +122,7 @@ def search(
             f"{setup.model.name} has no target, and what is minimised needs one; give target"
         )
     searcher = _Searcher(setup, over, asked, aim)
-    journal = None if keeping is None else keeping.store.folder / JOURNAL
+    journal = None if keeping is None else keeping.runs / JOURNAL
     interrupted: str | None = None
     of_each: dict[SamplerName, Proposals] = {}
     samplers: tuple[SamplerName, ...] = (sampler, "random") if against_random else (sampler,)

@@ -1,7 +1,6 @@
 """One question: which way of training is soonest at the target, and how sure is that?"""
 
-from ampsim.forecasting.forecast import Forecast, forecast
-from ampsim.forecasting.streaming import stream
+from ampsim.forecasting.forecast import Forecast, forecast, stream
 from ampsim.runs.run import Run
 
 __all__ = [

@@ -12,11 +12,11 @@ schedule has 0. The CC ratio belongs to the model.
 from __future__ import annotations
 
 import json
-import math
-import os
-from collections.abc import Mapping, Sequence
+import queue
+import threading
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import pandas as pd
@@ -35,9 +35,9 @@ from ampsim.forecasting.making import (
     Made,
     OnRow,
     RunMaker,
+    beside_each_other,
     entries_of,
     looks_of,
-    note_validation,
     require_fit,
     run_rows,
     with_spreads,
@@ -47,10 +47,11 @@ from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, Search, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.output_folder import Saveable
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Sureness
-from ampsim.runs.rows import compared, is_draining_pipeline, row_of, table_of
+from ampsim.runs.rows import plain_row, row_of, table_of
 from ampsim.runs.run import Run, RunTable
 from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row, RunPlan
@@ -58,7 +59,7 @@ from ampsim.study.learning_rates import Rate, Scaling
 from ampsim.study.model import Model
 from ampsim.study.placement_advice import Advice, advice_on, warn
 from ampsim.study.placement_trials import DEFAULT, Trials
-from ampsim.study.progress import OnProgress
+from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import (
     cluster_origin,
     costs,
@@ -158,12 +159,13 @@ def _own_placements(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 MAX_EPOCHS: Final = 40
+_FORMAT: Final = 1
 BUDGET_S_MAX: Final = 1e7
 """Largest budget, four months (chosen: nobody waits longer)."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Forecast(RunTable):
+class Forecast(RunTable, Saveable):
     """What `forecast` returns.
 
     Attributes:
@@ -184,6 +186,8 @@ class Forecast(RunTable):
         unreached: one sentence for each row that is not tuned, as no trial reached the target.
     """
 
+    kind = "forecast"
+
     lost: tuple[str, ...] = ()
     trials: pd.DataFrame = field(default_factory=no_trials)
     unreached: tuple[str, ...] = ()
@@ -193,22 +197,15 @@ class Forecast(RunTable):
         """One sentence for each run that failed, or gave nothing."""
         return [*super().failures, *self.lost]
 
-    @checked
-    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write page, table, figures and manifest, as `ampsim forecast --out` does.
+    def contents(self) -> dict[str, str | bytes]:
+        """Tables, figures and pages, as `ampsim.report.page.folders` makes them."""
+        from ampsim.report.page.folders import contents_of
 
-        Args:
-            folder: made if missing.
+        return contents_of(self)
 
-        Returns:
-            The files, in the order written.
-
-        Raises:
-            OutputError: the folder or a file in it cannot be written.
-        """
-        from ampsim.forecasting.page import write_forecast
-
-        return write_forecast(self, Path(folder))
+    def origin(self) -> dict[str, Any]:
+        """Format, command, versions, seeds, hashes, costs, and the placement of the first run."""
+        return {"format": _FORMAT, **self.manifest}
 
     def __repr__(self) -> str:
         names = ", ".join(str(name) for name in self.table["schedule"])
@@ -429,15 +426,83 @@ def _rows(
         {**row_of(of[0].schedule, goal, of), **one.plan.rate.columns(one.plan.model)}
         for of, one in zip(made.rows, mine, strict=True)
     ]
-    rows = compared(goal, rows, made.rows, sureness)
-    rows = [
-        {**row, "is_draining_pipeline": is_draining_pipeline(one.schedule)}
-        for row, one in zip(rows, mine, strict=True)
-    ]
-    note_validation(rows, [isinstance(one.schedule, Solver) for one in mine])
-    rows = with_devices(rows, made.rows, made.spreads)
     copies = copies_of([(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
-    return [{**row, **of} for row, of in zip(rows, copies, strict=True)]
+    schedules = [one.schedule for one in mine]
+    rows = beside_each_other(goal, rows, schedules, made.rows, sureness)
+    return [
+        {**row, **of}
+        for row, of in zip(with_devices(rows, made.rows, made.spreads), copies, strict=True)
+    ]
+
+
+def stream(
+    model: ModelLike, cluster: ClusterLike, schedules: SchedulesLike, **options: Any
+) -> Generator[Run, None, Forecast]:
+    """Yield the runs of a forecast one by one, each as soon as it has ended.
+
+    Who leaves the loop gives up the runs that are under way, when the next of them tells of its
+    progress; those that ended before are kept if they were to be. A run at a learning rate that
+    the scaling rule raised, which diverged, is followed by one of the same row and seed at the rate
+    as given, which counts.
+
+    Args:
+        model: as of `forecast`, as are the others.
+        cluster: on what.
+        schedules: one row each.
+        options: those of `forecast`, but for `on_run`.
+
+    Returns:
+        The forecast, as the value of the generator's StopIteration.
+
+    Raises:
+        OptionError: `on_run` is given.
+        AmpsimError: as of `forecast`.
+
+    Example:
+        >>> import ampsim
+        >>> arguments = ("rnn", "tflops-1", ["sequential", "amp"])
+        >>> few = {"instances": 20, "max_epochs": 1, "executor": 2}
+        >>> sorted(run.label for run in ampsim.stream(*arguments, **few))
+        ['amp', 'sequential']
+    """
+    if "on_run" in options:
+        raise OptionError("stream yields the runs that on_run would be told of; leave on_run out")
+    ended: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+    is_left = threading.Event()
+    on_progress: OnProgress | None = options.pop("on_progress", None)
+
+    def tell(progress: Progress) -> None:
+        if is_left.is_set():
+            raise KeyboardInterrupt  # what ends a forecast early, and keeps what it has
+        if on_progress is not None:
+            on_progress(progress)
+
+    def make() -> Forecast:
+        try:
+            told: dict[str, Any] = {**options, "on_progress": tell, "on_run": ended.put}
+            return forecast(model, cluster, schedules, **told)
+        finally:
+            ended.put(None)
+
+    with ThreadPoolExecutor(1, "ampsim-stream") as thread:
+        made = thread.submit(make)
+        try:
+            while (run := ended.get()) is not None:
+                yield run
+            return made.result()
+        finally:
+            is_left.set()
+
+
+def table_so_far(runs: Iterable[Run], goal: Goal) -> pd.DataFrame:
+    """The rows of a forecast of which runs have ended, without what comparing them says.
+
+    Of runs of one row and seed the last counts.
+    """
+    rows: dict[str, dict[int, Run]] = {}
+    for run in runs:
+        rows.setdefault(run.label, {})[run.seed] = run
+    return table_of([row_of(label, goal, [*of.values()]) for label, of in rows.items()])
 
 
 KEYS: Final = (
@@ -473,9 +538,7 @@ def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
         content["validations"] = within
     if len(forecast.trials):
         trials = forecast.trials.to_dict("records")
-        content["trials"] = [
-            {str(key): _value(str(key), value) for key, value in one.items()} for one in trials
-        ]
+        content["trials"] = [plain_row(one, _COUNTS) for one in trials]
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 
@@ -483,7 +546,7 @@ def _of_runs(forecast: Forecast, name: Literal["epochs", "validations"]) -> list
     """The rows of a table of all runs, each with whose it is."""
     return [
         {"schedule": run.label or run.schedule, "repeat": run.repeat, "seed": run.seed}
-        | {str(key): _value(str(key), value) for key, value in record.items()}
+        | plain_row(record, _COUNTS)
         for run in forecast.runs
         for record in getattr(run, name).to_dict("records")
     ]
@@ -492,18 +555,4 @@ def _of_runs(forecast: Forecast, name: Literal["epochs", "validations"]) -> list
 def row_values(record: dict[Any, Any]) -> dict[str, Any]:
     """The values of one row of a forecast's table, the keys that stay stable first."""
     keys = [*KEYS, *(key for key in record if key not in KEYS)]
-    return {key: _value(key, record.get(key)) for key in keys}
-
-
-def _value(key: str, value: Any) -> Any:
-    """One value as JSON knows it; a column with a gap has turned its whole numbers into floats."""
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
-    if value is None or value is pd.NA:
-        return None
-    if isinstance(value, str | bool):
-        return value
-    if not math.isfinite(value):
-        return None
-    is_count = key in _COUNTS or key.endswith("_bytes")
-    return int(value) if is_count and value == int(value) else value
+    return plain_row({key: record.get(key) for key in keys}, _COUNTS)

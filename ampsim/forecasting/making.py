@@ -29,11 +29,12 @@ from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
 from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, ends_of
 from ampsim.hardware import Cluster
+from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, RunSettings, Schedule
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all, take_or_make
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
-from ampsim.runs.rows import ranked
+from ampsim.runs.rows import compared, is_draining_pipeline, ranked
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping, Known, known_by, named
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
@@ -104,13 +105,29 @@ def times_validation(plan: RunPlan, schedule: Schedule, beside: Iterable[Schedul
     return plan.having(times_validation=False)
 
 
-def note_validation(rows: Sequence[dict[str, Any]], are_solvers: Sequence[bool]) -> None:
-    """Say in rows of schedules that their validation takes no time, where solvers stand beside."""
-    if not any(are_solvers):
-        return
-    for row, is_solver in zip(rows, are_solvers, strict=True):
-        if not is_solver:
+def beside_each_other(
+    goal: Goal,
+    rows: Sequence[dict[str, Any]],
+    schedules: Sequence[Schedule],
+    runs: Sequence[Sequence[Run]],
+    sureness: Sureness | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of one table, with what comparing them says, and notes on what their methods differ in.
+
+    Args:
+        goal: what is measured, and the value aimed at.
+        rows: one a schedule, as of `row_of`, and columns of its learning rate.
+        schedules: of the rows.
+        runs: of each row, at least one.
+        sureness: of their ranks.
+    """
+    found = compared(goal, rows, runs, sureness)
+    has_solvers = any(isinstance(one, Solver) for one in schedules)
+    for row, schedule in zip(found, schedules, strict=True):
+        row["is_draining_pipeline"] = is_draining_pipeline(schedule)
+        if has_solvers and not isinstance(schedule, Solver):
             row["note"] = "; ".join(filter(None, [row["note"], OFF_THE_CLOCK]))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ import csv
 import io
 import os
 import re
-import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +22,15 @@ from ampsim.data import MissingDataError, data_folder
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import MANIFEST
+from ampsim.recipes.beside import OUTLINES_FILE as OUTLINES
+from ampsim.recipes.beside import WITNESS_FILE as WITNESS
 from ampsim.recipes.beside import read_witnesses
 from ampsim.recipes.explored import Explored
-from ampsim.recipes.page import OUTLINES, PAGE, TABLE, WITNESS, draw_again, write_report
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.redrawing import edits_of, files_of, read_manifest, read_results
-from ampsim.recipes.results import Results
+from ampsim.recipes.results import PAGE, TABLE, Reported, Results
 from ampsim.recipes.rows import Rows, cluster_of, make_rows
-from ampsim.recipes.running import Findings
+from ampsim.report.page.figures import TOGETHER
 from ampsim.report.saving import drawn_with, look_alike
 from ampsim.runs.compare import Apart, first_apart, is_close
 from ampsim.runs.run import Run, run_of
@@ -41,7 +41,6 @@ from ampsim.study.provenance import software, source_digest
 from ampsim.text import mapping, sequence
 from ampsim.user_code import told
 
-CHART: Final = "gantt.png"
 DRAWN_WITH: Final = "drawn_with"
 """Key of a manifest: the libraries that drew the pictures, whose bytes are theirs."""
 
@@ -116,7 +115,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     return Verdict((*tiny.faults, *drawn.faults), (*notes, *tiny.notes, *drawn.notes))
 
 
-def check_again(recipe: Recipe, folder: Path, again: Findings | Explored) -> Verdict:
+def check_again(recipe: Recipe, folder: Path, again: Results | Explored) -> Verdict:
     """Compare a report with one that is drawn of runs made now: page, tables, figures, outlines.
 
     What the manifest says of code and files only becomes a note: the runs decide. Of a report that
@@ -146,40 +145,20 @@ def check_again(recipe: Recipe, folder: Path, again: Findings | Explored) -> Ver
         )
     if faults:
         return Verdict(faults, notes)
-    before = _as_before(again, manifest, results)
-    with tempfile.TemporaryDirectory() as temporary:
-        now = Path(temporary)
-        names = {one.name for one in write_report(before, recipe.file, now)}
-        if other is not None:
-            is_timed = recipe.file.max_epochs is None or recipe.file.explore is not None
-            exact = TIMED if is_timed else FIXED
-            tables = _text(folder / TABLE), _text(now / TABLE)
-            return Verdict(tuple(_columns_that_differ(*tables, exact)), notes)
-        skipped = skipped_pictures(manifest)
-        files = Drawn(names, now, "what its runs give", TOLERANCE, is_masked=True)
-        faults = tuple(differences(folder, manifest, files, skipped))
-    return Verdict(faults, (*notes, *_told(skipped)))
-
-
-def _as_before(
-    findings: Findings | Explored, manifest: Mapping[str, Any], results: Results | Explored
-) -> Findings | Explored:
-    """The findings as they would be if the same software had made them.
-
-    Runs of earlier versions had no learning digests, and their pages say nothing of them.
-    """
-    own = {
+    own = {  # as if the same software had made them
         key: manifest[key] if key in software() else one
-        for key, one in findings.manifest.items()
+        for key, one in again.manifest.items()
         if key not in software() or key in manifest
     }
-    if isinstance(findings, Explored) or isinstance(results, Explored):
-        assert isinstance(findings, Explored), "a recipe that explores gives a map"
-        return replace(findings, found=replace(findings.found, manifest=own))
-    runs = findings.runs
-    if not any(one.learning_digest for one in results.runs):
-        runs = tuple(replace(one, learning_digest="") for one in runs)
-    return replace(findings, manifest=own, runs=runs)
+    now = again.as_before(own, results).contents()
+    if other is not None:
+        is_timed = recipe.file.max_epochs is None or recipe.file.explore is not None
+        exact = TIMED if is_timed else FIXED
+        before = _text(read_regular(folder / TABLE, TABLE))
+        return Verdict(tuple(_columns_that_differ(before, str(now[TABLE]), exact)), notes)
+    skipped = skipped_pictures(manifest)
+    drawn = Drawn(now, "what its runs give", TOLERANCE, is_masked=True)
+    return Verdict(tuple(differences(folder, manifest, drawn, skipped)), (*notes, *_told(skipped)))
 
 
 # What is drawn again, and compared
@@ -190,15 +169,13 @@ class Drawn:
     """A report that was drawn again.
 
     Args:
-        names: of all files that such a report has.
-        folder: where those lie that were drawn.
+        contents: of all files that such a report has, by name; None of what was not drawn.
         source: what they were drawn from, in words.
         tolerance: relative difference of numbers that is none.
         is_masked: whether hashes within texts do not count, as where code may have changed.
     """
 
-    names: Collection[str]
-    folder: Path
+    contents: Mapping[str, str | bytes | None]
     source: str
     tolerance: float = ROUNDED
     is_masked: bool = False
@@ -215,21 +192,19 @@ def differences(
         drawn: the same, drawn again.
         skipped: why pictures are not compared; None where they are.
     """
-    names = [name for name in drawn.names if name != MANIFEST]
-    yield from lacks_of(manifest, names)
+    yield from lacks_of(manifest, drawn.contents)
     for name in files_of(manifest):
-        if name not in names:
+        if name not in drawn.contents:
             yield f"{MANIFEST} lists {name}, which no report of this kind has"
             continue
-        if not os.path.isfile(drawn.folder / name) or (skipped and name.endswith(".png")):
+        now = drawn.contents[name]
+        if now is None or (skipped and name.endswith(".png")):
             continue
-        before, now = (read_regular(place / name, name) for place in (folder, drawn.folder))
-        if before == now:
-            continue
-        if name.endswith(".png"):
-            where = None if look_alike(before, now) else ""
+        before = read_regular(folder / name, name)
+        if isinstance(now, bytes):
+            where = None if before == now or look_alike(before, now) else ""
         else:
-            where = _text_that_differs(name, before, now, drawn)
+            where = _text_that_differs(name, _text(before), now, drawn)
         if where is not None:
             yield f"{name} is not {drawn.source}{where}"
 
@@ -244,11 +219,9 @@ def lacks_of(manifest: Mapping[str, Any], names: Iterable[str] = ()) -> Iterator
             yield f"{MANIFEST} does not list {name}"
 
 
-def _text_that_differs(name: str, before: bytes, now: bytes, drawn: Drawn) -> str | None:
+def _text_that_differs(name: str, before: str, now: str, drawn: Drawn) -> str | None:
     """Where the first difference of two texts is; None where only rounding differs."""
-    texts = [one.decode("utf-8", "backslashreplace") for one in (before, now)]
-    if drawn.is_masked:
-        texts = [_SHA256.sub("", one) for one in texts]
+    texts = [_SHA256.sub("", one) if drawn.is_masked else one for one in (before, now)]
     old, new = (one.split("\n") for one in texts)
     apart = first_apart(old, new, partial(are_alike, tolerance=drawn.tolerance))
     if apart is None:
@@ -273,7 +246,9 @@ def are_alike(before: str, now: str, tolerance: float) -> bool:
 
 
 def _first_part(before: str, now: str, tolerance: float) -> Apart[str] | None:
-    return first_apart(_parts(before), _parts(now), partial(_is_alike, tolerance=tolerance))
+    """The first of their numbers, or of what stands between numbers, that is not alike."""
+    old, new = (re.split(f"({_NUMBER.pattern})", one) for one in (before, now))
+    return first_apart(old, new, partial(_is_alike, tolerance=tolerance))
 
 
 def _words(before: str, now: str, tolerance: float) -> str:
@@ -282,11 +257,6 @@ def _words(before: str, now: str, tolerance: float) -> str:
     if apart is None or apart.a is None or apart.b is None:
         return f"{before[-60:]!r} in place of {now[-60:]!r}"
     return f"{apart.a[:60]!r} in place of {apart.b[:60]!r}"
-
-
-def _parts(text: str) -> list[str]:
-    """Numbers of a text, and what stands between them, in turn."""
-    return re.split(f"({_NUMBER.pattern})", text)
 
 
 def _is_alike(before: str, now: str, tolerance: float) -> bool:
@@ -327,19 +297,17 @@ def _columns_that_differ(before: str, now: str, columns: Collection[str]) -> Ite
                 yield f"{TABLE}: {place} was {first[column]} and is {second[column]}"
 
 
-def _text(path: Path) -> str:
-    return read_regular(path, path.name).decode("utf-8", "backslashreplace").replace("\0", "?")
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace").replace("\0", "?")
 
 
-def _redrawn(recipe: Recipe, folder: Path, results: Results | Explored, tiny: _TinyRuns) -> Verdict:
+def _redrawn(recipe: Recipe, folder: Path, results: Reported, tiny: _TinyRuns) -> Verdict:
     """Draw a report from its outlines and the tiny runs, and compare.
 
     A Gantt chart whose window is longer than the tiny runs is drawn again of longer ones.
     """
-    is_table = isinstance(results, Results)
-    traced = replace(results, runs=tiny.runs) if is_table and tiny.are_all else None
-    verdict = _drawn_once(recipe, folder, results, traced)
-    if traced is None or not any(one.startswith(f"{CHART} is not") for one in verdict.faults):
+    verdict = _drawn_once(folder, results, tiny.runs if tiny.are_all else None)
+    if not any(one.startswith(f"{TOGETHER.file} is not") for one in verdict.faults):
         return verdict
     seed = recipe.file.seeds[0]
     rows = _tuned_rows(recipe, read_manifest(folder)).rows
@@ -347,25 +315,27 @@ def _redrawn(recipe: Recipe, folder: Path, results: Results | Explored, tiny: _T
     runs = tuple(
         run_of(result, failure, schedule=row.label, seed=seed) for row, result, failure in longer
     )
-    return _drawn_once(recipe, folder, results, replace(traced, runs=runs))
+    return _drawn_once(folder, results, runs)
 
 
-def _drawn_once(
-    recipe: Recipe, folder: Path, results: Results | Explored, traced: Results | None
-) -> Verdict:
+def _drawn_once(folder: Path, results: Reported, runs: Sequence[Run] | None) -> Verdict:
     manifest = read_manifest(folder)
     skipped = skipped_pictures(manifest)
-    with tempfile.TemporaryDirectory() as temporary:
-        try:
-            names = draw_again(results, recipe.file, Path(temporary), traced)
-        except OUT_OF_SHAPE as error:
-            return Verdict((f"{OUTLINES} cannot be drawn: {told(error)}",))
-        drawn = Drawn(names, Path(temporary), f"what {OUTLINES} draws to")
-        faults = tuple(differences(folder, manifest, drawn, skipped))
-        known = {WITNESS, OUTLINES, *os.listdir(temporary)}
-    unseen = [name for name in names if name not in known]
+    try:
+        contents = draw_again(results, runs)
+    except OUT_OF_SHAPE as error:
+        return Verdict((f"{OUTLINES} cannot be drawn: {told(error)}",))
+    beside = {WITNESS: None, OUTLINES: None}
+    drawn = Drawn({**contents, **beside}, f"what {OUTLINES} draws to")
+    unseen = [name for name, content in contents.items() if content is None]
     notes = [f"{name} is not compared, for tiny runs of all rows would draw it" for name in unseen]
-    return Verdict(faults, (*_told(skipped), *notes))
+    return Verdict(tuple(differences(folder, manifest, drawn, skipped)), (*_told(skipped), *notes))
+
+
+def draw_again(results: Reported, runs: Sequence[Run] | None) -> dict[str, str | bytes | None]:
+    """What a report's tables, figures and pages hold, by name, charts of `runs`; None without."""
+    charts = results.charts(runs)
+    return {**charts, **results.tables(), **results.drawn(charts)}
 
 
 OUT_OF_SHAPE: Final = (

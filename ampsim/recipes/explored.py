@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -26,23 +26,23 @@ from ampsim.exploring.exploration import (
 )
 from ampsim.exploring.explore import Explorer
 from ampsim.exploring.making import Asked, PointRuns, TimeBudget
-from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster
 from ampsim.metric import Metric
 from ampsim.recipes.beside import OUTLINES_FILE, read_json, witnesses_to_text
 from ampsim.recipes.recipe import Recipe
+from ampsim.recipes.results import PAGE, TABLE, Reported
 from ampsim.recipes.rows import ExploredSpace, space_of
 from ampsim.recipes.running import (
     InterruptedReport,
     RecipeOptions,
-    TunedRows,
     costs_of,
     manifest_of,
     witnesses_of,
 )
 from ampsim.report import words as markdown
-from ampsim.report.frames import DataFrame
 from ampsim.report.page.text import assumptions, commands, next_of_report, origin, tables_of
+from ampsim.report.saving import drawn_with
+from ampsim.report.table import to_csv
 from ampsim.runs.jobs import opened
 from ampsim.runs.store import Keeping
 from ampsim.text import to_toml
@@ -56,20 +56,21 @@ _OWN_OPTIONS: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explored:
+class Explored(Reported):
     """What the report of a recipe that explores is made of.
 
     Attributes:
         recipe: what was asked.
         found: the map.
         said: sentences of it that its runs alone tell.
-        witnesses: as `Findings` has them; empty of a report that is read.
+        witnesses: as of `Reported`.
     """
 
     recipe: Recipe
     found: Exploration
     said: tuple[str, ...] = ()
     witnesses: str = field(default="", repr=False)
+    runs = ()
 
     @property
     def failures(self) -> list[str]:
@@ -81,21 +82,30 @@ class Explored:
         """Where it came from, all but the hashes of what is written."""
         return self.found.manifest
 
-    @property
-    def table(self) -> DataFrame:
-        """A row for each cell."""
-        return self.found.table
+    def origin(self) -> dict[str, Any]:
+        """The manifest, and the libraries that draw pictures here."""
+        return {**self.manifest, "drawn_with": drawn_with()}
+
+    def as_before(self, manifest: dict[str, Any], before: Reported) -> Explored:
+        """The same with another manifest; maps have had learning digests from the first."""
+        del before
+        return replace(self, found=replace(self.found, manifest=manifest))
+
+    def tables(self) -> dict[str, str]:
+        """report.csv: a row for each cell."""
+        return {TABLE: to_csv(self.found.table)}
 
     @property
     def outlines(self) -> str:
-        """What was timed and learned, as the file beside the report holds it."""
+        """What was timed and learned."""
         head = {"kind": _KIND, "format": _FORMAT, "said": list(self.said)}
         metric = {"kind": self.found.metric.kind, "unit": self.found.metric.unit}
         content = {**head, "metric": metric, **self.found.evidence.plain()}
         return json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n"
 
-    def pages(self, page: str, table: str) -> dict[str, str]:
-        """The map, and the page that shows it in Markdown, by their files."""
+    def drawn(self, charts: Mapping[str, bytes | None]) -> dict[str, str | bytes]:
+        """The map, which holds its figures, and the page that shows it in Markdown."""
+        del charts
         found, recipe = self.found, self.recipe
         headings, lines = found.cells
         parts = [
@@ -108,10 +118,10 @@ class Explored:
             *tables_of([("Where each leads most", [headings, *lines])] if lines else [], headings),
             *commands(next_of_report(recipe.name)),
             *assumptions(found.manifest),
-            *origin({k: v for k, v in found.manifest.items() if k != "schedules"}, table),
+            *origin({k: v for k, v in found.manifest.items() if k != "schedules"}, TABLE),
         ]
         text = "\n\n".join(part for part in parts if part) + "\n"
-        return {MAP: found.page(table), page: text}
+        return {MAP: found.page(TABLE), PAGE: text}
 
 
 _OF_CELL: Final = {"first": "", "tie": " (tie)", "too few seeds": " (open)"}
@@ -184,7 +194,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     cells = sum(map(len, rows))
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
-        ends = [row for point in space.ends for row in space.rows_at(point)]
+        ends = space.at_ends.rows
         try:
             witnesses = witnesses_of(ends, space.base.goal, asked.seed, executor)
         except KeyboardInterrupt:
@@ -213,7 +223,7 @@ def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, An
     asked = recipe.file.explore
     assert asked is not None, "the recipe explores"
     over = {key: list(values) for key, values in space.values.items()}
-    made = manifest_of(recipe, TunedRows(base, no_trials()), [{} for _row in base.rows], [])
+    made = manifest_of(recipe, base, [{} for _row in base.rows], [])
     if any(key in NAMES for key in over):
         made["costs"] = costs_of([base.cluster, *clusters])
     made["explore"] = {"over": over, "points": asked.points, "sure": asked.sure}

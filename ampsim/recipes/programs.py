@@ -8,14 +8,14 @@ these it is run beside the report, `--check` repeats only that, and draws the re
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import numbers
 import os
 import re
 import runpy
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -27,11 +27,10 @@ import numpy as np
 import pandas as pd
 
 from ampsim.errors import AmpsimError, FileFormatError, one_of
-from ampsim.files import expanded, sha256_of, write_text
-from ampsim.output_folder import MANIFEST, staged
-from ampsim.recipes.beside import read_beside
+from ampsim.files import sha256_of
+from ampsim.output_folder import write_files
+from ampsim.recipes.beside import WITNESS_FILE, read_beside
 from ampsim.recipes.checking import PAGE, Drawn, Verdict, differences, lacks_of, skipped_pictures
-from ampsim.recipes.page import WITNESS
 from ampsim.recipes.recipe import PROGRAM
 from ampsim.recipes.redrawing import edits_of, files_of, read_manifest
 from ampsim.recipes.running import FORMAT, KIND
@@ -39,10 +38,10 @@ from ampsim.report import words as markdown
 from ampsim.report.frames import DataFrame
 from ampsim.report.gantt.chart import gantt
 from ampsim.report.plot.curves import Curves, draw_curves
-from ampsim.report.saving import drawn_with, save
+from ampsim.report.saving import drawn_with, encode
 from ampsim.report.style import DIRECTIONS
 from ampsim.study.provenance import source_digest
-from ampsim.text import mapping, short, to_toml
+from ampsim.text import mapping, short
 from ampsim.trace import LANES
 from ampsim.user_code import user_code
 
@@ -53,63 +52,57 @@ def write_program_report(
     """Write the report into `folder`, made if missing; gives the files in the order written.
 
     Raises:
+        FileFormatError: the tables cannot be read again.
         OutputError: the folder or a file in it cannot be written, or is another's.
     """
-    with staged(folder, "report") as place:
-        written = [place / f"{name}.csv" for name in tables]
-        for path, table in zip(written, tables.values(), strict=True):
-            write_text(path, _csv(table))
-        if program.witness:
-            if page(program, read_tables(place, tables)) != page(program, tables):
-                raise FileFormatError(
-                    f"{program.folder / PROGRAM}: with a {WITNESS_NAME} tables are read again from "
-                    "their CSV; a text must not read as a number, and none be empty"
-                )
-            written.append(_write_witness(program, place))
-        written += _draw(program, tables, place)
-        files = {path.name: sha256_of(path) for path in written}
-        manifest = {**program.manifest(), "drawn_with": drawn_with(), "files": files}
-        write_text(place / MANIFEST, to_toml(manifest))
-    return [expanded(folder) / name for name in (*files, MANIFEST)]
+    manifest = {**program.manifest(), "drawn_with": drawn_with()}
+    return write_files(folder, KIND, contents_of(program, tables), manifest)
+
+
+def contents_of(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict[str, str | bytes]:
+    """What each file of the report holds, by its name.
+
+    Raises:
+        FileFormatError: the tables cannot be read again.
+    """
+    contents = {f"{name}.csv": _csv(table) for name, table in tables.items()}
+    if program.witness:
+        again = {name: _read(io.StringIO(contents[f"{name}.csv"])) for name in tables}
+        if page(program, again) != page(program, tables):
+            raise FileFormatError(
+                f"{program.folder / PROGRAM}: with a {WITNESS_NAME} tables are read again from "
+                "their CSV; a text must not read as a number, and none be empty"
+            )
+        contents[WITNESS_FILE] = _witness(program)
+    return {**contents, **_drawn(program, tables)}
+
+
+def _witness(program: ReportProgram) -> str:
+    """What the program gives with its small values: JSON, a line a row."""
+    tables = {name: _csv(one).splitlines() for name, one in program.tiny_tables().items()}
+    return json.dumps({"kind": "witness", "tables": tables}, indent=1) + "\n"
+
+
+def _drawn(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict[str, str | bytes]:
+    """Figures and page of the tables, by their files."""
+    figures = {one.name: draw_curves(tables[one.table], one) for one in program.curves}
+    for one in program.timelines:
+        table: Any = tables[one.table]
+        workers = 1 + int(table["worker"].max())
+        figures[one.name] = gantt(table, workers=workers, title=one.title)
+    pictures = {f"{name}.png": encode(figure, ".png") for name, figure in figures.items()}
+    return {**pictures, PAGE: page(program, tables)}
 
 
 def _csv(table: DataFrame) -> str:
+    """Every digit, and texts as they are, for they are read again."""
     return str(table.to_csv(index=False))
 
 
-def _write_witness(program: ReportProgram, place: Path) -> Path:
-    """Run the program with its small values, and keep what it gives: JSON, a line a row."""
-    tables = {name: _csv(one).splitlines() for name, one in program.tiny_tables().items()}
-    path = place / WITNESS
-    write_text(path, json.dumps({"kind": "witness", "tables": tables}, indent=1) + "\n")
-    return path
-
-
-def _draw(program: ReportProgram, tables: Mapping[str, DataFrame], place: Path) -> Iterator[Path]:
-    """Figures and page, drawn into a folder of the tables."""
-    for figure in program.curves:
-        drawn = draw_curves(tables[figure.table], figure)
-        yield save(drawn, place / f"{figure.name}.png")
-    for timeline in program.timelines:
-        table: Any = tables[timeline.table]
-        drawn = gantt(table, workers=1 + int(table["worker"].max()), title=timeline.title)
-        yield save(drawn, place / f"{timeline.name}.png")
-    write_text(place / PAGE, page(program, tables))
-    yield place / PAGE
-
-
-def read_tables(folder: Path, names: Iterable[str]) -> dict[str, pd.DataFrame]:
-    """The tables of a report of these names, from its own files.
-
-    Raises:
-        FileFormatError: one cannot be read.
-    """
-    tables: dict[str, pd.DataFrame] = {}
-    for name in names:
-        path = folder / f"{name}.csv"
-        cells = read_beside(partial(pd.read_csv, path, dtype=str, keep_default_na=False), path.name)
-        tables[name] = cells.map(_value).infer_objects()
-    return tables
+def _read(file: Path | io.StringIO) -> pd.DataFrame:
+    """A table from its CSV, with the numbers that its cells say."""
+    cells = pd.read_csv(file, dtype=str, keep_default_na=False)
+    return cells.map(_value).infer_objects()
 
 
 def _value(cell: str) -> int | float | str:
@@ -319,68 +312,44 @@ def _faults_of_tables(tables: Mapping[Any, Any], program: ReportProgram) -> Iter
             return
         yield from _faults_of_table(name, table)
     for one in program.curves:
-        yield from _faults_of_curves(one, tables)
+        kinds = [(one.x, _AXIS[one.is_log_x]), (one.y, _AXIS[one.is_log_y]), (one.by, _CELL)]
+        yield from _faults_of_figure(one, kinds, tables)
     for one in program.timelines:
-        yield from _faults_of_timeline(one, tables)
+        yield from _faults_of_figure(one, [*SPAN_COLUMNS.items()], tables)
 
 
 def _faults_of_table(name: str, table: Any) -> Iterator[str]:
     columns: list[Any] = table.columns.tolist()
     if any(not _is_text(one) or not one.strip() for one in columns) or not table.columns.is_unique:
         yield f"table {name!r}: columns must be texts that differ, got {short(columns)}"
-        return
-    if not len(table) or not columns:
+    elif not len(table) or not columns:
         yield f"table {name!r}: must have a row and a column, got {len(table)} x {len(columns)}"
+    else:
+        yield from _faults_of_cells(f"table {name!r}", table, [(one, _CELL) for one in columns])
+
+
+def _faults_of_figure(
+    one: Curves | Timeline, kinds: Sequence[tuple[str, str]], tables: Mapping[str, Any]
+) -> Iterator[str]:
+    """What is wrong with the columns that a figure draws, each of a kind."""
+    where = f"figure {one.name!r}"
+    if one.table not in tables:
+        yield f"{where}: {one_of('table', one.table, tables)}"
         return
-    for column in columns:
-        cells: list[Any] = table[column].tolist()
-        for row, cell in enumerate(cells, 1):
-            if not _is_text(cell) and not _is_number(cell):
-                yield (
-                    f"table {name!r}: {column} of row {row} must be text or a number, got "
-                    f"{short(cell)}"
-                )
-                return
+    columns = tables[one.table].columns.tolist()
+    missing = [name for name, _kind in kinds if name not in columns]
+    if missing:
+        yield f"{where}: {one_of('column', missing[0], columns)}"
+    else:
+        yield from _faults_of_cells(where, tables[one.table], kinds)
 
 
-def _faults_of_curves(curves: Curves, tables: Mapping[str, Any]) -> Iterator[str]:
-    where = f"figure {curves.name!r}"
-    if curves.table not in tables:
-        yield f"{where}: {one_of('table', curves.table, tables)}"
-        return
-    table = tables[curves.table]
-    for column in (curves.x, curves.y, curves.by):
-        if column not in table:
-            yield f"{where}: {one_of('column', column, table.columns.tolist())}"
-            return
-    for column, is_log in ((curves.x, curves.is_log_x), (curves.y, curves.is_log_y)):
-        cells: list[Any] = table[column].tolist()
-        for row, cell in enumerate(cells, 1):
-            is_number = _is_number(cell) and not isinstance(cell, bool) and not abs(cell) > _LARGEST
-            if not is_number or (is_log and cell <= 0):
-                kind = "a number above 0, for its axis is logarithmic" if is_log else "a number"
-                yield (
-                    f"{where}: {column} of row {row} must be {kind}, and no larger than "
-                    f"{_LARGEST:g}, got {short(cell)}"
-                )
-                return
-
-
-def _faults_of_timeline(timeline: Timeline, tables: Mapping[str, Any]) -> Iterator[str]:
-    where = f"figure {timeline.name!r}"
-    if timeline.table not in tables:
-        yield f"{where}: {one_of('table', timeline.table, tables)}"
-        return
-    table = tables[timeline.table]
-    for column, kind in SPAN_COLUMNS.items():
-        if column not in table:
-            yield f"{where}: {one_of('column', column, table.columns.tolist())}"
-            return
+def _faults_of_cells(where: str, table: Any, kinds: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for column, kind in kinds:
         cells: list[Any] = table[column].tolist()
         for row, cell in enumerate(cells, 1):
             if not _IS_KIND[kind](cell):
                 yield f"{where}: {column} of row {row} must be {kind}, got {short(cell)}"
-                return
 
 
 def _is_text(value: Any, keep: str = "") -> bool:
@@ -395,7 +364,22 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, float | np.floating)
 
 
+def _is_on_axis(value: Any) -> bool:
+    return _is_number(value) and not isinstance(value, bool) and not abs(value) > _LARGEST
+
+
+_CELL: Final = "text or a number"
+_UP_TO: Final = f"no larger than {_LARGEST:g}"
+_AXIS: Final = (
+    f"a number, and {_UP_TO}",
+    f"a number above 0, for its axis is logarithmic, and {_UP_TO}",
+)
+"""What stands on an axis, and on a logarithmic one."""
+
 _IS_KIND: Final[dict[str, Callable[[Any], bool]]] = {
+    _CELL: lambda cell: _is_text(cell) or _is_number(cell),
+    _AXIS[0]: lambda cell: _is_on_axis(cell),
+    _AXIS[1]: lambda cell: _is_on_axis(cell) and not cell <= 0,
     _COUNT: lambda cell: isinstance(cell, numbers.Integral) and 0 <= int(cell) < 10_000,
     "a number": lambda cell: _is_number(cell) and abs(cell) < _LARGEST,
     "a lane": lambda cell: cell in LANES,
@@ -426,27 +410,24 @@ def check_program(program: ReportProgram, folder: Path, *, is_again: bool = Fals
         if faults:
             return Verdict(faults, notes)
         skipped = skipped_pictures(manifest)
-        with tempfile.TemporaryDirectory() as temporary:
-            place = Path(temporary)
-            if program.witness and not is_again:
-                drawn = _drawn_of_tables(program, folder, manifest, place)
-            else:
-                written = write_program_report(program, program.tables(), place)
-                drawn = Drawn({path.name for path in written}, place, f"what {PROGRAM} gives")
-            faults = tuple(differences(folder, manifest, drawn, skipped))
+        if program.witness and not is_again:
+            drawn = _drawn_of_tables(program, folder, manifest)
+        else:
+            contents = contents_of(program, program.tables())
+            drawn = Drawn(contents, f"what {PROGRAM} gives")
+        faults = tuple(differences(folder, manifest, drawn, skipped))
     except AmpsimError as error:
         return Verdict((str(error),))
     return Verdict(faults, (*notes, *filter(None, [skipped])))
 
 
-def _drawn_of_tables(
-    program: ReportProgram, folder: Path, manifest: Mapping[str, Any], place: Path
-) -> Drawn:
+def _drawn_of_tables(program: ReportProgram, folder: Path, manifest: Mapping[str, Any]) -> Drawn:
     """Page and figures of the tables that a report has, and its witness, made now."""
     files = [one for one in files_of(manifest) if one.endswith(".csv")]
-    tables = read_tables(folder, [one.removesuffix(".csv") for one in files])
+    tables = {
+        one.removesuffix(".csv"): read_beside(partial(_read, folder / one), one) for one in files
+    }
     for fault in _faults_of_tables(tables, program):
         raise FileFormatError(f"{', '.join(files)}: {fault}")
-    written = [_write_witness(program, place), *_draw(program, tables, place)]
-    names = {*files, *(path.name for path in written)}
-    return Drawn(names, place, f"what {', '.join(files)} and {WITNESS_NAME} of {PROGRAM} give")
+    contents = {**dict.fromkeys(files), WITNESS_FILE: _witness(program), **_drawn(program, tables)}
+    return Drawn(contents, f"what {', '.join(files)} and {WITNESS_NAME} of {PROGRAM} give")

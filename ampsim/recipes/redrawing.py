@@ -11,14 +11,23 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.errors import FileFormatError
-from ampsim.files import sha256_of
+from ampsim.files import read_regular, sha256_of
 from ampsim.metric import Goal
-from ampsim.output_folder import MANIFEST, read_table
-from ampsim.recipes.beside import OUTLINES_FILE, read_beside, read_outlines
+from ampsim.output_folder import MANIFEST, read_table, write_files
+from ampsim.recipes.beside import OUTLINES_FILE, WITNESS_FILE, read_beside, read_outlines
 from ampsim.recipes.explored import Explored, read_explored
 from ampsim.recipes.recipe import Recipe
-from ampsim.recipes.results import Results, tables_of
-from ampsim.recipes.running import FORMAT, KIND, TRIALS, rates_in, read_trials, recipe_origin
+from ampsim.recipes.results import Reported, Results
+from ampsim.recipes.running import (
+    FORMAT,
+    KIND,
+    TRIALS,
+    rates_in,
+    read_trials,
+    recipe_origin,
+    tables_of,
+)
+from ampsim.report.page.figures import TOGETHER
 from ampsim.runs.run import Run
 from ampsim.text import mapping, sequence
 from ampsim.user_code import told
@@ -196,3 +205,40 @@ def _with_last(table: dict[str, Any], last: Sequence[str]) -> dict[str, Any]:
     """The table with some keys, as far as it has them, behind all others."""
     first = [name for name in table if name not in last]
     return {name: table[name] for name in (*first, *(one for one in last if one in table))}
+
+
+def redraw_report(
+    results: Reported, folder: str | os.PathLike[str], before: Mapping[str, str]
+) -> list[Path]:
+    """Write page, tables and figures of a report again, and their hashes into its manifest.
+
+    Witnesses, outlines and the Gantt chart, which needs spans, stay as they are, and so does
+    all else that the manifest says.
+
+    Args:
+        results: what the report was made of; its runs have no spans.
+        folder: where the report lies.
+        before: hash of each of its files, by name, as its manifest has them.
+
+    Returns:
+        The files that were drawn, and last the manifest.
+
+    Raises:
+        OutputError: as of `Reported.save`.
+    """
+    kept = {name: before[name] for name in _KEPT if name in before}
+    own = {name: _as_written(Path(folder) / name, digest) for name, digest in kept.items()}
+    charts = {TOGETHER.file: own.pop(TOGETHER.file)} if TOGETHER.file in own else {}
+    drawn = {**results.tables(), **results.drawn(charts)}
+    contents = {**{name: one for name, one in own.items() if one is not None}, **drawn}
+    listed = {name: digest for name, digest in before.items() if name in {*kept, *drawn}}
+    written = write_files(folder, results.kind, contents, results.origin(), listed)
+    return [path for path in written if path.name not in kept]
+
+
+_KEPT: Final = (WITNESS_FILE, OUTLINES_FILE, TOGETHER.file)
+
+
+def _as_written(path: Path, digest: str) -> bytes | None:
+    """What a file holds, unless it is not the one that was written: that is left where it is."""
+    return read_regular(path) if os.path.isfile(path) and sha256_of(path) == digest else None

@@ -1,154 +1,299 @@
-"""Results of a recipe: its table, intervals, and published numbers beside simulated ones."""
+"""What a report is drawn of, and how: tables, figures, and the page of a recipe's rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from ampsim.data_parallel import SOLVERS
-from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
-from ampsim.forecasting.making import note_validation
-from ampsim.metric import Goal
-from ampsim.recipes.recipe import Cell, Published, Recipe
-from ampsim.runs.rows import compared, is_draining_pipeline, row_of
-from ampsim.runs.run import Run, RunTable
-from ampsim.study.schedule_names import schedule_of_row
-
-COLUMNS: Final = (
-    "schedule",
-    "quantity",
-    "published",
-    "simulated",
-    "simulated_per_published",
-    "published_ratio",
-    "simulated_ratio",
-    "source",
+from ampsim.forecasting.intervals import Spreading
+from ampsim.output_folder import Saveable
+from ampsim.recipes.beside import OUTLINES_FILE, WITNESS_FILE, outlines_to_text
+from ampsim.recipes.recipe import Published, Recipe, RecipeFile
+from ampsim.report import words as markdown
+from ampsim.report.frames import DataFrame, Row, floats, number, rows, runs_by_row, text
+from ampsim.report.page.figures import TOGETHER, gantt_together, result_figures
+from ampsim.report.page.tables import LEFT, table_files, tuning_tables
+from ampsim.report.page.text import (
+    Picture,
+    answer_parts,
+    assumptions,
+    bullets,
+    commands,
+    next_of_report,
+    origin,
+    picture_parts,
+    setting,
+    shared_notes,
+    tables_of,
 )
+from ampsim.report.plot.grid import Costs, costs_cells, costs_verdict, grid_cost, grid_costs
+from ampsim.report.saving import drawn_with, encode
+from ampsim.report.table import cell_text, format_ratio, to_csv
+from ampsim.report.verdict import called_rows, verdict
+from ampsim.report.words import escape, paragraph
+from ampsim.runs.run import Run, RunTable
+
+PAGE: Final = "report.md"
+TABLE: Final = "report.csv"
+FILES: Final = (TABLE, PAGE)
+"""Files of every report, beside its manifest."""
 
 
-def compare(table: pd.DataFrame, published: Sequence[Published]) -> pd.DataFrame:
-    """Put each published number beside that of the table's row; unknown is None.
-
-    The ratios are to the first published number of the same quantity, and to what was simulated
-    for that one: they can be compared where the hardware cannot.
-    """
-    values: dict[str, dict[str, Any]] = {
-        str(row["schedule"]): {str(key): value for key, value in row.items()}
-        for row in table.to_dict("records")
-    }
-    firsts: dict[str, tuple[float, float | None]] = {}
-    rows: list[tuple[Any, ...]] = []
-    for one in published:
-        simulated = _known(values[one.schedule].get(one.quantity))
-        first = firsts.setdefault(one.quantity, (one.value, simulated))
-        rows.append(
-            (
-                one.schedule,
-                one.quantity,
-                one.value,
-                simulated,
-                _ratio(simulated, one.value),
-                _ratio(one.value, first[0]),
-                _ratio(simulated, first[1]),
-                one.source,
-            )
-        )
-    return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _known(value: Any) -> float | None:
-    return None if value is None or pd.isna(value) else float(value)
-
-
-def _ratio(value: float | None, base: float | None) -> float | None:
-    return None if value is None or not base else value / base
-
-
-@dataclass(frozen=True, kw_only=True)
-class Results(RunTable):
-    """What a page is made of.
+class Reported(Saveable):
+    """What a report is drawn of: rows that were run (`Results`), or a map (`Explored`).
 
     Attributes:
         recipe: what was asked.
-        table: one row a schedule, as in a forecast.
+        witnesses: those of the rows, as the file beside the report holds them; empty of a report
+            that was read.
+        runs: every run, in order; none of a map, which keeps what it needs of them.
+    """
+
+    kind: ClassVar = "report"
+    recipe: Recipe
+    witnesses: str
+    runs: tuple[Run, ...]
+
+    @property
+    def outlines(self) -> str:
+        """What it can be drawn from again, as the file beside the report holds it."""
+        raise NotImplementedError
+
+    def tables(self) -> dict[str, str]:
+        """The tables, by their files."""
+        raise NotImplementedError
+
+    def charts(self, runs: Sequence[Run] | None) -> dict[str, bytes | None]:
+        """The charts that spans are needed for, by their files; a map has none.
+
+        Args:
+            runs: those of the report, with spans; None where none are there, so that the charts
+                are None, too.
+        """
+        del runs
+        return {}
+
+    def drawn(self, charts: Mapping[str, bytes | None]) -> dict[str, str | bytes]:
+        """Figures and pages, by their files, and charts, which the page shows in any case."""
+        raise NotImplementedError
+
+    def contents(self) -> dict[str, str | bytes]:
+        """Tables, witnesses, outlines, figures and pages."""
+        beside = {WITNESS_FILE: self.witnesses, OUTLINES_FILE: self.outlines}
+        return {**self.tables(), **beside, **self.drawn(self.charts(self.runs))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results(RunTable, Reported):
+    """The results of a recipe's rows.
+
+    Attributes:
         comparison: published numbers beside simulated ones; see `compare`.
-        runs: every run, in order.
-        target: value of the metric aimed at; None without one.
-        metric: what was measured.
-        model: the model's name.
-        cluster: the cluster's name.
-        workers: how many workers.
-        manifest: where it came from, all but the hashes of what is written.
-        trials: of learning rates, as of a forecast; empty where none were tried.
+        spreads: what the intervals of its devices do to each row, by its label.
+        recipe, witnesses: as of `Reported`; all others as of `RunTable`.
     """
 
     recipe: Recipe
     comparison: pd.DataFrame
+    witnesses: str = field(default="", repr=False)
+    spreads: Mapping[str, Spreading] = field(default_factory=dict[str, Spreading], repr=False)
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
-        """Where each row of the table stands."""
-        return self.recipe.cells
+    def outlines(self) -> str:
+        """The runs without their traces."""
+        return outlines_to_text(self.metric, self.runs, self.spreads)
+
+    def origin(self) -> dict[str, Any]:
+        """The manifest, and the libraries that drew the pictures."""
+        return {**self.manifest, "drawn_with": drawn_with()}
+
+    def as_before(self, manifest: dict[str, Any], before: Reported) -> Results:
+        """The same with another manifest; runs of earlier versions had no learning digests."""
+        runs = self.runs
+        if not any(one.learning_digest for one in before.runs):
+            runs = tuple(replace(one, learning_digest="") for one in runs)
+        return replace(self, manifest=manifest, runs=runs)
+
+    def tables(self) -> dict[str, str]:
+        """report.csv, epochs.csv, and trials.csv and published.csv where these have rows."""
+        published = {PUBLISHED: to_csv(self.comparison)} if len(self.comparison) else {}
+        return {TABLE: to_csv(self.table), **table_files(self), **published}
+
+    def charts(self, runs: Sequence[Run] | None) -> dict[str, bytes | None]:
+        """The Gantt chart, if the recipe names it and few rows ran, all on as many workers."""
+        of_rows = rows(self.table)
+        are_equal = len({number(row, "workers") for row in of_rows}) < 2
+        has_run = any(run.messages for run in self.runs) and len(of_rows) <= _DRAWN_MAX
+        if not (are_equal and has_run and "gantt" in self.recipe.file.figures):
+            return {}
+        if runs is None:
+            return {TOGETHER.file: None}
+        traced = replace(self, runs=tuple(runs))
+        drawn = gantt_together(traced, runs_by_row(traced))
+        return {picture.file: encode(figure, ".png") for picture, figure in drawn}
+
+    def drawn(self, charts: Mapping[str, bytes | None]) -> dict[str, str | bytes]:
+        """The figures that the recipe names and there are data for, and report.md."""
+        figures = self._figures()
+        pictures = [*(picture for picture, _figure in figures), *([TOGETHER] if charts else [])]
+        return {
+            **{picture.file: encode(figure, ".png") for picture, figure in figures},
+            **{name: content for name, content in charts.items() if content is not None},
+            PAGE: self._page(pictures),
+        }
+
+    def _figures(self) -> list[tuple[Picture, Figure]]:
+        """The figures that the recipe names and no spans are needed for."""
+        file, wanted = self.recipe.file, set(self.recipe.file.figures)
+        if len(self.table) > _DRAWN_MAX:
+            wanted &= {"grid-cost"}
+        figures = result_figures(self, wanted=wanted, names=line_names(file))
+        costs = [one for one in self._costs if one.measure.column in _COSTLY]
+        if "grid-cost" not in wanted or not costs or len(costs[0].points) < 2:
+            return list(figures)
+        return [(_COST, grid_cost(costs)), *figures]
+
+    @property
+    def _costs(self) -> list[Costs]:
+        """What each cluster costs, of a report on several; empty without a grid."""
+        return grid_costs(self.table, self.recipe.cells) if self.recipe.file.grid else []
+
+    def _page(self, pictures: list[Picture]) -> str:
+        """The page in Markdown; the recipe's own text is taken as it is."""
+        file, model, cluster = self.recipe.file, escape(self.model), escape(self.cluster)
+        if file.grid is None:
+            ruled = verdict(self._judged(), self.target, self.metric)
+            answer, manifest = answer_parts(self, called_rows(self.table)), self.manifest
+        else:
+            costs = [(one.measure.heading.capitalize(), costs_cells(one)) for one in self._costs]
+            ruled = costs_verdict(self._costs)
+            answer = [*tables_of(costs, ("schedule",)), _PLACE, bullets(shared_notes(self))]
+            manifest = {key: self.manifest[key] for key in self.manifest if key != "schedules"}
+        parts = [
+            f"# {escape(file.title)}",
+            file.text.strip(),
+            f"**{paragraph(ruled)}**",
+            f"{model} on {cluster}: {setting(self)}",
+            *answer,
+            *published_parts(self.comparison),
+            *(part for picture in pictures for part in picture_parts(picture)),
+            *tables_of(tuning_tables(self), LEFT),
+            *commands(next_of_report(str(self.manifest["command"][-1]))),
+            *assumptions(self.manifest),
+            *origin(manifest, TABLE),
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def _judged(self) -> DataFrame:
+        """The rows that the verdict compares: those that were measured, unless none was."""
+        table: Any = self.table
+        measured = ~np.isnan(floats(table, self.metric.best_column))
+        failed = np.isnan(floats(table, "train_per_s"))
+        return table[measured | failed] if measured.any() else table
 
 
-def tables_of(
-    recipe: Recipe,
-    goal: Goal,
-    runs: Sequence[Run],
-    rates: Sequence[Mapping[str, Any]],
-    copies: Sequence[Mapping[str, Any]],
-    *,
-    spreads: Sequence[Spreading],
-) -> tuple[dict[str, Any], list[str]]:
-    """What `Results` has of the runs of a recipe, by its names, and sentences on the intervals.
-
-    Args:
-        recipe: what was asked.
-        goal: what is measured, and the value aimed at.
-        runs: every run, at least one of each row.
-        rates: columns of each row's learning rate, which may be none.
-        copies: columns of what each row trains copies of, likewise; they come last.
-        spreads: what the intervals of its devices' numbers do to each row.
-    """
-    mine = [[run for run in runs if run.schedule == one.title] for one in recipe.file.schedules]
-    rows = _rows(recipe, goal, mine, rates)
-    for row, entry in zip(rows, recipe.file.schedules, strict=True):
-        schedule = schedule_of_row(entry.name, entry)
-        row["is_draining_pipeline"] = is_draining_pipeline(schedule)
-    pairs = zip(with_devices(rows, mine, spreads), copies, strict=True)
-    table = pd.DataFrame([{**row, **more} for row, more in pairs])
-    of_runs = {
-        "recipe": recipe,
-        "table": table,
-        "comparison": compare(table, recipe.file.published),
-        "runs": tuple(runs),
-        "target": recipe.file.target,
-        "metric": goal.metric,
-    }
-    return of_runs, sentences_of(rows, mine, spreads, [cell.cluster for cell in recipe.cells])
+_DRAWN_MAX: Final = 40  # chosen: figures with a panel or line a row cannot be read with more
+_COSTLY: Final = ("train_per_s", "time_to_target_s", "energy_to_target_j")
+_COST: Final = Picture(
+    "grid-cost.png",
+    "What it costs",
+    "Throughput, time and energy to the target of each schedule, against the first column",
+    "The first column has the value, the others how many times that theirs is; orange where it "
+    "is worse. A dash: the target was not reached, or the number is not known.",
+)
+_PLACE = (
+    "Times, epochs and throughputs are medians of the repeats; in brackets, how many times that of "
+    "the first column. Every row with all its numbers stands in report.csv."
+)
+_SHOWN: Final = ("replicas", "min_update_interval", "max_active_keys")
+_OF_ROW: Final = (
+    "name", "label", "mode", "set", "cluster", "workers", "latency_s",
+    "bandwidth_bytes_per_s", "topology",
+)  # fmt: skip
+"""Keys of a row that are no options of its schedule."""
 
 
-def _rows(
-    recipe: Recipe,
-    goal: Goal,
-    runs: Sequence[Sequence[Run]],
-    rates: Sequence[Mapping[str, Any]],
-) -> list[dict[str, Any]]:
-    """The rows, but for what devices' intervals and copies say of them."""
-    modes = {entry.title: entry.mode or recipe.file.mode for entry in recipe.file.schedules}
-    rows = [
-        {**_row(label, modes, goal, of), **rate}
-        for label, of, rate in zip(modes, runs, rates, strict=True)
+def line_names(file: RecipeFile) -> list[str]:
+    """The schedule of each row, with those options of the model that the table does not show."""
+    return [
+        ", ".join([entry.name, *(f"{key} {value}" for key, value in _hidden(entry).items())])
+        for entry in file.schedules
     ]
-    note_validation(rows, [entry.name.casefold() in SOLVERS for entry in recipe.file.schedules])
-    return compared(goal, rows, runs)
 
 
-def _row(label: str, modes: dict[str, str], goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
-    made = row_of(label, goal, runs)
-    if len(set(modes.values())) > 1 and modes[label] == "sleep" and not made["note"]:
-        made["note"] = "throughput only: one epoch without numbers"
-    return made
+def _hidden(entry: Any) -> dict[str, Any]:
+    """Options of schedule and model that tell a line from another and have no column."""
+    given = entry.model_dump(exclude_defaults=True, exclude=set(_OF_ROW))
+    return {key: value for key, value in {**given, **entry.set}.items() if key not in _SHOWN}
+
+
+PUBLISHED: Final = "published.csv"
+
+_WORDS: Final = {
+    "train_per_s": "training",
+    "valid_per_s": "validation",
+    "epochs_to_target": "epochs to target",
+    "time_to_target_s": "time to target",
+    "best_accuracy": "best accuracy",
+    "best_error": "best error",
+}
+
+
+def published_parts(comparison: DataFrame) -> list[str]:
+    """Published numbers beside simulated ones, with their ratios."""
+    records = rows(comparison)
+    if not records:
+        return []
+    headings = [
+        "schedule", "quantity", "published", "simulated", "simulated / published",
+        "published, ratio", "simulated, ratio", "source",
+    ]  # fmt: skip
+    lines = [_line(record) for record in records]
+    words = (
+        "Simulated / published says how alike the hardware is. The two ratios, each to the first "
+        "row of the same quantity here, say how alike the schedules are. "
+        f"Every digit: [{PUBLISHED}]({PUBLISHED})."
+    )
+    table = markdown.table(headings, lines, left=("schedule", "quantity", "source"))
+    return ["## Beside what was published", table.rstrip("\n"), words]
+
+
+def _line(record: Row) -> list[str]:
+    quantity = text(record, "quantity")
+    found, made = (
+        cell_text(quantity, {quantity: record[name]}) for name in ("published", "simulated")
+    )
+    return [
+        text(record, "schedule"),
+        _WORDS.get(quantity, quantity),
+        found,
+        made,
+        format_ratio(number(record, "simulated_per_published")),
+        format_ratio(number(record, "published_ratio")),
+        format_ratio(number(record, "simulated_ratio")),
+        text(record, "source"),
+    ]
+
+
+def compare(table: DataFrame, published: Sequence[Published]) -> DataFrame:
+    """Put each published number beside that of the table's row; unknown is NaN.
+
+    The ratios are to the first published number of the same quantity, and to what was simulated
+    for that one: they can be compared where the hardware cannot.
+    """
+    of = {text(row, "schedule"): row for row in rows(table)}
+    found = pd.DataFrame([one.model_dump() for one in published], columns=[*Published.model_fields])
+    found = found.rename(columns={"value": "published"})
+    simulated = [number(of[one.schedule], one.quantity) for one in published]
+    found.insert(3, "simulated", np.array(simulated))
+    found.insert(4, "simulated_per_published", found["simulated"] / found["published"])
+    firsts = found.drop_duplicates("quantity").set_index("quantity").loc[found["quantity"]]
+    for place, name in enumerate(("published", "simulated"), 5):
+        base = firsts[name].replace(0, np.nan).to_numpy()
+        found.insert(place, f"{name}_ratio", found[name] / base)
+    return found

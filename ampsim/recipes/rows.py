@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Any, Final, TypeVar
+
+import pandas as pd
 
 from ampsim.assets import locate
 from ampsim.exploring.axes import Point, Setup, Value, setup_at
 from ampsim.exploring.explore import label_at, values_of
 from ampsim.forecasting.making import require_fit, times_validation
+from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, Schedule, placement_of
-from ampsim.recipes.entry import HARDWARE, ScheduleEntry
-from ampsim.recipes.recipe import Recipe
+from ampsim.recipes.recipe import HARDWARE, Recipe, ScheduleEntry
 from ampsim.runs.task import PAPER, Row, RunPlan
 from ampsim.study.learning_rates import methods_of, rate_of
 from ampsim.study.loading import load_model, located
@@ -39,12 +40,16 @@ class Rows:
         goal: what is measured, and the value aimed at.
         model: of the first row.
         cluster: of all rows that name none of their own.
+        trials: of learning rates, as `Forecast.trials`; empty of rows that are not tuned.
+        unreached: labels of rows of which no trial reached the target.
     """
 
     rows: tuple[Row, ...]
     goal: Goal
     model: Model
     cluster: Cluster
+    trials: pd.DataFrame = field(default_factory=no_trials)
+    unreached: tuple[str, ...] = ()
 
     def with_optimizers(self, names: Sequence[Any]) -> Rows:
         """The rows with the optimizers that tuning chose; a row's own where no name is known."""
@@ -79,11 +84,7 @@ def make_rows(recipe: Recipe) -> Rows:
         FileFormatError: a name, option or value of it does not fit; one line says which.
         MissingDataError: a data file that a model needs is not there.
     """
-    if recipe.file.explore is None:
-        return _rows(recipe)
-    space = space_of(recipe)
-    ends = [space.rows_at(point) for point in space.ends]
-    return replace(space.base, rows=tuple(itertools.chain.from_iterable(ends)))
+    return _rows(recipe) if recipe.file.explore is None else space_of(recipe).at_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,14 @@ class ExploredSpace:
         return [dict(zip(self.values, one, strict=True)) for one in product(*self.values.values())]
 
     @property
-    def ends(self) -> list[Point]:
-        """Those with the first or last value of each key, or any one of a key whose are names."""
+    def at_ends(self) -> Rows:
+        """The rows at the first or last value of each key, or any one of a key whose are names."""
         kept = {
             key: values if isinstance(values[0], str) else dict.fromkeys((values[0], values[-1]))
             for key, values in self.values.items()
         }
-        return [dict(zip(kept, one, strict=True)) for one in product(*kept.values())]
+        ends = [dict(zip(kept, one, strict=True)) for one in product(*kept.values())]
+        return replace(self.base, rows=tuple(row for one in ends for row in self.rows_at(one)))
 
     def rows_at(self, point: Point) -> list[Row]:
         """The rows of a point."""

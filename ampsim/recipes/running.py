@@ -7,7 +7,7 @@ of the intervals of devices' numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,18 +16,27 @@ import pandas as pd
 
 from ampsim.errors import FileFormatError, SimulationError
 from ampsim.forecasting.forecast import copies_of
-from ampsim.forecasting.intervals import Spreading
-from ampsim.forecasting.making import EndRuns, RunMaker, end_runs, gathered, rated, tasks_of
+from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
+from ampsim.forecasting.making import (
+    EndRuns,
+    RunMaker,
+    beside_each_other,
+    end_runs,
+    gathered,
+    rated,
+    tasks_of,
+)
 from ampsim.forecasting.settings import SettingSpace
 from ampsim.forecasting.tuning import Tuner, no_trials
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
-from ampsim.recipes.beside import outlines_to_text, witnesses_to_text
+from ampsim.recipes.beside import witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
-from ampsim.recipes.results import Results, tables_of
+from ampsim.recipes.results import Results, compare
 from ampsim.recipes.rows import Rows, make_rows
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, Listeners, opened, run_all
+from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.store import Keeping, Known, known_by
 from ampsim.runs.task import Row
@@ -38,21 +47,9 @@ from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
 from ampsim.study.result import Result
+from ampsim.study.schedule_names import schedule_of_row
 
 TRIALS: Final = "trials.csv"
-
-
-@dataclass(frozen=True, slots=True)
-class TunedRows:
-    """Rows with the learning rates that they run with.
-
-    `trials` are as `Forecast.trials`; `unreached` has labels of rows of which no trial reached the
-    target.
-    """
-
-    rows: Rows
-    trials: pd.DataFrame
-    unreached: tuple[str, ...] = ()
 
 
 def tuned_rows(
@@ -61,7 +58,7 @@ def tuned_rows(
     executor: RunExecutor,
     on_progress: OnProgress | None,
     keeping: Keeping,
-) -> TunedRows:
+) -> Rows:
     """Try learning rates for each row, if the recipe says so; `keeping` has them.
 
     Raises:
@@ -69,7 +66,7 @@ def tuned_rows(
         SimulationError: the process of a trial died; what finished is kept.
     """
     if recipe.file.tune is None:
-        return TunedRows(rows, no_trials())
+        return rows
     maker = RunMaker(executor, on_progress, keeping)
     spaces = [
         SettingSpace(methods_of(row.plan.model), scaling=recipe.file.scale_rate)
@@ -82,7 +79,8 @@ def tuned_rows(
         raise KeyboardInterrupt(tuned.interrupted)
     if tuned.lost:
         raise SimulationError(f"{tuned.lost[0]}; run again to go on")
-    return TunedRows(replace(rows, rows=tuned.entries), tuned.trials, tuple(tuned.untuned))
+    unreached = tuple(tuned.untuned)
+    return replace(rows, rows=tuned.entries, trials=tuned.trials, unreached=unreached)
 
 
 def optimizers_of(rows: Rows) -> list[str]:
@@ -107,7 +105,7 @@ def rates_in(origins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: one[name] for name in COLUMNS if name in one} for one in origins]
 
 
-def origin_of(file: RecipeFile, tuned: TunedRows) -> dict[str, Any]:
+def origin_of(file: RecipeFile, tuned: Rows) -> dict[str, Any]:
     """What a manifest says of how rows are compared, none of it where nothing was asked for."""
     asked: dict[str, Any] = {"validate_every": file.validate_every, "tune": file.tune}
     if has_rates(file):
@@ -132,24 +130,6 @@ def read_trials(folder: Path, file: RecipeFile) -> pd.DataFrame:
 
 KIND: Final = "report"
 FORMAT: Final = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Findings(Results):
-    """Results of runs that were made or kept here, with what a report holds for later.
-
-    Attributes:
-        witnesses: those of the rows, as the file beside the report holds them.
-        spreads: what the intervals of its devices do to each row, by its label.
-    """
-
-    witnesses: str = field(repr=False)
-    spreads: Mapping[str, Spreading] = field(repr=False)
-
-    @property
-    def outlines(self) -> str:
-        """Those of the runs, as the file beside the report holds them."""
-        return outlines_to_text(self.metric, self.runs, self.spreads)
 
 
 class InterruptedReport(KeyboardInterrupt):
@@ -188,7 +168,7 @@ class RecipeOptions:
     run_limit_s: float | None = None
 
 
-def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Findings:
+def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Results:
     """Run what is not in the store of `folder` yet, and gather everything.
 
     Args:
@@ -211,25 +191,25 @@ def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = Non
 
 def _run_with(
     recipe: Recipe, folder: Path, options: RecipeOptions, executor: RunExecutor
-) -> Findings:
+) -> Results:
     rows, seeds = make_rows(recipe), recipe.file.seeds
     keeping = Keeping(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
     try:
         tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
-        tiny = rows.with_optimizers(optimizers_of(tuned.rows)).rows
+        tiny = rows.with_optimizers(optimizers_of(tuned)).rows
         witnesses = witnesses_of(tiny, rows.goal, seeds[0], executor)
-        short = [end_runs(row, seeds[0]) for row in tuned.rows.rows]
-        advice = _advice_on(recipe, tuned.rows.rows)
+        short = [end_runs(row, seeds[0]) for row in tuned.rows]
+        advice = _advice_on(recipe, tuned.rows)
     except KeyboardInterrupt:
         raise InterruptedReport(None, planned) from None
     tasks = [
         row.task(seed, repeat, len(seeds))
-        for row in tuned.rows.rows
+        for row in tuned.rows
         for repeat, seed in enumerate(seeds, 1)
     ]
-    known = [one for row in tuned.rows.rows for one in known_by(row, seeds, witnesses[row.label])]
-    known += _known_at_ends(tuned.rows.rows, short, seeds[0], witnesses)
+    known = [one for row in tuned.rows for one in known_by(row, seeds, witnesses[row.label])]
+    known += _known_at_ends(tuned.rows, short, seeds[0], witnesses)
     every = [*tasks, *tasks_of(short)]
     made = RunMaker(executor, options.on_progress, keeping).make(every, known)
     found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
@@ -321,25 +301,25 @@ def _copies(rows: Rows) -> list[dict[str, Any]]:
 
 def _gather(
     recipe: Recipe,
-    tuned: TunedRows,
+    rows: Rows,
     runs: list[Run],
     spreads: list[Spreading],
     witnesses: Mapping[str, Witness],
-) -> Findings:
-    rows, file, copies = tuned.rows, recipe.file, _copies(tuned.rows)
+) -> Results:
+    file, copies = recipe.file, _copies(rows)
     rates = rates_of(file, rows)
     of_runs, assumed = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
     names = [{"optimizer": one} if file.tune_optimizer else {} for one in optimizers_of(rows)]
     of_rows = [
         rate | name | {"copies": of} for rate, name, of in zip(rates, names, copies, strict=True)
     ]
-    return Findings(
+    return Results(
         **of_runs,
         model=rows.model.name,
         cluster=rows.cluster.name,
         workers=rows.cluster.workers,
-        trials=tuned.trials,
-        manifest=manifest_of(recipe, tuned, of_rows, assumed),
+        trials=rows.trials,
+        manifest=manifest_of(recipe, rows, of_rows, assumed),
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         spreads={row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
     )
@@ -360,11 +340,10 @@ def _tables_last(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def manifest_of(
-    recipe: Recipe, tuned: TunedRows, of_rows: list[dict[str, Any]], assumed: list[str]
+    recipe: Recipe, rows: Rows, of_rows: list[dict[str, Any]], assumed: list[str]
 ) -> dict[str, Any]:
     """Where the numbers come from, all but the hashes of what is written."""
-    rows, file = tuned.rows, recipe.file
-    origin = rows.origin
+    file, origin = recipe.file, rows.origin
     parts = zip(origin["schedules"], of_rows, strict=True)
     origin["schedules"] = [_tables_last(one | more) for one, more in parts]
     return {
@@ -380,8 +359,52 @@ def manifest_of(
         "target": file.target,
         "metric": rows.goal.metric.kind,
         "instances": "all" if file.instances is None else file.instances,
-        **origin_of(file, tuned),
+        **origin_of(file, rows),
         **origin,
         **({"assumptions": assumed} if assumed else {}),
         "costs": costs_of(rows.clusters),
     }
+
+
+def tables_of(
+    recipe: Recipe,
+    goal: Goal,
+    runs: Sequence[Run],
+    rates: Sequence[Mapping[str, Any]],
+    copies: Sequence[Mapping[str, Any]],
+    *,
+    spreads: Sequence[Spreading],
+) -> tuple[dict[str, Any], list[str]]:
+    """What `Results` has of the runs of a recipe, by its names, and sentences on the intervals.
+
+    Args:
+        recipe: what was asked.
+        goal: what is measured, and the value aimed at.
+        runs: every run, at least one of each row.
+        rates: columns of each row's learning rate, which may be none.
+        copies: columns of what each row trains copies of, likewise; they come last.
+        spreads: what the intervals of its devices' numbers do to each row.
+    """
+    file, entries = recipe.file, recipe.file.schedules
+    mine = [[run for run in runs if run.schedule == one.title] for one in entries]
+    modes = [one.mode or file.mode for one in entries]
+    rows = [
+        {**row_of(one.title, goal, of), **rate}
+        for one, of, rate in zip(entries, mine, rates, strict=True)
+    ]
+    for row, mode in zip(rows, modes, strict=True):
+        if mode == "sleep" and len(set(modes)) > 1 and not row["note"]:
+            row["note"] = "throughput only: one epoch without numbers"
+    schedules = [schedule_of_row(one.name, one) for one in entries]
+    rows = beside_each_other(goal, rows, schedules, mine)
+    pairs = zip(with_devices(rows, mine, spreads), copies, strict=True)
+    table = pd.DataFrame([{**row, **more} for row, more in pairs])
+    of_runs = {
+        "recipe": recipe,
+        "table": table,
+        "comparison": compare(table, recipe.file.published),
+        "runs": tuple(runs),
+        "target": recipe.file.target,
+        "metric": goal.metric,
+    }
+    return of_runs, sentences_of(rows, mine, spreads, [cell.cluster for cell in recipe.cells])

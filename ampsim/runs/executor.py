@@ -35,7 +35,7 @@ import numpy as np
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.files import prepare_folder
 from ampsim.runs.task import Task
-from ampsim.study.pickling import bytes_of
+from ampsim.study.loading import bytes_of
 from ampsim.study.process_settings import linear_algebra
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import code_digest

@@ -74,11 +74,6 @@ class LoadedRun(ReadOff):
     manifest: dict[str, Any] = field(repr=False)
 
     @property
-    def kept(self) -> LoadedRun:
-        """The run itself: the name under which earlier versions held folder and manifest."""
-        return self
-
-    @property
     def origin(self) -> dict[str, Any]:
         """Command, seed, versions, hashes and what the costs rest on: the manifest."""
         return self.manifest

@@ -25,6 +25,7 @@ on either side as a flip may have lies within the margin.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -99,12 +100,9 @@ def _shares(drawn: int, seeds: int) -> Iterator[tuple[int, ...]]:
     >>> list(_shares(2, 2))
     [(0, 2), (1, 1), (2, 0)]
     """
-    if seeds == 1:
-        yield (drawn,)
-        return
-    for first in range(drawn + 1):
-        for rest in _shares(drawn - first, seeds - 1):
-            yield (first, *rest)
+    last = drawn + seeds - 1
+    for bars in itertools.combinations(range(last), seeds - 1):
+        yield tuple(end - start - 1 for start, end in itertools.pairwise((-1, *bars, last)))
 
 
 SURE: Final = 0.9

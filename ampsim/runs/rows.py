@@ -14,7 +14,7 @@ together.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
@@ -267,6 +267,23 @@ def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     ]
     types: dict[Any, Any] = {**dict.fromkeys(numbers, float), **dict.fromkeys(claims, "boolean")}
     return table.astype(types)
+
+
+def plain_row(record: Mapping[Any, Any], counts: Collection[str]) -> dict[str, Any]:
+    """A row as JSON can hold it: unknown and infinite are None, and counts are whole numbers.
+
+    A column with a gap has turned its whole numbers into floats; `counts` names such columns, and
+    those that count bytes are known.
+    """
+    found: dict[str, Any] = {}
+    for name, value in record.items():
+        value = value.item() if hasattr(value, "item") else value  # a NumPy scalar
+        if isinstance(value, float):
+            is_count = str(name) in counts or str(name).endswith("_bytes")
+            value = value if math.isfinite(value) else None
+            value = int(value) if value is not None and is_count and value % 1 == 0 else value
+        found[str(name)] = None if value is pd.NA else value
+    return found
 
 
 def times_of(goal: Goal, runs: Iterable[Run]) -> Times:

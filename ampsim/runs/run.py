@@ -166,11 +166,6 @@ class Run(WithRates):
         return self.made
 
     @property
-    def outline(self) -> Run:
-        """The run itself: the name under which earlier versions held its numbers and tables."""
-        return self
-
-    @property
     def looks(self) -> pd.DataFrame:
         """Every validation, a row each; `epoch` is how many lie behind it, and may be broken."""
         within = self.validations

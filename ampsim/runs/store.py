@@ -14,7 +14,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -44,70 +44,6 @@ _IGNORE: Final = ".gitignore"
 _UNREADABLE: Final = (
     FileFormatError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError,
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class RunStore:
-    """Runs in a folder, which is made when the first is kept."""
-
-    folder: Path
-
-    def get(self, key: str, witness: Witness | None) -> Run | None:
-        """The run of that key, by no name; None where it is not there.
-
-        Raises:
-            FileFormatError: it is not as it was written, or is of code that did something else.
-        """
-        place = self.folder / key
-        if not os.path.lexists(place / NUMBERS):
-            return None
-        content = _verified(place)
-        if witness and not agree(witness_from_plain(content["witness"]), witness):
-            raise FileFormatError("what it learned is not what ampsim gives now")
-        try:
-            tables: dict[str, Any] = {name: _table(place, name, content) for name in TABLE_FIELDS}
-            numbers = numbers_from_plain(content["numbers"])
-        except KeyError as error:
-            raise FileFormatError(f"{NUMBERS} has no {error}") from None
-        return Run(failure=content["failure"], **numbers, **tables)
-
-    def put(self, key: str, run: Run, witness: Witness | None) -> None:
-        """Keep a run; its numbers are written last, so that it is whole or not there.
-
-        Raises:
-            OutputError: the folder cannot be written.
-        """
-        prepare_folder(self.folder)
-        write_text(self.folder / _IGNORE, "*\n")
-        place = prepare_folder(self.folder / key)
-        (place / NUMBERS).unlink(missing_ok=True)
-        hashes: dict[str, str] = {}
-        for name in TABLE_FIELDS:
-            frame: pd.DataFrame = getattr(run, name)
-            table = frame.to_parquet(None, engine="pyarrow", compression="zstd", index=False)
-            write_bytes(place / f"{name}.parquet", table)
-            hashes[name] = hashlib.sha256(table).hexdigest()
-        content = {
-            "numbers": numbers_to_plain(run),
-            "failure": run.failure,
-            "tables": hashes,
-            "witness": None if witness is None else witness.plain(),
-        }
-        text = json.dumps({**content, "sha256": _hash(content)}, indent=1, allow_nan=False)
-        write_text(place / NUMBERS, text + "\n")
-
-    def remove(self, keys: Iterable[str]) -> None:
-        """Remove runs, as far as they are there, and the folder if it holds no others."""
-        for key in keys:
-            with contextlib.suppress(
-                OSError
-            ):  # its numbers first, so that it is whole or not there
-                (self.folder / key / NUMBERS).unlink(missing_ok=True)
-            shutil.rmtree(self.folder / key, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            if os.listdir(self.folder) == [_IGNORE]:
-                (self.folder / _IGNORE).unlink()
-            self.folder.rmdir()
 
 
 def _verified(place: Path) -> dict[str, Any]:
@@ -164,9 +100,9 @@ class Keeping:
     _has_learnings: bool = field(default=False, init=False)
 
     @property
-    def store(self) -> RunStore:
-        """The folder of runs."""
-        return RunStore(self.folder / FOLDER)
+    def runs(self) -> Path:
+        """The folder of runs, which is made when the first is kept."""
+        return self.folder / FOLDER
 
     def take(self, task: Task, known: Known) -> Run | None:
         """A run from the store, if it is there and may be taken."""
@@ -175,7 +111,7 @@ class Keeping:
             return None
         name = f"{task.label}, seed {task.seed}"
         try:
-            kept = self.store.get(known.key, known.witness)
+            kept = self.read(known)
         except FileFormatError as error:
             self.say(f"{name}: its kept run is not taken, it is run again: {error}")
             return None
@@ -183,28 +119,73 @@ class Keeping:
             self.say(f"{name}: kept from before")
         return kept
 
+    def read(self, known: Known) -> Run | None:
+        """The run of that key, by no name; None where it is not there.
+
+        Raises:
+            FileFormatError: it is not as it was written, or is of code that did something else.
+        """
+        place = self.runs / known.key
+        if not os.path.lexists(place / NUMBERS):
+            return None
+        content = _verified(place)
+        if known.witness and not agree(witness_from_plain(content["witness"]), known.witness):
+            raise FileFormatError("what it learned is not what ampsim gives now")
+        try:
+            tables: dict[str, Any] = {name: _table(place, name, content) for name in TABLE_FIELDS}
+            numbers = numbers_from_plain(content["numbers"])
+        except KeyError as error:
+            raise FileFormatError(f"{NUMBERS} has no {error}") from None
+        return Run(failure=content["failure"], **numbers, **tables)
+
     def put(self, known: Known, run: Run) -> None:
-        """Keep a run that was made.
+        """Keep a run that was made; its numbers are written last, so that it is whole or not there.
 
         Raises:
             OutputError: the folder cannot be written.
         """
-        if run.failure is None or self.with_failures:
-            self.store.put(known.key, run, known.witness)
+        if run.failure is not None and not self.with_failures:
+            return
+        prepare_folder(self.runs)
+        write_text(self.runs / _IGNORE, "*\n")
+        place = prepare_folder(self.runs / known.key)
+        (place / NUMBERS).unlink(missing_ok=True)
+        hashes: dict[str, str] = {}
+        for name in TABLE_FIELDS:
+            frame: pd.DataFrame = getattr(run, name)
+            table = frame.to_parquet(None, engine="pyarrow", compression="zstd", index=False)
+            write_bytes(place / f"{name}.parquet", table)
+            hashes[name] = hashlib.sha256(table).hexdigest()
+        content = {
+            "numbers": numbers_to_plain(run),
+            "failure": run.failure,
+            "tables": hashes,
+            "witness": None if known.witness is None else known.witness.plain(),
+        }
+        text = json.dumps({**content, "sha256": _hash(content)}, indent=1, allow_nan=False)
+        write_text(place / NUMBERS, text + "\n")
 
     def forget(self) -> None:
         """Remove the runs that were asked for: what they were kept for is written."""
         with contextlib.suppress(OSError):
-            (self.store.folder / TIMINGS).unlink()
+            (self.runs / TIMINGS).unlink()
         self._drop()
 
     def _drop(self) -> None:
+        """Remove the runs that were asked for, and the folder if it holds no others."""
         shutil.rmtree(self._learnings, ignore_errors=True)
-        self.store.remove(self._used)
+        for place in (self.runs / key for key in self._used):
+            with contextlib.suppress(OSError):  # its numbers first, so that it is whole or not
+                (place / NUMBERS).unlink(missing_ok=True)
+            shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            if os.listdir(self.runs) == [_IGNORE]:
+                (self.runs / _IGNORE).unlink()
+            self.runs.rmdir()
 
     @property
     def _learnings(self) -> Path:
-        return self.store.folder / LEARNINGS
+        return self.runs / LEARNINGS
 
     def learnings(self) -> Path:
         """The folder of what runs learn; without what earlier commands learned, if all is fresh."""
@@ -215,7 +196,7 @@ class Keeping:
 
     def tidy(self) -> None:
         """Where no run is kept, remove what was learned for one."""
-        if not any(self.store.folder.glob(f"*/{NUMBERS}")):
+        if not any(self.runs.glob(f"*/{NUMBERS}")):
             self._drop()
 
 

@@ -1,6 +1,5 @@
 """Where a model, a cluster and a method meet: one run."""
 
-from ampsim.study import pickling
 from ampsim.study.checking import Trial, try_out
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model, parameters_of
@@ -17,7 +16,6 @@ __all__ = [
     "Whole",
     "load_model",
     "parameters_of",
-    "pickling",
     "simulate",
     "try_out",
 ]

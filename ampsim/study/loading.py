@@ -1,15 +1,27 @@
-"""Models loaded from files by path, and the settings that users give them."""
+"""Models loaded from files by path, the settings that users give them, and models as bytes.
+
+A model is pickled with the source of its file, so that it is whole wherever it is read. Functions
+of that file are found by name in the source, which is executed again; what has no
+name, such as lambdas and what was defined in a notebook, is carried by cloudpickle. Everything that
+holds a model, such as a result or a forecast, is then pickled like anything else. As with any
+pickle, reading one runs what is in it: read only those that you would run.
+"""
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import hashlib
 import importlib.util
 import inspect
+import io
 import os
+import pickle
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from numbers import Integral
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +29,8 @@ from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
 
 from ampsim.arguments import checked
 from ampsim.assets import locate, shipped
@@ -168,6 +181,59 @@ def option_names(name_or_path: str | os.PathLike[str]) -> list[str]:
     return [field.name for field in dataclasses.fields(module.Config)]
 
 
+WORDS: Final = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+}
+
+BOUNDS: Final = {
+    "exclusiveMinimum": ">",
+    "minimum": ">=",
+    "exclusiveMaximum": "<",
+    "maximum": "<=",
+}
+
+
+def types_in_words(config: Any) -> dict[str, str]:
+    """Say for each field of a model's `Config` what it may be; fields that cannot be told lack.
+
+    Source: the JSON Schema of pydantic, which checks the values.
+    """
+    try:
+        schema = TypeAdapter(config.__class__).json_schema(schema_generator=_Lenient)
+    except (PydanticUndefinedAnnotation, PydanticUserError):
+        return {}  # a type exists for checkers alone
+    told = {name: _words(of_field) for name, of_field in schema.get("properties", {}).items()}
+    return {name: words for name, words in told.items() if words}
+
+
+class _Lenient(GenerateJsonSchema):
+    """Says nothing of a type that JSON does not know, such as a function."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        """Leave that field untold, not all of them."""
+        return {}
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Keep quiet of its default value."""
+
+
+def _words(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        parts = [_words(one) for one in schema["anyOf"] if one.get("type") != "null"]
+        return f"{parts[0]}, or not given" if len(parts) == 1 and parts[0] else ""
+    choices = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    if choices:
+        *others, last = map(str, choices)
+        return f"{', '.join(others)} or {last}" if others else last
+    kind = WORDS.get(schema.get("type", ""), "")
+    bounds = " and ".join(f"{sign} {schema[key]}" for key, sign in BOUNDS.items() if key in schema)
+    multiple = f", a multiple of {schema['multipleOf']}" if "multipleOf" in schema else ""
+    return f"{kind} {bounds}".rstrip() + multiple if kind else ""
+
+
 def loaded_sources() -> dict[str, ModelSource]:
     """Return the sources of all model files that were executed here, by their modules' names."""
     return dict(_SOURCES)
@@ -307,3 +373,52 @@ def located(where: str, make: Callable[[], T]) -> T:
         raise
     except AmpsimError as error:
         raise FileFormatError(f"{where}: {error}") from error
+
+
+_CACHED: Final[Any] = type(lru_cache(None)(len))
+
+
+def bytes_of(value: object) -> bytes:
+    """Pickle a value, functions without a name among its parts."""
+    import cloudpickle  # pyright: ignore[reportMissingTypeStubs]  # has none
+
+    pickler: Any = cloudpickle.Pickler
+
+    class Pickler(pickler):
+        """Cloudpickle's, which also takes functions with `functools.cache` that have no name."""
+
+        def reducer_override(self, one: Any) -> Any:
+            if type(one) is _CACHED and not _has_name(one):
+                return _cached, (one.__wrapped__, one.cache_parameters()["maxsize"])
+            above: Any = super()
+            return above.reducer_override(one)
+
+    buffer = io.BytesIO()
+    Pickler(buffer).dump(value)
+    return buffer.getvalue()
+
+
+def _has_name(function: Any) -> bool:
+    """Whether it is found again by its name."""
+    return getattr(sys.modules.get(function.__module__), function.__qualname__, None) is function
+
+
+def _cached(function: Callable[..., Any], size: int | None) -> Callable[..., Any]:
+    return lru_cache(size)(function)
+
+
+_MAKING: Final = threading.RLock()
+
+
+def _reduce(model: Model) -> tuple[Any, ...]:
+    values = {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
+    return _made, (loaded_sources(), bytes_of(values))
+
+
+def _made(sources: dict[str, ModelSource], content: bytes) -> Model:
+    with _MAKING:  # of two threads, neither finds the other's file half executed, or another's
+        restore(sources)
+        return Model(**pickle.loads(content))
+
+
+copyreg.pickle(Model, _reduce)

@@ -18,14 +18,13 @@ from unpainted import DRAWN, savefig
 import ampsim
 from ampsim.cli import main
 from ampsim.exploring import solve, whatif
-from ampsim.forecasting import page as forecast_page
 from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.recipes import results
 from ampsim.recipes.explored import run_exploration
-from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.running import RecipeOptions, run_recipe
 from ampsim.report.page import figures as page_figures
-from ampsim.report.page import grid as page_grid
+from ampsim.report.page import folders
 
 
 class Ended(NamedTuple):
@@ -57,7 +56,7 @@ def call(
 def no_drawing(patch: pytest.MonkeyPatch) -> None:
     """Have pages show empty figures, and each figure written down as an empty picture."""
     no_paint(patch)
-    for module in (forecast_page, page_figures, page_grid, solve, whatif):
+    for module in (folders, page_figures, results, solve, whatif):
         for name, draw in vars(module).copy().items():
             is_drawing = getattr(draw, "__annotations__", {}).get("return") == "Figure"
             if is_drawing and draw.__module__.startswith(DRAWN):
@@ -223,7 +222,7 @@ def make_report() -> Callable[..., Any]:
         recipe = read_recipe(folder)
         run = run_exploration if recipe.file.explore else run_recipe
         findings = run(recipe, folder, RecipeOptions(**options))
-        write_report(findings, recipe.file, folder)
+        findings.save(folder)
         return findings
 
     return make

@@ -43,7 +43,7 @@ def test_a_kept_run_says_the_share_and_has_the_same_exchanges(once):
     ended = once("run", *MODEL, *ON, *words, "--out", "run")
     assert ended.code == 0, ended.err
     loaded = ampsim.load_run("run")
-    assert loaded.kept.manifest["schedule"]["compression"] == 0.01
+    assert loaded.manifest["schedule"]["compression"] == 0.01
     found = simulated(ampsim.SyncSGD(4, compression=0.01))
     assert loaded.collectives.equals(found.collectives)
 

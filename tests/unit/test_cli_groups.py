@@ -38,7 +38,7 @@ def test_a_kept_run_of_groups_has_the_same_waits_and_says_what_was_inside(once):
     solver = ampsim.EASGD(2, inner=ampsim.SyncSGD(2))
     assert loaded.waits.equals(simulated(solver, "numeric").waits)
     assert set(loaded.waits["worker"]) == {0, 1, 2, 3}
-    inner = loaded.kept.manifest["schedule"]["inner"]
+    inner = loaded.manifest["schedule"]["inner"]
     assert (inner["name"], inner["ranks"], inner["inner"]["name"]) == ("sync-sgd", 2, "sequential")
 
 

@@ -33,8 +33,7 @@ from ampsim.runs.executor import Died
 from ampsim.runs.run import run_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study import loading
-from ampsim.study.loading import option_names
-from ampsim.study.pickling import bytes_of
+from ampsim.study.loading import bytes_of, option_names
 from ampsim.study.simulation import RunOptions
 
 HEAVY = ((10, 20, 5),) * 2

@@ -17,9 +17,8 @@ from ampsim.exploring.axes import Setup, setup_at
 from ampsim.files import sha256_of
 from ampsim.recipes.checking import check_again, check_report
 from ampsim.recipes.explored import map_tables
-from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import files_of, read_manifest, read_results
+from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redraw_report
 from ampsim.recipes.rows import make_rows
 
 HEAD = """
@@ -86,7 +85,7 @@ def test_a_map_follows_and_is_drawn_again_from_what_was_kept(own):
     assert check_report(recipe, own).faults == ()
     for name in ("report.md", "report.csv", "index.html"):
         (own / name).unlink()
-    redraw_report(read_results(recipe, own), recipe.file, own, files_of(read_manifest(own)))
+    redraw_report(read_results(recipe, own), own, files_of(read_manifest(own)))
     assert {path.name: path.read_bytes() for path in own.glob("[!.]*")} == before
 
 
@@ -94,11 +93,11 @@ def test_with_other_kernels_what_timing_decides_is_compared(own):
     recipe, path = read_recipe(own), own / "manifest.toml"
     path.write_text(re.sub("linear_algebra = .*", 'linear_algebra = "elsewhere"', path.read_text()))
     again: Any = read_results(recipe, own)
-    redraw_report(again, recipe.file, own, files_of(read_manifest(own)))
+    redraw_report(again, own, files_of(read_manifest(own)))
     verdict = check_again(recipe, own, again)
     assert verdict.faults == ()
     assert any("what it learned is not compared" in one for one in verdict.notes)
-    slower = again.table.assign(train_per_s=again.table["train_per_s"] * 0.9)
+    slower = again.found.table.assign(train_per_s=again.found.table["train_per_s"] * 0.9)
     other = replace(again, found=replace(again.found, table=slower))
     (first, *_others) = check_again(recipe, own, other).faults
     assert first.startswith("report.csv: train_per_s of pipeline was ")

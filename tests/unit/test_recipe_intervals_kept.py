@@ -11,9 +11,8 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_manifest, read_results
+from ampsim.recipes.redrawing import read_manifest, read_results, redraw_report
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 
 RECIPE = """
@@ -89,7 +88,7 @@ def test_a_report_is_redrawn_and_checked_with_its_intervals(report):
     names = ("report.csv", "report.md", "manifest.toml")
     before = {name: (report / name).read_bytes() for name in names}
     recipe = read_recipe(report)
-    redraw_report(read_results(recipe, report), recipe.file, report, read_manifest(report)["files"])
+    redraw_report(read_results(recipe, report), report, read_manifest(report)["files"])
     assert {name: (report / name).read_bytes() for name in names} == before
     assert check_report(recipe, report).follows
     assert check_again(recipe, report, run_recipe(recipe, report)).follows

@@ -13,7 +13,7 @@ from ampsim.recipes.checking import check_again
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
-from ampsim.runs.store import RunStore, known_by
+from ampsim.runs.store import Keeping, known_by
 from ampsim.runs.witness import tiny_run
 
 RECIPE = """
@@ -90,14 +90,14 @@ def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_
 ):
     recipe = read_recipe(folder)
     make_report(folder)
-    store = RunStore(folder / ".runs")
+    keeping = Keeping(folder)
     for row in make_rows(recipe).rows:
         witness = tiny_run(row, make_rows(recipe).goal, 0).witness
         for seed in (0, 1):
-            key = known_by(row, [seed], witness)[0].key
-            kept = store.get(key, witness) or pytest.fail("it is not kept")
+            (known,) = known_by(row, [seed], witness)
+            kept = keeping.read(known) or pytest.fail("it is not kept")
             lies = kept.epochs.assign(accuracy=0.99, train_s=kept.epochs["train_s"] / 1000)
-            store.put(key, dataclasses.replace(kept, epochs=lies), witness)
+            keeping.put(known, dataclasses.replace(kept, epochs=lies))
     said: list[str] = []
     taken = run_recipe(recipe, folder, RecipeOptions(say=said.append))
     assert len(said) == 4

@@ -12,9 +12,8 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.settings import trials_of
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_manifest, read_results
+from ampsim.recipes.redrawing import read_manifest, read_results, redraw_report
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.text import mapping
@@ -97,7 +96,7 @@ def test_a_tuned_report_follows_and_is_redrawn_to_the_byte(report):
     assert check_report(recipe, report).faults == ()
     before = {path.name: path.read_bytes() for path in report.iterdir() if path.is_file()}
     hashes = dict(mapping(read_manifest(report)["files"]))
-    redraw_report(read_results(recipe, report), recipe.file, report, hashes)
+    redraw_report(read_results(recipe, report), report, hashes)
     assert {p.name: p.read_bytes() for p in report.iterdir() if p.is_file()} == before
 
 

@@ -16,7 +16,6 @@ from ampsim.nodes.linear import MatrixNode
 from ampsim.recipes import checking, running
 from ampsim.recipes.beside import WITNESS_FILE, read_witnesses, witnesses_to_text
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.page import write_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
@@ -75,7 +74,7 @@ def make(folder: Path) -> list[str]:
     """Run the recipe and write it up; what was said of its runs."""
     said: list[str] = []
     recipe = read_recipe(folder)
-    write_report(run_recipe(recipe, folder, RecipeOptions(say=said.append)), recipe.file, folder)
+    run_recipe(recipe, folder, RecipeOptions(say=said.append)).save(folder)
     return said
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ampsim.recipes import checking, running
+from ampsim.recipes import checking
 from ampsim.recipes.beside import witnesses_to_text
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import files_of, read_manifest, read_results
+from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redraw_report
 from ampsim.runs.witness import witness_from_plain
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -42,11 +42,11 @@ def test_other_kernels_of_linear_algebra_leave_out_what_was_learned(
     relabel(folder, made_with, 'linear_algebra = "another"')
 
     table = findings.table
-    learned = running.Findings(**{**vars(findings), "table": table.assign(makespan_s=1.0)})
+    learned = replace(findings, table=table.assign(makespan_s=1.0))
     verdict = check_again(recipe, folder, learned)
     assert verdict.follows
     assert any("made with another, and here is" in note for note in verdict.notes)
-    timed = running.Findings(**{**vars(findings), "table": table.assign(train_per_s=1.0)})
+    timed = replace(findings, table=table.assign(train_per_s=1.0))
     assert len(check_again(recipe, folder, timed).faults) == 1
 
     monkeypatch.setattr(checking, "source_digest", lambda: "other")
@@ -68,7 +68,7 @@ def relabel(folder: Path, before: str, after: str) -> None:
     manifest, recipe = folder / "manifest.toml", read_recipe(folder)
     manifest.write_text(manifest.read_text().replace(before, after))
     files = files_of(read_manifest(folder))
-    redraw_report(read_results(recipe, folder), recipe.file, folder, files)
+    redraw_report(read_results(recipe, folder), folder, files)
 
 
 def bend(witnesses: str, factor: float) -> str:
@@ -94,6 +94,6 @@ def test_where_nothing_was_learned_kernels_do_not_matter(tmp_path, small_recipe,
     made_with = findings.manifest["linear_algebra"]
     manifest.write_text(manifest.read_text().replace(made_with, "another"))
     table = findings.table.assign(makespan_s=1.0)
-    again = running.Findings(**{**vars(findings), "table": table})
+    again = replace(findings, table=table)
     fault, *_ = check_again(read_recipe(tmp_path), tmp_path, again).faults
     assert "report.csv is not what its runs give: makespan_s of sequential is " in fault

@@ -20,9 +20,8 @@ from ampsim.metric import Metric
 from ampsim.recipes import rows, running
 from ampsim.recipes.beside import OUTLINES_FILE, outlines_to_text, read_outlines
 from ampsim.recipes.checking import check_report
-from ampsim.recipes.page import redraw_report
 from ampsim.recipes.recipe import read_recipe
-from ampsim.recipes.redrawing import read_manifest, read_results
+from ampsim.recipes.redrawing import read_manifest, read_results, redraw_report
 from ampsim.report.page import text as page_text
 from ampsim.runs import jobs
 from ampsim.runs.run import (
@@ -95,7 +94,7 @@ def report(made, tmp_path, monkeypatch) -> Path:
 def redraw(folder: Path) -> list[str]:
     recipe = read_recipe(folder)
     results = read_results(recipe, folder)
-    written = redraw_report(results, recipe.file, folder, read_manifest(folder)["files"])
+    written = redraw_report(results, folder, read_manifest(folder)["files"])
     return [path.name for path in written]
 
 
@@ -240,7 +239,7 @@ def test_title_and_text_may_change_before_a_report_is_redrawn(report):
     recipe = read_recipe(report)
     assert check_report(recipe, report).faults == ("the recipe has changed",)
     results = read_results(recipe, report)
-    redraw_report(results, recipe.file, report, read_manifest(report)["files"])
+    redraw_report(results, report, read_manifest(report)["files"])
     page = (report / "report.md").read_text()
     assert page.startswith("# Another\n\nIn other words.\n")
     assert check_report(recipe, report).faults == ()

@@ -12,10 +12,9 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes import checking, running
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.page import line_names, write_report
 from ampsim.recipes.recipe import Published, read_recipe
 from ampsim.recipes.redrawing import read_manifest
-from ampsim.recipes.results import compare
+from ampsim.recipes.results import compare, line_names
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.study.provenance import meaning_of, source_digest
 
@@ -187,7 +186,7 @@ def test_a_report_says_on_how_many_learnings_it_rests_but_of_versions_that_did_n
     runs = findings.runs
     if not has_digests:
         runs = tuple(replace(one, learning_digest="") for one in runs)
-    write_report(replace(findings, runs=runs), recipe.file, folder)
+    replace(findings, runs=runs).save(folder)
     said = "4 runs rest on 2 learnings" in (folder / "report.md").read_text()
     assert said == has_digests
     assert ("learning_digest" in (folder / "outlines.json").read_text()) == has_digests
@@ -205,11 +204,11 @@ def test_numbers_that_differ_are_named(folder, make_report):
         train_per_s=findings.table["train_per_s"] * 1.001,
         makespan_s=findings.table["makespan_s"] * 1.001,
     )
-    again = running.Findings(**{**vars(findings), "table": changed})
+    again = replace(findings, table=changed)
     said = check_again(recipe, folder, again).faults
     assert said[0].startswith("report.csv is not what its runs give: train_per_s of amp, mak 1 is ")
     assert any(one.startswith("report.md is not what its runs give: line ") for one in said)
-    fewer = running.Findings(**{**vars(findings), "table": findings.table.iloc[:1]})
+    fewer = replace(findings, table=findings.table.iloc[:1])
     (fault, *_) = check_again(recipe, folder, fewer).faults
     assert fault == "report.csv is not what its runs give: line 3 has '\"amp, mak ' in place of ''"
     (folder / "report.csv").write_text("mine")

@@ -17,7 +17,7 @@ from ampsim.errors import AmpsimError, OptionError, UnknownNameError
 from ampsim.forecasting import Forecast
 from ampsim.forecasting.forecast import KEYS, to_json
 from ampsim.model_parallel import SCHEDULES
-from ampsim.recipes.entry import ScheduleEntry
+from ampsim.recipes.recipe import ScheduleEntry
 from ampsim.study.schedule_names import (
     METHODS,
     labels_of,

@@ -16,8 +16,7 @@ import pytest
 
 from ampsim.files import sha256_of
 from ampsim.recipes import checking
-from ampsim.recipes.checking import Verdict, check_report
-from ampsim.recipes.page import draw_again
+from ampsim.recipes.checking import Verdict, check_report, draw_again
 from ampsim.recipes.programs import check_program, read_program
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import files_of, read_manifest
@@ -30,28 +29,10 @@ RECIPES = ("figure-1", "paper-table-1", "what-hardware-mlp", "solvers-mnist")
 PROGRAMS = ("engine-workspace",)
 
 
-class Kept:
-    """Draws a report once, and copies it from then on, unless it is drawn of something else."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.names: dict[tuple[str, bool], set[str]] = {}
-
-    def draw_again(self, results: Any, file: Any, folder: Path, traced: Any) -> set[str]:
-        key = str(results.table.to_csv()) + str(results.manifest), traced is not None
-        place = self.folder / str(len(self.names))
-        if key not in self.names:
-            place.mkdir()
-            self.names[key] = draw_again(results, file, place, traced)
-        place = self.folder / str(list(self.names).index(key))
-        shutil.copytree(place, folder, dirs_exist_ok=True)
-        return self.names[key]
-
-
 @pytest.fixture(scope="module")
-def check_recipe(tmp_path_factory) -> Iterator[Callable[[Path], Verdict]]:
+def check_recipe() -> Iterator[Callable[[Path], Verdict]]:
     """Check a copy of a report; what it takes long for is done once."""
-    drawing = Kept(tmp_path_factory.mktemp("drawn"))
+    drawn: dict[tuple[str, bool], Any] = {}
     tuned_rows, rows = checking._tuned_rows, {}
     tiny: dict[int, Any] = {}  # by row, which `rows` holds, so that no other gets its number
 
@@ -66,11 +47,17 @@ def check_recipe(tmp_path_factory) -> Iterator[Callable[[Path], Verdict]]:
             tiny[id(row)] = tiny_run(row, goal, seed)
         return tiny[id(row)]
 
+    def draw_once(results, runs):
+        key = str(results.tables()) + str(results.origin()), runs is not None
+        if key not in drawn:
+            drawn[key] = draw_again(results, runs)
+        return drawn[key]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checking, "_tuned_rows", rows_once)
         patch.setattr(checking, "tiny_run", tiny_once)
         patch.setattr(checking, "LONGER", 1)
-        patch.setattr(checking, "draw_again", drawing.draw_again)
+        patch.setattr(checking, "draw_again", draw_once)
         yield lambda folder: check_report(read_recipe(folder), folder)
 
 

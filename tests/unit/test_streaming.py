@@ -10,7 +10,7 @@ from rich.console import Console
 import ampsim
 from ampsim.cli.progress import Bars, Filling
 from ampsim.errors import OptionError
-from ampsim.forecasting.streaming import table_so_far
+from ampsim.forecasting.forecast import table_so_far
 from ampsim.metric import Goal, Metric
 from ampsim.runs import Keeping
 

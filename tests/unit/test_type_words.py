@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ampsim import load_model
 from ampsim.assets import names
-from ampsim.cli.type_words import types_in_words
+from ampsim.study.loading import types_in_words
 
 Count = Annotated[int, Field(ge=1)]
 

@@ -25,13 +25,13 @@ from ampsim.report.plot.bars import (
     has_peaks,
     memory_over_time,
     peak_memory,
+    staleness_histogram,
     throughput,
     throughput_over_mak,
     utilisation,
 )
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
 from ampsim.report.plot.plane import has_points, plane
-from ampsim.report.plot.staleness import staleness_histogram
 from ampsim.report.style import narrow
 from ampsim.runs.run import Run, RunTable
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from ampsim.files import write_text
+import pandas as pd
+
 from ampsim.report.frames import (
     DataFrame,
     Row,
     devices_of,
-    joined,
     number,
     rows,
     runs_by_row,
@@ -153,32 +152,23 @@ def _each(of: list[Row], name: str, show: Callable[[float], str]) -> str:
 
 
 def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
-    frames: list[DataFrame] = []
-    for label, runs in runs_by_row(forecast).items():
-        for run in runs:
-            untyped: Any = getattr(run, name).copy()
-            if not len(untyped.columns):
-                continue
-            untyped.insert(0, "schedule", label)
-            untyped.insert(1, "repeat", run.repeat)
-            frames.append(untyped)
-    return joined(frames) if frames else None
+    frames: dict[Any, DataFrame] = {
+        (label, run.repeat): frame
+        for label, runs in runs_by_row(forecast).items()
+        for run in runs
+        if len((frame := getattr(run, name)).columns)
+    }
+    if not frames:
+        return None
+    return pd.concat(frames, names=["schedule", "repeat"]).reset_index([0, 1])
 
 
-def write_tables(forecast: RunTable, place: Path) -> list[Path]:
-    """Writes epochs.csv, validations.csv and trials.csv into `place`; gives those with data.
+def table_files(forecast: RunTable) -> dict[str, str]:
+    """What epochs.csv, validations.csv and trials.csv hold, of those with data.
 
     The first two have a row for each epoch, or validation within one, of each run, with its label,
     which is that of the legends, and its repeat.
-
-    Raises:
-        OutputError: one cannot be written.
     """
     tables = {name: _of_runs(forecast, name) for name in ("epochs", "validations")}
     tables["trials"] = forecast.trials if len(forecast.trials) else None
-    written: list[Path] = []
-    for name, table in tables.items():
-        if table is not None:
-            written.append(place / f"{name}.csv")
-            write_text(written[-1], to_csv(table))
-    return written
+    return {f"{name}.csv": to_csv(table) for name, table in tables.items() if table is not None}

@@ -1,14 +1,16 @@
-"""Bars of each row: throughput, what bounds it, memory; of each worker, how busy it is.
+"""Bars of each row, worker and node: throughput, bounds, memory, utilisation, staleness.
 
 Throughput is drawn over instances in flight, too. What bounds a row are four shares: of the busiest
 worker, the critical path, the busiest link and the admission limit. Memory is that of the fullest
-worker, at its peak and over time, by category.
+worker, at its peak and over time, by category. Staleness is a node's updates between the forward
+and the backward step of a gradient.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +28,7 @@ from ampsim.report.frames import (
     row_labels,
     rows,
     text,
+    texts,
 )
 from ampsim.report.style import (
     DIRECTIONS,
@@ -385,22 +388,35 @@ def utilisation(
             given.
     """
     workers = max((len(frame) for frame in shares_by_schedule.values()), default=0)
-    across = max(1, min(beside(_PANELS), len(shares_by_schedule)))
-    down = max(1, -(-len(shares_by_schedule) // across))
     rows_in = min(_ROW_IN * max(4, workers), _ROWS_IN_MAX)
-    figure = new_figure(1.2 + 2.9 * across, 0.7 + down * (rows_in + 0.65))
-    for index, (name, frame) in enumerate(shares_by_schedule.items()):
-        axes = figure.add_subplot(down, across, index + 1)
+    count = len(shares_by_schedule)
+    figure, panels = _panels(count, (1.2, 0.7, rows_in + 0.65), "share of the run (%)")
+    for axes, (name, frame) in zip(panels, shares_by_schedule.items(), strict=True):
         axes.set_title(_fitting(name))
         _draw_workers(axes, frame, (busy or {}).get(name))
         _set_up(axes, workers)
-        axes.tick_params(labelleft=index % across == 0)
-        if index % across == 0:
+        if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("worker")
-        if index + across >= len(shares_by_schedule):
-            axes.set_xlabel("share of the run (%)")
     figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=beside(4))
     return figure
+
+
+def _panels(count: int, size_in: tuple[float, float, float], label: str) -> tuple[Any, list[Axes]]:
+    """A figure with so many panels in lines, of which the last names the horizontal axis.
+
+    `size_in` has the width and height beside panels, and the height of a panel, in inches.
+    """
+    across = max(1, min(beside(_PANELS), count))
+    down = max(1, -(-count // across))
+    figure = new_figure(size_in[0] + 2.9 * across, size_in[1] + down * size_in[2])
+    panels: list[Axes] = []
+    for place in range(count):
+        axes = figure.add_subplot(down, across, place + 1)
+        axes.tick_params(labelleft=place % across == 0)
+        if place + across >= count:
+            axes.set_xlabel(label)
+        panels.append(axes)
+    return figure, panels
 
 
 def _fitting(name: str) -> str:
@@ -447,3 +463,86 @@ def _legend_handles() -> list[Patch]:
         for one in DIRECTIONS.values()
     ]  # fmt: skip
     return [*looks, Patch(facecolor=IDLE, label="idle")]
+
+
+_NODE_IN = 0.42
+_FULL = 0.82  # chosen: height of a node's tallest bar; rows are 1 apart
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Gradients of one node by staleness; `count[i]` gradients had staleness `value[i]`."""
+
+    value: Floats
+    count: Floats
+
+    @property
+    def mean(self) -> float:
+        """Mean staleness, NaN without gradients."""
+        total = float(self.count.sum())
+        return float((self.value * self.count).sum()) / total if total else float("nan")
+
+    @property
+    def highest(self) -> int:
+        """Largest staleness that occurred, 0 without gradients."""
+        return int(np.max(self.value[self.count > 0], initial=0.0))
+
+
+@styled
+def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
+    """A panel per schedule, in it a histogram per node, all over the same range of staleness.
+
+    Each histogram is as high as its row; beside it stand mean, maximum, and the share of the node's
+    gradients that is in its tallest bar.
+
+    Args:
+        counts_by_schedule: for each schedule a frame with columns node, staleness, count; rows of
+            one node and staleness are added up, so frames of several repeats may be joined.
+    """
+    panels = {name: _histograms(frame) for name, frame in counts_by_schedule.items()}
+    nodes = list(dict.fromkeys(node for group in panels.values() for node in group))
+    styles = line_styles(panels)
+    highest = max((h.highest for group in panels.values() for h in group.values()), default=0)
+    size_in = (1.6, 0.5, 0.75 + _NODE_IN * max(1, len(nodes)))
+    figure, drawn = _panels(len(panels), size_in, "staleness (updates)")
+    for axes, (name, histograms) in zip(drawn, panels.items(), strict=True):
+        axes.set_title(plain(name, 32))
+        _draw_histograms(axes, histograms, nodes, styles[name].colour)
+        axes.set_xlim(-0.7, (highest + 0.7) * 1.55)
+    words = "share of a node's gradients\n(peak: the tallest bar)"
+    figure.supylabel(words, fontsize=8, color=FAINT_INK)
+    return figure
+
+
+def _histograms(frame: DataFrame) -> dict[str, Histogram]:
+    nodes = np.asarray(texts(frame, "node"), dtype=object)
+    value, count = integers(frame, "staleness"), floats(frame, "count")
+    found: dict[str, Histogram] = {}
+    for node in dict.fromkeys(nodes.tolist()):
+        here = nodes == node
+        total = np.bincount(value[here], weights=count[here]).astype(np.float64)
+        found[str(node)] = Histogram(np.arange(len(total), dtype=np.float64), total)
+    return found
+
+
+def _draw_histograms(
+    axes: Axes, histograms: dict[str, Histogram], nodes: list[str], colour: str
+) -> None:
+    """The nodes' histograms above each other, first node on top, with the numbers beside them."""
+    for row, node in enumerate(nodes):
+        base = row + _FULL / 2
+        histogram = histograms.get(node)
+        axes.axhline(base, color="#dfe3e6", linewidth=0.6, zorder=0.5)
+        if histogram is None or not histogram.count.sum():
+            axes.text(0.0, base, " no gradients", fontsize=7.5, color=FAINT_INK, va="bottom")
+            continue
+        height = histogram.count / histogram.count.max() * _FULL
+        axes.bar(histogram.value, -height, bottom=base, color=colour, width=0.8, label=node)
+        peak = histogram.count.max() / histogram.count.sum()
+        axes.annotate(
+            f"mean {histogram.mean:.3g}\nmax {histogram.highest}\npeak {format_percent(peak)}",
+            (1.0, base - _FULL / 2), xycoords=("axes fraction", "data"), fontsize=6.5,
+            ha="right", va="center",
+        )  # fmt: skip
+    name_rows(axes, nodes, 24)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ampsim.forecasting import Forecast
 from ampsim.metric import ACCURACY
-from ampsim.runs.run import Run, RunTable
+from ampsim.runs.run import Run
 
 STEP_S = {"forward": 1.0e-6, "backward": 2.0e-6, "update": 0.5e-6}
 PRIORITY = {"update": 0, "backward": 1, "forward": 2}
@@ -197,7 +198,7 @@ def table_of(**changes: Any) -> pd.DataFrame:
     return pd.DataFrame(columns | changes)
 
 
-def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) -> RunTable:
+def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) -> Forecast:
     """A finished forecast with three repeats of three schedules."""
     runs = tuple(
         Run(
@@ -231,7 +232,7 @@ def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) ->
         "cluster": "16 × tflops-1",
         "manifest": manifest,
     }
-    return RunTable(**(values | changes))
+    return Forecast(**(values | changes))
 
 
 @pytest.fixture
@@ -261,7 +262,7 @@ def make_staleness() -> Callable[[str], pd.DataFrame]:
 
 
 @pytest.fixture(scope="session")
-def make_forecast() -> Callable[..., RunTable]:
+def make_forecast() -> Callable[..., Forecast]:
     return forecast_of
 
 

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 
 from ampsim import model_parallel
 from ampsim.metric import ACCURACY, Metric
-from ampsim.report.plot import bars, staleness
+from ampsim.report.plot import bars
 from ampsim.report.plot import convergence as convergence_figure
 from ampsim.report.plot.convergence import has_scores, is_blind
 from ampsim.report.style import line_styles
@@ -19,7 +19,7 @@ from ampsim.report.style import line_styles
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 convergence: Any = convergence_figure.convergence
 throughput: Any = bars.throughput
-staleness_histogram: Any = staleness.staleness_histogram
+staleness_histogram: Any = bars.staleness_histogram
 
 SCHEDULES = ("sequential", "pipeline", "amp")
 

@@ -11,7 +11,6 @@ import pytest
 
 from ampsim.errors import OutputError
 from ampsim.files import sha256_of
-from ampsim.forecasting.page import write_forecast
 
 pytestmark = pytest.mark.slow  # each draws several figures
 
@@ -27,7 +26,7 @@ def result(make_forecast, make_chain):
 @pytest.fixture(scope="module")
 def written(result, tmp_path_factory):
     """Its files, in a folder that was not there."""
-    return write_forecast(result, tmp_path_factory.mktemp("report") / "new" / "out")
+    return result.save(tmp_path_factory.mktemp("report") / "new" / "out")
 
 
 def test_the_folder_holds_table_page_figures_and_manifest(written):
@@ -63,7 +62,7 @@ def test_the_manifest_reads_back_as_it_was(written, result):
 
 
 def test_the_same_forecast_gives_the_same_bytes(written, result, tmp_path):
-    again = write_forecast(result, tmp_path)
+    again = result.save(tmp_path)
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
 
 
@@ -83,24 +82,24 @@ def test_without_accuracy_and_spans_their_figures_are_left_out(
         for run in forecast.runs
     ]
     forecast = replace(forecast, runs=runs)
-    names = {path.name for path in write_forecast(forecast, tmp_path)}
+    names = {path.name for path in forecast.save(tmp_path)}
     tables = {"forecast.csv", "epochs.csv"}
     assert names == {*tables, "manifest.toml", "throughput.png", "forecast.md", "index.html"}
 
 
 def test_a_forecast_of_nothing_is_still_written(make_forecast, figure_1, make_table, tmp_path):
     forecast = make_forecast(figure_1, 3, runs=[], table=make_table().iloc[:0])
-    names = {path.name for path in write_forecast(forecast, tmp_path)}
+    names = {path.name for path in forecast.save(tmp_path)}
     assert names == {"manifest.toml", "forecast.csv", "forecast.md", "index.html"}
     nothing = make_forecast(figure_1, 3, runs=[], table=pd.DataFrame([]))
-    write_forecast(nothing, tmp_path)
+    nothing.save(tmp_path)
     assert "No schedule was finished" in (tmp_path / "forecast.md").read_text("utf-8")
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_an_interrupted_forecast_says_so(make_forecast, figure_1, tmp_path):
     forecast = make_forecast(figure_1, 3, interrupted="interrupted: 2 of 9 runs did not finish")
-    write_forecast(forecast, tmp_path)
+    forecast.save(tmp_path)
     assert "interrupted: 2 of 9 runs" in (tmp_path / "forecast.md").read_text("utf-8")
 
 
@@ -115,7 +114,7 @@ def test_a_hostile_name_does_no_harm(make_forecast, make_table, figure_1, tmp_pa
     table = table.assign(schedule=["sequential", name])
     forecast = replace(forecast, runs=runs, table=table)
     folder = tmp_path / "out"
-    written = write_forecast(forecast, folder)
+    written = forecast.save(folder)
     assert {path.parent for path in written} == {folder}
     assert set(tmp_path.iterdir()) == {folder}
     page = (folder / "forecast.md").read_text("utf-8")
@@ -131,7 +130,7 @@ def test_rows_of_one_schedule_are_kept_apart(make_forecast, make_table, figure_1
     runs = [replace(run, schedule="amp") for run in forecast.runs]
     table = make_table(schedule=["amp"] * 3, max_active_keys=[1, 4, 8])
     forecast = replace(forecast, runs=runs, table=table.iloc[:2])
-    names = [path.name for path in write_forecast(forecast, tmp_path)]
+    names = [path.name for path in forecast.save(tmp_path)]
     assert [name for name in names if name.startswith("gantt-")] == [
         "gantt-amp-1-in-flight.png",
         "gantt-amp-4-in-flight.png",
@@ -141,4 +140,4 @@ def test_rows_of_one_schedule_are_kept_apart(make_forecast, make_table, figure_1
 def test_a_folder_that_cannot_be_is_an_output_error(make_forecast, figure_1, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError, match="file"):
-        write_forecast(make_forecast(figure_1, 3), tmp_path / "file")
+        make_forecast(figure_1, 3).save(tmp_path / "file")

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from ampsim.recipes.recipe import Cell
-from ampsim.report.grid import costs_cells, costs_verdict, grid_costs
-from ampsim.report.plot.grid import grid_cost
+from ampsim.report.plot.grid import costs_cells, costs_verdict, grid_cost, grid_costs
 
 RATES = {"amp": (200.0, 150.0), "pipeline": (100.0, 50.0), "alone": (7.0,)}
 TIMES = {"amp": (2.0, 3.0), "pipeline": (None, None), "alone": (1.0,)}

@@ -10,8 +10,8 @@ import tomllib
 import pytest
 
 import ampsim
-from ampsim.report.page import run as run_page
-from ampsim.report.page.run import (
+from ampsim.report.page import folders as run_page
+from ampsim.report.page.folders import (
     EPOCHS_SHOWN,
     epochs_table,
     index,

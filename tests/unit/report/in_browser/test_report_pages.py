@@ -6,8 +6,8 @@ import pytest
 
 import ampsim
 from ampsim.report.page.figures import narrow_figures, result_figures
+from ampsim.report.page.folders import write_run_page
 from ampsim.report.page.html import html_page
-from ampsim.report.page.run import write_run_page
 from ampsim.runs.folder import run_to_keep
 from ampsim.study.simulation import RunOptions
 

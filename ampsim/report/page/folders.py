@@ -1,4 +1,4 @@
-"""Pages of a run that was kept, beside its trace: index.html, report.md and figures."""
+"""What lies in the folder of a forecast, and beside the trace of a run: pages, tables, figures."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from ampsim.files import write_text
+from ampsim.files import write_bytes
 from ampsim.metric import Goal, Metric
 from ampsim.output_folder import staged
-from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report.frames import DataFrame, Row, devices_of, number, rows, runs_by_row
+from ampsim.report.gantt.boxes import ChartRun, first_window
+from ampsim.report.gantt.chart import gantt
 from ampsim.report.page.figures import (
     gantt_together,
     narrow_figures,
@@ -22,23 +24,73 @@ from ampsim.report.page.figures import (
     shown_schedules,
 )
 from ampsim.report.page.html import html_page
-from ampsim.report.page.tables import write_tables
+from ampsim.report.page.tables import table_files
 from ampsim.report.page.text import Picture, Words, next_of_run, page
-from ampsim.report.saving import save
-from ampsim.report.table import format_count, items_of
+from ampsim.report.saving import encode
+from ampsim.report.table import format_count, items_of, to_csv
 from ampsim.report.verdict import verdict
+from ampsim.report.words import slugs
 from ampsim.runs.folder import KIND, ROWS_KEPT, TABLES, Outcome, TraceWriter, write_run
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import RunTable, run_of
 from ampsim.trace import OnRows
 from ampsim.units import format_rate, format_seconds
 
+CSV: Final = "forecast.csv"
+MARKDOWN: Final = "forecast.md"
 PAGE: Final = "report.md"
 INDEX: Final = "index.html"
+OF_FORECAST: Final = (CSV, MARKDOWN, INDEX)
+"""Files of every forecast, beside its manifest."""
+
 EPOCHS_SHOWN: Final = 40  # chosen: a longer table hides the figures below it
 FIGURES: Final = ("convergence", "utilisation", "bounds", "memory", "staleness")
 FILES: Final = (PAGE, INDEX, *(f"{name}.parquet" for name in TABLES))
 """Files of every run, beside its manifest."""
+
+
+def contents_of(forecast: RunTable) -> dict[str, str | bytes]:
+    """What each file of a forecast holds, by its name.
+
+    These are forecast.csv, epochs.csv, validations.csv if some are within epochs, trials.csv if
+    learning rates were tuned, the figures that there are data for (gantt.png and
+    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which shows them, and
+    index.html, which holds everything itself.
+    """
+    runs = runs_by_row(forecast)
+    learning, for_phone = list(result_figures(forecast)), narrow_figures(forecast)
+    shown = shown_schedules(runs)
+    drawn = [*learning, *gantt_together(forecast, runs), *_gantt_each(forecast, shown)]
+    return {
+        CSV: to_csv(forecast.table),
+        **table_files(forecast),
+        **_encoded(drawn),
+        MARKDOWN: page(forecast, [picture for picture, _figure in drawn]),
+        INDEX: html_page(forecast, learning, shown, narrow=for_phone),
+    }
+
+
+def _encoded(drawn: Sequence[tuple[Picture, Figure]]) -> dict[str, str | bytes]:
+    return {picture.file: encode(figure, ".png") for picture, figure in drawn}
+
+
+def _gantt_each(forecast: RunTable, shown: dict[str, ChartRun]) -> list[tuple[Picture, Figure]]:
+    """Each schedule in a window of its own; first repeats only."""
+    figures: list[tuple[Picture, Figure]] = []
+    devices = devices_of(forecast)
+    for name, part in slugs(shown).items():
+        one = shown[name]
+        chart = gantt(
+            one,
+            workers=forecast.workers,
+            window_s=first_window({name: one}),
+            title=name,
+            devices=devices,
+        )
+        caption = f"The leading instances of the first repeat of {name}, in a window of their own."
+        picture = Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}", caption)
+        figures.append((picture, chart))
+    return figures
 
 
 def view_of(outcome: Outcome, target: float | None = None) -> RunTable:
@@ -106,18 +158,21 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
     """
     place, view = Path(folder), view_of(outcome, target)
     figures = list(result_figures(view, wanted=FIGURES))
-    charts = gantt_together(view, {view.runs[0].schedule: [*view.runs]})
-    written = [save(figure, place / picture.file) for picture, figure in [*charts, *figures]]
-    pictures = [picture for picture, _figure in [*charts, *figures]]
-    write_text(place / PAGE, page(view, pictures, words_of(view)))
-    write_text(place / INDEX, index(view, figures))
-    return [*written, place / PAGE, place / INDEX, *write_tables(view, place)]
+    drawn = [*gantt_together(view, runs_by_row(view)), *figures]
+    contents = {
+        **_encoded(drawn),
+        PAGE: page(view, [picture for picture, _figure in drawn], words_of(view)),
+        INDEX: index(view, figures),
+        **table_files(view),
+    }
+    for name, content in contents.items():
+        write_bytes(place / name, content if isinstance(content, bytes) else content.encode())
+    return [place / name for name in contents]
 
 
 def index(view: RunTable, figures: Sequence[tuple[Picture, Figure]]) -> str:
     """The page of HTML, with figures and data inside."""
-    charted = shown_schedules({view.runs[0].schedule: [*view.runs]})
-    for_phone = narrow_figures(view, FIGURES)
+    charted, for_phone = shown_schedules(runs_by_row(view)), narrow_figures(view, FIGURES)
     return html_page(view, figures, charted, words_of(view), narrow=for_phone)
 
 
