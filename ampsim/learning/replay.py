@@ -236,6 +236,7 @@ class Replay:
             node.is_abstract = False
             if isinstance(node, ParameterizedNode):
                 node.state_arrays = job.optimizer.arrays
+                node.step_passes = job.optimizer.passes
                 learner = Learner(node, place, stashes=stashes, predicts=predicts)
                 self.learners[place] = learner
         self.on_items: Callable[[int], None] = lambda _items: None

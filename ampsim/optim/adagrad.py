@@ -32,7 +32,7 @@ def adagrad(rate: float | LearningRate, start: float = 0.1) -> Optimizer:
     """
     init = partial(_init, start=positive("adagrad: start", start, usual=0.1))
     return Optimizer(
-        "adagrad", as_schedule(rate), init, _update, is_elementwise=True, scaling="sqrt"
+        "adagrad", as_schedule(rate), init, _update, is_elementwise=True, scaling="sqrt", passes=15
     )
 
 

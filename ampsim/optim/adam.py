@@ -28,6 +28,7 @@ from ampsim.optim.base import (
     positive,
     strength,
     with_decay,
+    with_passes_of_decay,
     zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
@@ -67,6 +68,7 @@ def adam(
         is_elementwise=True,
         scaling="sqrt",
         touches_all=bool(decay),
+        passes=with_passes_of_decay(24, decay),
     )
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -35,6 +35,13 @@ It is asked once an epoch, with a whole number, unless its attribute `is_within_
 Init: TypeAlias = Callable[[Vector], State]
 Update: TypeAlias = Callable[..., tuple[Vector, State]]
 """Called as `update(gradient, state, theta, rate)`; an elementwise one takes `in_place`."""
+
+PASSES_OF_DESCENT: Final = 5
+"""Arrays that a step of plain gradient descent reads and writes: the gradient times the rate, and
+the weights less that."""
+
+PASSES_OF_DECAY: Final = 5
+"""The same of a weight decay: the weights times it, and the gradient with that."""
 
 ByTensor: TypeAlias = "Callable[[Sequence[tuple[int, ...]]], tuple[Init, Update]]"
 """The two functions for a vector of tensors of these shapes."""
@@ -63,6 +70,8 @@ class Optimizer:
             "linear", with their number, "sqrt", with its root, or "none", where no rule is known.
         touches_all: whether a step depends on all of a vector, or changes all of it, so that rows
             of a table cannot be stepped alone.
+        passes: arrays of the vector's size that the calls of a step read and write, each for
+            itself; of plain gradient descent unless given.
         by_tensor: gives both functions for a vector of several tensors, where a step depends on
             where they begin; None where it does not.
     """
@@ -74,6 +83,7 @@ class Optimizer:
     is_elementwise: bool = False
     scaling: Literal["none", "linear", "sqrt"] = "none"
     touches_all: bool = False
+    passes: int = PASSES_OF_DESCENT
     by_tensor: ByTensor | None = None
 
     def of_tensors(self, shapes: Sequence[tuple[int, ...]]) -> Optimizer:
@@ -145,6 +155,11 @@ def strength(value: object) -> float:
     if not 0 <= number < math.inf:
         raise OptionError(f"weight_decay must be a number >= 0, got {shown(value)}; try 0.0001")
     return number
+
+
+def with_passes_of_decay(passes: int, decay: float) -> int:
+    """Passes of a step, with those of a weight decay if there is one."""
+    return passes + (PASSES_OF_DECAY if decay else 0)
 
 
 def with_decay(update: Update, decay: float) -> Update:
