@@ -56,7 +56,7 @@ WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "runs", "calibration", 
 # Assignments to an attribute of another object than `self`, by package. A method of that object,
 # or an argument when it is made, says what it is for; where state is shared by design, as that of
 # a transfer under way, it counts here. An entry is the number of today, and only falls.
-ASSIGNED_ELSEWHERE = {"machine": 33, "model_parallel": 27, "dependency": 47, "data_parallel": 8}
+ASSIGNED_ELSEWHERE = {"machine": 33, "model_parallel": 26, "dependency": 47, "data_parallel": 8}
 
 FOREIGN = {
     "an unfinished thought": r"\b(TODO|FIXME|XXX|HACK)\b",

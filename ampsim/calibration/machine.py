@@ -292,7 +292,7 @@ def _update(d_in: int, d_out: int, optimizer: Optimizer) -> _Turn:
     """A step of an optimizer, in place, after the product that gives Xᵀ G."""
     node = Linear("linear", d_in, d_out, has_bias=False)
     node.adopt(_filled(d_in * d_out))
-    node.state_arrays, node.step_passes = optimizer.arrays, optimizer.passes
+    node.step_by(optimizer.arrays, optimizer.passes)
     x, g = _filled(STACKED, d_in), _filled(STACKED, d_out)
     gradient, held = np.zeros_like(node.theta), [optimizer.init(node.theta)]
     work = node.work(Direction.UPDATE, None)

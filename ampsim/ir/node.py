@@ -262,6 +262,13 @@ class ParameterizedNode(Node):
         self.step_passes = 5
         self.reset_accumulation()
 
+    def step_by(self, arrays: int, passes: int) -> None:
+        """Be stepped by an optimizer that keeps so many arrays, and passes over so many in a step.
+
+        Both are counts of arrays of the parameters' size (`ampsim.optim.Optimizer`).
+        """
+        self.state_arrays, self.step_passes = arrays, passes
+
     @abstractmethod
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw initial parameters, flat, float64."""
