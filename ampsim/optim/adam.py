@@ -19,6 +19,7 @@ import numpy as np
 
 from ampsim.constant import constant
 from ampsim.optim.base import (
+    PASSES_OF_DECAY,
     LearningRate,
     Optimizer,
     State,
@@ -28,7 +29,6 @@ from ampsim.optim.base import (
     positive,
     strength,
     with_decay,
-    with_passes_of_decay,
     zeros,
 )
 from ampsim.optim.learning_rate import as_schedule
@@ -68,7 +68,7 @@ def adam(
         is_elementwise=True,
         scaling="sqrt",
         touches_all=bool(decay),
-        passes=with_passes_of_decay(24, decay),
+        passes=24 + PASSES_OF_DECAY * bool(decay),
     )
 
 

@@ -157,11 +157,6 @@ def strength(value: object) -> float:
     return number
 
 
-def with_passes_of_decay(passes: int, decay: float) -> int:
-    """Passes of a step, with those of a weight decay if there is one."""
-    return passes + (PASSES_OF_DECAY if decay else 0)
-
-
 def with_decay(update: Update, decay: float) -> Update:
     """An elementwise step whose gradient has the decay; the step itself, where that is 0.
 

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from ampsim.optim.base import (
+    PASSES_OF_DECAY,
     PASSES_OF_DESCENT,
     LearningRate,
     Optimizer,
@@ -24,7 +25,6 @@ from ampsim.optim.base import (
     strength,
     velocity_at_rest,
     with_decay,
-    with_passes_of_decay,
 )
 from ampsim.optim.learning_rate import as_schedule
 
@@ -48,7 +48,7 @@ def sgd(rate: float | LearningRate, weight_decay: float = 0.0) -> Optimizer:
         is_elementwise=True,
         scaling="linear",
         touches_all=bool(decay),
-        passes=with_passes_of_decay(PASSES_OF_DESCENT, decay),
+        passes=PASSES_OF_DESCENT + PASSES_OF_DECAY * bool(decay),
     )
 
 
@@ -109,7 +109,7 @@ def _with_velocity(
         is_elementwise=True,
         scaling="linear",
         touches_all=bool(decay),
-        passes=with_passes_of_decay(15 if name == "nesterov" else 10, decay),
+        passes=(15 if name == "nesterov" else 10) + PASSES_OF_DECAY * bool(decay),
     )
 
 
