@@ -38,6 +38,7 @@ from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware.efficiency import element_parts, row_parts
 from ampsim.ir import Direction, Work
 from ampsim.nodes import Concat, Linear, Product, ReLU, Sigmoid, Sum, Tanh
+from ampsim.optim import Optimizer, adam, sgd
 from ampsim.study.process_settings import single_threaded
 
 OnPoint: TypeAlias = Callable[[str], None]
@@ -165,7 +166,7 @@ def measure(
     turns = [
         *(turn for matrix in matrices for turn in _layer(rows, *matrix)),
         *(_light(shape) for shape in payloads),
-        *(_update(*shape, states) for shape in updated for states in (0, 2)),
+        *(_update(*shape, step) for shape in updated for step in (sgd(RATE), adam(RATE))),
         _Turn([_step()]),
     ]
     taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
@@ -287,39 +288,21 @@ def _on_turns(
     return lambda number: function(*pairs[number % PAYLOADS_HELD])
 
 
-def _update(d_in: int, d_out: int, states: int) -> _Turn:
-    """Gradient descent, or Adam with two arrays of state, after the product that gives Xᵀ G."""
+def _update(d_in: int, d_out: int, optimizer: Optimizer) -> _Turn:
+    """A step of an optimizer, in place, after the product that gives Xᵀ G."""
     node = Linear("linear", d_in, d_out, has_bias=False)
     node.adopt(_filled(d_in * d_out))
-    node.state_arrays = states
+    node.step_by(optimizer.arrays, optimizer.passes)
     x, g = _filled(STACKED, d_in), _filled(STACKED, d_out)
-    arrays = [node.theta, *(np.zeros_like(node.theta) for _ in range(1 + states))]
-    to_weight = arrays[1].reshape(d_in, d_out)
+    gradient, held = np.zeros_like(node.theta), [optimizer.init(node.theta)]
     work = node.work(Direction.UPDATE, None)
     work = replace(work, operations=work.operations - OPERATIONS_OF_SUM)
-    what, step = ("adam", _adam) if states else ("descent", _descend)
-    case = _Case("update", what, (d_in, d_out), work, lambda _number: step(*arrays))
-    return _Turn([case], lambda: np.matmul(x.T, g, out=to_weight))
 
+    def call(_number: int) -> None:
+        _theta, held[0] = optimizer.update(gradient, held[0], node.theta, RATE, in_place=True)
 
-def _descend(theta: np.ndarray, gradient: np.ndarray) -> None:
-    gradient *= RATE
-    theta -= gradient
-
-
-def _adam(theta: np.ndarray, gradient: np.ndarray, mean: np.ndarray, square: np.ndarray) -> None:
-    """A step, without the correction of the first ones, which is arithmetic of single numbers."""
-    mean *= 0.9
-    mean += 0.1 * gradient
-    square *= 0.999
-    gradient *= gradient
-    gradient *= 0.001
-    square += gradient
-    step = np.sqrt(square)
-    step += 1e-8
-    np.divide(mean, step, out=step)
-    step *= RATE
-    theta -= step
+    case = _Case("update", optimizer.name, (d_in, d_out), work, call)
+    return _Turn([case], lambda: np.matmul(x.T, g, out=gradient.reshape(d_in, d_out)))
 
 
 def _step() -> _Case:

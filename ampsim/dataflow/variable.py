@@ -35,8 +35,6 @@ from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationEr
 from ampsim.ir import Direction, Standin, Work, standin
 from ampsim.nodes.linear import (
     OPERATIONS_OF_STATE,
-    PASSES_OF_STATE,
-    PASSES_OF_UPDATE,
     ROOTED_ARRAYS,
 )
 from ampsim.optim import Optimizer, within_epochs
@@ -331,7 +329,7 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
         return _step(held, method, (theta, gradient, float(epoch)))
 
     def work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-        return update_work(output, itemsize, optimizer.arrays)
+        return update_work(output, itemsize, optimizer)
 
     method = optimizer.of_tensors([shape])
     update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work)
@@ -358,13 +356,13 @@ def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, fl
     return stepped.reshape(theta.shape)
 
 
-def update_work(shape: tuple[int, ...], itemsize: int, states: int) -> Work:
-    """What a step of an optimizer does that keeps so many arrays: Appendix C's FLOP of a matrix."""
-    size = math.prod(shape)
+def update_work(shape: tuple[int, ...], itemsize: int, optimizer: Optimizer) -> Work:
+    """What a step of an optimizer does: Appendix C's FLOP of a matrix."""
+    size, states = math.prod(shape), optimizer.arrays
     return Work(
         size if len(shape) > 1 else 0,
         (3 + 2 * states) * size * itemsize,
         2 + OPERATIONS_OF_STATE * states,
-        pass_bytes=(PASSES_OF_UPDATE + PASSES_OF_STATE * states) * size * itemsize,
+        pass_bytes=optimizer.passes * size * itemsize,
         functions=size if states >= ROOTED_ARRAYS else 0,
     )

@@ -44,7 +44,7 @@ STEP: Final = 1.1
 """Times a number, to see what hangs on it."""
 
 STILL: Final = 0.005
-"""Share of the ratio below which nothing hangs on a number (chosen)."""
+"""Share of the ratio below which two rows are as soon, and nothing hangs on a number (chosen)."""
 
 NUMBERS: Final = (
     "flop_per_s", "operation_overhead_s", "step_overhead_s", "message_overhead_s",
@@ -114,7 +114,7 @@ def what_would_change(
     told += _workers(rows, cluster) if names <= PLACEMENTS.keys() else []
     other = [one for one, is_other in told if is_other]
     same = [one for one, is_other in told if not is_other]
-    said = [f"another row is ahead {'; '.join(other)}"] if other else []
+    said = [f"another row is ahead or as soon {'; '.join(other)}"] if other else []
     said += [f"{rows[0].label} stays ahead {'; '.join(same)}"] if same else []
     held = "epochs of each row held, times of short sleep runs"
     lines = [f"what would change it ({held}): {'. '.join(said)}"] if said else []
@@ -166,11 +166,13 @@ Told: TypeAlias = tuple[str, bool]
 
 
 def _first(rows: Sequence[Contender], cluster: Cluster) -> Contender | None:
-    """Who is first on a cluster; None where a row cannot run there."""
+    """Who is first on a cluster, or as soon as the first of `rows`; None where a row cannot run."""
     try:
-        return min(rows, key=lambda one: one.at(cluster))
+        lead_s, *others_s = (one.at(cluster) for one in rows)
     except AmpsimError:
         return None
+    other_s, place = min(zip(others_s, range(1, len(rows)), strict=True))
+    return rows[place] if other_s <= (1 + STILL) * lead_s else rows[0]
 
 
 def _turn(

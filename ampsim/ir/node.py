@@ -237,6 +237,8 @@ class ParameterizedNode(Node):
         min_update_interval: gradients after which the node updates itself; None where the
             controller says when (synchronous schedules).
         state_arrays: arrays of the parameters' size that the optimizer keeps for this node.
+        step_passes: arrays of that size that the optimizer's calls read and write in a step; of
+            plain gradient descent until a run says otherwise.
         seed_name: names the random stream of the initial weights; equal for replicas.
         is_sparse: whether an update writes some rows of `theta` instead of replacing it.
     """
@@ -257,7 +259,15 @@ class ParameterizedNode(Node):
         self.version = 0
         self.min_update_interval: int | None = None
         self.state_arrays = 0
+        self.step_passes = 5
         self.reset_accumulation()
+
+    def step_by(self, arrays: int, passes: int) -> None:
+        """Be stepped by an optimizer that keeps so many arrays, and passes over so many in a step.
+
+        Both are counts of arrays of the parameters' size (`ampsim.optim.Optimizer`).
+        """
+        self.state_arrays, self.step_passes = arrays, passes
 
     @abstractmethod
     def initialise(self, generator: np.random.Generator) -> np.ndarray:

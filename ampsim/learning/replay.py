@@ -235,7 +235,7 @@ class Replay:
         for place, node in enumerate(nodes):
             node.is_abstract = False
             if isinstance(node, ParameterizedNode):
-                node.state_arrays = job.optimizer.arrays
+                node.step_by(job.optimizer.arrays, job.optimizer.passes)
                 learner = Learner(node, place, stashes=stashes, predicts=predicts)
                 self.learners[place] = learner
         self.on_items: Callable[[int], None] = lambda _items: None

@@ -151,18 +151,13 @@ def require_mode(node: Node, *, is_abstract: bool) -> None:
         )
 
 
-def require_rows(node: ParameterizedNode, optimizer: Optimizer) -> None:
-    """Check that an optimizer can step some rows of a table alone.
-
-    Raises:
-        OptionError: it takes all of the table.
-    """
-    if node.is_sparse and optimizer.touches_all:
-        raise OptionError(
-            f"{node.describe()} updates the rows of its table that were looked up, and "
-            f"{optimizer.name} as given, with all of it at once, cannot; take no weight decay and "
-            "another optimizer than lars, or is_sparse=False"
-        )
+def whole_table(node: ParameterizedNode, optimizer: Optimizer) -> OptionError:
+    """The error of an optimizer that cannot step some rows of a table alone."""
+    return OptionError(
+        f"{node.describe()} updates the rows of its table that were looked up, and "
+        f"{optimizer.name} as given, with all of it at once, cannot; take no weight decay and "
+        "another optimizer than lars, or is_sparse=False"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.constant import constant
 from ampsim.errors import GraphError
 from ampsim.ir.message import Direction, Payload, Sends, State
 from ampsim.ir.node import CachingNode, Shape
@@ -94,11 +95,11 @@ class ReLU(Elementwise):
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return max(x, 0)."""
-        return np.maximum(x, 0)
+        return np.maximum(x, constant(0.0, x.dtype))
 
     def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Keep the gradient where the output was positive."""
-        return gradient * (y > 0)
+        return gradient * (y > constant(0.0, y.dtype))
 
 
 class Tanh(Elementwise):
@@ -114,7 +115,7 @@ class Tanh(Elementwise):
     def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Multiply by 1 − y²."""
         slope = y * y
-        np.subtract(1.0, slope, out=slope)
+        np.subtract(constant(1.0, slope.dtype), slope, out=slope)
         slope *= gradient
         return slope
 
@@ -127,10 +128,11 @@ class Sigmoid(Elementwise):
 
     def value(self, x: np.ndarray) -> np.ndarray:
         """Return (1 + tanh(x / 2)) / 2, which cannot overflow."""
-        output = x * 0.5
+        half = constant(0.5, x.dtype)
+        output = x * half
         np.tanh(output, out=output)
-        output *= 0.5
-        output += 0.5
+        output *= half
+        output += half
         return output
 
     def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:

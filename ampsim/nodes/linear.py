@@ -33,14 +33,6 @@ OPERATIONS_OF_UPDATE: Final = 6
 OPERATIONS_OF_STATE: Final = 4
 """More operations for each array that the optimizer keeps: Adam, which keeps two, has ten."""
 
-PASSES_OF_UPDATE: Final = 5
-"""Arrays of the parameters' size that an update reads and writes, operation by operation: the
-gradient times the rate, and the weights less that. Writing Xᵀ G is the product's."""
-
-PASSES_OF_STATE: Final = 12
-"""More of them for each array that the optimizer keeps: Adam as Kingma and Ba write it, with two
-arrays, in twelve calls of NumPy, makes 28."""
-
 ROOTED_ARRAYS: Final = 2
 """Arrays of an optimizer from which on it takes a root of every element: Adam's."""
 
@@ -206,7 +198,7 @@ def product_of_few(x: np.ndarray, weight: np.ndarray, *, transposed: bool = Fals
 def update_work(
     node: ParameterizedNode, operations: int, flop: int, moved: int, changed: int, *, more: int = 0
 ) -> Work:
-    """The work of an update.
+    """The work of an update, whose passes are the optimizer's; writing Xᵀ G is the product's.
 
     Args:
         node: whose parameters they are.
@@ -217,12 +209,11 @@ def update_work(
         more: arrays of their size that it reads and writes beside those of the optimizer.
     """
     states = node.state_arrays
-    arrays = PASSES_OF_UPDATE + PASSES_OF_STATE * states + more
     return Work(
         flop,
         moved,
         operations + OPERATIONS_OF_STATE * states,
-        pass_bytes=arrays * changed * node.theta.itemsize,
+        pass_bytes=(node.step_passes + more) * changed * node.theta.itemsize,
         functions=changed if states >= ROOTED_ARRAYS else 0,
     )
 

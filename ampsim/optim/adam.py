@@ -56,7 +56,9 @@ def adam(
         beta2=decay_rate("adam: beta2", beta2, usual=0.999),
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
-    plain = Optimizer("adam", as_schedule(rate), _init, update, is_elementwise=True, scaling="sqrt")
+    plain = Optimizer(
+        "adam", as_schedule(rate), _init, update, is_elementwise=True, scaling="sqrt", passes=24
+    )
     return plain.with_decay(weight_decay)
 
 
@@ -114,7 +116,13 @@ def adagrad(rate: float | LearningRate, start: float = 0.1) -> Optimizer:
     """
     init = partial(_adagrad_init, start=positive("adagrad: start", start, usual=0.1))
     return Optimizer(
-        "adagrad", as_schedule(rate), init, _adagrad_update, is_elementwise=True, scaling="sqrt"
+        "adagrad",
+        as_schedule(rate),
+        init,
+        _adagrad_update,
+        is_elementwise=True,
+        scaling="sqrt",
+        passes=15,
     )
 
 

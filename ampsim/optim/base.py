@@ -36,6 +36,13 @@ Init: TypeAlias = Callable[[Vector], State]
 Update: TypeAlias = Callable[..., tuple[Vector, State]]
 """Called as `update(gradient, state, theta, rate)`; an elementwise one takes `in_place`."""
 
+PASSES_OF_DESCENT: Final = 5
+"""Arrays that a step of plain gradient descent reads and writes: the gradient times the rate, and
+the weights less that."""
+
+PASSES_OF_DECAY: Final = 5
+"""The same of a weight decay: the weights times it, and the gradient with that."""
+
 ByTensor: TypeAlias = "Callable[[Sequence[tuple[int, ...]]], tuple[Init, Update]]"
 """The two functions for a vector of tensors of these shapes."""
 
@@ -67,6 +74,8 @@ class Optimizer:
             "linear", with their number, "sqrt", with its root, or "none", where no rule is known.
         touches_all: whether a step depends on all of a vector, or changes all of it, so that rows
             of a table cannot be stepped alone.
+        passes: arrays of the vector's size that the calls of a step read and write, each for
+            itself; of plain gradient descent unless given.
         by_tensor: gives both functions for a vector of several tensors, where a step depends on
             where they begin; None where it does not.
     """
@@ -78,6 +87,7 @@ class Optimizer:
     is_elementwise: bool = False
     scaling: Literal["none", "linear", "sqrt"] = "none"
     touches_all: bool = False
+    passes: int = PASSES_OF_DESCENT
     by_tensor: ByTensor | None = None
 
     def of_tensors(self, shapes: Sequence[tuple[int, ...]]) -> Optimizer:
@@ -138,7 +148,8 @@ class Optimizer:
         if not decay:
             return self
         update = partial(_decayed, update=self.update, decay=decay)
-        return replace(self, update=update, touches_all=True)
+        passes = self.passes + PASSES_OF_DECAY
+        return replace(self, update=update, touches_all=True, passes=passes)
 
 
 def _require_finite(theta: Vector, told: Callable[[], str]) -> None:

@@ -65,6 +65,7 @@ def lars(
         partial(_update, options=options, tensors=None),
         scaling="linear",
         touches_all=True,
+        passes=17,
         by_tensor=partial(_of_tensors, options=options),
     )
 

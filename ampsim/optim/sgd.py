@@ -86,7 +86,13 @@ def _with_velocity(
     kept = decay_rate("momentum", momentum, usual=0.9)
     update = partial(_along, momentum=kept, is_ahead=name == "nesterov")
     plain = Optimizer(
-        name, as_schedule(rate), velocity_at_rest, update, is_elementwise=True, scaling="linear"
+        name,
+        as_schedule(rate),
+        velocity_at_rest,
+        update,
+        is_elementwise=True,
+        scaling="linear",
+        passes=15 if name == "nesterov" else 10,
     )
     return plain.with_decay(weight_decay)
 

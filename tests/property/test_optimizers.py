@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ampsim.errors import DivergenceError, OptionError
 from ampsim.optim import OPTIMIZERS, Optimizer, adagrad, adam, exponential, momentum
+from ampsim.optim.two_stage import StagedRate
 
 every_optimizer = pytest.mark.parametrize("name", sorted(OPTIMIZERS))
 every_elementwise = pytest.mark.parametrize(
@@ -269,3 +270,39 @@ def test_in_place_with_a_decay_has_the_bits_of_a_step_that_is_not(name: str, see
     for gradient in gradients.copy():
         theta, state = optimizer.update(gradient, state, theta, 0.1, in_place=True)
     np.testing.assert_array_equal(theta, whole)
+
+
+class Counted(np.ndarray):
+    """A vector that counts the elements that calls of NumPy read and write of it and its like."""
+
+    elements = 0
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
+    ) -> Any:
+        plain = [one.view(np.ndarray) if isinstance(one, Counted) else one for one in inputs]
+        given = tuple(one.view(np.ndarray) for one in out)
+        found = getattr(ufunc, method)(*plain, **({"out": given} if out else {}), **options)
+        Counted.elements += sum(one.size for one in (*plain, found) if np.size(one) > 1)
+        return out[0] if out else found.view(Counted)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        """Of a dot product of a vector with itself the vector is read once."""
+        of = {id(one): one for one in arguments if isinstance(one, Counted)}
+        Counted.elements += sum(one.size for one in of.values())
+        return function(*(one.view(np.ndarray) for one in arguments), **options)
+
+
+@every_optimizer
+def test_a_steps_calls_read_and_write_as_many_arrays_as_it_says(name: str) -> None:
+    rate = StagedRate(0.1, is_second=True) if name == "two-stage" else 0.1
+    for options in ({}, {} if name == "adagrad" else {"weight_decay": 0.1}):
+        method = OPTIMIZERS[name](0.1, **options)
+        theta = np.ones(50).view(Counted)
+        state = tuple(
+            part.view(Counted) if isinstance(part, np.ndarray) else part
+            for part in method.init(theta)
+        )
+        Counted.elements = 0
+        method.update(np.ones(50).view(Counted), state, theta, rate)
+        assert Counted.elements == method.passes * 50

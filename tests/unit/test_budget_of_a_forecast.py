@@ -241,11 +241,17 @@ class Line:
 
 @pytest.mark.parametrize("at", [3e-7, 2e-4, 0.5])
 def test_where_another_row_is_first_is_found(at):
-    rows: Any = [Line(1.0, 2.0), Line(1.0 + at, 1.0)]
+    rows: Any = [Line(0.0, 2.0), Line(at, 1.0)]
     found = _turn(rows, [0.0, *(10.0**power for power in range(-9, 1))], lambda value: value)  # type: ignore[arg-type]
     assert found is not None and found[1] is rows[1]
-    assert at <= found[0] <= 1.11 * at
+    assert 0.99 * at <= found[0] <= 1.11 * at  # as soon is within half a per cent
     assert _turn(rows, [0.0, at / 2], lambda value: value) is None  # type: ignore[arg-type]
+
+
+def test_a_row_that_is_only_as_soon_as_another_does_not_stay_ahead():
+    rows: Any = [Line(1.0, -0.1), Line(1.0, 0.0)]
+    found = _turn(rows, [1.0, 0.1, 0.001], lambda value: value)  # type: ignore[arg-type]
+    assert found is not None and found[1] is rows[1] and found[0] < 0.1
 
 
 @pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])

@@ -73,11 +73,11 @@ def test_an_update_goes_to_memory_with_what_the_optimizer_keeps():
 def test_an_updates_passes_are_at_the_caches_bandwidth_as_far_as_the_workers_updates_fit(states):
     """b bytes over what fits take b / cache bandwidth; the part that does not fit, the passes'."""
     kept = (2 + states) * WEIGHTS
-    passed = (5 + 12 * states) * WEIGHTS
+    passed = 7 * WEIGHTS
     for nodes, room, share in ((1, kept, 1), (1, kept // 2, 1 / 2), (2, kept, 1 / 2), (2, 1, 0)):
         placed = [(linear(f"l{number}"), 0) for number in range(nodes)]
         for one, _worker in placed:
-            one.state_arrays = states
+            one.state_arrays, one.step_passes = states, 7
         (one, *_others) = priced(room, *placed, bandwidth="pass_bandwidth_bytes_per_s")
         told = passed * (share / CACHE + (1 - share) / MEMORY)
         assert one[1].price(UPDATE, None).seconds == pytest.approx(told, rel=2e-3)

@@ -53,7 +53,7 @@ def made_up() -> list[MachinePoint]:
         work = Work(0, 2 * touched, 2, pass_bytes=passed)
         near = passed * min(1, ROOM / touched)
         seconds = 2 * OVERHEAD_S + near / NEAR + (passed - near) / BANDWIDTH
-        points.append(MachinePoint("update", "descent", (size, 1), work, seconds))
+        points.append(MachinePoint("update", "sgd", (size, 1), work, seconds))
     return points
 
 
@@ -139,10 +139,10 @@ def test_points_are_what_the_operations_do():
     updates = [one for one in points if one.kind == "update"]
     size = 1568 * 784
     assert [(one.what, one.shape) for one in updates] == [
-        ("descent", (1568, 784)), ("adam", (1568, 784))
+        ("sgd", (1568, 784)), ("adam", (1568, 784))
     ]  # fmt: skip
     assert [one.work.bytes for one in updates] == [4 * 4 * size, 8 * 4 * size]
-    assert [one.work.pass_bytes for one in updates] == [5 * 4 * size, 29 * 4 * size]
+    assert [one.work.pass_bytes for one in updates] == [5 * 4 * size, 24 * 4 * size]
     assert [one.work.operations for one in updates] == [2, 10]
     assert all(one.seconds > 0 for one in points)
 

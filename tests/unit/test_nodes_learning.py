@@ -231,9 +231,9 @@ def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
     back = Work(0, 2 * looked_up, pass_bytes=summed)
     assert embedding.work(Direction.BACKWARD, (5, 6, 4)) == back
     assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8, 12, 0, 5 * 40 * 8)
-    embedding.state_arrays = 2
+    embedding.state_arrays, embedding.step_passes = 2, 24
     assert embedding.work(Direction.UPDATE, None) == Work(
-        40, 7 * 40 * 8, 20, pass_bytes=29 * 40 * 8, functions=40
+        40, 7 * 40 * 8, 20, pass_bytes=24 * 40 * 8, functions=40
     )
     sparse = ready(Embedding("e", 10, 4, is_sparse=True))
     assert sparse.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2)
@@ -251,8 +251,8 @@ def test_a_matrix_charges_its_gradient_to_the_update_and_its_weights_to_each_ste
     back = Work(2 * flop, 2 * payloads + weights, 2, weights, paired)
     assert linear.work(Direction.BACKWARD, (5, 2)) == back
     assert linear.work(Direction.UPDATE, None) == Work(6, 4 * weights, 6, 0, 5 * weights)
-    linear.state_arrays = 2
-    assert linear.work(Direction.UPDATE, None) == Work(6, 8 * weights, 14, 0, 29 * weights, 8)
+    linear.state_arrays, linear.step_passes = 2, 24
+    assert linear.work(Direction.UPDATE, None) == Work(6, 8 * weights, 14, 0, 24 * weights, 8)
     first, second = linear.work_of_halves((5, 2))
     assert first + second == back
     assert second == Work(flop, payloads, pass_bytes=paired)

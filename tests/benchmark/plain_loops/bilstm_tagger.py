@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ampsim.constant import constant
 from plain_loops.parts import (
     Adam,
     Layer,
@@ -89,7 +90,7 @@ class Network:
         both = np.concatenate([np.concatenate(hs), np.concatenate(mirrored)[::-1]], axis=1)
         bent = np.tanh(self.hidden.forward(both))
         gradient, _loss = softmax_gradient(self.tags.forward(bent), sentence.tags)
-        slope = 1 - bent * bent
+        slope = constant(1.0, bent.dtype) - bent * bent
         slope *= self.tags.backward(bent, gradient)
         d_both = self.hidden.backward(both, slope)
         units = d_both.shape[1] // 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ampsim.constant import constant
 from plain_loops.parts import Adam, Layer, sigmoid
 
 RATE = 1e-4
@@ -31,6 +32,7 @@ class Network:
             made[4:],
         )
         self.layers = made
+        self.known = {}
         weight = self.bonds[0].weight
         self.units, self.dtype = len(weight), weight.dtype
 
@@ -47,7 +49,7 @@ class Network:
         r, z = both[:, : self.units], both[:, self.units :]
         d_kept = d_h * z
         d_n = d_h - d_kept
-        d_n *= 1 - candidate * candidate
+        d_n *= constant(1.0, self.dtype) - candidate * candidate
         d_gates = np.empty_like(recurrent)
         np.multiply(d_n, recurrent[:, 2 * self.units :], out=d_gates[:, : self.units])
         np.multiply(d_h, change, out=d_gates[:, self.units : 2 * self.units])
@@ -62,18 +64,25 @@ class Network:
         d_kept += self.of_state.backward(h, d_recurrent)
         return d_received, d_kept
 
+    def bonds_of(self, molecule):
+        """Where its bonds start and end, once a molecule: the device is not charged for it."""
+        if id(molecule) not in self.known:
+            source = np.concatenate([one.source for one in molecule.edges])
+            target = np.concatenate([one.target for one in molecule.edges])
+            borders = np.cumsum([0, *(len(one.source) for one in molecule.edges)]).tolist()
+            cuts = [slice(*borders[kind : kind + 2]) for kind in range(4)]
+            ends = [sums(one, len(molecule.atoms), self.dtype) for one in (source, target)]
+            self.known[id(molecule)] = molecule, (source, target, cuts, *ends)
+        return self.known[id(molecule)][1]
+
     def train(self, molecule):
-        atoms, edges = len(molecule.atoms), molecule.edges
-        source = np.concatenate([one.source for one in edges])
-        target = np.concatenate([one.target for one in edges])
-        borders = np.cumsum([0, *(len(one.source) for one in edges)]).tolist()
-        cuts = [slice(*borders[kind : kind + 2]) for kind in range(4)]
-        at_source, at_target = (sums(ends, atoms, self.dtype) for ends in (source, target))
+        source, target, cuts, at_source, at_target = self.bonds_of(molecule)
+        atoms = len(molecule.atoms)
         h = np.zeros((atoms, self.units), self.dtype)
         h[:, : molecule.atoms.shape[1]] = molecule.atoms
         steps = []
         for _ in range(STEPS):
-            rows = h[source]
+            rows = h.take(source, axis=0)
             sent = [layer.forward(rows[cut]) for layer, cut in zip(self.bonds, cuts, strict=True)]
             h, kept = self.update_atoms(at_target @ np.concatenate(sent), h)
             steps.append((rows, kept))
@@ -88,7 +97,7 @@ class Network:
         for place in range(STEPS - 1, -1, -1):
             rows, kept = steps[place]
             d_received, d_h = self.update_atoms_back(kept, d_h, not place)
-            d_sent = d_received[target]
+            d_sent = d_received.take(target, axis=0)
             if not place:
                 for layer, cut in zip(self.bonds, cuts, strict=True):
                     layer.keep(rows[cut], d_sent[cut])

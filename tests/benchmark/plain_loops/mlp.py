@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ampsim.constant import constant
 from plain_loops.parts import Layer, Sgd, softmax_gradient
 
 
@@ -13,7 +14,7 @@ def forward(layers: list[Layer], x: np.ndarray, *, is_end: bool = True) -> list[
     for place, layer in enumerate(layers):
         y = layer.forward(taken[-1])
         is_last = is_end and place == len(layers) - 1
-        taken.append(y if is_last else np.maximum(y, 0))
+        taken.append(y if is_last else np.maximum(y, constant(0.0, y.dtype)))
     return taken
 
 
@@ -29,7 +30,7 @@ def backward(
             return None
         before = layer.backward(x, gradient)
         layer.update()
-        gradient = before * (x > 0) if place else before
+        gradient = before * (x > constant(0.0, x.dtype)) if place else before
     return gradient
 
 
