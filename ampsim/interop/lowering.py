@@ -6,16 +6,26 @@ Shapes and layouts are PyTorch's all the way; an extent that follows from the ba
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.errors import GraphError
+from ampsim.errors import AmpsimError, GraphError
 from ampsim.interop.loops import LoopSteps, loop, shared, use
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
 from ampsim.interop.weights import Laid, NodeLayout
-from ampsim.nodes import Columns, Embedding, Permute, Reshape
+from ampsim.nodes import (
+    Affine,
+    Columns,
+    Difference,
+    Embedding,
+    Permute,
+    Product,
+    Reshape,
+    Sum,
+)
 from ampsim.user_code import is_own
 
 FIXED_BYTES_MAX: Final = 1 << 26
@@ -54,6 +64,11 @@ class Stacked:
 
 
 @dataclass(frozen=True)
+class LossValue:
+    """What a loss gave."""
+
+
+@dataclass(frozen=True)
 class LogSoftmax:
     """The logarithm of a softmax, which only a loss takes."""
 
@@ -67,6 +82,10 @@ batch, one of the classes above, or several of these, which may be functions tha
 
 class Refusal(GraphError):
     """A module holds what cannot become a graph."""
+
+
+class MissingRule(Refusal):
+    """A module holds an operation that the table lacks; what it is made of may stand there."""
 
 
 class Lowering:
@@ -93,27 +112,37 @@ class Lowering:
         self._owners: dict[str, tuple[str, ...]] = {}
         self._views: dict[Ref, tuple[Any, Ref, Any]] = {}
         self._made: dict[Any, tuple[Value, Ref]] = {}
+        self._learning: set[str] = set()
         self._current: Any = None
 
     def begin(self, operation: Any) -> None:
         """Note which operation of the exported program comes next."""
         self._current = operation
 
-    def plan(self) -> GraphPlan:
-        """All calls that something reads, as a graph is made of them."""
+    def finish(self) -> None:
+        """Leave out calls that nothing reads, and what is known of their parameters."""
         read, kept = set[str](), list[Call]()
         for call in reversed(self._calls):
             if call.name in read or not call.outputs:
                 kept.append(call)
                 read |= {ref.call for ref in call.feeds}
-        ports = [one for one in self._ports if one.name in read]
-        return GraphPlan(self.name, tuple(ports), tuple(kept[::-1]))
+        self._calls = kept[::-1]
+        self._ports = [one for one in self._ports if one.name in read]
+        made = {one.name for one in kept}
+        self.messages = {node: count for node, count in self.messages.items() if node in made}
+        self.layouts = {
+            name: laid for name, laid in self.layouts.items() if name.rpartition(".")[0] in made
+        }
 
-    def refused(self, what: str, remedy: str) -> Refusal:
+    def plan(self) -> GraphPlan:
+        """The calls, as a graph is made of them."""
+        return GraphPlan(self.name, tuple(self._ports), tuple(self._calls))
+
+    def refused(self, what: str, remedy: str, kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
         place = place_of(self._current)
         where = f" ({place})" if place else ""
-        return Refusal(f"{self.name}: {what}{where}; {remedy}")
+        return kind(f"{self.name}: {what}{where}; {remedy}")
 
     def free(self, wanted: str) -> str:
         """A name like `wanted` that no call has."""
@@ -142,6 +171,14 @@ class Lowering:
         word = getattr(part, "__name__", "")
         name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{word}")
         place = place_of(self._current)
+        try:
+            if isinstance(subject, Spec):
+                subject.node()
+        except AmpsimError as error:
+            where = f" ({place})" if place else ""
+            raise Refusal(f"{self.name}: {error}{where}") from None
+        if any(ref.call in self._learning for ref in feeds):
+            self._learning.add(name)
         self._calls.append(Call(name, subject, feeds, part, tuple(more), outputs, place))
         return Ref(name)
 
@@ -154,11 +191,18 @@ class Lowering:
                 options["axes"] = tuple(before[2][axis] for axis in options["axes"])
                 if options["axes"] == tuple(range(len(options["axes"]))):
                     return feeds[0]
+        if kind in (Affine, Difference, Product, Sum) and self._is_whole():
+            raise self.refused("whole numbers are calculated with", "do that before, in the data")
         name = self.light_name(named or kind.__name__.lower())
         made = self.call(Spec(kind, name, options), *feeds)
         if kind in (Permute, Reshape):
             self._views[made] = (kind, feeds[0], options.get("axes"))
         return made
+
+    def _is_whole(self) -> bool:
+        """Whether the current operation gives whole numbers."""
+        found = getattr(self._current.meta.get("val"), "dtype", None)
+        return found is not None and not found.is_floating_point
 
     def learning(self, spec: Spec, layout: NodeLayout, *feeds: Ref) -> Ref:
         """Add a node with parameters, or another use of one that was added already."""
@@ -176,6 +220,10 @@ class Lowering:
         self.call(name, *feeds, part=use, more=(number,), outputs=0)
         return Ref(name, number)
 
+    def learns(self, wire: Ref) -> bool:
+        """Whether parameters have a part in what a wire brings."""
+        return wire.call in self._learning
+
     def looping(
         self, spec: Spec, layout: NodeLayout, *feeds: Ref, steps: LoopSteps
     ) -> tuple[Ref, Ref]:
@@ -191,7 +239,7 @@ class Lowering:
         for name in layout.key:
             if self._owners.setdefault(name, layout.key) != layout.key:
                 raise self._tied(name)
-        self.free(spec.name)
+        self._learning.add(self.free(spec.name))
         self.layouts |= layout.of_node(spec.name)
         self.messages[spec.name] = messages
         self._used[layout.key] = (spec.name, 0 if messages > 1 else 1)
@@ -212,39 +260,49 @@ class Lowering:
         return self._made[key][1]
 
     def _wired(self, value: Value) -> Ref:
-        if isinstance(value, HalfState):
-            first = value.hidden * value.is_cell
-            half = {"width": 2 * value.hidden, "start": first, "stop": first + value.hidden}
-            return self.light(Columns, value.state, named="c" if value.is_cell else "h", **half)
-        if isinstance(value, np.ndarray):
-            value = cast("np.ndarray[Any, np.dtype[Any]]", value)
-            if value.nbytes > FIXED_BYTES_MAX:
-                raise self.refused("a fixed array is larger than 64 MiB", "make it an input")
-            shape: tuple[int, ...] = value.shape
-            return self.port(self.light_name("fixed"), shape, values=value)
-        if isinstance(value, Learned):
-            return self._looked_up(value)
-        if isinstance(value, Zeros) and value.shape[:1] == (None,) and len(value.shape) == 2:
-            assert isinstance(value.shape[1], int)
-            return self.port(
-                self.light_name("zeros"), ("rows", value.shape[1]), width=value.shape[1]
-            )
-        if isinstance(value, Zeros):
-            raise self.refused(
-                "zeros are an operand", "take zeros of (rows, columns), or leave them out"
-            )
-        if isinstance(value, LogSoftmax):
-            raise self.refused(
-                "log_softmax is no loss's input",
-                "give the loss nn.CrossEntropyLoss() the logits, or nn.NLLLoss() this",
-            )
-        raise self.refused(
-            "the states of all layers are read together", "take that of one layer, such as h[-1]"
-        )
+        match value:
+            case HalfState():
+                first = value.hidden * value.is_cell
+                half = {"width": 2 * value.hidden, "start": first, "stop": first + value.hidden}
+                return self.light(Columns, value.state, named="c" if value.is_cell else "h", **half)
+            case np.ndarray():
+                array = cast("np.ndarray[Any, np.dtype[Any]]", value)
+                if array.nbytes > FIXED_BYTES_MAX:
+                    raise self.refused("a fixed array is larger than 64 MiB", "make it an input")
+                return self.port(self.light_name("fixed"), array.shape, values=array)
+            case Learned():
+                return self._looked_up(value)
+            case Zeros() if value.shape.count(None) == 1:
+                return self._zeros(value.shape)
+            case Zeros():
+                what, remedy = "zeros without a row for each item are read", "leave them out"
+            case LogSoftmax():
+                what = "log_softmax is no loss's input"
+                remedy = "give the loss nn.CrossEntropyLoss() the logits, or nn.NLLLoss() this"
+            case LossValue():
+                what = "the loss is scaled, or added to"
+                remedy = (
+                    "let a cross-entropy or a squared error be all of it; a factor belongs into "
+                    "the learning rate, decay of weights into the optimizer"
+                )
+            case Stacked():
+                what = "the states of all layers are read together"
+                remedy = "take that of one layer, such as h[-1]"
+            case _:
+                what = "something is read that has no node, such as the places of a maximum"
+                remedy = "take its values"
+        raise self.refused(what, remedy)
+
+    def _zeros(self, shape: tuple[int | None, ...]) -> Ref:
+        width = math.prod(one for one in shape if one is not None)
+        made = self.port(self.light_name("zeros"), ("rows", width), width=width)
+        if shape == (None, width):
+            return made
+        return self.light(Reshape, made, shape=tuple(-1 if one is None else one for one in shape))
 
     def _looked_up(self, learned: Learned) -> Ref:
         """An array that learns is a table all of whose rows are looked up."""
-        shape = learned.values.shape
+        shape = learned.values.shape or (1,)
         rows = shape[:-1] or (1,)
         places = np.arange(int(np.prod(rows))).reshape(rows)
         index = self.port(self.light_name("places"), rows, values=places)
@@ -280,7 +338,7 @@ def place_of(operation: Any) -> str:
     meta: dict[str, str] = getattr(operation, "meta", None) or {}
     lines = (meta.get("stack_trace") or "").splitlines()
     found = ""
-    for line, code in zip(lines, [*lines[1:], ""], strict=True):
+    for line, code in zip(lines, [*lines, ""][1:], strict=True):
         words = line.strip().split('"')
         if line.strip().startswith('File "') and len(words) > 2 and is_own(words[1]):
             number = words[2].split("line ")[-1].split(",")[0]
@@ -304,11 +362,11 @@ class Arguments:
         given = dict(zip(names, operation.args, strict=False)) | dict(operation.kwargs)
         usual = {one.name: one.default_value for one in operation.target._schema.arguments}
         self._given = {name: given.get(name, usual[name]) for name in names}
-        self.first = names[0] if names else ""
+        self.first, self.second = [*names, "", ""][:2]
 
     def __getitem__(self, name: str) -> Any:
-        """A number or a flag, or the value of an operation, or a list of these."""
-        return self._resolved(self._given[name])
+        """A number or a flag, or the value of an operation, or a list of these; None of no such."""
+        return self._resolved(self._given.get(name))
 
     def _resolved(self, given: Any) -> Any:
         if isinstance(given, list | tuple):
@@ -332,4 +390,4 @@ class Arguments:
 def shape_of(operation: Any) -> tuple[int | None, ...]:
     """The shape of an operation's tensor; None for an extent that follows from the batch."""
     found = getattr(operation.meta.get("val"), "shape", ())
-    return tuple(one if isinstance(one, int) else None for one in found)
+    return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)

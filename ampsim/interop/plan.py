@@ -51,6 +51,11 @@ class Spec:
         """Make it."""
         return self.kind(self.name, **self.options)
 
+    def with_options(self, changes: dict[str, Any]) -> Spec:
+        """The same with other values of options that it has."""
+        options = {name: changes.get(name, value) for name, value in self.options.items()}
+        return replace(self, options=options)
+
     def __str__(self) -> str:
         """What makes it, in Python."""
         options = "".join(f", {key}={python(value)}" for key, value in self.options.items())
@@ -173,6 +178,17 @@ class GraphPlan:
             hasher.update(repr((port.name, port.shape, port.array, port.width)).encode())
             hasher.update(b"" if port.values is None else np.ascontiguousarray(port.values).data)
         return hasher.hexdigest()
+
+    def without_dropout(self) -> GraphPlan:
+        """The same, in which nothing is dropped."""
+        rates = {"rate": 0.0, "dropout": 0.0}
+        calls = [
+            replace(call, subject=call.subject.with_options(rates))
+            if isinstance(call.subject, Spec)
+            else call
+            for call in self.calls
+        ]
+        return replace(self, calls=tuple(calls))
 
     def with_any_length(self) -> GraphPlan:
         """The same with loops as long as the state of what is pumped says."""

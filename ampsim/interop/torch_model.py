@@ -10,6 +10,7 @@ import numpy as np
 
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.interop.agreement import require_agreement
 from ampsim.interop.batches import Arrays, BatchList, dataset_of, examples
 from ampsim.interop.exported import ImportedModule, Loss, Refusal, imported, the_torch
 from ampsim.interop.loops import LoopSteps
@@ -139,7 +140,11 @@ def from_torch(
     _require_labels(dataset, found.classes)
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
     made = TorchGraph(found, state, method if isinstance(method, Method) else None, dataset)
-    return _model(module, made, PumpPorts(found.plan.ports, dtype, length), method, options)
+    pump = PumpPorts(found.plan.ports, dtype, length)
+    model = _model(module, made, pump, method, options)
+    plain = replace(made, found=replace(found, plan=found.plan.without_dropout()))
+    require_agreement(module, loss, replace(model, make_graph=plain), to_torch)
+    return model
 
 
 def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> None:
