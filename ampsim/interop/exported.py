@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import logging
 import operator
 import traceback
@@ -33,7 +34,7 @@ from ampsim.interop.lowering import (
     short,
 )
 from ampsim.interop.operators import RULES
-from ampsim.interop.plan import GraphPlan, Ref
+from ampsim.interop.plan import GraphPlan
 from ampsim.interop.remedies import REMEDIES
 from ampsim.interop.weights import Laid
 from ampsim.user_code import place_of as place_of_error
@@ -129,43 +130,51 @@ def _lowered(module: Any, program: Any, names: Mapping[str, str] | None = None) 
         MissingRule: decomposing may help.
         GraphError: something cannot be.
     """
-    name = type(module).__name__
     live = _live(program)
     values, uses = _parameters(program, live)
-    low = Lowering(name, uses)
-    inputs = [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
-    wanted = _names_of_inputs(module)
-    for place, operation in enumerate(inputs):
+    low = Lowering(type(module).__name__, uses)
+    *inputs, target = [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
+    wanted = [*itertools.islice(itertools.cycle(_names_of_inputs(module)), len(inputs)), "target"]
+    for place, (operation, port) in enumerate(zip([*inputs, target], wanted, strict=True)):
         if operation in live:
-            is_last = place == len(inputs) - 1
-            port = "target" if is_last else wanted[min(place, len(wanted) - 1)]
-            values[operation.name] = _input(low, operation, place, port)
+            shape = tuple("rows" if one is None else one for one in shape_of(operation))
+            values[operation.name] = low.port(low.free(port), ("rows", *shape[1:]), array=place)
     low.values = values
     steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
         low.begin(operation)
         _lower(low, operation, names or {})
+    low.finish()
+    _require_whole(low, module, program)
+    return low
+
+
+def _require_whole(low: Lowering, module: Any, program: Any) -> None:
+    """Refuse what no single operation tells: a batch of one size, no loss, idle parameters."""
+    for operation, spec in _specs(program):
+        if spec.kind.name == "USER_INPUT" and shape_of(operation)[:1] != (None,):
+            raise Refusal(
+                f"{low.name}: the module's own numbers fix the batch at {shape_of(operation)[0]}; "
+                "use x.size(0), or -1, instead of a number or len(x)"
+            )
     for changed in program.graph_signature.buffers_to_mutate.values():
         raise Refusal(
-            f"{name}: buffer {changed.removeprefix(WRAPPED)} changes with each batch, and to_torch "
-            "would give it back as it was; take it out, or count in the training loop"
+            f"{low.name}: buffer {changed.removeprefix(WRAPPED)} changes with each batch, and "
+            "to_torch would give it back as it was; take it out, or count in the training loop"
         )
     (result,) = program.graph_signature.user_outputs
-    if not isinstance(values[result], LossValue):
+    if not isinstance(low.values[result], LossValue):
         raise Refusal(
-            f"{name}: the loss ends in another operation than a cross-entropy or a squared error; "
-            "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
+            f"{low.name}: the loss ends in another operation than a cross-entropy or a squared "
+            "error; take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
         )
-    low.finish()
-    untouched = {one for one, _values in module.named_parameters()} - {
-        one for laid in low.layouts.values() for one in laid.names
-    }
-    if untouched:
-        raise Refusal(
-            f"{name}: parameter {min(untouched)} has no effect on the loss; take it out of the "
-            "module"
-        )
-    return low
+    learned = {one for laid in low.layouts.values() for one in laid.names}
+    for parameter, _values in module.named_parameters():
+        if parameter not in learned:
+            raise Refusal(
+                f"{low.name}: parameter {parameter} has no effect on the loss; take it out of the "
+                "module"
+            )
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
@@ -262,10 +271,9 @@ def _failed(name: str, error: Exception) -> str:
             f"{name}: torch.cond, while_loop or scan{where}; {REMEDIES['cond']}, or "
             f"{REMEDIES['while_loop']}"
         )
-    if any(
-        frame.name == "pack_padded_sequence" for frame in traceback.extract_tb(error.__traceback__)
-    ):
-        return f"{name}: sequences are packed{where}; {REMEDIES['lstm']}"
+    frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
+    if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
+        return f"{name}: a sequence is packed{where}; {REMEDIES['lstm']}"
     said = text_of(error)
     said = said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}..."
     return (
@@ -343,18 +351,6 @@ def _names_of_inputs(module: Any) -> list[str]:
     named = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = inspect.signature(module.forward).parameters.values()
     return [one.name for one in parameters if one.kind is named] or ["input"]
-
-
-def _input(low: Lowering, operation: Any, place: int, name: str) -> Ref:
-    """A port of the controller for an input of the module or the target."""
-    shape = shape_of(operation)
-    if not shape or shape[0] is not None:
-        raise Refusal(
-            f"{low.name}: the batch is fixed at {shape[0] if shape else 'one'} by the module's own "
-            "numbers; use x.size(0), or -1, instead of a number or len(x)"
-        )
-    extents = tuple("rows" if one is None else one for one in shape)
-    return low.port(low.free(name), extents, array=place)
 
 
 def _lower(low: Lowering, operation: Any, names: Mapping[str, str]) -> None:

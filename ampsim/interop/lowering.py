@@ -7,7 +7,8 @@ Shapes and layouts are PyTorch's all the way; an extent that follows from the ba
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from ampsim.interop.weights import Laid, NodeLayout
 from ampsim.nodes import (
     Affine,
     Columns,
+    Concat,
     Difference,
     Embedding,
     Permute,
@@ -27,6 +29,9 @@ from ampsim.nodes import (
     Sum,
 )
 from ampsim.user_code import is_own
+
+EXAMPLE_ROWS: Final = 2
+"""Items of the batch with which a module is recorded; PyTorch takes an extent of 1 for fixed."""
 
 FIXED_BYTES_MAX: Final = 1 << 26
 """Bytes of an array that a graph may hold (chosen: 64 MiB; more is data, not a model)."""
@@ -58,9 +63,10 @@ class HalfState:
 
 @dataclass(frozen=True)
 class Stacked:
-    """Values along a new first axis, such as the last states of several layers."""
+    """The last states of several layers, (rows, hidden) each, along a new first axis."""
 
     values: tuple[Any, ...]
+    hidden: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class LogSoftmax:
 
 Value: TypeAlias = Any
 """What an operation of the exported program gave: a `Ref`, an array that is the same for every
-batch, one of the classes above, or several of these, which may be functions that make them."""
+batch, one of the classes above, or several of these."""
 
 
 class Refusal(GraphError):
@@ -199,6 +205,25 @@ class Lowering:
             self._views[made] = (kind, feeds[0], options.get("axes"))
         return made
 
+    def permuted(self, wire: Ref, axes: Sequence[int]) -> Ref:
+        """The axes in another order, if it is another."""
+        is_same = list(axes) == list(range(len(axes)))
+        return wire if is_same else self.light(Permute, wire, axes=tuple(axes))
+
+    def joined(self, wires: Sequence[Ref], widths: Sequence[Any], axis: int, axes: int) -> Ref:
+        """Beside each other along an axis, which is the last as long as that takes."""
+        if len(wires) == 1:
+            return wires[0]
+        swapped = list(range(axes))
+        swapped[axis], swapped[-1] = swapped[-1], swapped[axis]
+        turned = [self.permuted(wire, swapped) for wire in wires]
+        return self.permuted(self.light(Concat, *turned, widths=tuple(widths)), swapped)
+
+    def stacked(self, wires: Sequence[Ref], shape: Sequence[int], axis: int = 0) -> Ref:
+        """Along a new axis; `shape` is that of one, with the new axis."""
+        parts = [self.light(Reshape, wire, shape=tuple(shape)) for wire in wires]
+        return self.joined(parts, [1] * len(parts), axis, len(shape))
+
     def _is_whole(self) -> bool:
         """Whether the current operation gives whole numbers."""
         found = getattr(self._current.meta.get("val"), "dtype", None)
@@ -209,7 +234,7 @@ class Lowering:
         key = layout.key
         uses = self._uses.get(key, 1)
         if key not in self._used:
-            self._claim(spec, layout, uses)
+            spec = self._claim(spec, layout, uses)
             if uses == 1:
                 return self.call(spec, *feeds)
             self.call(spec, part=shared, more=(uses,), outputs=uses)
@@ -230,19 +255,21 @@ class Lowering:
         """Add a loop over a cell; return its states at all steps but one, and at that one."""
         if layout.key in self._used:
             raise self._tied(layout.key[0])
-        self._claim(spec, layout, steps.length)
+        spec = self._claim(spec, layout, steps.length)
         self._used[layout.key] = (spec.name, 1)
         first = self.call(spec, *feeds, part=loop, more=(steps,), outputs=2)
         return first, Ref(first.call, 1)
 
-    def _claim(self, spec: Spec, layout: NodeLayout, messages: int) -> None:
+    def _claim(self, spec: Spec, layout: NodeLayout, messages: int) -> Spec:
         for name in layout.key:
             if self._owners.setdefault(name, layout.key) != layout.key:
                 raise self._tied(name)
-        self._learning.add(self.free(spec.name))
-        self.layouts |= layout.of_node(spec.name)
-        self.messages[spec.name] = messages
-        self._used[layout.key] = (spec.name, 0 if messages > 1 else 1)
+        name = self.free(spec.name)
+        self._learning.add(name)
+        self.layouts |= layout.of_node(name)
+        self.messages[name] = messages
+        self._used[layout.key] = (name, 0 if messages > 1 else 1)
+        return replace(spec, name=name)
 
     def _tied(self, parameter: str) -> Refusal:
         return self.refused(
@@ -272,6 +299,8 @@ class Lowering:
                 return self.port(self.light_name("fixed"), array.shape, values=array)
             case Learned():
                 return self._looked_up(value)
+            case Stacked():
+                return self.stacked([self.wire(one) for one in value.values], (1, -1, value.hidden))
             case Zeros() if value.shape.count(None) == 1:
                 return self._zeros(value.shape)
             case Zeros():
@@ -285,9 +314,6 @@ class Lowering:
                     "let a cross-entropy or a squared error be all of it; a factor belongs into "
                     "the learning rate, decay of weights into the optimizer"
                 )
-            case Stacked():
-                what = "the states of all layers are read together"
-                remedy = "take that of one layer, such as h[-1]"
             case _:
                 what = "something is read that has no node, such as the places of a maximum"
                 remedy = "take its values"

@@ -32,7 +32,6 @@ from ampsim.interop.weights import NodeLayout
 from ampsim.nodes import (
     Affine,
     Attention,
-    Concat,
     Conv2d,
     Difference,
     Dropout,
@@ -42,7 +41,6 @@ from ampsim.nodes import (
     Max,
     MaxPool,
     Mean,
-    Permute,
     Pick,
     Product,
     ReLU,
@@ -87,28 +85,32 @@ def _native_dropout(low: Lowering, given: Arguments) -> Value:
     return _dropout(low, given), None
 
 
-def _require_learned(low: Lowering, given: Arguments, *names: str) -> None:
-    for name in names:
-        if not isinstance(given[name], Learned):
+def _layer(
+    low: Lowering, given: Arguments, wire: Ref, spec: tuple[Any, dict[str, Any]], way: str
+) -> Ref:
+    """A node with an operation's weight, which lies in that way, and bias, if it has one."""
+    kind, options = spec
+    parts: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for part in ("weight", "bias"):
+        value = given[part]
+        if isinstance(value, Learned):
+            parts[part] = (way if part == "weight" else "reshaped", (value.name,))
+        elif value is not None:
             raise low.refused(
-                f"{name} of this {short(given.operation)} is no parameter of the module",
-                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear",
+                f"{part} of this {short(given.operation)} is no parameter of the module",
+                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
+                "to another sequence takes one for query, key and value each",
             )
+    if kind in (Linear, Conv2d) and "bias" not in parts:
+        options["has_bias"] = False
+    name = node_name(parts["weight"][1][0])
+    return low.learning(Spec(kind, name, options), NodeLayout(parts), wire)
 
 
 def _linear(low: Lowering, given: Arguments) -> Value:
-    bias = given["bias"]
-    _require_learned(low, given, "weight", *(("bias",) if bias is not None else ()))
-    weight: Learned = given["weight"]
-    d_out, d_in = weight.values.shape
-    options: dict[str, Any] = {"d_in": d_in, "d_out": d_out}
-    parts: dict[str, Any] = {"weight": ("transposed", (weight.name,))}
-    if bias is None:
-        options["has_bias"] = False
-    else:
-        parts["bias"] = ("reshaped", (bias.name,))
-    spec = Spec(Linear, node_name(weight.name), options)
-    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
+    d_out, d_in = given.shape_of("weight")
+    spec = Linear, {"d_in": d_in, "d_out": d_out}
+    return _layer(low, given, low.wire(given["input"]), spec, "transposed")
 
 
 def _matmul(low: Lowering, given: Arguments) -> Value:
@@ -118,24 +120,21 @@ def _matmul(low: Lowering, given: Arguments) -> Value:
         raise low.refused("a product is of two tensors that do not learn", REMEDIES["bmm"])
     d_in, d_out = weight.values.shape
     options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
-    spec = Spec(Linear, node_name(weight.name), options)
     layout = NodeLayout({"weight": ("reshaped", (weight.name,))})
+    spec = Spec(Linear, node_name(weight.name), options)
     return low.learning(spec, layout, low.wire(given[given.first]))
 
 
 def _embedding(low: Lowering, given: Arguments) -> Value:
-    _require_learned(low, given, "weight")
     if given["scale_grad_by_freq"] or given["sparse"]:
         raise low.refused(
             "an embedding scales gradients by frequency, or has sparse ones", "leave both False"
         )
-    weight: Learned = given["weight"]
-    options: dict[str, Any] = dict(zip(("vocabulary", "width"), weight.values.shape, strict=True))
+    vocabulary, width = given.shape_of("weight")
+    options: dict[str, Any] = {"vocabulary": vocabulary, "width": width}
     if given["padding_idx"] >= 0:
         options["padding"] = given["padding_idx"]
-    spec = Spec(Embedding, node_name(weight.name), options)
-    layout = NodeLayout({"weight": ("reshaped", (weight.name,))})
-    return low.learning(spec, layout, low.wire(given["indices"]))
+    return _layer(low, given, low.wire(given["indices"]), (Embedding, options), "reshaped")
 
 
 def _layer_norm(low: Lowering, given: Arguments) -> Value:
@@ -144,12 +143,8 @@ def _layer_norm(low: Lowering, given: Arguments) -> Value:
             "a LayerNorm has no weight or no bias, or is over several axes",
             "take nn.LayerNorm(width) with both",
         )
-    _require_learned(low, given, "weight", "bias")
-    weight, bias = given["weight"], given["bias"]
     options = {"columns": given["normalized_shape"][0], "epsilon": given["eps"]}
-    spec = Spec(LayerNorm, node_name(weight.name), options)
-    parts = {"weight": ("reshaped", (weight.name,)), "bias": ("reshaped", (bias.name,))}
-    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
+    return _layer(low, given, low.wire(given["input"]), (LayerNorm, options), "reshaped")
 
 
 def _one_or_pair(numbers: Sequence[int]) -> Any:
@@ -181,29 +176,20 @@ def _spread(numbers: Sequence[int], width: int, usual: int) -> tuple[int, ...]:
 
 def _convolution(low: Lowering, given: Arguments) -> Value:
     width = len(given.shape_of("input")) - 2
-    bias = given["bias"]
-    _require_learned(low, given, "weight", *(("bias",) if bias is not None else ()))
     if any(one != 1 for one in given["dilation"]) or given["groups"] != 1 or given["transposed"]:
         raise low.refused(
             "a convolution has dilation or groups, or is transposed",
             "take nn.Conv2d with dilation=1 and groups=1",
         )
-    weight: Learned = given["weight"]
-    filters, channels, *kernel = weight.values.shape
+    filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
     options: dict[str, Any] = {"channels": channels, "filters": filters}
     options["kernel"] = _one_or_pair(_spread(kernel, width, 1))
     for name, usual in (("stride", 1), ("padding", 0)):
         pair = _spread(given[name], width, usual)
         if set(pair) != {usual}:
             options[name] = _one_or_pair(pair)
-    parts: dict[str, Any] = {"weight": ("reshaped", (weight.name,))}
-    if bias is None:
-        options["has_bias"] = False
-    else:
-        parts["bias"] = ("reshaped", (bias.name,))
-    spec = Spec(Conv2d, node_name(weight.name), options)
     images = _images(low, given, low.wire(given["input"]))
-    return _pixels(low, given, low.learning(spec, NodeLayout(parts), images))
+    return _pixels(low, given, _layer(low, given, images, (Conv2d, options), "reshaped"))
 
 
 def _max_pool(low: Lowering, given: Arguments) -> Value:
@@ -251,18 +237,12 @@ def _transpose(low: Lowering, given: Arguments) -> Value:
     axes = list(range(len(given.shape)))
     first, second = given["dim0"], given["dim1"]
     axes[first], axes[second] = axes[second], axes[first]
-    return _permuted(low, low.wire(given["self"]), axes)
+    return low.permuted(low.wire(given["self"]), axes)
 
 
 def _permute(low: Lowering, given: Arguments) -> Value:
     count = len(given.shape)
-    return _permuted(low, low.wire(given["self"]), [axis % count for axis in given["dims"]])
-
-
-def _permuted(low: Lowering, wire: Ref, axes: Sequence[int]) -> Ref:
-    if list(axes) == list(range(len(axes))):
-        return wire
-    return low.light(Permute, wire, axes=tuple(axes))
+    return low.permuted(low.wire(given["self"]), [axis % count for axis in given["dims"]])
 
 
 def _picked(low: Lowering, given: Arguments, axis: int, key: Any) -> Value:
@@ -285,7 +265,7 @@ def _slice(low: Lowering, given: Arguments) -> Value:
     start, end, step = key
     end = None if end is None or end > 1 << 60 else end
     if isinstance(value, Stacked) and given["dim"] == 0:
-        return Stacked(value.values[start:end:step])
+        return Stacked(value.values[start:end:step], value.hidden)
     if (start or 0, end, step) == (0, None, 1):
         return value
     return _picked(low, given, given["dim"], (start or None, end, None if step == 1 else step))
@@ -305,27 +285,14 @@ def _cat(low: Lowering, given: Arguments) -> Value:
     widths: list[int | None] = [shape_of(one)[axis] for one in operations]
     if None in widths:
         raise low.refused("items of a batch are put below each other", "concatenate another axis")
-    return _joined(low, [low.wire(one) for one in values], widths, axis % axes, axes)
-
-
-def _joined(
-    low: Lowering, wires: Sequence[Ref], widths: Sequence[Any], axis: int, axes: int
-) -> Ref:
-    if len(wires) == 1:
-        return wires[0]
-    swapped = list(range(axes))  # Concat joins along the last axis
-    swapped[axis], swapped[-1] = swapped[-1], swapped[axis]
-    turned = [_permuted(low, wire, swapped) for wire in wires]
-    return _permuted(low, low.light(Concat, *turned, widths=tuple(widths)), swapped)
+    return low.joined([low.wire(one) for one in values], widths, axis % axes, axes)
 
 
 def _stack(low: Lowering, given: Arguments) -> Value:
-    axes = len(given.shape)
-    axis = given["dim"] % axes
+    axis = given["dim"] % len(given.shape)
     shape = [-1 if one is None else one for one in given.shape]
     shape[axis] = 1
-    wires = [low.light(Reshape, low.wire(one), shape=tuple(shape)) for one in given["tensors"]]
-    return _joined(low, wires, [1] * len(wires), axis, axes)
+    return low.stacked([low.wire(one) for one in given["tensors"]], shape, axis)
 
 
 def _scalar(value: Any) -> float | None:

@@ -23,7 +23,7 @@ class Method:
 
 
 def _sgd(group: dict[str, Any]) -> Method:
-    options = {"rate": group["lr"]}
+    options = {"rate": float(group["lr"])}
     if group["momentum"]:
         options["momentum"] = group["momentum"]
     if group["weight_decay"]:
@@ -35,7 +35,7 @@ def _sgd(group: dict[str, Any]) -> Method:
 
 def _adam(group: dict[str, Any]) -> Method:
     beta1, beta2 = group["betas"]
-    options = {"rate": group["lr"], "beta1": beta1, "beta2": beta2, "epsilon": group["eps"]}
+    options = {"rate": float(group["lr"]), "beta1": beta1, "beta2": beta2, "epsilon": group["eps"]}
     if group["weight_decay"]:
         options["weight_decay"] = group["weight_decay"]
     return Method(adam, options)
@@ -72,6 +72,11 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
         raise OptionError(
             f"optimizer must train all {parameters} parameters of the module in one group, got "
             f"{trained} in {len(groups)}; give it module.parameters()"
+        )
+    if given.state:
+        raise OptionError(
+            "optimizer must have taken no step, for what it keeps of gradients is not taken over; "
+            f"give a new {kind}(module.parameters(), ...)"
         )
     make, usual = _METHODS[kind]
     for option, expected in usual.items():

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ampsim.interop.loops import LoopSteps, after, each, stack, unstack
 from ampsim.interop.lowering import (
+    EXAMPLE_ROWS,
     Arguments,
     HalfState,
     Learned,
@@ -90,8 +91,9 @@ def _begun(low: Lowering, h: Value, hidden: int) -> Ref:
 def layers(is_lstm: bool, low: Lowering, given: Arguments) -> Value:
     """Outputs at all steps, and the last h, and c of an LSTM, of each layer and direction."""
     shape = given.shape_of("input")
-    steps = shape[1 if given["batch_first"] else 0] if len(shape) == 3 else None
-    if steps is None:
+    order = 1 if given["batch_first"] else -1
+    rows, steps = shape[:2][::order] if len(shape) == 3 else (0, None)
+    if rows not in (None, EXAMPLE_ROWS) or steps is None:
         raise low.refused(
             f"the batch is not where this {short(given.operation)} expects it",
             "pass batch_first=True for inputs of (rows, steps, columns)",
@@ -106,18 +108,18 @@ def layers(is_lstm: bool, low: Lowering, given: Arguments) -> Value:
     for layer in range(given["num_layers"]):
         if layer:
             below = loops[-len(ways) :]
-            read = _beside(low, [one.h(low, one.states) for one in below], below[0].hidden)
+            read = _beside(low, below, [one.h(low, one.states) for one in below])
             if given["dropout"] and given["train"]:
                 read = low.light(Dropout, read, rate=float(given["dropout"]), seed=0)
         for way in ways:
             loops.append(_loop(low, given, read, way, (layer, len(loops), is_lstm)))
     ended = [low.call(one.name, one.last, part=after, more=(one.steps,)) for one in loops]
     outputs = _outputs(low, given, loops[-len(ways) :])
-    if not is_lstm:
-        return outputs, Stacked(tuple(ended))
     hidden = loops[0].hidden
+    if not is_lstm:
+        return outputs, Stacked(tuple(ended), hidden)
     halves = [[HalfState(one, hidden, is_cell) for one in ended] for is_cell in (False, True)]
-    return outputs, *(Stacked(tuple(half)) for half in halves)
+    return outputs, *(Stacked(tuple(half), hidden) for half in halves)
 
 
 class _Loop(NamedTuple):
@@ -165,10 +167,11 @@ def _start(low: Lowering, first: Value, number: int) -> Value:
     return low.light(Pick, low.wire(first), keys=(number,))
 
 
-def _beside(low: Lowering, parts: list[Ref], hidden: int) -> Ref:
+def _beside(low: Lowering, loops: list[_Loop], parts: list[Ref]) -> Ref:
+    """What both directions of a layer give, side by side."""
     if len(parts) == 1:
         return parts[0]
-    return low.light(Concat, *parts, widths=(hidden,) * len(parts))
+    return low.light(Concat, *parts, widths=(loops[0].hidden,) * len(parts))
 
 
 def _outputs(low: Lowering, given: Arguments, loops: list[_Loop]) -> Ref:
@@ -176,5 +179,5 @@ def _outputs(low: Lowering, given: Arguments, loops: list[_Loop]) -> Ref:
     parts = [
         one.h(low, low.call(one.name, one.states, part=stack, more=(one.steps,))) for one in loops
     ]
-    joined = _beside(low, parts, loops[0].hidden)
+    joined = _beside(low, loops, parts)
     return low.light(Permute, joined, axes=(1, 0, 2)) if given["batch_first"] else joined

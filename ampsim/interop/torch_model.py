@@ -14,6 +14,7 @@ from ampsim.interop.agreement import require_agreement
 from ampsim.interop.batches import Arrays, BatchList, dataset_of, examples
 from ampsim.interop.exported import ImportedModule, Loss, Refusal, imported, the_torch
 from ampsim.interop.loops import LoopSteps
+from ampsim.interop.lowering import EXAMPLE_ROWS
 from ampsim.interop.optimizers import Method, method_of
 from ampsim.interop.plan import GraphPlan, PumpPorts
 from ampsim.ir import Graph
@@ -241,7 +242,7 @@ def _found(module: Any, data: Any, loss: Loss) -> tuple[ImportedModule, tuple[in
     found: list[ImportedModule] = []
     batches = examples(data)
     for arrays in batches:
-        rows = [np.repeat(one[:1], 2, axis=0) for one in arrays]
+        rows = [np.repeat(one[:1], EXAMPLE_ROWS, axis=0) for one in arrays]
         tensors = [torch.from_numpy(np.ascontiguousarray(one)) for one in rows]
         found.append(imported(module, tensors, loss))
     if len(found) == 1:
