@@ -142,7 +142,7 @@ def _lowered(module: Any, program: Any, names: Mapping[str, str] | None = None) 
     low.values = values
     steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
-        low.begin(operation)
+        low.current = operation
         _lower(low, operation, names or {})
     low.finish()
     _require_whole(low, module, program)

@@ -16,7 +16,7 @@ import numpy as np
 from ampsim.errors import AmpsimError, GraphError
 from ampsim.interop.loops import LoopSteps, loop, shared, use
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
-from ampsim.interop.weights import Laid, NodeLayout
+from ampsim.interop.weights import Laid, Layout
 from ampsim.nodes import (
     Affine,
     Columns,
@@ -101,6 +101,7 @@ class Lowering:
         values: by the operations' names.
         layouts: how parameters of nodes lie in those of the module, by their names here.
         messages: how often a batch meets each node with parameters.
+        current: which operation of the exported program is looked at.
         classes: how many the loss tells apart; 0 of a regression, or as long as there is none.
     """
 
@@ -119,11 +120,7 @@ class Lowering:
         self._views: dict[Ref, tuple[Any, Ref, Any]] = {}
         self._made: dict[Any, tuple[Value, Ref]] = {}
         self._learning: set[str] = set()
-        self._current: Any = None
-
-    def begin(self, operation: Any) -> None:
-        """Note which operation of the exported program comes next."""
-        self._current = operation
+        self.current: Any = None
 
     def finish(self) -> None:
         """Leave out calls that nothing reads, and what is known of their parameters."""
@@ -144,11 +141,11 @@ class Lowering:
         """The calls, as a graph is made of them."""
         return GraphPlan(self.name, tuple(self._ports), tuple(self._calls))
 
-    def refused(self, what: str, remedy: str, kind: type[Refusal] = Refusal) -> Refusal:
+    def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
-        place = place_of(self._current)
+        place = place_of(self.current)
         where = f" ({place})" if place else ""
-        return kind(f"{self.name}: {what}{where}; {remedy}")
+        return kind(f"{self.name}: {what}{where}{remedy and f'; {remedy}'}")
 
     def free(self, wanted: str) -> str:
         """A name like `wanted` that no call has."""
@@ -161,7 +158,7 @@ class Lowering:
 
     def light_name(self, kind: str) -> str:
         """A name for a node without parameters: where in the module it stands, and what it is."""
-        path = module_of(self._current)
+        path = module_of(self.current)
         return self.free(f"{path}.{kind}" if path else kind)
 
     def port(self, name: str, shape: tuple[int | str, ...], **source: Any) -> Ref:
@@ -176,13 +173,12 @@ class Lowering:
         """Add a call; return the first of its outputs."""
         word = getattr(part, "__name__", "")
         name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{word}")
-        place = place_of(self._current)
+        place = place_of(self.current)
         try:
             if isinstance(subject, Spec):
                 subject.node()
         except AmpsimError as error:
-            where = f" ({place})" if place else ""
-            raise Refusal(f"{self.name}: {error}{where}") from None
+            raise self.refused(str(error)) from None
         if any(ref.call in self._learning for ref in feeds):
             self._learning.add(name)
         self._calls.append(Call(name, subject, feeds, part, tuple(more), outputs, place))
@@ -226,12 +222,12 @@ class Lowering:
 
     def _is_whole(self) -> bool:
         """Whether the current operation gives whole numbers."""
-        found = getattr(self._current.meta.get("val"), "dtype", None)
+        found = getattr(self.current.meta.get("val"), "dtype", None)
         return found is not None and not found.is_floating_point
 
-    def learning(self, spec: Spec, layout: NodeLayout, *feeds: Ref) -> Ref:
+    def learning(self, spec: Spec, layout: Layout, *feeds: Ref) -> Ref:
         """Add a node with parameters, or another use of one that was added already."""
-        key = layout.key
+        key = _parameters(layout)
         uses = self._uses.get(key, 1)
         if key not in self._used:
             spec = self._claim(spec, layout, uses)
@@ -249,26 +245,26 @@ class Lowering:
         """Whether parameters have a part in what a wire brings."""
         return wire.call in self._learning
 
-    def looping(
-        self, spec: Spec, layout: NodeLayout, *feeds: Ref, steps: LoopSteps
-    ) -> tuple[Ref, Ref]:
+    def looping(self, spec: Spec, layout: Layout, *feeds: Ref, steps: LoopSteps) -> tuple[Ref, Ref]:
         """Add a loop over a cell; return its states at all steps but one, and at that one."""
-        if layout.key in self._used:
-            raise self._tied(layout.key[0])
+        key = _parameters(layout)
+        if key in self._used:
+            raise self._tied(key[0])
         spec = self._claim(spec, layout, steps.length)
-        self._used[layout.key] = (spec.name, 1)
+        self._used[key] = (spec.name, 1)
         first = self.call(spec, *feeds, part=loop, more=(steps,), outputs=2)
         return first, Ref(first.call, 1)
 
-    def _claim(self, spec: Spec, layout: NodeLayout, messages: int) -> Spec:
-        for name in layout.key:
-            if self._owners.setdefault(name, layout.key) != layout.key:
-                raise self._tied(name)
+    def _claim(self, spec: Spec, layout: Layout, messages: int) -> Spec:
+        key = _parameters(layout)
+        for one in key:
+            if self._owners.setdefault(one, key) != key:
+                raise self._tied(one)
         name = self.free(spec.name)
         self._learning.add(name)
-        self.layouts |= layout.of_node(name)
+        self.layouts |= {f"{name}.{part}": laid for part, laid in layout.items()}
         self.messages[name] = messages
-        self._used[layout.key] = (name, 0 if messages > 1 else 1)
+        self._used[key] = (name, 0 if messages > 1 else 1)
         return replace(spec, name=name)
 
     def _tied(self, parameter: str) -> Refusal:
@@ -335,8 +331,13 @@ class Lowering:
         spec = Spec(
             Embedding, node_name(learned.name), {"vocabulary": places.size, "width": shape[-1]}
         )
-        layout = NodeLayout({"weight": ("reshaped", (learned.name,))})
+        layout = {"weight": Laid("reshaped", (learned.name,))}
         return self.learning(spec, layout, index)
+
+
+def _parameters(layout: Layout) -> tuple[str, ...]:
+    """All parameters of the module that are in a node."""
+    return tuple(sorted(name for laid in layout.values() for name in laid.names))
 
 
 def node_name(parameter: str) -> str:

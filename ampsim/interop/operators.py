@@ -28,7 +28,7 @@ from ampsim.interop.lowering import (
 from ampsim.interop.plan import Ref, Spec
 from ampsim.interop.recurrent import cell, layers
 from ampsim.interop.remedies import REMEDIES
-from ampsim.interop.weights import NodeLayout
+from ampsim.interop.weights import Laid, Layout
 from ampsim.nodes import (
     Affine,
     Attention,
@@ -90,21 +90,21 @@ def _layer(
 ) -> Ref:
     """A node with an operation's weight, which lies in that way, and bias, if it has one."""
     kind, options = spec
-    parts: dict[str, tuple[str, tuple[str, ...]]] = {}
+    layout: Layout = {}
     for part in ("weight", "bias"):
         value = given[part]
         if isinstance(value, Learned):
-            parts[part] = (way if part == "weight" else "reshaped", (value.name,))
+            layout[part] = Laid(way if part == "weight" else "reshaped", (value.name,))
         elif value is not None:
             raise low.refused(
                 f"{part} of this {short(given.operation)} is no parameter of the module",
                 "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
                 "to another sequence takes one for query, key and value each",
             )
-    if kind in (Linear, Conv2d) and "bias" not in parts:
+    if kind in (Linear, Conv2d) and "bias" not in layout:
         options["has_bias"] = False
-    name = node_name(parts["weight"][1][0])
-    return low.learning(Spec(kind, name, options), NodeLayout(parts), wire)
+    name = node_name(layout["weight"].names[0])
+    return low.learning(Spec(kind, name, options), layout, wire)
 
 
 def _linear(low: Lowering, given: Arguments) -> Value:
@@ -120,7 +120,7 @@ def _matmul(low: Lowering, given: Arguments) -> Value:
         raise low.refused("a product is of two tensors that do not learn", REMEDIES["bmm"])
     d_in, d_out = weight.values.shape
     options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
-    layout = NodeLayout({"weight": ("reshaped", (weight.name,))})
+    layout = {"weight": Laid("reshaped", (weight.name,))}
     spec = Spec(Linear, node_name(weight.name), options)
     return low.learning(spec, layout, low.wire(given[given.first]))
 

@@ -22,7 +22,7 @@ from ampsim.interop.lowering import (
     short,
 )
 from ampsim.interop.plan import Ref, Spec
-from ampsim.interop.weights import NodeLayout
+from ampsim.interop.weights import Laid, Layout
 from ampsim.nodes import Columns, Concat, Dropout, GRUCell, LSTMCell, Permute, Pick
 
 PARAMETERS = 4
@@ -31,7 +31,7 @@ PARAMETERS = 4
 
 def _cell(
     low: Lowering, parameters: list[Any], name: str, *, is_lstm: bool
-) -> tuple[Spec, NodeLayout, int]:
+) -> tuple[Spec, Layout, int]:
     """A cell with PyTorch's four parameters: what makes it, and how these lie."""
     if len(parameters) != PARAMETERS or not all(isinstance(one, Learned) for one in parameters):
         raise low.refused(
@@ -43,18 +43,18 @@ def _cell(
     if is_lstm:
         options["has_two_biases"] = True
         layout = {
-            "weight": ("lstm", (input_weight, state_weight)),
-            "bias": ("lstm-bias", (biases[0],)),
-            "bias_state": ("lstm-bias", (biases[1],)),
+            "weight": Laid("lstm", (input_weight, state_weight)),
+            "bias": Laid("lstm-bias", (biases[0],)),
+            "bias_state": Laid("lstm-bias", (biases[1],)),
         }
-        return Spec(LSTMCell, name, options), NodeLayout(layout), hidden
+        return Spec(LSTMCell, name, options), layout, hidden
     layout = {
-        "weight_input": ("transposed", (input_weight,)),
-        "bias_input": ("reshaped", (biases[0],)),
-        "weight_state": ("transposed", (state_weight,)),
-        "bias_state": ("reshaped", (biases[1],)),
+        "weight_input": Laid("transposed", (input_weight,)),
+        "bias_input": Laid("reshaped", (biases[0],)),
+        "weight_state": Laid("transposed", (state_weight,)),
+        "bias_state": Laid("reshaped", (biases[1],)),
     }
-    return Spec(GRUCell, name, options), NodeLayout(layout), hidden
+    return Spec(GRUCell, name, options), layout, hidden
 
 
 def _owner(parameter: str) -> str:

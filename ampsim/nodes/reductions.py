@@ -5,23 +5,20 @@ Source: PyTorch's `mean(dim)` and `max(dim)`; of equal numbers the first is the 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir import CachingNode, Direction, Payload, Sends, Shape, State, Work, standin
+from ampsim.ir import Direction, Shape, State, Work
 from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import elementwise_work
+from ampsim.nodes.views import Reshaping
 
 
-class _OverAxis(CachingNode):
+class _OverAxis(Reshaping):
     """Reduces one axis, which is gone from what is sent."""
-
-    keeps_state = True
-    heeds_need = False
 
     @checked
     def __init__(self, name: str, axis: int) -> None:
@@ -35,35 +32,9 @@ class _OverAxis(CachingNode):
         super().__init__(name)
         self.axis = axis
 
-    @abstractmethod
-    def reduced(self, payload: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Return the result, and what backward needs besides the shape."""
-
-    @abstractmethod
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
-        """Return the gradient of a payload of `shape`; the reduced axis has extent 1 in it."""
-
-    def forward(self, port: int, state: State, payload: Payload) -> Sends:
-        """Send the result; record the shape, and what else is needed, under the state."""
-        shape = payload.shape
-        if self.is_abstract:
-            rest = (*shape[: self.axis], *shape[self.axis + 1 :])
-            result, kept = standin(rest, payload.itemsize), None
-        else:
-            result, kept = self.reduced(payload)
-        if self.is_training:
-            self._saved[state] = (shape, kept)
-        return ((0, state, result),)
-
-    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
-        """Send the gradient in the shape of what came."""
-        shape, kept = self._saved.pop(state)
-        if gradient is None:
-            return ((0, state, None),)
-        if self.is_abstract:
-            return ((0, state, standin(shape, gradient.itemsize)),)
-        spread = np.expand_dims(gradient, self.axis)
-        return ((0, state, self.pulled_back(spread, shape, kept)),)
+    def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Without the axis."""
+        return (*shape[: self.axis], *shape[self.axis + 1 :])
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read, or write, every element once."""
@@ -79,27 +50,32 @@ class _OverAxis(CachingNode):
 class Mean(_OverAxis):
     """The mean along an axis; every element gets its share of the gradient."""
 
-    def reduced(self, payload: np.ndarray) -> tuple[np.ndarray, Any]:
+    def seen(self, whole: np.ndarray) -> np.ndarray:
         """Take the mean."""
-        return payload.mean(axis=self.axis), None
+        return whole.mean(axis=self.axis)
 
     def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Divide by how many there are."""
-        return np.broadcast_to(gradient / shape[self.axis], shape)
+        share = np.expand_dims(gradient, self.axis) / shape[self.axis]
+        return np.broadcast_to(share, shape)
 
 
 class Max(_OverAxis):
     """The largest along an axis, which alone gets the gradient; of equal ones the first."""
 
-    def reduced(self, payload: np.ndarray) -> tuple[np.ndarray, Any]:
+    def seen(self, whole: np.ndarray) -> np.ndarray:
+        """Take the largest."""
+        return whole.max(axis=self.axis)
+
+    def taken(self, whole: np.ndarray) -> tuple[np.ndarray, Any]:
         """Take the largest, and where it is."""
-        places = np.expand_dims(payload.argmax(axis=self.axis), self.axis)
-        return np.take_along_axis(payload, places, self.axis).squeeze(self.axis), places
+        places = np.expand_dims(whole.argmax(axis=self.axis), self.axis)
+        return np.take_along_axis(whole, places, self.axis).squeeze(self.axis), places
 
     def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Put the gradient where the largest was, among zeros."""
         whole = np.zeros(shape, gradient.dtype)
-        np.put_along_axis(whole, kept, gradient, self.axis)
+        np.put_along_axis(whole, kept, np.expand_dims(gradient, self.axis), self.axis)
         return whole
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:

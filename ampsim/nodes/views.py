@@ -19,48 +19,54 @@ from ampsim.ir.shapes import known, require
 from ampsim.nodes.light import VIEW, elementwise_work
 
 
-class _View(CachingNode):
-    """Sends an array of the same numbers, or of some of them; keeps the shape that came."""
+class Reshaping(CachingNode):
+    """Sends an array in another shape than it came; keeps the shape that came."""
 
     keeps_state = True
     heeds_need = False
 
     @abstractmethod
     def seen(self, whole: np.ndarray) -> np.ndarray:
-        """Return the view."""
+        """Return what is sent."""
+
+    def taken(self, whole: np.ndarray) -> tuple[np.ndarray, Any]:
+        """Return what is sent, and what backward needs besides the shape."""
+        return self.seen(whole), None
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the view of a payload of `shape`."""
+        """The shape of what is sent of a payload of `shape`."""
         return self.seen(np.broadcast_to(np.zeros((), np.bool_), shape)).shape
 
     @abstractmethod
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Return the gradient of a payload of `shape`."""
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
-        """Send the view, and record the shape under the state."""
-        shape = payload.shape
-        if self.is_training:
-            self._saved[state] = shape
+        """Send it, and record the shape under the state."""
+        shape, kept = payload.shape, None
         if isinstance(payload, Standin):
-            return ((0, state, standin(self.sent_shape(shape), payload.itemsize)),)
-        return ((0, state, self.seen(payload)),)
+            result = standin(self.sent_shape(shape), payload.itemsize)
+        else:
+            result, kept = self.taken(payload)
+        if self.is_training:
+            self._saved[state] = shape, kept
+        return ((0, state, result),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send the gradient in the shape of what came."""
-        shape = self._saved.pop(state)
+        shape, kept = self._saved.pop(state)
         if gradient is None:
             return ((0, state, None),)
         if self.is_abstract:
             return ((0, state, standin(shape, gradient.itemsize)),)
-        return ((0, state, self.pulled_back(gradient, shape)),)
+        return ((0, state, self.pulled_back(gradient, shape, kept)),)
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Nothing is moved."""
+        """Nothing is moved by a view."""
         return VIEW
 
 
-class Flatten(_View):
+class Flatten(Reshaping):
     """(rows, channels, height, width), or more or fewer axes, becomes (rows, their product).
 
     The order is that of PyTorch's `Flatten`: channel by channel, each row after row.
@@ -78,7 +84,7 @@ class Flatten(_View):
         """(rows, the product of all other extents)."""
         return shape[0], math.prod(shape[1:])
 
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """The gradient in the shape of what came."""
         return gradient.reshape(shape)
 
@@ -91,7 +97,7 @@ class Flatten(_View):
         return ((rows, math.prod(extents)),)
 
 
-class Reshape(_View):
+class Reshape(Reshaping):
     """The same numbers in the same order, in another shape.
 
     Args:
@@ -121,7 +127,7 @@ class Reshape(_View):
         rest = -math.prod(self.shape) if -1 in self.shape else 1
         return tuple(math.prod(shape) // rest if one == -1 else one for one in self.shape)
 
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Reshape back."""
         return gradient.reshape(shape)
 
@@ -154,7 +160,7 @@ def _product(shape: Shape) -> tuple[int, list[str]]:
     return count, sorted(names)
 
 
-class Permute(_View):
+class Permute(Reshaping):
     """The same numbers with the axes in another order: axis i of what is sent is `axes[i]`."""
 
     @checked
@@ -174,7 +180,7 @@ class Permute(_View):
         """Permute."""
         return whole.transpose(self.axes)
 
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Permute back."""
         return gradient.transpose(self._inverse)
 
@@ -185,7 +191,7 @@ class Permute(_View):
         return (tuple(shape[axis] for axis in self.axes),)
 
 
-class Pick(_View):
+class Pick(Reshaping):
     """A place or a stretch of each axis; the others' gradient is 0.
 
     Args:
@@ -220,7 +226,7 @@ class Pick(_View):
         """Index."""
         return whole[self._index]
 
-    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Put the gradient among zeros."""
         whole = np.zeros(shape, gradient.dtype)
         whole[self._index] = gradient
