@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Final, cast
@@ -19,6 +19,7 @@ from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
 from ampsim.interop.batches import BatchList
+from ampsim.interop.loops import LoopSteps
 from ampsim.interop.optimizers import Method
 from ampsim.interop.plan import (
     Call,
@@ -42,7 +43,9 @@ TOLD: Final = (
 )  # fmt: skip
 """Fields of a model that are written, where they are not as usual."""
 
-_TAKEN: Final = frozenset({"graph", "config", "np", "ampsim", *dir(builtins), *keyword.kwlist})
+_TAKEN: Final = frozenset(
+    {"graph", "np", "ampsim", "interop", "nodes", *dir(builtins), *keyword.kwlist}
+)
 
 
 TEXT: Final = """\"\"\"{name}, imported from {source}; the file is yours to edit.
@@ -53,9 +56,11 @@ First weights and data are in {arrays}.
 from dataclasses import dataclass
 
 {numpy}import ampsim
-{imports}
+from ampsim import interop, nodes
+from ampsim.ir import Graph
 
-HELD = held_arrays(__file__, {digest})
+SHA256 = {digest}
+HELD = interop.held_arrays(__file__, SHA256)
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def pump(instance, batch):
 
 
 def build(config):
-    splits = [split_of(HELD, name){first} for name in ("train", "valid")]
+    splits = [interop.split_of(HELD, name){first} for name in ("train", "valid")]
     data = {kind}(*splits{more})
 {model}
     first = {{name[7:]: HELD[name] for name in HELD if name.startswith("weight/")}}
@@ -135,7 +140,6 @@ def _text(model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str
     plan, method = made.found.plan, made.method
     assert method is not None
     is_array = isinstance(made.data, ArrayDataset)
-    kind = type(made.data).__name__
     has_zeros = any(port.width for port in pump.ports)
     return TEXT.format(
         name=model.name,
@@ -144,44 +148,15 @@ def _text(model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str
         arrays=arrays,
         digest=python(digest),
         numpy="import numpy as np\n\n" if has_zeros else "",
-        imports="\n".join(_imports(plan, kind, method.maker.__name__)),
         rate=repr(method.options["rate"]),
         batch=f"\n    batch: int = {made.data.batch}" if is_array else "",
         calls="\n".join(_graph_lines(plan)),
         pump="\n".join(_pump_lines(pump)),
         first="[0]" if is_array else "",
-        kind=kind,
+        kind="ampsim.ArrayDataset" if is_array else "interop.BatchList",
         more=f", config.batch, {python(model.dtype)}" if is_array else "",
         model="\n".join(_model_lines(model, method)),
     )
-
-
-def _imports(plan: GraphPlan, kind: str, maker: str) -> Iterator[str]:
-    """Only what is used, in the order in which isort has it."""
-    nodes = {call.subject.kind.__name__ for call in plan.calls if isinstance(call.subject, Spec)}
-    parts = {call.part.__name__ for call in plan.calls if call.part is not None}
-    steps = {"LoopSteps"} if any("LoopSteps" in repr(one.more) for one in plan.calls) else parts
-    is_array = kind == "ArrayDataset"
-    if is_array:
-        yield f"from ampsim.data import {kind}"
-    data = set[str]() if is_array else {kind}
-    yield from _import(
-        "ampsim.interop", {"Position", "held_arrays", "split_of"} | parts | steps | data
-    )
-    yield "from ampsim.ir import Graph"
-    yield from _import("ampsim.nodes", nodes)
-    yield f"from ampsim.optim import {maker}"
-
-
-def _import(package: str, names: Iterable[str]) -> Iterator[str]:
-    found = sorted(names, key=lambda name: (not name[0].isupper(), name.lower()))
-    line = f"from {package} import {', '.join(found)}"
-    if len(line) <= WIDTH:
-        yield line
-        return
-    yield f"from {package} import ("
-    yield from (f"    {name}," for name in found)
-    yield ")"
 
 
 class _Names:
@@ -223,22 +198,28 @@ def _graph_lines(plan: GraphPlan) -> Iterator[str]:
 
 
 def _call_lines(call: Call, names: _Names) -> Iterator[str]:
-    subject = str(call.subject) if isinstance(call.subject, Spec) else python(call.subject)
-    rest = call.arranged([names[ref] for ref in call.feeds])
-    words = [subject, *(one if isinstance(one, str) else python(one) for one in rest)]
-    if call.part is None:
-        function = "graph.add" if call.outputs == 1 else "graph.end"
-    else:
-        function, words = call.part.__name__, ["graph", *words]
+    is_node = isinstance(call.subject, Spec)
+    subject = f"nodes.{call.subject}" if is_node else python(call.subject)
+    words = [subject, *map(_word, call.arranged([names[ref] for ref in call.feeds]))]
+    function = "graph.add" if call.outputs == 1 else "graph.end"
+    if call.part is not None:
+        function, words = f"interop.{call.part.__name__}", ["graph", *words]
     made = ", ".join(names.new(Ref(call.name, port)) for port in range(call.outputs))
     yield from _wrapped(f"{made}{' = ' if made else ''}{function}(", words)
 
 
+def _word(given: Any) -> str:
+    """An argument of a call: a wire's name, as it is, or something else."""
+    if isinstance(given, LoopSteps):
+        return f"interop.{given}"
+    return given if isinstance(given, str) else python(given)
+
+
 def _pump_lines(pump: PumpPorts) -> Iterator[str]:
-    position = "Position(instance)"
+    position = "interop.Position(instance)"
     if pump.length is not None:
         array, axis = pump.length
-        position = f"Position(instance, length=batch.arrays[{array}].shape[{axis}])"
+        position = f"interop.Position(instance, length=batch.arrays[{array}].shape[{axis}])"
     yield f"    arrays, at = batch.arrays, {position}"
     sent = [f"({place}, at, {_payload(one, pump.dtype)})" for place, one in enumerate(pump.ports)]
     yield from _wrapped("return [", sent, "]")
@@ -255,7 +236,7 @@ def _payload(port: Port, dtype: str) -> str:
 def _model_lines(model: Model, method: Method) -> Iterator[str]:
     options = [f"{name}={value}" for name, value in method.options.items() if name != "rate"]
     words = [python(model.name), "config", "make_graph", "data.for_run", "pump"]
-    words.append(f"{method.maker.__name__}({', '.join(['config.rate', *options])})")
+    words.append(f"ampsim.optim.{method.maker.__name__}({', '.join(['config.rate', *options])})")
     for one in fields(Model):
         value = _plain(getattr(model, one.name)) if one.name in TOLD else _default(one)
         if value != _default(one):
