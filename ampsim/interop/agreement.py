@@ -1,7 +1,7 @@
 """What was imported is compared with PyTorch on batches of the data, before anyone relies on it.
 
 `torch.export` records operations. It sees no hook, no backward pass of a `torch.autograd.Function`,
-and one side alone of a branch on the size of the batch, or on `self.training`.
+and one side alone of a branch on the shape of the batch, or on `self.training`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ def require_agreement(module: Any, loss: Loss, model: Model, state_of: StateOf) 
     Raises:
         GraphError: they differ, or the module fails.
     """
-    batches = dict[int, Arrays]()
+    batches = dict[Any, Arrays]()
     for split in ("train", "valid"):
         for batch in model.data(0).batches(split, epoch=0, seed=0):
-            batches.setdefault(batch.rows, batch.arrays)
-    for rows, arrays in [*batches.items()][:SIZES_MAX]:
+            batches.setdefault(tuple(one.shape for one in batch.arrays), batch.arrays)
+    for arrays in [*batches.values()][:SIZES_MAX]:
+        rows = len(arrays[0])
         with user_code(f"{model.name} failed on a batch of {rows}", Refusal):
             expected = _theirs(module, loss, arrays)
         found = _ours(model, arrays, state_of)
@@ -51,7 +52,7 @@ def require_agreement(module: Any, loss: Loss, model: Model, state_of: StateOf) 
                 raise Refusal(
                     f"{model.name}: {what} of a batch of {rows} is not PyTorch's in evaluation; "
                     "torch.export does not see hooks, a torch.autograd.Function, or the other side "
-                    "of an if on self.training or on the batch's size, and F.dropout needs "
+                    "of an if on self.training or on the batch's shape, and F.dropout needs "
                     "training=self.training; leave these out"
                 )
 

@@ -305,7 +305,8 @@ def _scalar(value: Any) -> float | None:
 
 def _plus(sign: int, low: Lowering, given: Arguments) -> Value:
     """X ± y · alpha, of two payloads or of one and a number."""
-    factor, operands = sign * float(given["alpha"]), [given["self"], given["other"]]
+    factor = sign * float(given["alpha"])
+    operands: list[Any] = [given["self"], given["other"]]
     first, second = map(_scalar, operands)
     if second is not None:
         shift = factor * second
@@ -315,7 +316,7 @@ def _plus(sign: int, low: Lowering, given: Arguments) -> Value:
             return operands[1]  # as Python's `sum` begins
         return low.light(Affine, low.wire(operands[1]), factor=factor, shift=first)
     dtype = str(given.operation.meta["val"].dtype).removeprefix("torch.")
-    operands = [one.astype(dtype) if isinstance(one, np.ndarray) else one for one in operands]
+    operands = [one.astype(dtype) if hasattr(one, "astype") else one for one in operands]
     wires = [low.wire(one) for one in operands]
     if factor == -1 and given.shape_of("self") == given.shape_of("other"):
         return low.light(Difference, *wires)

@@ -32,6 +32,12 @@ OPTIONS: Final = (
 """What `from_torch` takes besides; all but the first are those of `ampsim.Model`."""
 
 
+LOOP_IS_FIXED: Final = (
+    "a loop over steps in Python, or of another length than a batch's, is fixed; take nn.LSTM or "
+    "nn.GRU, or give sequences of one length"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class TorchGraph:
     """Makes the graph of an imported module, and knows the module's state_dict.
@@ -259,6 +265,8 @@ def _of_any_length(
         GraphError: a number in the graph depends on the length, or several lengths differ.
     """
     one, other = (each.plan for each in found)
+    if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
+        raise Refusal(f"{name}: {LOOP_IS_FIXED}")
     ports, lengths = list(one.ports), set[tuple[int, int]]()
     for place, (mine, theirs) in enumerate(zip(one.ports, other.ports, strict=True)):
         differing = [
@@ -279,11 +287,8 @@ def _of_any_length(
             f"{name}: batches differ in {len(steps)} lengths, and one may; pad all but one of them"
         )
     loops = _lengths_of_loops(one), _lengths_of_loops(other)
-    if set(zip(*loops, strict=False)) - steps or len(one.calls) != len(other.calls):
-        raise Refusal(
-            f"{name}: a loop over steps in Python, or of another length than a batch's, is fixed; "
-            "take nn.LSTM or nn.GRU, or give sequences of one length"
-        )
+    if set(zip(*loops, strict=False)) - steps:
+        raise Refusal(f"{name}: {LOOP_IS_FIXED}")
     plans = [each.plan.with_any_length().calls for each in found]
     for mine, theirs in zip(*plans, strict=True):
         if mine != theirs:

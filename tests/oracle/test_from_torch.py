@@ -213,20 +213,40 @@ def test_batches_may_differ_in_length(kind):
     assert result.epochs["loss"].iloc[-1] > 0
 
 
-def test_a_module_made_for_one_length_says_which_operation_is():
+class Folding(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(30, 5)
+
+    def forward(self, x):
+        x = self.embedding(x)
+        return x.reshape(x.size(0), 1, x.size(1), 5).mean(2)[:, 0]
+
+
+class Looping(Folding):
+    def forward(self, x):
+        steps = self.embedding(x).unbind(1)
+        return sum(steps)
+
+
+class ShiftedByLength(Folding):
+    def forward(self, x):
+        return self.embedding(x).mean(1) + torch.full((5,), float(x.size(1)))
+
+
+OF_ONE_LENGTH = {
+    Folding: "batches differ in length, and reshape is made for one",
+    Looping: "a loop over steps in Python, or of another length than a batch's, is fixed",
+    ShiftedByLength: "the loss of a batch of 4 is not PyTorch's in evaluation",
+}
+
+
+@pytest.mark.parametrize("kind", OF_ONE_LENGTH)
+def test_a_module_made_for_one_length_says_so(kind):
+    torch.manual_seed(0)
     batches = [(torch.randint(0, 30, (4, steps)), torch.randint(0, 5, (4,))) for steps in (3, 5)]
-
-    class Fixed(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = torch.nn.Embedding(30, 5)
-
-        def forward(self, x):
-            x = self.embedding(x)
-            return x.reshape(x.size(0), 1, x.size(1), 5).mean(2)[:, 0]
-
-    module = Fixed()
-    with pytest.raises(GraphError, match="batches differ in length, and reshape is made for one"):
+    module = kind()
+    with pytest.raises(GraphError, match=OF_ONE_LENGTH[kind]):
         ampsim.from_torch(
             module,
             batches[0][0],
