@@ -320,7 +320,7 @@ class Lowering:
         made = self.port(self.light_name("zeros"), ("rows", width), width=width)
         if shape == (None, width):
             return made
-        return self.light(Reshape, made, shape=tuple(-1 if one is None else one for one in shape))
+        return self.light(Reshape, made, shape=extents(shape))
 
     def _looked_up(self, learned: Learned) -> Ref:
         """An array that learns is a table all of whose rows are looked up."""
@@ -333,6 +333,11 @@ class Lowering:
         )
         layout = {"weight": Laid("reshaped", (learned.name,))}
         return self.learning(spec, layout, index)
+
+
+def extents(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    """A shape for `Reshape`, in which -1 follows from the batch."""
+    return tuple(-1 if one is None else one for one in shape)
 
 
 def _parameters(layout: Layout) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def _text(model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str
         arrays=arrays,
         digest=python(digest),
         numpy="import numpy as np\n\n" if has_zeros else "",
-        rate=repr(method.options["rate"]),
+        rate=repr(method.keywords["rate"]),
         batch=f"\n    batch: int = {made.data.batch}" if is_array else "",
         calls="\n".join(_graph_lines(plan)),
         pump="\n".join(_pump_lines(pump)),
@@ -234,9 +234,9 @@ def _payload(port: Port, dtype: str) -> str:
 
 
 def _model_lines(model: Model, method: Method) -> Iterator[str]:
-    options = [f"{name}={value}" for name, value in method.options.items() if name != "rate"]
+    options = [f"{name}={value}" for name, value in method.keywords.items() if name != "rate"]
     words = [python(model.name), "config", "make_graph", "data.for_run", "pump"]
-    words.append(f"ampsim.optim.{method.maker.__name__}({', '.join(['config.rate', *options])})")
+    words.append(f"ampsim.optim.{method.func.__name__}({', '.join(['config.rate', *options])})")
     for one in fields(Model):
         value = _plain(getattr(model, one.name)) if one.name in TOLD else _default(one)
         if value != _default(one):

@@ -21,6 +21,7 @@ from ampsim.interop.lowering import (
     Stacked,
     Value,
     Zeros,
+    extents,
     node_name,
     shape_of,
     short,
@@ -147,8 +148,21 @@ def _layer_norm(low: Lowering, given: Arguments) -> Value:
     return _layer(low, given, low.wire(given["input"]), (LayerNorm, options), "reshaped")
 
 
-def _one_or_pair(numbers: Sequence[int]) -> Any:
-    return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)
+def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[str, Any]:
+    """Kernel, stride and padding as our nodes take them: a number, or (down, across)."""
+
+    def pair(numbers: Sequence[int], usual: int) -> Any:
+        width = len(given.shape) - 2
+        both = [usual, *numbers, *numbers] if width == 1 else [*numbers, *numbers]
+        return both[0] if both[0] == both[1] else (both[0], both[1])
+
+    found: dict[str, Any] = {"kernel": pair(kernel, 1)}
+    stride, padding = pair(given["stride"] or kernel, 1), pair(given["padding"], 0)
+    if stride != (found["kernel"] if is_pool else 1):
+        found["stride"] = stride
+    if padding:
+        found["padding"] = padding
+    return found
 
 
 def _images(low: Lowering, given: Arguments, wire: Ref) -> Ref:
@@ -168,14 +182,7 @@ def _pixels(low: Lowering, given: Arguments, wire: Ref) -> Ref:
     return low.light(Reshape, wire, shape=(-1, *given.shape[1:]))
 
 
-def _spread(numbers: Sequence[int], width: int, usual: int) -> tuple[int, ...]:
-    """(down, across) of numbers for each axis, or of one for all."""
-    every = tuple(numbers) * (width if len(numbers) == 1 else 1)
-    return every if width == 2 else (usual, *every)
-
-
 def _convolution(low: Lowering, given: Arguments) -> Value:
-    width = len(given.shape_of("input")) - 2
     if any(one != 1 for one in given["dilation"]) or given["groups"] != 1 or given["transposed"]:
         raise low.refused(
             "a convolution has dilation or groups, or is transposed",
@@ -183,26 +190,15 @@ def _convolution(low: Lowering, given: Arguments) -> Value:
         )
     filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
     options: dict[str, Any] = {"channels": channels, "filters": filters}
-    options["kernel"] = _one_or_pair(_spread(kernel, width, 1))
-    for name, usual in (("stride", 1), ("padding", 0)):
-        pair = _spread(given[name], width, usual)
-        if set(pair) != {usual}:
-            options[name] = _one_or_pair(pair)
+    options |= _windows(given, kernel, is_pool=False)
     images = _images(low, given, low.wire(given["input"]))
     return _pixels(low, given, _layer(low, given, images, (Conv2d, options), "reshaped"))
 
 
 def _max_pool(low: Lowering, given: Arguments) -> Value:
-    width = len(given.shape_of("self")) - 2
     if any(one != 1 for one in given["dilation"]) or given["ceil_mode"]:
         raise low.refused("a pool has dilation or ceil_mode", "leave both as they are")
-    kernel = _spread(given["kernel_size"], width, 1)
-    options: dict[str, Any] = {"kernel": _one_or_pair(kernel)}
-    stride = _spread(given["stride"] or given["kernel_size"], width, 1)
-    if stride != kernel:
-        options["stride"] = _one_or_pair(stride)
-    if any(given["padding"]):
-        options["padding"] = _one_or_pair(_spread(given["padding"], width, 0))
+    options = _windows(given, given["kernel_size"], is_pool=True)
     images = _images(low, given, low.wire(given["self"]))
     return _pixels(low, given, low.light(MaxPool, images, **options))
 
@@ -230,7 +226,7 @@ def _reshaped(low: Lowering, given: Arguments, wire: Ref) -> Ref:
         raise low.refused(
             "two extents of a shape follow from the batch", "keep the batch as one axis"
         )
-    return low.light(Reshape, wire, shape=tuple(-1 if one is None else one for one in shape))
+    return low.light(Reshape, wire, shape=extents(shape))
 
 
 def _transpose(low: Lowering, given: Arguments) -> Value:
@@ -290,8 +286,7 @@ def _cat(low: Lowering, given: Arguments) -> Value:
 
 def _stack(low: Lowering, given: Arguments) -> Value:
     axis = given["dim"] % len(given.shape)
-    shape = [-1 if one is None else one for one in given.shape]
-    shape[axis] = 1
+    shape = extents((*given.shape[:axis], 1, *given.shape[axis + 1 :]))
     return low.stacked([low.wire(one) for one in given["tensors"]], shape, axis)
 
 
@@ -381,7 +376,7 @@ def _largest(low: Lowering, given: Arguments) -> Value:
     if not given["keepdim"]:
         return wire
     shape = tuple(1 if axis == axes[0] else extent for axis, extent in enumerate(shape))
-    return low.light(Reshape, wire, shape=tuple(-1 if one is None else one for one in shape))
+    return low.light(Reshape, wire, shape=extents(shape))
 
 
 def _largest_and_place(low: Lowering, given: Arguments) -> Value:

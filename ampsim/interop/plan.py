@@ -51,11 +51,6 @@ class Spec:
         """Make it."""
         return self.kind(self.name, **self.options)
 
-    def with_options(self, changes: dict[str, Any]) -> Spec:
-        """The same with other values of options that it has."""
-        options = {name: changes.get(name, value) for name, value in self.options.items()}
-        return replace(self, options=options)
-
     def __str__(self) -> str:
         """What makes it, in Python."""
         options = "".join(f", {key}={python(value)}" for key, value in self.options.items())
@@ -179,30 +174,24 @@ class GraphPlan:
             hasher.update(b"" if port.values is None else np.ascontiguousarray(port.values).data)
         return hasher.hexdigest()
 
-    def without_dropout(self) -> GraphPlan:
-        """The same, in which nothing is dropped."""
-        rates = {"rate": 0.0, "dropout": 0.0}
-        calls = [
-            replace(call, subject=call.subject.with_options(rates))
-            if isinstance(call.subject, Spec)
-            else call
-            for call in self.calls
-        ]
-        return replace(self, calls=tuple(calls))
+    def with_calls(self, change: Callable[[Call], Call]) -> GraphPlan:
+        """The same with each call changed."""
+        return replace(self, calls=tuple(map(change, self.calls)))
 
-    def with_any_length(self) -> GraphPlan:
-        """The same with loops as long as the state of what is pumped says."""
-        calls = [
-            replace(
-                call,
-                more=tuple(
-                    replace(one, length=0) if isinstance(one, LoopSteps) else one
-                    for one in call.more
-                ),
-            )
-            for call in self.calls
-        ]
-        return replace(self, calls=tuple(calls))
+
+def without_dropout(call: Call) -> Call:
+    """The same call, in which nothing is dropped."""
+    if not isinstance(call.subject, Spec):
+        return call
+    rates = {name: 0.0 for name in ("rate", "dropout") if name in call.subject.options}
+    subject = replace(call.subject, options={**call.subject.options, **rates})
+    return replace(call, subject=subject)
+
+
+def of_any_length(call: Call) -> Call:
+    """The same call, in which loops are as long as the state of what is pumped says."""
+    more = (replace(one, length=0) if isinstance(one, LoopSteps) else one for one in call.more)
+    return replace(call, more=tuple(more))
 
 
 def identifier(name: str) -> str:

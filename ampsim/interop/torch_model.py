@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
@@ -16,7 +17,7 @@ from ampsim.interop.exported import ImportedModule, Loss, Refusal, imported, the
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.lowering import EXAMPLE_ROWS
 from ampsim.interop.optimizers import Method, method_of
-from ampsim.interop.plan import GraphPlan, PumpPorts
+from ampsim.interop.plan import GraphPlan, PumpPorts, of_any_length, without_dropout
 from ampsim.ir import Graph
 from ampsim.study import Model, Result
 from ampsim.text import short
@@ -146,10 +147,10 @@ def from_torch(
     found, length = _found(module, dataset, loss)
     _require_labels(dataset, found.classes)
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
-    made = TorchGraph(found, state, method if isinstance(method, Method) else None, dataset)
+    made = TorchGraph(found, state, method if isinstance(method, partial) else None, dataset)
     pump = PumpPorts(found.plan.ports, dtype, length)
     model = _model(module, made, pump, method, options)
-    plain = replace(made, found=replace(found, plan=found.plan.without_dropout()))
+    plain = replace(made, found=replace(found, plan=found.plan.with_calls(without_dropout)))
     require_agreement(module, loss, replace(model, make_graph=plain), to_torch)
     return model
 
@@ -212,7 +213,7 @@ def _model(
         made,
         data.for_run,
         pump,
-        method.optimizer() if isinstance(method, Method) else method,
+        made.method() if made.method else method,
         **settings,
     )
     return model.set_parameters(ours_of(model, made))
@@ -289,7 +290,7 @@ def _of_any_length(
     loops = _lengths_of_loops(one), _lengths_of_loops(other)
     if set(zip(*loops, strict=False)) - steps:
         raise Refusal(f"{name}: {LOOP_IS_FIXED}")
-    plans = [each.plan.with_any_length().calls for each in found]
+    plans = [each.plan.with_calls(of_any_length).calls for each in found]
     for mine, theirs in zip(*plans, strict=True):
         if mine != theirs:
             where = f" ({mine.place})" if mine.place else ""

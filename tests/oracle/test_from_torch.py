@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch_zoo import METHODS, NETWORKS, Case, case, served
 
 import ampsim
 from ampsim.errors import GraphError
-from ampsim.interop.optimizers import Method, method_of
+from ampsim.interop.optimizers import method_of
 
 BATCH = 6
 
@@ -42,10 +42,8 @@ def copied(name: str, optimizer: str = "adam") -> tuple[Case, Any]:
     module = copy.deepcopy(given.module)
     method = METHODS[optimizer](module.parameters())
     ours = method_of(method, len(list(module.parameters())))
-    assert isinstance(ours, Method)
-    return given._replace(module=module, optimizer=method), replace(
-        model, optimizer=ours.optimizer()
-    )
+    assert isinstance(ours, partial)
+    return given._replace(module=module, optimizer=method), replace(model, optimizer=ours())
 
 
 def first_batch(model: Any) -> Any:
@@ -231,7 +229,7 @@ class Looping(Folding):
 
 class ShiftedByLength(Folding):
     def forward(self, x):
-        return self.embedding(x).mean(1) + torch.full((5,), float(x.size(1)))
+        return self.embedding(x).mean(1) + torch.arange(5.0) * x.size(1)
 
 
 OF_ONE_LENGTH = {

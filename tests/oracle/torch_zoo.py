@@ -200,9 +200,9 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "adam with decay": lambda p: torch.optim.Adam(p, 0.02, (0.8, 0.99), 1e-3, 0.01),
     "sgd": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
 }
-"""With decay epsilon is large. The bias of keys has no effect on attention, so its gradient is what
-rounding leaves, and the decay of what that made of the bias: far below PyTorch's epsilon, 1e-8, Adam
-is a step of rate · decay / epsilon = 2e4, which multiplies the difference by that each time."""
+"""With decay, epsilon is large. The bias of keys has no effect on attention: its gradient is what
+rounding leaves, and the decay of what that made of the bias. Far below an epsilon of 1e-8, Adam's
+step is rate · decay / epsilon = 2e4 times the bias, and multiplies any difference by that."""
 
 
 def case(name: str) -> Case:
