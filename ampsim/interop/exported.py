@@ -396,7 +396,7 @@ def _is_fixed(low: Lowering, operation: Any) -> bool:
         isinstance(low.values.get(one.name), np.ndarray) for one in operation.all_input_nodes
     ):
         return False
-    return short(operation) not in ("dropout", "rand", "randn", "bernoulli")
+    return the_torch().Tag.nondeterministic_seeded not in operation.target.tags
 
 
 def _computed(low: Lowering, operation: Any) -> np.ndarray:

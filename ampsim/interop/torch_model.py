@@ -87,8 +87,9 @@ def from_torch(
     """Make a model of a PyTorch module, with its weights to start from.
 
     The module is exported in training mode (`torch.export`) and not changed. A run computes what
-    PyTorch computes, but for the masks of dropout, which are drawn from another stream. Two biases
-    of an LSTM stay two.
+    PyTorch computes, but for the masks of dropout, which are drawn from another stream: loss and
+    gradients, without dropout, of up to three batches of different shapes are compared with the
+    module's first. Two biases of an LSTM stay two.
 
     Args:
         module: on the CPU, in single or double precision. All of its parameters are trained.

@@ -204,6 +204,12 @@ class WithoutGradient(Base):
         return self.last(x)
 
 
+class Random(Base):
+    def forward(self, x):
+        x = self.first(x) + torch.randint(0, 5, (4,))  # here
+        return self.last(x)
+
+
 class Sized(Base):
     def forward(self, x):
         return self.last(self.first(x).reshape(len(x), 4))
@@ -262,6 +268,7 @@ REFUSED: dict[type, str] = {
     AlwaysDropping: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     Counting: "buffer count changes with each batch, and to_torch would give it back as it was",
     WithoutGradient: "no rule for torch.wrap_with_set_grad_enabled; let gradients pass, without",
+    Random: "ampsim has no node for randint (HERE); write that part as a node of your own",
     Sized: "the module's own numbers fix the batch at 2; use x.size(0), or -1, instead of",
     Packed: "a sequence is packed (HERE); give sequences of one length instead of packed ones",
     WidelyPadded: "filter: padding must be from 0 to 0 x 1 for a kernel of 1 x 2, got 0 x 2 (HERE)",
