@@ -196,7 +196,7 @@ def require_alike(chain: Chain) -> None:
 
 
 @given(data=st.data(), count=st.integers(2, 6), seed=st.integers(0, 2**31))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_random_chain_computes_as_pytorch_does(data, count, seed):
     torch.manual_seed(seed)
     chain = Chain(lambda names: data.draw(st.sampled_from(names)), count)
