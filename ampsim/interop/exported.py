@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import logging
 import operator
+import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,14 +26,15 @@ from ampsim.errors import AmpsimError, OptionError
 from ampsim.interop.lowering import (
     Arguments,
     Learned,
+    LossValue,
     Lowering,
+    MissingRule,
     Refusal,
-    place_of,
     shape_of,
     short,
 )
-from ampsim.interop.operators import RULES, get_item
-from ampsim.interop.plan import GraphPlan, Ref
+from ampsim.interop.operators import RULES
+from ampsim.interop.plan import GraphPlan
 from ampsim.interop.remedies import REMEDIES
 from ampsim.interop.weights import Laid
 from ampsim.user_code import place_of as place_of_error
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 Loss = Callable[..., Any]
 TOLD_MAX: Final = 160
 """Characters of an error of PyTorch's that are told (chosen: a line or two)."""
+
+OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
 
 WRAPPED: Final = "module."
 """Prefix of names of the user's module within what is exported."""
@@ -84,6 +89,9 @@ class ImportedModule:
 def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss) -> ImportedModule:
     """Export a module with its loss, and find a graph for it.
 
+    What the table of operators lacks is decomposed by PyTorch, which also makes what changes a
+    tensor in place into what gives a new one.
+
     Args:
         module: in training mode.
         arrays: example inputs and, last, an example of what the loss wants beside the output; each
@@ -95,38 +103,78 @@ def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss
             out.
     """
     name = type(module).__name__
-    program = _exported(module, arrays, loss)
-    live = _live(program)
-    _require_no_change_in_place(name, program)
-    values, uses = _parameters(program, live)
-    low = Lowering(name, uses)
+    with _recording(module):
+        program = _exported(module, arrays, loss)
     _require_own_weights(module, name)
-    names = [*_names_of_inputs(module), "target"]
-    for place, operation in enumerate(_inputs(program)):
+    try:
+        low = _lowered(module, program)
+    except MissingRule as missing:
+        try:
+            with _recording(module):
+                decomposed = program.run_decompositions(_decompositions())
+        except Refusal:
+            raise missing from None
+        low = _lowered(module, decomposed, _without_rule(program))
+    return ImportedModule(low.plan(), low.layouts, low.messages, low.classes)
+
+
+def _lowered(module: Any, program: Any, names: Mapping[str, str] | None = None) -> Lowering:
+    """The calls that an exported program becomes.
+
+    Args:
+        module: the user's.
+        program: with the loss.
+        names: of operations before they were decomposed, by the user's lines.
+
+    Raises:
+        MissingRule: decomposing may help.
+        GraphError: something cannot be.
+    """
+    live = _live(program)
+    values, uses = _parameters(program, live)
+    low = Lowering(type(module).__name__, uses)
+    *inputs, target = [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
+    wanted = [*itertools.islice(itertools.cycle(_names_of_inputs(module)), len(inputs)), "target"]
+    for place, (operation, port) in enumerate(zip([*inputs, target], wanted, strict=True)):
         if operation in live:
-            is_last = place == len(arrays) - 1
-            wanted = "target" if is_last else names[min(place, len(names) - 2)]
-            values[operation.name] = _input(low, operation, place, wanted)
+            shape = tuple("rows" if one is None else one for one in shape_of(operation))
+            values[operation.name] = low.port(low.free(port), ("rows", *shape[1:]), array=place)
     low.values = values
     steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
-        low.begin(operation)
-        _lower(low, operation)
-    plan = low.plan()
-    if not any(call.outputs == 0 and call.name == "loss" for call in plan.calls):
+        low.current = operation
+        _lower(low, operation, names or {})
+    low.finish()
+    _require_whole(low, module, program)
+    return low
+
+
+def _require_whole(low: Lowering, module: Any, program: Any) -> None:
+    """Refuse what no single operation tells: a batch of one size, no loss, idle parameters."""
+    for operation, spec in _specs(program):
+        if spec.kind.name == "USER_INPUT" and shape_of(operation)[:1] != (None,):
+            raise Refusal(
+                f"{low.name}: the module's own numbers fix the batch at {shape_of(operation)[0]}; "
+                "use x.size(0), or -1, instead of a number or len(x)"
+            )
+    for changed in program.graph_signature.buffers_to_mutate.values():
         raise Refusal(
-            f"{name}: the loss ends in another operation than a cross-entropy or a squared error; "
-            "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
+            f"{low.name}: buffer {changed.removeprefix(WRAPPED)} changes with each batch, and "
+            "to_torch would give it back as it was; take it out, or count in the training loop"
         )
-    untouched = {one for one, _values in module.named_parameters()} - {
-        one for laid in low.layouts.values() for one in laid.names
-    }
-    if untouched:
+    (result,) = program.graph_signature.user_outputs
+    if not isinstance(low.values[result], LossValue):
         raise Refusal(
-            f"{name}: parameter {min(untouched)} has no effect on the loss; take it out of the "
-            "module"
+            f"{low.name}: the loss ends in another operation than a cross-entropy or a squared "
+            "error; take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
         )
-    return ImportedModule(plan, low.layouts, low.messages, low.classes)
+    learned = {one for laid in low.layouts.values() for one in laid.names}
+    for parameter, _values in module.named_parameters():
+        if parameter not in learned:
+            raise Refusal(
+                f"{low.name}: parameter {parameter} has no effect on the loss; take it out of the "
+                "module"
+            )
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
@@ -144,23 +192,68 @@ def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
 
     copies = tuple(one.detach().clone() for one in arrays)
     rows = tuple({0: torch.export.Dim.AUTO} for _ in arrays)
-    was_training, was_disabled = module.training, logging.root.manager.disable
-    module.train()
+    return torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
+
+
+@contextlib.contextmanager
+def _recording(module: Any) -> Generator[None]:
+    """Have a module in training mode, and what PyTorch cannot record told in a line.
+
+    Raises:
+        GraphError: it cannot.
+    """
+    was_disabled = logging.root.manager.disable
     try:
-        with warnings.catch_warnings(), contextlib.ExitStack() as caught:
-            # of attributes that nn.LSTM sets, and its account of what cannot be recorded
+        with warnings.catch_warnings(), modes_kept(module), contextlib.ExitStack() as caught:
+            if not module.training:
+                module.train()
+            # of attributes that nn.LSTM sets, and PyTorch's account of what cannot be recorded
             warnings.simplefilter("ignore")
             logging.disable(logging.ERROR)
             caught.enter_context(contextlib.redirect_stdout(io.StringIO()))
             caught.enter_context(contextlib.redirect_stderr(io.StringIO()))
-            return torch.export.export(ModuleWithLoss().train(), copies, dynamic_shapes=(rows,))
+            yield
     except AmpsimError:
         raise
     except Exception as error:
         raise Refusal(_failed(type(module).__name__, error)) from error
     finally:
         logging.disable(was_disabled)
-        module.train(was_training)
+
+
+@contextlib.contextmanager
+def modes_kept(module: Any) -> Generator[None]:
+    """Leave each part of a module in training or evaluation, as it was."""
+    modes = [(one, one.training) for one in module.modules()]
+    try:
+        yield
+    finally:
+        for one, is_training in modes:
+            one.training = is_training
+
+
+def _decompositions() -> Any:
+    """PyTorch's, but for what has a rule, or a remedy of its own."""
+    table = the_torch().export.default_decompositions()
+    for target in [*table]:
+        name = _name(target)
+        if name in RULES or name.partition(".")[0] in REMEDIES:
+            table.pop(target)
+    return table
+
+
+def _name(target: Any) -> str:
+    """An operator's name with its overload, such as "mul.Tensor"."""
+    return str(target).removeprefix("aten.")
+
+
+def _without_rule(program: Any) -> dict[str, str]:
+    """Names of operations for which there is no rule, by the user's lines."""
+    return {
+        one.meta.get("stack_trace", ""): short(one)
+        for one in program.graph.nodes
+        if hasattr(one.target, "_schema") and _name(one.target) not in RULES
+    }
 
 
 def _failed(name: str, error: Exception) -> str:
@@ -178,6 +271,9 @@ def _failed(name: str, error: Exception) -> str:
             f"{name}: torch.cond, while_loop or scan{where}; {REMEDIES['cond']}, or "
             f"{REMEDIES['while_loop']}"
         )
+    frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
+    if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
+        return f"{name}: a sequence is packed{where}; {REMEDIES['lstm']}"
     said = text_of(error)
     said = said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}..."
     return (
@@ -187,9 +283,10 @@ def _failed(name: str, error: Exception) -> str:
 
 
 def _live(program: Any) -> set[Any]:
-    """The operations on which the loss depends."""
-    output = next(one for one in program.graph.nodes if one.op == "output")
-    waiting, live = list(output.all_input_nodes), set[Any]()
+    """The operations on which the loss depends, and those that change a tensor in place."""
+    results = program.graph_signature.user_outputs
+    waiting = [one for one in program.graph.nodes if one.name in results or _is_in_place(one)]
+    live = set[Any]()
     while waiting:
         one = waiting.pop()
         if one not in live:
@@ -198,60 +295,15 @@ def _live(program: Any) -> set[Any]:
     return live
 
 
-def _require_no_change_in_place(name: str, program: Any) -> None:
-    """Refuse what changes a tensor that others see: a node never writes into a payload.
-
-    What changes the result of an operation that nobody else reads, as nn.ReLU(inplace=True) after
-    a layer, is the same as out of place.
-    """
-    for operation in program.graph.nodes:
-        schema = getattr(operation.target, "_schema", None)
-        if schema is None or not schema.is_mutable:
-            continue
-        changed = operation.args[0]
-        while changed.op == "call_function" and len(changed.users) == 1 and _is_view(changed):
-            changed = changed.args[0]
-        is_own = changed.op == "call_function" and len(changed.users) == 1
-        if not is_own or short(operation).rstrip("_") not in IN_PLACE:
-            place = place_of(operation)
-            where = f" ({place})" if place else ""
-            if short(operation) == "add_" and changed.name.startswith("b_"):
-                continue  # as nn.BatchNorm counts its batches, which is refused in its own words
-            raise Refusal(
-                f"{name}: {short(operation)} changes a tensor in place{where}; make a new one, "
-                "such as with torch.cat or x = x + y"
-            )
-
-
-IN_PLACE: Final = (
-    "add",
-    "detach",
-    "div",
-    "dropout",
-    "mul",
-    "neg",
-    "relu",
-    "sigmoid",
-    "silu",
-    "sub",
-    "tanh",
-)
-"""Operators that may change their first operand, if nothing else reads it."""
-
-
-def _is_view(operation: Any) -> bool:
-    returns = operation.target._schema.returns if hasattr(operation.target, "_schema") else ()
-    return bool(returns) and returns[0].alias_info is not None
+def _is_in_place(operation: Any) -> bool:
+    schema = getattr(operation.target, "_schema", None)
+    return schema is not None and schema.is_mutable and short(operation) != "detach_"
 
 
 def _specs(program: Any) -> list[tuple[Any, Any]]:
     """Placeholders with what the signature says of them."""
     holders = [one for one in program.graph.nodes if one.op == "placeholder"]
     return list(zip(holders, program.graph_signature.input_specs, strict=True))
-
-
-def _inputs(program: Any) -> list[Any]:
-    return [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
 
 
 def _parameters(program: Any, live: set[Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
@@ -301,40 +353,30 @@ def _names_of_inputs(module: Any) -> list[str]:
     return [one.name for one in parameters if one.kind is named] or ["input"]
 
 
-def _input(low: Lowering, operation: Any, place: int, name: str) -> Ref:
-    """A port of the controller for an input of the module or the target."""
-    shape = shape_of(operation)
-    if not shape or shape[0] is not None:
-        raise Refusal(
-            f"{low.name}: the batch is fixed at {shape[0] if shape else 'one'} by the module's own "
-            "numbers; use x.size(0), or -1, instead of a number"
-        )
-    extents = tuple("rows" if one is None else one for one in shape)
-    return low.port(low.free(name), extents, array=place)
-
-
-def _lower(low: Lowering, operation: Any) -> None:
+def _lower(low: Lowering, operation: Any, names: Mapping[str, str]) -> None:
     target = operation.target
     if target is operator.getitem:
-        values: tuple[Any, ...] = low.values[operation.args[0].name]
-        low.values[operation.name] = get_item(values, operation.args[1])
+        low.values[operation.name] = low.values[operation.args[0].name][operation.args[1]]
         return
     if _has_branches(operation):
         raise low.refused(f"no rule for torch.{target.name()}", _remedy(target.name()))
-    if not hasattr(target, "_schema"):
+    if not hasattr(target, "_schema") or short(operation).startswith("sym_"):
         return  # arithmetic on extents, which shapes tell
-    name = str(target).removeprefix("aten.")
-    rule = RULES.get(name) or RULES.get(name.replace("_.", ".", 1))
-    given = Arguments(operation, low.values)
-    if _is_fixed(low, operation):
+    name = _name(target)
+    said = names.get(operation.meta.get("stack_trace", ""), short(operation))
+    if _is_fixed(low, operation) and not _is_in_place(operation):
         low.values[operation.name] = _computed(low, operation)
-        return
-    if short(operation) == "sym_size":
-        return
-    if rule is None:
-        what = f"ampsim has no node for {short(operation)}"
-        raise low.refused(what, _remedy(short(operation)))
-    low.values[operation.name] = rule(low, given)
+    elif name in RULES:
+        low.values[operation.name] = RULES[name](low, Arguments(operation, low.values))
+    elif said.endswith("_"):
+        what = f"{said} changes a tensor in place"
+        raise low.refused(what, _remedy(said, IN_PLACE), MissingRule)
+    else:
+        kind = Refusal if said in REMEDIES else MissingRule
+        raise low.refused(f"ampsim has no node for {said}", _remedy(said), kind)
+
+
+IN_PLACE: Final = "make a new one, such as with torch.cat or x = x + y"
 
 
 def _has_branches(operation: Any) -> bool:
@@ -342,10 +384,8 @@ def _has_branches(operation: Any) -> bool:
     return isinstance(operation.target, the_torch()._ops.HigherOrderOperator)
 
 
-def _remedy(name: str) -> str:
-    return REMEDIES.get(
-        name.rstrip("_"), "write that part as a node of your own (docs/own-node.md)"
-    )
+def _remedy(name: str, usual: str = OWN_NODE) -> str:
+    return REMEDIES.get(name.rstrip("_"), usual)
 
 
 def _is_fixed(low: Lowering, operation: Any) -> bool:
@@ -356,7 +396,7 @@ def _is_fixed(low: Lowering, operation: Any) -> bool:
         isinstance(low.values.get(one.name), np.ndarray) for one in operation.all_input_nodes
     ):
         return False
-    return short(operation) not in ("dropout", "rand", "randn", "bernoulli")
+    return the_torch().Tag.nondeterministic_seeded not in operation.target.tags
 
 
 def _computed(low: Lowering, operation: Any) -> np.ndarray:

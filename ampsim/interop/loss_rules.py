@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ampsim.interop.lowering import Arguments, LogSoftmax, Lowering, Value, shape_of
+from ampsim.interop.lowering import Arguments, LogSoftmax, LossValue, Lowering, Value, shape_of
 from ampsim.interop.plan import Spec
 from ampsim.nodes import Permute, Reshape, SoftmaxCrossEntropy, SquaredError
 
@@ -43,13 +43,15 @@ def cross_entropy(low: Lowering, given: Arguments) -> Value:
             "give labels (rows,) for logits (rows, classes)",
         )
     logits, target = low.wire(value), low.wire(given["target"])
+    if low.learns(target):
+        raise low.refused("the target of a cross-entropy learns", "give it the data's labels")
     low.classes = shape[1] or 0
     if len(shape) > 2:
         axes = (0, *range(2, len(shape)), 1)
         logits = low.light(Reshape, low.light(Permute, logits, axes=axes), shape=(-1, shape[1]))
         target = low.light(Reshape, target, shape=(-1,))
     low.call(Spec(SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
-    return None
+    return LossValue()
 
 
 def squared_error(low: Lowering, given: Arguments) -> Value:
@@ -61,11 +63,13 @@ def squared_error(low: Lowering, given: Arguments) -> Value:
             "prediction and target of a squared error differ in shape",
             "bring both to one shape, such as with target.unsqueeze(1)",
         )
-    wires = [low.wire(given[one]) for one in ("self", "target")]
+    wires = sorted((low.wire(given[one]) for one in ("self", "target")), key=low.learns)[::-1]
+    if low.learns(wires[1]):
+        raise low.refused("both operands of a squared error learn", "give it the data's target")
     if len(shape) > 2:
         wires = [low.light(Reshape, one, shape=(-1, shape[-1])) for one in wires]
     low.call(Spec(SquaredError, low.free("loss")), *wires, outputs=0)
-    return None
+    return LossValue()
 
 
 def broadcast(low: Lowering, given: Arguments) -> Value:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import builtins
 import keyword
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
 
+from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
 from ampsim.interop.batches import BatchList
+from ampsim.interop.loops import LoopSteps
 from ampsim.interop.optimizers import Method
 from ampsim.interop.plan import (
     Call,
@@ -41,7 +43,48 @@ TOLD: Final = (
 )  # fmt: skip
 """Fields of a model that are written, where they are not as usual."""
 
-_TAKEN: Final = frozenset({"graph", "config", "np", "ampsim", *dir(builtins), *keyword.kwlist})
+_TAKEN: Final = frozenset(
+    {"graph", "np", "ampsim", "interop", "nodes", *dir(builtins), *keyword.kwlist}
+)
+
+
+TEXT: Final = """\"\"\"{name}, imported from {source}; the file is yours to edit.
+
+First weights and data are in {arrays}.
+\"\"\"
+
+from dataclasses import dataclass
+
+{numpy}import ampsim
+from ampsim import interop, nodes
+from ampsim.ir import Graph
+
+SHA256 = {digest}
+HELD = interop.held_arrays(__file__, SHA256)
+
+
+@dataclass(frozen=True)
+class Config:
+    rate: float = {rate}{batch}
+
+
+def make_graph():
+    graph = Graph({title})
+{calls}
+    return graph
+
+
+def pump(instance, batch):
+{pump}
+
+
+def build(config):
+    splits = [interop.split_of(HELD, name){first} for name in ("train", "valid")]
+    data = {kind}(*splits{more})
+{model}
+    first = {{name[7:]: HELD[name] for name in HELD if name.startswith("weight/")}}
+    return model.set_parameters(first)
+"""
 
 
 def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
@@ -75,7 +118,7 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **_arrays(model, made, pump))
     about = Path(source).name, arrays.name, sha256_of(arrays)
-    text = "\n".join(_lines(model, made, pump, about))
+    text = _text(model, made, pump, about)
     write_text(path, text)
     return text.count("\n"), arrays
 
@@ -92,75 +135,28 @@ def _arrays(model: Model, made: TorchGraph, pump: PumpPorts) -> dict[str, Any]:
     return held
 
 
-def _lines(
-    model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str, str]
-) -> Iterator[str]:
+def _text(model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str, str]) -> str:
     source, arrays, digest = about
     plan, method = made.found.plan, made.method
     assert method is not None
-    kind = type(made.data).__name__
-    yield f'"""{model.name}, imported from {source}; the file is yours to edit.'
-    yield ""
-    yield f"First weights and data are in {arrays}."
-    yield '"""'
-    yield ""
-    yield "from dataclasses import dataclass"
-    yield ""
-    if any(port.width for port in pump.ports):
-        yield "import numpy as np"
-        yield ""
-    yield "import ampsim"
-    yield from _imports(plan, kind, method.maker.__name__)
-    yield ""
-    yield f"HELD = held_arrays(__file__, {python(digest)})"
-    yield ""
-    yield ""
-    yield "@dataclass(frozen=True)"
-    yield "class Config:"
-    yield f"    rate: float = {method.options['rate']!r}"
-    if kind == "ArrayDataset":
-        yield f"    batch: int = {made.data.batch}"
-    yield ""
-    yield ""
-    yield from _graph_lines(plan)
-    yield ""
-    yield ""
-    yield from _pump_lines(pump)
-    yield ""
-    yield ""
-    yield from _build_lines(model, kind, method)
-    yield ""
-
-
-def _imports(plan: GraphPlan, kind: str, maker: str) -> Iterator[str]:
-    """Only what is used, in the order in which isort has it."""
-    specs = [call.subject for call in plan.calls if isinstance(call.subject, Spec)]
-    nodes = {spec.kind.__name__ for spec in specs}
-    parts = {call.part.__name__ for call in plan.calls if call.part is not None}
-    steps = (
-        {"LoopSteps"} if any("LoopSteps" in repr(call.more) for call in plan.calls) else set[str]()
+    is_array = isinstance(made.data, ArrayDataset)
+    has_zeros = any(port.width for port in pump.ports)
+    return TEXT.format(
+        name=model.name,
+        title=python(plan.name),
+        source=source,
+        arrays=arrays,
+        digest=python(digest),
+        numpy="import numpy as np\n\n" if has_zeros else "",
+        rate=repr(method.keywords["rate"]),
+        batch=f"\n    batch: int = {made.data.batch}" if is_array else "",
+        calls="\n".join(_graph_lines(plan)),
+        pump="\n".join(_pump_lines(pump)),
+        first="[0]" if is_array else "",
+        kind="ampsim.ArrayDataset" if is_array else "interop.BatchList",
+        more=f", config.batch, {python(model.dtype)}" if is_array else "",
+        model="\n".join(_model_lines(model, method)),
     )
-    where = {"ArrayDataset": "ampsim.data", "BatchList": "ampsim.interop"}[kind]
-    interop = {"Position", "held_arrays", "split_of"} | parts | steps
-    if where == "ampsim.interop":
-        interop.add(kind)
-    else:
-        yield f"from {where} import {kind}"
-    yield from _import("ampsim.interop", interop)
-    yield "from ampsim.ir import Graph"
-    yield from _import("ampsim.nodes", nodes)
-    yield f"from ampsim.optim import {maker}"
-
-
-def _import(package: str, names: Iterable[str]) -> Iterator[str]:
-    found = sorted(names, key=lambda name: (not name[0].isupper(), name.lower()))
-    line = f"from {package} import {', '.join(found)}"
-    if len(line) <= WIDTH:
-        yield line
-        return
-    yield f"from {package} import ("
-    yield from (f"    {name}," for name in found)
-    yield ")"
 
 
 class _Names:
@@ -196,36 +192,36 @@ def _graph_lines(plan: GraphPlan) -> Iterator[str]:
     names = _Names()
     wires = ", ".join(names.new(Ref(port.name)) for port in plan.ports)
     shapes = [f"{names[Ref(port.name)]}={python(port.shape)}" for port in plan.ports]
-    yield "def make_graph():"
-    yield f"    graph = Graph({python(plan.name)})"
     yield from _wrapped(f"{wires} = graph.controller(", shapes)
     for call in plan.calls:
         yield from _call_lines(call, names)
-    yield "    return graph"
 
 
 def _call_lines(call: Call, names: _Names) -> Iterator[str]:
-    subject = str(call.subject) if isinstance(call.subject, Spec) else python(call.subject)
-    rest = call.arranged([names[ref] for ref in call.feeds])
-    words = [subject, *(one if isinstance(one, str) else python(one) for one in rest)]
-    if call.part is None:
-        function = "graph.add" if call.outputs == 1 else "graph.end"
-    else:
-        function, words = call.part.__name__, ["graph", *words]
+    is_node = isinstance(call.subject, Spec)
+    subject = f"nodes.{call.subject}" if is_node else python(call.subject)
+    words = [subject, *map(_word, call.arranged([names[ref] for ref in call.feeds]))]
+    function = "graph.add" if call.outputs == 1 else "graph.end"
+    if call.part is not None:
+        function, words = f"interop.{call.part.__name__}", ["graph", *words]
     made = ", ".join(names.new(Ref(call.name, port)) for port in range(call.outputs))
     yield from _wrapped(f"{made}{' = ' if made else ''}{function}(", words)
 
 
+def _word(given: Any) -> str:
+    """An argument of a call: a wire's name, as it is, or something else."""
+    if isinstance(given, LoopSteps):
+        return f"interop.{given}"
+    return given if isinstance(given, str) else python(given)
+
+
 def _pump_lines(pump: PumpPorts) -> Iterator[str]:
-    yield "def pump(instance, batch):"
-    position = "Position(instance)"
+    position = "interop.Position(instance)"
     if pump.length is not None:
         array, axis = pump.length
-        position = f"Position(instance, length=batch.arrays[{array}].shape[{axis}])"
+        position = f"interop.Position(instance, length=batch.arrays[{array}].shape[{axis}])"
     yield f"    arrays, at = batch.arrays, {position}"
-    sent = [
-        f"({number}, at, {_payload(port, pump.dtype)})" for number, port in enumerate(pump.ports)
-    ]
+    sent = [f"({place}, at, {_payload(one, pump.dtype)})" for place, one in enumerate(pump.ports)]
     yield from _wrapped("return [", sent, "]")
 
 
@@ -237,27 +233,15 @@ def _payload(port: Port, dtype: str) -> str:
     return f"np.zeros((len(arrays[0]), {port.width}), {python(dtype)})"
 
 
-def _build_lines(model: Model, kind: str, method: Method) -> Iterator[str]:
-    is_array = kind == "ArrayDataset"
-    options = {**method.options, "rate": "config.rate"}
-    rated = ", ".join(
-        f"{name}={value}" if name != "rate" else str(value) for name, value in options.items()
-    )
-    settings = [
-        f"{one.name}={python(value)}"
-        for one in fields(Model)
-        if one.name in TOLD and (value := _plain(getattr(model, one.name))) != _default(one)
-    ]
-    yield "def build(config):"
-    one = "[0]" if is_array else ""
-    yield f'    splits = [split_of(HELD, name){one} for name in ("train", "valid")]'
-    more = f", config.batch, {python(model.dtype)}" if is_array else ""
-    yield f"    data = {kind}(*splits{more})"
+def _model_lines(model: Model, method: Method) -> Iterator[str]:
+    options = [f"{name}={value}" for name, value in method.keywords.items() if name != "rate"]
     words = [python(model.name), "config", "make_graph", "data.for_run", "pump"]
-    words += [f"{method.maker.__name__}({rated})", *settings]
+    words.append(f"ampsim.optim.{method.func.__name__}({', '.join(['config.rate', *options])})")
+    for one in fields(Model):
+        value = _plain(getattr(model, one.name)) if one.name in TOLD else _default(one)
+        if value != _default(one):
+            words.append(f"{one.name}={python(value)}")
     yield from _wrapped("model = ampsim.Model(", words)
-    yield '    first = {name[7:]: HELD[name] for name in HELD if name.startswith("weight/")}'
-    yield "    return model.set_parameters(first)"
 
 
 def _plain(value: Any) -> Any:

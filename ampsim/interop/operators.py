@@ -21,17 +21,18 @@ from ampsim.interop.lowering import (
     Stacked,
     Value,
     Zeros,
+    extents,
     node_name,
     shape_of,
     short,
 )
 from ampsim.interop.plan import Ref, Spec
-from ampsim.interop.recurrent import gru, gru_cell, lstm, lstm_cell
-from ampsim.interop.weights import NodeLayout
+from ampsim.interop.recurrent import cell, layers
+from ampsim.interop.remedies import REMEDIES
+from ampsim.interop.weights import Laid, Layout
 from ampsim.nodes import (
     Affine,
     Attention,
-    Concat,
     Conv2d,
     Difference,
     Dropout,
@@ -41,7 +42,6 @@ from ampsim.nodes import (
     Max,
     MaxPool,
     Mean,
-    Permute,
     Pick,
     Product,
     ReLU,
@@ -67,55 +67,75 @@ def _same(low: Lowering, given: Arguments) -> Value:
     return given[given.first]
 
 
-def _silu(low: Lowering, given: Arguments) -> Value:
-    """X σ(x)."""
-    x = low.wire(given["self"])
-    return low.light(Product, x, low.light(Sigmoid, x))
+def _cast(low: Lowering, given: Arguments) -> Value:
+    if given.operation.meta["val"].dtype != given.operation.args[0].meta["val"].dtype:
+        raise low.refused(
+            "a tensor changes its type", "give data of the type that the module computes with"
+        )
+    return given["self"]
 
 
 def _dropout(low: Lowering, given: Arguments) -> Value:
     if not given["train"] or not given["p"]:
-        return given["input"]
-    return low.light(Dropout, low.wire(given["input"]), rate=float(given["p"]), seed=SEED)
+        return given[given.first]
+    return low.light(Dropout, low.wire(given[given.first]), rate=float(given["p"]), seed=SEED)
 
 
-def _require_learned(low: Lowering, given: Arguments, *names: str) -> None:
-    for name in names:
-        if not isinstance(given[name], Learned):
+def _native_dropout(low: Lowering, given: Arguments) -> Value:
+    """The same, and the mask, for which there is no node."""
+    return _dropout(low, given), None
+
+
+def _layer(
+    low: Lowering, given: Arguments, wire: Ref, spec: tuple[Any, dict[str, Any]], way: str
+) -> Ref:
+    """A node with an operation's weight, which lies in that way, and bias, if it has one."""
+    kind, options = spec
+    layout: Layout = {}
+    for part in ("weight", "bias"):
+        value = given[part]
+        if isinstance(value, Learned):
+            layout[part] = Laid(way if part == "weight" else "reshaped", (value.name,))
+        elif value is not None:
             raise low.refused(
-                f"{name} of this {short(given.operation)} is no parameter of the module",
-                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear",
+                f"{part} of this {short(given.operation)} is no parameter of the module",
+                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
+                "to another sequence takes one for query, key and value each",
             )
+    if kind in (Linear, Conv2d) and "bias" not in layout:
+        options["has_bias"] = False
+    name = node_name(layout["weight"].names[0])
+    return low.learning(Spec(kind, name, options), layout, wire)
 
 
 def _linear(low: Lowering, given: Arguments) -> Value:
-    bias = given["bias"]
-    _require_learned(low, given, "weight", *(("bias",) if bias is not None else ()))
-    weight: Learned = given["weight"]
-    d_out, d_in = weight.values.shape
-    options: dict[str, Any] = {"d_in": d_in, "d_out": d_out}
-    parts: dict[str, Any] = {"weight": ("transposed", (weight.name,))}
-    if bias is None:
-        options["has_bias"] = False
-    else:
-        parts["bias"] = ("reshaped", (bias.name,))
+    d_out, d_in = given.shape_of("weight")
+    spec = Linear, {"d_in": d_in, "d_out": d_out}
+    return _layer(low, given, low.wire(given["input"]), spec, "transposed")
+
+
+def _matmul(low: Lowering, given: Arguments) -> Value:
+    """Of a payload and a parameter, (in, out)."""
+    weight = given[given.second]
+    if not isinstance(weight, Learned) or weight.values.ndim != 2:
+        raise low.refused("a product is of two tensors that do not learn", REMEDIES["bmm"])
+    d_in, d_out = weight.values.shape
+    options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
+    layout = {"weight": Laid("reshaped", (weight.name,))}
     spec = Spec(Linear, node_name(weight.name), options)
-    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
+    return low.learning(spec, layout, low.wire(given[given.first]))
 
 
 def _embedding(low: Lowering, given: Arguments) -> Value:
-    _require_learned(low, given, "weight")
     if given["scale_grad_by_freq"] or given["sparse"]:
         raise low.refused(
             "an embedding scales gradients by frequency, or has sparse ones", "leave both False"
         )
-    weight: Learned = given["weight"]
-    options: dict[str, Any] = dict(zip(("vocabulary", "width"), weight.values.shape, strict=True))
+    vocabulary, width = given.shape_of("weight")
+    options: dict[str, Any] = {"vocabulary": vocabulary, "width": width}
     if given["padding_idx"] >= 0:
         options["padding"] = given["padding_idx"]
-    spec = Spec(Embedding, node_name(weight.name), options)
-    layout = NodeLayout({"weight": ("reshaped", (weight.name,))})
-    return low.learning(spec, layout, low.wire(given["indices"]))
+    return _layer(low, given, low.wire(given["indices"]), (Embedding, options), "reshaped")
 
 
 def _layer_norm(low: Lowering, given: Arguments) -> Value:
@@ -124,16 +144,25 @@ def _layer_norm(low: Lowering, given: Arguments) -> Value:
             "a LayerNorm has no weight or no bias, or is over several axes",
             "take nn.LayerNorm(width) with both",
         )
-    _require_learned(low, given, "weight", "bias")
-    weight, bias = given["weight"], given["bias"]
     options = {"columns": given["normalized_shape"][0], "epsilon": given["eps"]}
-    spec = Spec(LayerNorm, node_name(weight.name), options)
-    parts = {"weight": ("reshaped", (weight.name,)), "bias": ("reshaped", (bias.name,))}
-    return low.learning(spec, NodeLayout(parts), low.wire(given["input"]))
+    return _layer(low, given, low.wire(given["input"]), (LayerNorm, options), "reshaped")
 
 
-def _one_or_pair(numbers: Sequence[int]) -> Any:
-    return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)
+def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[str, Any]:
+    """Kernel, stride and padding as our nodes take them: a number, or (down, across)."""
+
+    def pair(numbers: Sequence[int], usual: int) -> Any:
+        width = len(given.shape) - 2
+        both = [usual, *numbers, *numbers] if width == 1 else [*numbers, *numbers]
+        return both[0] if both[0] == both[1] else (both[0], both[1])
+
+    found: dict[str, Any] = {"kernel": pair(kernel, 1)}
+    stride, padding = pair(given["stride"] or kernel, 1), pair(given["padding"], 0)
+    if stride != (found["kernel"] if is_pool else 1):
+        found["stride"] = stride
+    if padding:
+        found["padding"] = padding
+    return found
 
 
 def _images(low: Lowering, given: Arguments, wire: Ref) -> Ref:
@@ -153,49 +182,23 @@ def _pixels(low: Lowering, given: Arguments, wire: Ref) -> Ref:
     return low.light(Reshape, wire, shape=(-1, *given.shape[1:]))
 
 
-def _spread(numbers: Sequence[int], width: int, usual: int) -> tuple[int, ...]:
-    """(down, across) of numbers for each axis, or of one for all."""
-    every = tuple(numbers) * (width if len(numbers) == 1 else 1)
-    return every if width == 2 else (usual, *every)
-
-
 def _convolution(low: Lowering, given: Arguments) -> Value:
-    width = len(given.shape_of("input")) - 2
-    bias = given["bias"]
-    _require_learned(low, given, "weight", *(("bias",) if bias is not None else ()))
-    if any(one != 1 for one in given["dilation"]) or given["groups"] != 1:
-        raise low.refused("a convolution has dilation or groups", "take dilation=1 and groups=1")
-    if isinstance(given["padding"], str):
-        raise low.refused("a convolution's padding is a word", "give it as a number of pixels")
-    weight: Learned = given["weight"]
-    filters, channels, *kernel = weight.values.shape
+    if any(one != 1 for one in given["dilation"]) or given["groups"] != 1 or given["transposed"]:
+        raise low.refused(
+            "a convolution has dilation or groups, or is transposed",
+            "take nn.Conv2d with dilation=1 and groups=1",
+        )
+    filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
     options: dict[str, Any] = {"channels": channels, "filters": filters}
-    options["kernel"] = _one_or_pair(_spread(kernel, width, 1))
-    for name, usual in (("stride", 1), ("padding", 0)):
-        pair = _spread(given[name], width, usual)
-        if set(pair) != {usual}:
-            options[name] = _one_or_pair(pair)
-    parts: dict[str, Any] = {"weight": ("reshaped", (weight.name,))}
-    if bias is None:
-        options["has_bias"] = False
-    else:
-        parts["bias"] = ("reshaped", (bias.name,))
-    spec = Spec(Conv2d, node_name(weight.name), options)
+    options |= _windows(given, kernel, is_pool=False)
     images = _images(low, given, low.wire(given["input"]))
-    return _pixels(low, given, low.learning(spec, NodeLayout(parts), images))
+    return _pixels(low, given, _layer(low, given, images, (Conv2d, options), "reshaped"))
 
 
 def _max_pool(low: Lowering, given: Arguments) -> Value:
-    width = len(given.shape_of("self")) - 2
     if any(one != 1 for one in given["dilation"]) or given["ceil_mode"]:
         raise low.refused("a pool has dilation or ceil_mode", "leave both as they are")
-    kernel = _spread(given["kernel_size"], width, 1)
-    options: dict[str, Any] = {"kernel": _one_or_pair(kernel)}
-    stride = _spread(given["stride"] or given["kernel_size"], width, 1)
-    if stride != kernel:
-        options["stride"] = _one_or_pair(stride)
-    if any(given["padding"]):
-        options["padding"] = _one_or_pair(_spread(given["padding"], width, 0))
+    options = _windows(given, given["kernel_size"], is_pool=True)
     images = _images(low, given, low.wire(given["self"]))
     return _pixels(low, given, low.light(MaxPool, images, **options))
 
@@ -213,7 +216,7 @@ def _to_one_pixel(kind: Any, low: Lowering, given: Arguments) -> Value:
 def _reshape(low: Lowering, given: Arguments) -> Value:
     value = given[given.first]
     if isinstance(value, Stacked) and len(value.values) == 1 and len(given.shape) == 2:
-        return get_item(value.values, 0)  # the last state of a single layer
+        return value.values[0]  # the last state of a single layer
     return _reshaped(low, given, low.wire(value))
 
 
@@ -223,29 +226,19 @@ def _reshaped(low: Lowering, given: Arguments, wire: Ref) -> Ref:
         raise low.refused(
             "two extents of a shape follow from the batch", "keep the batch as one axis"
         )
-    return low.light(Reshape, wire, shape=tuple(-1 if one is None else one for one in shape))
+    return low.light(Reshape, wire, shape=extents(shape))
 
 
 def _transpose(low: Lowering, given: Arguments) -> Value:
     axes = list(range(len(given.shape)))
     first, second = given["dim0"], given["dim1"]
     axes[first], axes[second] = axes[second], axes[first]
-    return _permuted(low, low.wire(given["self"]), axes)
-
-
-def _t(low: Lowering, given: Arguments) -> Value:
-    return _permuted(low, low.wire(given["self"]), range(len(given.shape))[::-1])
+    return low.permuted(low.wire(given["self"]), axes)
 
 
 def _permute(low: Lowering, given: Arguments) -> Value:
     count = len(given.shape)
-    return _permuted(low, low.wire(given["self"]), [axis % count for axis in given["dims"]])
-
-
-def _permuted(low: Lowering, wire: Ref, axes: Sequence[int]) -> Ref:
-    if list(axes) == list(range(len(axes))):
-        return wire
-    return low.light(Permute, wire, axes=tuple(axes))
+    return low.permuted(low.wire(given["self"]), [axis % count for axis in given["dims"]])
 
 
 def _picked(low: Lowering, given: Arguments, axis: int, key: Any) -> Value:
@@ -257,7 +250,7 @@ def _picked(low: Lowering, given: Arguments, axis: int, key: Any) -> Value:
 def _select(low: Lowering, given: Arguments) -> Value:
     value = given["self"]
     if isinstance(value, Stacked) and given["dim"] == 0:
-        return get_item(value.values, given["index"])
+        return value.values[given["index"]]
     return _picked(low, given, given["dim"], given["index"])
 
 
@@ -268,51 +261,18 @@ def _slice(low: Lowering, given: Arguments) -> Value:
     start, end, step = key
     end = None if end is None or end > 1 << 60 else end
     if isinstance(value, Stacked) and given["dim"] == 0:
-        return Stacked(value.values[start:end:step])
+        return Stacked(value.values[start:end:step], value.hidden)
     if (start or 0, end, step) == (0, None, 1):
         return value
     return _picked(low, given, given["dim"], (start or None, end, None if step == 1 else step))
 
 
-def _parts(low: Lowering, given: Arguments, sizes: Sequence[int], axis: int) -> Value:
-    parts: list[Value] = []
-    start = 0
-    for size in sizes:
-        parts.append(partial(_picked, low, given, axis, (start, start + size, None)))
-        start += size
-    return tuple(parts)
-
-
-def _extent(low: Lowering, given: Arguments, axis: int) -> int:
-    extent = given.shape_of("self")[axis]
-    if extent is None:
-        raise low.refused("the batch is cut into parts", "cut another axis")
-    return extent
-
-
 def _split(low: Lowering, given: Arguments) -> Value:
-    extent, size = _extent(low, given, given["dim"]), given["split_size"]
-    sizes = [min(size, extent - start) for start in range(0, extent, size)]
-    return _parts(low, given, sizes, given["dim"])
-
-
-def _split_sizes(low: Lowering, given: Arguments) -> Value:
-    return _parts(low, given, given["split_sizes"], given["dim"])
-
-
-def _chunk(low: Lowering, given: Arguments) -> Value:
-    extent = _extent(low, given, given["dim"])
-    size = -(-extent // given["chunks"])
-    sizes = [min(size, extent - start) for start in range(0, extent, size)]
-    return _parts(low, given, sizes, given["dim"])
-
-
-def _unbind(low: Lowering, given: Arguments) -> Value:
-    value, axis = given["self"], given["dim"]
-    if isinstance(value, Stacked) and axis == 0:
-        return value.values
-    places = range(_extent(low, given, axis))
-    return tuple(partial(_picked, low, given, axis, place) for place in places)
+    stops = np.cumsum(given["split_sizes"]).tolist()
+    if given.shape_of("self")[given["dim"]] is None:
+        raise low.refused("the batch is cut into parts", "cut another axis")
+    cuts = zip([0, *stops], stops, strict=False)
+    return [_picked(low, given, given["dim"], (start, stop, None)) for start, stop in cuts]
 
 
 def _cat(low: Lowering, given: Arguments) -> Value:
@@ -321,30 +281,13 @@ def _cat(low: Lowering, given: Arguments) -> Value:
     widths: list[int | None] = [shape_of(one)[axis] for one in operations]
     if None in widths:
         raise low.refused("items of a batch are put below each other", "concatenate another axis")
-    return _side_by_side(low, [low.wire(one) for one in values], widths, axis % axes, axes)
-
-
-def _side_by_side(
-    low: Lowering, wires: Sequence[Ref], widths: Sequence[Any], axis: int, axes: int
-) -> Ref:
-    """Join along an axis, which is last for as long as that takes."""
-    if len(wires) == 1:
-        return wires[0]
-    swapped = list(range(axes))
-    swapped[axis], swapped[-1] = swapped[-1], swapped[axis]
-    turned = [_permuted(low, wire, swapped) for wire in wires]
-    return _permuted(low, low.light(Concat, *turned, widths=tuple(widths)), swapped)
+    return low.joined([low.wire(one) for one in values], widths, axis % axes, axes)
 
 
 def _stack(low: Lowering, given: Arguments) -> Value:
-    values, axes = given["tensors"], len(given.shape)
-    axis = given["dim"] % axes
-    if axis == 0 and given.shape[1:2] == (None,):
-        return Stacked(tuple(values))
-    shape = tuple(-1 if one is None else one for one in given.shape)
-    shape = (*shape[:axis], 1, *shape[axis + 1 :])
-    wires = [low.light(Reshape, low.wire(one), shape=shape) for one in values]
-    return _side_by_side(low, wires, [1] * len(wires), axis, axes)
+    axis = given["dim"] % len(given.shape)
+    shape = extents((*given.shape[:axis], 1, *given.shape[axis + 1 :]))
+    return low.stacked([low.wire(one) for one in given["tensors"]], shape, axis)
 
 
 def _scalar(value: Any) -> float | None:
@@ -357,30 +300,30 @@ def _scalar(value: Any) -> float | None:
 
 def _plus(sign: int, low: Lowering, given: Arguments) -> Value:
     """X ± y · alpha, of two payloads or of one and a number."""
-    x, y = given["self"], given["other"]
-    if given["alpha"] != 1:
-        raise low.refused("a sum has an alpha", "multiply first")
-    number = _scalar(y)
-    if number is not None:
-        return low.light(Affine, low.wire(x), shift=sign * number) if number else x
-    number = _scalar(x)
-    if number is not None and sign == 1:
-        return low.light(Affine, low.wire(y), shift=number) if number else y
-    if number is not None:
-        return low.light(Affine, low.wire(y), factor=-1.0, shift=number)
-    wires = low.wire(x), low.wire(y)
-    if sign == 1:
-        return low.light(Sum, *wires)
-    if given.shape_of("self") != given.shape_of("other"):
-        return low.light(Sum, wires[0], low.light(Affine, wires[1], factor=-1.0))
-    return low.light(Difference, *wires)
+    factor = sign * float(given["alpha"])
+    operands: list[Any] = [given["self"], given["other"]]
+    first, second = map(_scalar, operands)
+    if second is not None:
+        shift = factor * second
+        return low.light(Affine, low.wire(operands[0]), shift=shift) if shift else operands[0]
+    if first is not None:
+        if (first, factor) == (0, 1):
+            return operands[1]  # as Python's `sum` begins
+        return low.light(Affine, low.wire(operands[1]), factor=factor, shift=first)
+    dtype = str(given.operation.meta["val"].dtype).removeprefix("torch.")
+    operands = [one.astype(dtype) if hasattr(one, "astype") else one for one in operands]
+    wires = [low.wire(one) for one in operands]
+    if factor == -1 and given.shape_of("self") == given.shape_of("other"):
+        return low.light(Difference, *wires)
+    if factor != 1:
+        wires[1] = low.light(Affine, wires[1], factor=factor)
+    return low.light(Sum, *wires)
 
 
-def _rsub(low: Lowering, given: Arguments) -> Value:
-    number = _scalar(given["other"])
-    if number is None or given["alpha"] != 1:
-        raise low.refused("rsub is of two tensors or has an alpha", "write y - x")
-    return low.light(Affine, low.wire(given["self"]), factor=-1.0, shift=number)
+def _affine(low: Lowering, given: Arguments) -> Value:
+    """A number − x, or −x."""
+    shift, factor = float(given["other"] or 0), -float(given["alpha"] or 1)
+    return low.light(Affine, low.wire(given["self"]), factor=factor, shift=shift)
 
 
 def _times(low: Lowering, given: Arguments) -> Value:
@@ -390,7 +333,8 @@ def _times(low: Lowering, given: Arguments) -> Value:
             return low.light(Affine, low.wire(one), factor=number)
     if given.shape_of("self") != given.shape_of("other"):
         raise low.refused(
-            "two tensors of different shapes are multiplied", "expand one to the other's shape"
+            "two tensors of different shapes are multiplied",
+            "have the layers before give both one shape, or expand the smaller to it",
         )
     return low.light(Product, low.wire(x), low.wire(y))
 
@@ -402,44 +346,55 @@ def _over(low: Lowering, given: Arguments) -> Value:
     return low.light(Affine, low.wire(given["self"]), factor=1 / number)
 
 
-def _negative(low: Lowering, given: Arguments) -> Value:
-    return low.light(Affine, low.wire(given["self"]), factor=-1.0)
-
-
 def _power(low: Lowering, given: Arguments) -> Value:
-    if given["exponent"] not in (2, 3):
-        raise low.refused("a power is neither 2 nor 3", "take x * x")
+    if given["exponent"] not in (2, 3, 4):
+        raise low.refused("a power is not 2, 3 or 4", "take x * x")
     wire, count = low.wire(given["self"]), int(given["exponent"])
     return low.light(Product, *[wire] * count, count=count)
 
 
-def _mean(low: Lowering, given: Arguments) -> Value:
-    count = len(given.shape_of("self"))
-    axes = sorted({axis % count for axis in given["dim"] or range(count)}, reverse=True)
-    wire = low.wire(given["self"])
-    if 0 in axes and given.shape_of("self")[0] is None:
-        raise low.refused("a mean is taken over the batch", "leave that to the loss")
-    for axis in axes:
+def _mean(low: Lowering, given: Arguments, *, is_sum: bool = False) -> Value:
+    """Over axes one by one; a sum is as many times as large."""
+    shape = given.shape_of("self")
+    axes = {axis % len(shape) for axis in given["dim"] or range(len(shape))}
+    extents, wire = [shape[axis] for axis in axes], low.wire(given["self"])
+    if None in extents:
+        raise low.refused(f"a {'sum' if is_sum else 'mean'} is over the batch", REMEDIES["mean"])
+    for axis in sorted(axes, reverse=True):
         wire = low.light(Mean, wire, axis=axis)
+    if is_sum:
+        wire = low.light(Affine, wire, factor=float(np.prod(cast("list[int]", extents))))
     return _reshaped(low, given, wire) if given["keepdim"] else wire
 
 
 def _largest(low: Lowering, given: Arguments) -> Value:
-    """Values and, for which there is no node, places."""
     shape = given.shape_of("self")
-    axes = np.atleast_1d(given["dim"]).tolist()
-    axis = axes[0] % len(shape) if axes else 0
-    if len(axes) != 1 or shape[axis] is None:
+    axes = [axis % len(shape) for axis in np.atleast_1d(given["dim"]).tolist()]
+    if len(axes) != 1 or shape[axes[0]] is None:
         raise low.refused("a maximum is over several axes or the batch", "take one axis")
-    wire = low.light(Max, low.wire(given["self"]), axis=axis)
+    wire = low.light(Max, low.wire(given["self"]), axis=axes[0])
     if not given["keepdim"]:
         return wire
-    left = tuple(1 if i == axis else -1 if one is None else one for i, one in enumerate(shape))
-    return low.light(Reshape, wire, shape=left)
+    shape = tuple(1 if axis == axes[0] else extent for axis, extent in enumerate(shape))
+    return low.light(Reshape, wire, shape=extents(shape))
 
 
 def _largest_and_place(low: Lowering, given: Arguments) -> Value:
-    return (_largest(low, given), None)
+    """Values and, for which there is no node, places."""
+    return _largest(low, given), None
+
+
+def _expand(low: Lowering, given: Arguments) -> Value:
+    """As a sum with zeros of the whole shape."""
+    value = given["self"]
+    if given.shape_of("self") == given.shape:
+        return value
+    if given.shape.count(None) != 1 or isinstance(value, np.ndarray):
+        raise low.refused(
+            "a tensor is expanded that holds no parameter",
+            "add it without expand: what has fewer rows is added to each",
+        )
+    return low.light(Sum, low.wire(Zeros(given.shape)), low.wire(value))
 
 
 def _attention(low: Lowering, given: Arguments) -> Value:
@@ -475,13 +430,7 @@ def _zeros(low: Lowering, given: Arguments) -> Value:
     return Zeros(given.shape)
 
 
-def get_item(values: Sequence[Value], place: int) -> Value:
-    """One of several values of an operation, made now if that was put off."""
-    value = values[place]
-    return value() if callable(value) else value
-
-
-_SAME: Final = ("alias", "clone", "contiguous", "lift_fresh_copy", "detach_")
+_SAME: Final = ("alias", "clone", "contiguous", "lift_fresh_copy")
 _VIEWS: Final = (
     "flatten.using_ints", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
     "unflatten.int", "unsqueeze.default", "view.default", "_unsafe_view.default",
@@ -489,6 +438,7 @@ _VIEWS: Final = (
 _ZEROS: Final = ("new_zeros.default", "zeros.default", "zeros_like.default")
 
 RULES: Final[dict[str, Rule]] = {
+    "_to_copy.default": _cast,
     **{f"{name}.default": _same for name in _SAME},
     **dict.fromkeys(_VIEWS, _reshape),
     **dict.fromkeys(_ZEROS, _zeros),
@@ -498,45 +448,46 @@ RULES: Final[dict[str, Rule]] = {
     "amax.default": _largest,
     "broadcast_tensors.default": broadcast,
     "cat.default": _cat,
-    "chunk.default": _chunk,
     "conv1d.default": _convolution,
     "conv2d.default": _convolution,
+    "convolution.default": _convolution,
     "cross_entropy_loss.default": cross_entropy,
     "div.Tensor": _over,
     "dropout.default": _dropout,
     "embedding.default": _embedding,
-    "gru.input": gru,
-    "gru_cell.default": gru_cell,
+    "expand.default": _expand,
+    "gru.input": partial(layers, False),
+    "gru_cell.default": partial(cell, False),
     "layer_norm.default": _layer_norm,
     "linear.default": _linear,
     "log_softmax.int": log_softmax,
-    "lstm.input": lstm,
-    "lstm_cell.default": lstm_cell,
+    "lstm.input": partial(layers, True),
+    "lstm_cell.default": partial(cell, True),
+    "matmul.default": _matmul,
     "max.dim": _largest_and_place,
     "max_pool1d.default": _max_pool,
     "max_pool2d.default": _max_pool,
-    "mean.default": _mean,
     "mean.dim": _mean,
+    "mm.default": _matmul,
     "mse_loss.default": squared_error,
     "mul.Tensor": _times,
-    "neg.default": _negative,
+    "native_dropout.default": _native_dropout,
+    "neg.default": _affine,
     "nll_loss_nd.default": cross_entropy,
     "permute.default": _permute,
     "pow.Tensor_Scalar": _power,
     "relu.default": partial(_of_first, ReLU),
-    "rsub.Scalar": _rsub,
+    "rsub.Scalar": _affine,
     "scaled_dot_product_attention.default": _attention,
     "select.int": _select,
     "sigmoid.default": partial(_of_first, Sigmoid),
-    "silu.default": _silu,
     "slice.Tensor": _slice,
-    "split.Tensor": _split,
-    "split_with_sizes.default": _split_sizes,
+    "split_with_sizes.default": _split,
     "stack.default": _stack,
     "sub.Tensor": partial(_plus, -1),
-    "t.default": _t,
+    "sum.dim_IntList": partial(_mean, is_sum=True),
     "tanh.default": partial(_of_first, Tanh),
+    "to.dtype": _cast,
     "transpose.int": _transpose,
-    "unbind.int": _unbind,
 }
-"""By the operators' names, without "aten."; one in place, such as "relu_", has the same rule."""
+"""By the operators' names, without "aten."; PyTorch decomposes what is not in it."""

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from ampsim.errors import OptionError
 from ampsim.optim import Optimizer, adam, momentum, nesterov, sgd
 
-
-@dataclass(frozen=True)
-class Method:
-    """An optimizer of `ampsim.optim` to be made: its maker and options."""
-
-    maker: Callable[..., Optimizer]
-    options: dict[str, float]
-
-    def optimizer(self) -> Optimizer:
-        """Make it."""
-        return self.maker(**self.options)
+Method: TypeAlias = "partial[Optimizer]"
+"""A maker of `ampsim.optim` with its options."""
 
 
 def _sgd(group: dict[str, Any]) -> Method:
-    options = {"rate": group["lr"]}
+    options = {"rate": float(group["lr"])}
     if group["momentum"]:
         options["momentum"] = group["momentum"]
     if group["weight_decay"]:
         options["weight_decay"] = group["weight_decay"]
-    return Method(
-        (nesterov if group["nesterov"] else momentum) if group["momentum"] else sgd, options
-    )
+    ahead = nesterov if group["nesterov"] else momentum
+    return partial(ahead if group["momentum"] else sgd, **options)
 
 
 def _adam(group: dict[str, Any]) -> Method:
     beta1, beta2 = group["betas"]
-    options = {"rate": group["lr"], "beta1": beta1, "beta2": beta2, "epsilon": group["eps"]}
+    options = {"rate": float(group["lr"]), "beta1": beta1, "beta2": beta2, "epsilon": group["eps"]}
     if group["weight_decay"]:
         options["weight_decay"] = group["weight_decay"]
-    return Method(adam, options)
+    return partial(adam, **options)
 
 
 _METHODS: Final[dict[str, tuple[Callable[[dict[str, Any]], Method], dict[str, Any]]]] = {
@@ -72,6 +62,11 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
         raise OptionError(
             f"optimizer must train all {parameters} parameters of the module in one group, got "
             f"{trained} in {len(groups)}; give it module.parameters()"
+        )
+    if given.state:
+        raise OptionError(
+            "optimizer must have taken no step, for what it keeps of gradients is not taken over; "
+            f"give a new {kind}(module.parameters(), ...)"
         )
     make, usual = _METHODS[kind]
     for option, expected in usual.items():

@@ -174,19 +174,24 @@ class GraphPlan:
             hasher.update(b"" if port.values is None else np.ascontiguousarray(port.values).data)
         return hasher.hexdigest()
 
-    def with_any_length(self) -> GraphPlan:
-        """The same with loops as long as the state of what is pumped says."""
-        calls = [
-            replace(
-                call,
-                more=tuple(
-                    replace(one, length=0) if isinstance(one, LoopSteps) else one
-                    for one in call.more
-                ),
-            )
-            for call in self.calls
-        ]
-        return replace(self, calls=tuple(calls))
+    def with_calls(self, change: Callable[[Call], Call]) -> GraphPlan:
+        """The same with each call changed."""
+        return replace(self, calls=tuple(map(change, self.calls)))
+
+
+def without_dropout(call: Call) -> Call:
+    """The same call, in which nothing is dropped."""
+    if not isinstance(call.subject, Spec):
+        return call
+    rates = {name: 0.0 for name in ("rate", "dropout") if name in call.subject.options}
+    subject = replace(call.subject, options={**call.subject.options, **rates})
+    return replace(call, subject=subject)
+
+
+def of_any_length(call: Call) -> Call:
+    """The same call, in which loops are as long as the state of what is pumped says."""
+    more = (replace(one, length=0) if isinstance(one, LoopSteps) else one for one in call.more)
+    return replace(call, more=tuple(more))
 
 
 def identifier(name: str) -> str:

@@ -2,17 +2,16 @@
 
 `nn.LSTM` and `nn.GRU` are one operation each in an exported program. Here each layer and direction
 is a cell in a loop of its own, so that the second layer reads a step as soon as the first has
-written it. Loops that nothing reads are not made.
+written it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ampsim.interop.loops import LoopSteps, after, each, stack, unstack
 from ampsim.interop.lowering import (
+    EXAMPLE_ROWS,
     Arguments,
     HalfState,
     Learned,
@@ -23,7 +22,7 @@ from ampsim.interop.lowering import (
     short,
 )
 from ampsim.interop.plan import Ref, Spec
-from ampsim.interop.weights import NodeLayout
+from ampsim.interop.weights import Laid, Layout
 from ampsim.nodes import Columns, Concat, Dropout, GRUCell, LSTMCell, Permute, Pick
 
 PARAMETERS = 4
@@ -32,7 +31,7 @@ PARAMETERS = 4
 
 def _cell(
     low: Lowering, parameters: list[Any], name: str, *, is_lstm: bool
-) -> tuple[Spec, NodeLayout, int]:
+) -> tuple[Spec, Layout, int]:
     """A cell with PyTorch's four parameters: what makes it, and how these lie."""
     if len(parameters) != PARAMETERS or not all(isinstance(one, Learned) for one in parameters):
         raise low.refused(
@@ -44,18 +43,18 @@ def _cell(
     if is_lstm:
         options["has_two_biases"] = True
         layout = {
-            "weight": ("lstm", (input_weight, state_weight)),
-            "bias": ("lstm-bias", (biases[0],)),
-            "bias_state": ("lstm-bias", (biases[1],)),
+            "weight": Laid("lstm", (input_weight, state_weight)),
+            "bias": Laid("lstm-bias", (biases[0],)),
+            "bias_state": Laid("lstm-bias", (biases[1],)),
         }
-        return Spec(LSTMCell, name, options), NodeLayout(layout), hidden
+        return Spec(LSTMCell, name, options), layout, hidden
     layout = {
-        "weight_input": ("transposed", (input_weight,)),
-        "bias_input": ("reshaped", (biases[0],)),
-        "weight_state": ("transposed", (state_weight,)),
-        "bias_state": ("reshaped", (biases[1],)),
+        "weight_input": Laid("transposed", (input_weight,)),
+        "bias_input": Laid("reshaped", (biases[0],)),
+        "weight_state": Laid("transposed", (state_weight,)),
+        "bias_state": Laid("reshaped", (biases[1],)),
     }
-    return Spec(GRUCell, name, options), NodeLayout(layout), hidden
+    return Spec(GRUCell, name, options), layout, hidden
 
 
 def _owner(parameter: str) -> str:
@@ -75,151 +74,110 @@ def _joined(low: Lowering, state: list[Value], hidden: int) -> Ref:
     return low.light(Concat, low.wire(h), low.wire(c), named="state", widths=(hidden, hidden))
 
 
-def lstm_cell(low: Lowering, given: Arguments) -> Value:
-    """One step of an LSTM: (h, c)."""
+def cell(is_lstm: bool, low: Lowering, given: Arguments) -> Value:
+    """One step: h of a GRU, (h, c) of an LSTM."""
     parameters = [given[one] for one in ("w_ih", "w_hh", "b_ih", "b_hh")]
     name = _owner(getattr(parameters[0], "name", ""))
-    spec, layout, hidden = _cell(low, parameters, name, is_lstm=True)
-    state = _joined(low, given["hx"], hidden)
-    made = low.learning(spec, layout, low.wire(given["input"]), state)
-    return HalfState(made, hidden, False), HalfState(made, hidden, True)
-
-
-def gru_cell(low: Lowering, given: Arguments) -> Value:
-    """One step of a GRU: h."""
-    parameters = [given[one] for one in ("w_ih", "w_hh", "b_ih", "b_hh")]
-    name = _owner(getattr(parameters[0], "name", ""))
-    spec, layout, hidden = _cell(low, parameters, name, is_lstm=False)
-    return low.learning(spec, layout, low.wire(given["input"]), _begun(low, given["hx"], hidden))
+    spec, layout, hidden = _cell(low, parameters, name, is_lstm=is_lstm)
+    begun = _joined if is_lstm else _begun
+    made = low.learning(spec, layout, low.wire(given["input"]), begun(low, given["hx"], hidden))
+    return [HalfState(made, hidden, one) for one in (False, True)] if is_lstm else made
 
 
 def _begun(low: Lowering, h: Value, hidden: int) -> Ref:
     return low.wire(Zeros((None, hidden)) if isinstance(h, Zeros) else h)
 
 
-def lstm(low: Lowering, given: Arguments) -> Value:
-    """Outputs at all steps, and the last h and c of each layer and direction."""
-    return _Layers(low, given, is_lstm=True).values()
+def layers(is_lstm: bool, low: Lowering, given: Arguments) -> Value:
+    """Outputs at all steps, and the last h, and c of an LSTM, of each layer and direction."""
+    shape = given.shape_of("input")
+    order = 1 if given["batch_first"] else -1
+    rows, steps = shape[:2][::order] if len(shape) == 3 else (0, None)
+    if rows not in (None, EXAMPLE_ROWS) or steps is None:
+        raise low.refused(
+            f"the batch is not where this {short(given.operation)} expects it",
+            "pass batch_first=True for inputs of (rows, steps, columns)",
+        )
+    ways = [LoopSteps(steps), LoopSteps(steps, is_reversed=True)][: 1 + given["bidirectional"]]
+    name = low.free(f"{_owner(given['params'][0].name)}.sequence")
+    read = low.wire(given["input"])
+    if given["batch_first"]:
+        read = low.light(Permute, read, axes=(1, 0, 2))
+    read = low.call(name, read, part=unstack, more=(ways[0],))
+    loops: list[_Loop] = []
+    for layer in range(given["num_layers"]):
+        if layer:
+            below = loops[-len(ways) :]
+            read = _beside(low, below, [one.h(low, one.states) for one in below])
+            if given["dropout"] and given["train"]:
+                read = low.light(Dropout, read, rate=float(given["dropout"]), seed=0)
+        for way in ways:
+            loops.append(_loop(low, given, read, way, (layer, len(loops), is_lstm)))
+    ended = [low.call(one.name, one.last, part=after, more=(one.steps,)) for one in loops]
+    outputs = _outputs(low, given, loops[-len(ways) :])
+    hidden = loops[0].hidden
+    if not is_lstm:
+        return outputs, Stacked(tuple(ended), hidden)
+    halves = [[HalfState(one, hidden, is_cell) for one in ended] for is_cell in (False, True)]
+    return outputs, *(Stacked(tuple(half), hidden) for half in halves)
 
 
-def gru(low: Lowering, given: Arguments) -> Value:
-    """Outputs at all steps, and the last h of each layer and direction."""
-    return _Layers(low, given, is_lstm=False).values()
+class _Loop(NamedTuple):
+    """A loop over a cell: its states at all steps, and at the one that it ends with."""
+
+    name: str
+    steps: LoopSteps
+    states: Ref
+    last: Ref
+    hidden: int
+    is_lstm: bool
+
+    def h(self, low: Lowering, states: Ref) -> Ref:
+        """H of states, which are [h | c] in an LSTM."""
+        if not self.is_lstm:
+            return states
+        options = {"width": 2 * self.hidden, "start": 0, "stop": self.hidden}
+        return low.call(Spec(Columns, low.free(f"{self.name}.h"), options), states)
 
 
-class _Layers:
-    """The loops of one recurrent operation, each made when it is first asked for."""
+def _loop(
+    low: Lowering, given: Arguments, read: Ref, steps: LoopSteps, which: tuple[int, int, bool]
+) -> _Loop:
+    """A layer in one direction; `which` is the layer, the number of the loop, and the kind."""
+    layer, number, is_lstm = which
+    size = len(given["params"]) // (given["num_layers"] * (1 + given["bidirectional"]))
+    parameters = given["params"][number * size : (number + 1) * size]
+    name = f"{_owner(parameters[0].name)}.l{layer}{'.reverse' if steps.is_reversed else ''}"
+    spec, layout, hidden = _cell(low, parameters, name, is_lstm=is_lstm)
+    if is_lstm:
+        start = _joined(low, [_start(low, one, number) for one in given["hx"]], hidden)
+    else:
+        start = _begun(low, _start(low, given["hx"], number), hidden)
+    again, last = low.looping(spec, layout, read, start, steps=steps)
+    states = low.call(name, again, last, part=each)
+    return _Loop(name, steps, states, last, hidden, is_lstm)
 
-    def __init__(self, low: Lowering, given: Arguments, *, is_lstm: bool) -> None:
-        self._low, self._given, self._is_lstm = low, given, is_lstm
-        self._ways = 2 if given["bidirectional"] else 1
-        self._count = given["num_layers"] * self._ways
-        shape = given.shape_of("input")
-        steps = shape[1 if given["batch_first"] else 0] if len(shape) == 3 else None
-        if steps is None:
-            raise low.refused(
-                f"the batch is not where this {short(given.operation)} expects it",
-                "pass batch_first=True for inputs of (rows, steps, columns)",
-            )
-        self._steps = [LoopSteps(steps, is_reversed=bool(way)) for way in range(self._ways)]
-        self._made: dict[Any, Any] = {}
-        self._name = low.free(f"{_owner(given['params'][0].name)}.sequence")
 
-    def values(self) -> Value:
-        """What the operation gives; each is made when it is asked for."""
-        last = [partial(self._once, self._last, number) for number in range(self._count)]
-        if not self._is_lstm:
-            return partial(self._once, self._outputs), Stacked(tuple(last))
-        cells = [partial(self._once, self._last_cell, number) for number in range(self._count)]
-        return partial(self._once, self._outputs), Stacked(tuple(last)), Stacked(tuple(cells))
+def _start(low: Lowering, first: Value, number: int) -> Value:
+    """The state that a layer and direction starts with, of those of all."""
+    if isinstance(first, Zeros):
+        return Zeros(first.shape[-2:])
+    if isinstance(first, Stacked):
+        return first.values[number]
+    return low.light(Pick, low.wire(first), keys=(number,))
 
-    def _once(self, make: Callable[..., Any], *numbers: int) -> Any:
-        key = (make.__name__, *numbers)
-        if key not in self._made:
-            self._made[key] = make(*numbers)
-        return self._made[key]
 
-    def _read(self, layer: int) -> Ref:
-        """What a layer reads at each step."""
-        low, given = self._low, self._given
-        if layer == 0:
-            wire = low.wire(given["input"])
-            if given["batch_first"]:
-                wire = low.light(Permute, wire, axes=(1, 0, 2))
-            return low.call(self._name, wire, part=unstack, more=(self._steps[0],))
-        below = range((layer - 1) * self._ways, layer * self._ways)
-        parts = [self._h(self._once(self._each, number), number) for number in below]
-        joined = self._beside(parts)
-        if given["dropout"] and given["train"]:
-            return low.light(Dropout, joined, rate=float(given["dropout"]), seed=0)
-        return joined
+def _beside(low: Lowering, loops: list[_Loop], parts: list[Ref]) -> Ref:
+    """What both directions of a layer give, side by side."""
+    if len(parts) == 1:
+        return parts[0]
+    return low.light(Concat, *parts, widths=(loops[0].hidden,) * len(parts))
 
-    def _beside(self, parts: list[Ref]) -> Ref:
-        if len(parts) == 1:
-            return parts[0]
-        return self._low.light(Concat, *parts, widths=(self._hidden,) * len(parts))
 
-    @property
-    def _hidden(self) -> int:
-        return self._given["params"][1].values.shape[1]
-
-    def _loop(self, number: int) -> tuple[Ref, Ref, str]:
-        low, given = self._low, self._given
-        layer, way = divmod(number, self._ways)
-        size = len(given["params"]) // self._count
-        parameters = given["params"][number * size : (number + 1) * size]
-        name = f"{_owner(parameters[0].name)}.l{layer}{'.reverse' if way else ''}"
-        spec, layout, hidden = _cell(low, parameters, name, is_lstm=self._is_lstm)
-        if self._is_lstm:
-            first = [self._start(one, number) for one in given["hx"]]
-            start = _joined(low, first, hidden)
-        else:
-            start = _begun(low, self._start(given["hx"], number), hidden)
-        read = self._once(self._read, layer)
-        return *low.looping(spec, layout, read, start, steps=self._steps[way]), name
-
-    def _start(self, first: Value, number: int) -> Value:
-        """The state that a layer and direction starts with, of those of all."""
-        if isinstance(first, Zeros):
-            return first
-        if isinstance(first, Stacked):
-            value: Any = first.values[number]
-            return value() if callable(value) else value
-        return self._low.light(Pick, self._low.wire(first), keys=(number,))
-
-    def _each(self, number: int) -> Ref:
-        again, last, name = self._once(self._loop, number)
-        return self._low.call(name, again, last, part=each)
-
-    def _h(self, state: Ref, number: int) -> Ref:
-        """H of a state, which is [h | c] in an LSTM."""
-        if not self._is_lstm:
-            return state
-        _again, _last, name = self._once(self._loop, number)
-        options = {"width": 2 * self._hidden, "start": 0, "stop": self._hidden}
-        return self._low.call(Spec(Columns, self._low.free(f"{name}.h"), options), state)
-
-    def _ended(self, number: int) -> Ref:
-        way = number % self._ways
-        _again, last, name = self._once(self._loop, number)
-        return self._low.call(name, last, part=after, more=(self._steps[way],))
-
-    def _last(self, number: int) -> Value:
-        ended = self._once(self._ended, number)
-        return HalfState(ended, self._hidden, False) if self._is_lstm else ended
-
-    def _last_cell(self, number: int) -> Value:
-        return HalfState(self._once(self._ended, number), self._hidden, True)
-
-    def _outputs(self) -> Ref:
-        low = self._low
-        parts: list[Ref] = []
-        for number in range(self._count - self._ways, self._count):
-            _again, _last, name = self._once(self._loop, number)
-            way = self._steps[number % self._ways]
-            stacked = low.call(name, self._once(self._each, number), part=stack, more=(way,))
-            parts.append(self._h(stacked, number))
-        joined = self._beside(parts)
-        if self._given["batch_first"]:
-            return low.light(Permute, joined, axes=(1, 0, 2))
-        return joined
+def _outputs(low: Lowering, given: Arguments, loops: list[_Loop]) -> Ref:
+    """The last layer's h at all steps, both directions beside each other."""
+    parts = [
+        one.h(low, low.call(one.name, one.states, part=stack, more=(one.steps,))) for one in loops
+    ]
+    joined = _beside(low, loops, parts)
+    return low.light(Permute, joined, axes=(1, 0, 2)) if given["batch_first"] else joined

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.interop.agreement import require_agreement
 from ampsim.interop.batches import Arrays, BatchList, dataset_of, examples
 from ampsim.interop.exported import ImportedModule, Loss, Refusal, imported, the_torch
 from ampsim.interop.loops import LoopSteps
+from ampsim.interop.lowering import EXAMPLE_ROWS
 from ampsim.interop.optimizers import Method, method_of
-from ampsim.interop.plan import GraphPlan, PumpPorts
+from ampsim.interop.plan import GraphPlan, PumpPorts, of_any_length, without_dropout
 from ampsim.ir import Graph
 from ampsim.study import Model, Result
 from ampsim.text import short
@@ -28,6 +31,12 @@ OPTIONS: Final = (
     "target",
 )  # fmt: skip
 """What `from_torch` takes besides; all but the first are those of `ampsim.Model`."""
+
+
+LOOP_IS_FIXED: Final = (
+    "a loop over steps in Python, or of another length than a batch's, is fixed; take nn.LSTM or "
+    "nn.GRU, or give sequences of one length"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +87,9 @@ def from_torch(
     """Make a model of a PyTorch module, with its weights to start from.
 
     The module is exported in training mode (`torch.export`) and not changed. A run computes what
-    PyTorch computes, but for the masks of dropout, which are drawn from another stream. Two biases
-    of an LSTM stay two.
+    PyTorch computes, but for the masks of dropout, which are drawn from another stream: loss and
+    gradients, without dropout, of up to three batches of different shapes are compared with the
+    module's first. Two biases of an LSTM stay two.
 
     Args:
         module: on the CPU, in single or double precision. All of its parameters are trained.
@@ -138,8 +148,12 @@ def from_torch(
     found, length = _found(module, dataset, loss)
     _require_labels(dataset, found.classes)
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
-    made = TorchGraph(found, state, method if isinstance(method, Method) else None, dataset)
-    return _model(module, made, PumpPorts(found.plan.ports, dtype, length), method, options)
+    made = TorchGraph(found, state, method if isinstance(method, partial) else None, dataset)
+    pump = PumpPorts(found.plan.ports, dtype, length)
+    model = _model(module, made, pump, method, options)
+    plain = replace(made, found=replace(found, plan=found.plan.with_calls(without_dropout)))
+    require_agreement(module, loss, replace(model, make_graph=plain), to_torch)
+    return model
 
 
 def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> None:
@@ -200,7 +214,7 @@ def _model(
         made,
         data.for_run,
         pump,
-        method.optimizer() if isinstance(method, Method) else method,
+        made.method() if made.method else method,
         **settings,
     )
     return model.set_parameters(ours_of(model, made))
@@ -236,7 +250,7 @@ def _found(module: Any, data: Any, loss: Loss) -> tuple[ImportedModule, tuple[in
     found: list[ImportedModule] = []
     batches = examples(data)
     for arrays in batches:
-        rows = [np.repeat(one[:1], 2, axis=0) for one in arrays]
+        rows = [np.repeat(one[:1], EXAMPLE_ROWS, axis=0) for one in arrays]
         tensors = [torch.from_numpy(np.ascontiguousarray(one)) for one in rows]
         found.append(imported(module, tensors, loss))
     if len(found) == 1:
@@ -253,6 +267,8 @@ def _of_any_length(
         GraphError: a number in the graph depends on the length, or several lengths differ.
     """
     one, other = (each.plan for each in found)
+    if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
+        raise Refusal(f"{name}: {LOOP_IS_FIXED}")
     ports, lengths = list(one.ports), set[tuple[int, int]]()
     for place, (mine, theirs) in enumerate(zip(one.ports, other.ports, strict=True)):
         differing = [
@@ -273,12 +289,9 @@ def _of_any_length(
             f"{name}: batches differ in {len(steps)} lengths, and one may; pad all but one of them"
         )
     loops = _lengths_of_loops(one), _lengths_of_loops(other)
-    if set(zip(*loops, strict=False)) - steps or len(one.calls) != len(other.calls):
-        raise Refusal(
-            f"{name}: a loop over steps in Python, or of another length than a batch's, is fixed; "
-            "take nn.LSTM or nn.GRU, or give sequences of one length"
-        )
-    plans = [each.plan.with_any_length().calls for each in found]
+    if set(zip(*loops, strict=False)) - steps:
+        raise Refusal(f"{name}: {LOOP_IS_FIXED}")
+    plans = [each.plan.with_calls(of_any_length).calls for each in found]
     for mine, theirs in zip(*plans, strict=True):
         if mine != theirs:
             where = f" ({mine.place})" if mine.place else ""

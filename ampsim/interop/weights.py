@@ -67,17 +67,5 @@ class Laid:
         return dict(zip(self.names, parts, strict=True))
 
 
-@dataclass(frozen=True)
-class NodeLayout:
-    """For each parameter of a node, without the node's name: the way it lies, and the names."""
-
-    parts: Mapping[str, tuple[str, tuple[str, ...]]]
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Names of all parameters of the module in it, sorted."""
-        return tuple(sorted(name for _way, names in self.parts.values() for name in names))
-
-    def of_node(self, node: str) -> dict[str, Laid]:
-        """The same by the full names of parameters here."""
-        return {f"{node}.{part}": Laid(*laid) for part, laid in self.parts.items()}
+Layout: TypeAlias = dict[str, Laid]
+"""For each parameter of a node, without the node's name, how it lies."""

@@ -17,7 +17,7 @@ from ampsim.cli.entry import app
 from ampsim.errors import AmpsimError
 from ampsim.interop import write_model_file
 
-LINES_MAX = 100
+LINES_MAX = 110  # of characters; a node with all its options is a word of a call
 OF_AN_MLP = 62  # with its docstring, imports, pump and build
 
 

@@ -147,6 +147,105 @@ class OverTheBatch(Base):
         return self.last(x)
 
 
+class Steep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 10
+
+
+class OwnGradient(Base):
+    def forward(self, x):
+        return self.last(Steep.apply(self.first(x)))
+
+
+class Hooked(Base):
+    def __init__(self):
+        super().__init__()
+        self.first.weight.register_hook(lambda gradient: gradient * 3)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+class OtherwiseInEvaluation(Base):
+    def forward(self, x):
+        x = self.first(x)
+        return self.last(x * 2 if self.training else x)
+
+
+class BySizeOfBatch(Base):
+    def forward(self, x):
+        return self.last(self.first(x) * (2 if x.size(0) > 3 else 1))
+
+
+class AlwaysDropping(Base):
+    def forward(self, x):
+        return self.last(F.dropout(self.first(x), 0.5))
+
+
+class Counting(Base):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return self.last(self.first(x))
+
+
+class WithoutGradient(Base):
+    def forward(self, x):
+        with torch.no_grad():
+            x = self.first(x)
+        return self.last(x)
+
+
+class Random(Base):
+    def forward(self, x):
+        x = self.first(x) + torch.randint(0, 5, (4,))  # here
+        return self.last(x)
+
+
+class Sized(Base):
+    def forward(self, x):
+        return self.last(self.first(x).reshape(len(x), 4))
+
+
+class Packed(Base):
+    def __init__(self):
+        super().__init__()
+        self.reader = nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, x):
+        lengths = (x[:, 0] > 0).long() + 1
+        steps = nn.utils.rnn.pack_padded_sequence(
+            self.first(x).view(-1, 1, 4).expand(-1, 2, -1), lengths, True, False
+        )
+        _, (h, _c) = self.reader(steps)  # here
+        return self.last(h[-1])
+
+
+class WidelyPadded(Base):
+    def __init__(self):
+        super().__init__()
+        self.filter = nn.Conv1d(1, 1, 2, padding=2)
+
+    def forward(self, x):
+        x = self.filter(x.unsqueeze(1))  # here
+        return self.last(self.first(x[:, 0, :4]))
+
+
+class Normalising(Base):
+    def forward(self, x):
+        x = self.first(x)
+        x = x - x.mean()  # here
+        return self.last(x)
+
+
 REFUSED: dict[type, str] = {
     Gelu: "ampsim has no node for gelu (HERE); take nn.ReLU",
     Branching: "control flow reads values (HERE); compute both ways",
@@ -156,13 +255,25 @@ REFUSED: dict[type, str] = {
     Frozen: "first.weight does not require a gradient, and ampsim trains every parameter",
     FixedBatch: "torch.export cannot record it (HERE): RuntimeError: shape '[20, 4]' is invalid",
     Conditional: "no rule for torch.cond (HERE); compute both branches",
-    Unused: "parameter spare.bias has no effect on the loss; take it out of the module",
+    Unused: "parameter spare.weight has no effect on the loss; take it out of the module",
     Attending: "ampsim has no node for bmm (HERE); take F.scaled_dot_product_attention; pass need",
     InPlace: "fill_ changes a tensor in place (HERE); make a new one",
     BatchSecond: "the batch is not where this lstm expects it (HERE); pass batch_first=True",
     Masked: "attention has a mask that is not the causal one (HERE); pass is_causal=True",
-    Grouped: "a convolution has dilation or groups (HERE); take dilation=1 and groups=1",
-    OverTheBatch: "a mean is taken over the batch (HERE); leave that to the loss",
+    Grouped: "a convolution has dilation or groups, or is transposed (HERE); take nn.Conv2d with",
+    OwnGradient: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
+    Hooked: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
+    OtherwiseInEvaluation: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
+    BySizeOfBatch: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
+    AlwaysDropping: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
+    Counting: "buffer count changes with each batch, and to_torch would give it back as it was",
+    WithoutGradient: "no rule for torch.wrap_with_set_grad_enabled; let gradients pass, without",
+    Random: "ampsim has no node for randint (HERE); write that part as a node of your own",
+    Sized: "the module's own numbers fix the batch at 2; use x.size(0), or -1, instead of",
+    Packed: "a sequence is packed (HERE); give sequences of one length instead of packed ones",
+    WidelyPadded: "filter: padding must be from 0 to 0 x 1 for a kernel of 1 x 2, got 0 x 2 (HERE)",
+    Normalising: "ampsim has no node for mean (HERE); leave the mean over the batch to the loss",
+    OverTheBatch: "a mean is over the batch (HERE); leave the mean over the batch to the loss",
 }
 
 X = torch.randn(40, 4)
@@ -204,6 +315,15 @@ def test_a_refusal_names_operation_line_and_remedy(kind, capfd):
     assert capfd.readouterr() == ("", "")  # PyTorch's own account is not shown
 
 
+def test_each_part_of_a_module_stays_in_its_mode_and_has_no_gradient():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 3))
+    module[1].eval()
+    model = imported(module)
+    assert [one.training for one in module.modules()] == [True, True, False, True]
+    assert "dropout" not in str([node.name for node in model.graph().nodes])
+    assert module[0].weight.grad is None
+
+
 def test_a_failed_import_leaves_module_and_tensors_as_they_were():
     module = Branching()
     module.eval()
@@ -220,6 +340,15 @@ class Good(Base):
 
 NET = nn.Linear(4, 3)
 SGD = torch.optim.SGD
+
+
+def stepped() -> Any:
+    """An optimizer that trained something."""
+    optimizer = torch.optim.Adam(NET.parameters())
+    F.cross_entropy(NET(X), Y).backward()
+    optimizer.step()
+    return optimizer
+
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another method": (
@@ -254,12 +383,28 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "Linear: the loss has reduction",
     ),
     "another loss": (
-        {"loss": lambda output, target: (output.sum(1) - target).abs().mean()},
-        "Linear: ampsim has no node for sum",
+        {"loss": lambda output, target: (output.sum(1) - target).abs().mean(0)},
+        "Linear: ampsim has no node for abs",
+    ),
+    "half a loss": (
+        {"loss": lambda output, target: 0.5 * F.cross_entropy(output, target)},
+        "Linear: the loss is scaled, or added to; let a cross-entropy or a squared error be all",
+    ),
+    "labels that are calculated": (
+        {"loss": lambda output, target: F.cross_entropy(output, 2 - target)},
+        "Linear: whole numbers are calculated with; do that before, in the data",
+    ),
+    "a target that learns": (
+        {"loss": lambda output, target: F.mse_loss(output, output * 0.5)},
+        "Linear: both operands of a squared error learn; give it the data's target",
+    ),
+    "an optimizer that took a step": (
+        {"optimizer": stepped()},
+        "optimizer must have taken no step, for what it keeps of gradients is not taken over",
     ),
     "no loss": (
         {"loss": lambda output, target: output.mean(1).mean(0) + 0 * target[0]},
-        "Linear: a mean is taken over the batch",
+        "Linear: a mean is over the batch; leave the mean",
     ),
     "a number for a loss": ({"loss": 3}, "loss must be a function of output and target"),
     "a number for inputs": ({"example_inputs": 3}, "example_inputs must be a tensor"),

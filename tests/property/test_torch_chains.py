@@ -30,6 +30,31 @@ def nothing(*shape: int) -> Any:
     return nn.Identity()
 
 
+class FromState(nn.Module):
+    """An LSTM that starts from what it learned."""
+
+    def __init__(self, _steps: int, width: int):
+        super().__init__()
+        self.reader = nn.LSTM(width, 3, batch_first=True)
+        self.start = nn.Parameter(torch.randn(1, 1, 3))
+
+    def forward(self, x):
+        h = self.start.expand(1, x.size(0), 3).contiguous()
+        return self.reader(x, (h, torch.zeros_like(h)))[0]
+
+
+class Causal(nn.Module):
+    """Attention with a mask of truth values, as users write it."""
+
+    def __init__(self, _steps: int, width: int):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(width, 1, batch_first=True)
+
+    def forward(self, x):
+        later = torch.triu(torch.ones(x.size(1), x.size(1), dtype=torch.bool), diagonal=1)
+        return self.attention(x, x, x, attn_mask=later, need_weights=False)[0]
+
+
 FLAT: dict[str, Link] = {
     "linear": Link(1, lambda f: nn.Linear(f, 5), lambda m, x: m(x)),
     "linear, no bias": Link(1, lambda f: nn.Linear(f, 3, bias=False), lambda m, x: m(x)),
@@ -49,6 +74,17 @@ FLAT: dict[str, Link] = {
     "learned shift": Link(
         1, lambda f: nn.ParameterList([nn.Parameter(torch.randn(f))]), lambda m, x: x + m[0]
     ),
+    "learned number": Link(
+        1, lambda f: nn.ParameterList([nn.Parameter(torch.tensor(0.5))]), lambda m, x: x + m[0]
+    ),
+    "own product": Link(
+        1, lambda f: nn.ParameterList([nn.Parameter(torch.randn(f, 4))]), lambda m, x: x @ m[0]
+    ),
+    "alpha": Link(1, nothing, lambda m, x: torch.add(x, torch.tanh(x), alpha=-2)),
+    "decomposed": Link(
+        1, nothing, lambda m, x: torch.hstack([x.narrow(1, 0, 1), x[:, 1:].square()])
+    ),
+    "in place": Link(1, lambda f: nn.Linear(f, f), lambda m, x: m(x).mul_(2).add_(x)),
     "to sequence": Link(1, lambda f: nn.Linear(f, 12), lambda m, x: m(x).view(-1, 3, 4)),
     "to image": Link(1, lambda f: nn.Linear(f, 50), lambda m, x: m(x).reshape(x.size(0), 2, 5, 5)),
 }
@@ -79,11 +115,28 @@ SEQUENCES: dict[str, Link] = {
     "mean": Link(2, nothing, lambda m, x: x.mean(dim=1)),
     "largest": Link(2, nothing, lambda m, x: x.amax(dim=-1)),
     "unbound": Link(2, nothing, lambda m, x: torch.stack(x.unbind(1)[::-1], dim=1)),
+    "sum": Link(2, nothing, lambda m, x: x.sum(1)),
+    "matrix transposed": Link(2, nothing, lambda m, x: x.mT),
+    "class token": Link(
+        2,
+        lambda t, f: nn.ParameterList([nn.Parameter(torch.randn(1, 1, f))]),
+        lambda m, x: torch.cat([m[0].expand(x.size(0), -1, -1), x], dim=1),
+    ),
+    "learned first state": Link(2, FromState, lambda m, x: m(x)),
+    "causal attention": Link(2, Causal, lambda m, x: m(x)),
+    "all last states": Link(
+        2,
+        lambda t, f: nn.GRU(f, 2, num_layers=2, batch_first=True, bidirectional=True),
+        lambda m, x: m(x)[1].permute(1, 0, 2),
+    ),
     "flat": Link(2, nothing, lambda m, x: x.flatten(1)),
 }
 IMAGES: dict[str, Link] = {
     "conv": Link(
         3, lambda c, h, w: nn.Conv2d(c, 3, (3, 2), padding=1), lambda m, x: torch.tanh(m(x))
+    ),
+    "same": Link(
+        3, lambda c, h, w: nn.Conv2d(c, 2, 3, padding="same", bias=False), lambda m, x: m(x)
     ),
     "pool": Link(3, nothing, lambda m, x: F.max_pool2d(x, 2)),
     "overlapping pool": Link(3, nothing, lambda m, x: F.max_pool2d(x, 3, stride=1, padding=1)),
@@ -143,7 +196,7 @@ def require_alike(chain: Chain) -> None:
 
 
 @given(data=st.data(), count=st.integers(2, 6), seed=st.integers(0, 2**31))
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_random_chain_computes_as_pytorch_does(data, count, seed):
     torch.manual_seed(seed)
     chain = Chain(lambda names: data.draw(st.sampled_from(names)), count)
