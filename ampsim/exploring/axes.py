@@ -2,7 +2,9 @@
 
 A key is one of
 
-    schedule, cluster, topology                 names, as on the command line
+    schedule, topology                          names, as on the command line
+    cluster                                     likewise; a file of a cluster has workers and links
+                                                of its own, else workers (of a device) and links stay
     device                                      a name, of every device; links stay
     workers, latency_s, bandwidth_bytes_per_s   of the cluster and its links, likewise
     device.NUMBER                               of every device; a number alone means this
@@ -27,7 +29,7 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, Ports, load_cluster, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
-from ampsim.hardware.load import relinked
+from ampsim.hardware.load import is_groups, relinked, says_links
 from ampsim.hardware.record import UNSOURCED
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
@@ -303,12 +305,12 @@ def setup_at(setup: Setup, point: Point) -> Setup:
 def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     workers = None if "workers" not in point else int(point["workers"])
     if "cluster" in point:
-        cluster = load_cluster(str(point["cluster"]), workers=workers)
+        cluster = _named_cluster(str(point["cluster"]), workers, cluster)
     elif workers is not None:
         cluster = _with_workers(cluster, workers)
     if "device" in point:
-        device, count = load_device(str(point["device"])), cluster.workers
-        cluster = changed(cluster, name=f"{count} x {device.name}", devices=(device,) * count)
+        load_device(str(point["device"]))  # and not a cluster, or groups
+        cluster = _named_cluster(str(point["device"]), None, cluster)
     links: dict[str, Any] = {key: point[key] for key in (*LINKS, "topology") if key in point}
     if links:
         cluster = relinked(cluster, **links)
@@ -316,6 +318,15 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
         numbers = _of(room, point)
         cluster = change(cluster, numbers) if numbers else cluster
     return cluster
+
+
+def _named_cluster(name: str, workers: int | None, cluster: Cluster) -> Cluster:
+    """The cluster of a file; or devices by their name, between the links of a cluster."""
+    if says_links(name):
+        return load_cluster(name, workers=workers)
+    usual = None if is_groups(name) else cluster.workers
+    own = load_cluster(name, workers=usual if workers is None else workers)
+    return changed(cluster, name=own.name, description=own.description, devices=own.devices)
 
 
 def _of(room: str, point: Point) -> dict[str, Value]:
