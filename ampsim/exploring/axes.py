@@ -3,8 +3,8 @@
 A key is one of
 
     schedule, topology                          names, as on the command line
-    cluster                                     likewise; a file of a cluster has workers and links
-                                                of its own, else workers (of a device) and links stay
+    cluster                                     likewise; a cluster's file has workers and links of
+                                                its own, between devices these stay
     device                                      a name, of every device; links stay
     workers, latency_s, bandwidth_bytes_per_s   of the cluster and its links, likewise
     device.NUMBER                               of every device; a number alone means this
@@ -33,6 +33,7 @@ from ampsim.hardware.load import is_groups, relinked, says_links
 from ampsim.hardware.record import UNSOURCED
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
+from ampsim.report.grid import cluster_words
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model
 from ampsim.study.schedule_names import option_names, option_types, schedules_of
@@ -140,6 +141,20 @@ def keys_of(setup: Setup) -> list[str]:
         *(f"model.{key}" for key in options),
         *option_names(),
     ]  # fmt: skip
+
+
+def place_words(cluster: str, over: Mapping[str, Sequence[Value]]) -> str:
+    """What is asked of where some keys vary: a cluster's name without what does, or the names.
+
+    >>> place_words("8 x a100", {"workers": (2, 4)}), place_words("8 x a100", {"latency_s": (0, 1)})
+    ('a100', '8 x a100')
+    >>> place_words("8 x a100", {"cluster": ("./a100.toml", "./fpga.toml")})
+    'a100, fpga'
+    """
+    names = over.get("cluster") or over.get("device")
+    if names:
+        return ", ".join(cluster_words(str(one)) for one in names)
+    return re.sub(r"^[0-9]+ x ", "", cluster) if "workers" in over else cluster
 
 
 def texts_over(texts: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from ampsim.exploring.finding import LONGEST, Finding, Lines, plain_rows
+from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.trials import PointOutcome
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
@@ -37,6 +37,9 @@ class Searched(Finding):
 
     kind: ClassVar[Kind] = "search"
     files = ("index.html", "search.csv")
+    told = (
+        "verdict", "objectives", "hypervolume", "hypervolume_random", "interrupted", "rows",
+    )  # fmt: skip
 
     objectives: tuple[str, ...]
     keys: tuple[str, ...]
@@ -54,18 +57,6 @@ class Searched(Finding):
     def front(self) -> pd.DataFrame:
         """The trials that no other one dominates, best first in the first objective."""
         return front_of(self.table, self.keys, self.objectives)
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """What JSON has of it."""
-        return {
-            "verdict": " ".join(self.sentences),
-            "objectives": list(self.objectives),
-            "hypervolume": self.hypervolume,
-            "hypervolume_random": self.hypervolume_random,
-            "interrupted": self.interrupted,
-            "rows": plain_rows(self.table),
-        }
 
     @property
     def cells(self) -> Lines:
@@ -141,6 +132,8 @@ def sentences_of(
         why = "reaches the target" if outcomes == {"not reached"} else "is complete"
         said = [f"None of {len(table)} points tried {why}, so that {of} cannot be compared."]
     said += [f"Of all trials: {told}."] if told else []
+    failed = table[table["outcome"] == "failed"]["note"]
+    said += [f"Where one failed: {note}." for note in failed[:1]]
     own, chance = volumes
     if own is not None and chance is not None:
         more = f", {own / chance:.3g} times as much" if chance else ""

@@ -7,9 +7,9 @@ learned differs with the seed: each seed has a root of its own, and their median
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final
 
 import pandas as pd
 from annotated_types import Ge, Le
@@ -17,11 +17,11 @@ from annotated_types import Ge, Le
 from ampsim import assets
 from ampsim.arguments import checked
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at, unit_of
+from ampsim.exploring.axes import Axis, Setup, axes_over, place_words, setup_at, unit_of
 from ampsim.exploring.condition import TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
-from ampsim.exploring.finding import Figures, Finding, Lines, plain_rows
-from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
+from ampsim.exploring.finding import Figures, Finding, Lines
+from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, RunLimit, point_runs
 from ampsim.exploring.whatif import traced
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.hardware import load_device
@@ -90,6 +90,7 @@ class Solved(Finding):
 
     kind: ClassVar[Kind] = "solve"
     files = ("report.md", "solve.csv", "curve.csv", "solve.png")
+    told = ("sentences", "rows", "curve")
 
     curve: pd.DataFrame
     key: str
@@ -99,12 +100,6 @@ class Solved(Finding):
     def title(self) -> str:
         """What was asked."""
         return f"{self.model} on {self.cluster}: {self.key} until {self.until}"
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """What JSON has of it."""
-        rows, curve = plain_rows(self.table), plain_rows(self.curve)
-        return {"sentences": list(self.sentences), "rows": rows, "curve": curve}
 
     @property
     def cells(self) -> Lines:
@@ -146,6 +141,7 @@ def solve(
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
     executor: ExecutorLike = None,
+    run_limit_s: RunLimit = None,
 ) -> Solved:
     """Find where along a range of something a condition begins or ends to hold.
 
@@ -167,6 +163,7 @@ def solve(
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
         executor: as of `forecast`.
+        run_limit_s: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, the condition is none, or names what
@@ -195,23 +192,26 @@ def solve(
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
+    failed: list[str] = []
     with point_runs(
-        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping
-    ) as runs:
+        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
+        run_limit_s=run_limit_s,
+    ) as runs:  # fmt: skip
         for case in cases:
             at = setup._replace(schedules=case.schedules)
             tried = _Points(condition, case, at, axis, asked=asked, runs=runs)
             width = LEARNED if condition.is_learned else EXACT
             rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
             curves += tried.curve()
-        missed = runs.unreached() if condition.is_learned else []
+            failed += tried.failed()
+        missed = [*failed, *runs.said()]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     said = (*(_sentence(row, axis, condition) for row in rows), *missed)
     asked_of = {"over": {axis.key: [axis.low, axis.high]}, "until": condition.text}
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
         curve=pd.DataFrame(curves), sentences=said, key=axis.key, until=condition.text,
-        model=setup.model.name, cluster=setup.cluster.name,
+        model=setup.model.name, cluster=place_words(setup.cluster.name, {axis.key: ()}),
         manifest=asked.manifest(setup, **asked_of),
     )  # fmt: skip
 
@@ -269,8 +269,22 @@ def _range(axes: Sequence[Axis]) -> Axis:
     return axes[0]
 
 
-_Sides: TypeAlias = "tuple[float, float, bool, Run | Row]"
-"""Both sides of the condition, whether it holds, and the last run that says so, or its row."""
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A point that was tried.
+
+    Args:
+        left, right: sides of the condition; NaN where they are unknown.
+        is_held: whether it holds, which it does not where a side is unknown.
+        made: the last run that says so, or its row where that is timed; None where one failed.
+        failure: why, in the first run that did.
+    """
+
+    left: float
+    right: float
+    is_held: bool
+    made: Run | Row | None
+    failure: str = ""
 
 
 class _Points:
@@ -289,18 +303,20 @@ class _Points:
         self._condition, self._case, self._setup, self._axis = condition, case, setup, axis
         self._asked, self._runs = asked, runs
         self._rows: dict[float, list[Row]] = {}
-        self._known: dict[tuple[int, float], _Sides] = {}
+        self._known: dict[tuple[int, float], _Tried] = {}
 
     def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
         """Whether the condition holds with these seeds at these values."""
         new = [one for one in dict.fromkeys(wanted) if one not in self._known]
         pairs = [(row, seed) for seed, x in new for row in self._rows_at(x)]
         is_learned = self._condition.is_learned
-        made = iter(self._runs.learned(pairs) if is_learned else self._runs.time(pairs))
+        made = iter(self._runs.learn(pairs) if is_learned else self._runs.time(pairs))
         for seed, x in new:
             own = [(row, next(made)) for row in self._rows_at(x)]
             self._known[seed, x] = self._sides(own)
-        return [self._known[one][2] for one in wanted]
+        if not any(one.made for one in self._known.values()):
+            raise SimulationError(next(one.failure for one in self._known.values()))
+        return [self._known[one].is_held for one in wanted]
 
     def _rows_at(self, x: float) -> list[Row]:
         """The rows at a value, one for each schedule."""
@@ -313,32 +329,41 @@ class _Points:
             ]
         return self._rows[x]
 
-    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch]]) -> _Sides:
+    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _Tried:
         values = {
             (column, name): column_of(column, *made[self._case.places[name]])
             for column, name in self._condition.values
         }
-        left, right = self._condition.left.of(values), self._condition.right.of(values)
+        sides = self._condition.left.of(values), self._condition.right.of(values)
+        why = [f"{row.label}: {failure}" for row, one in made if (failure := _failure(one))]
         row, last = made[-1]
-        run = last if isinstance(last, Run) else row
-        return left, right, self._condition.holds(values), run
+        run = None if why else last if isinstance(last, Run) else row
+        return _Tried(*sides, self._condition.holds(values), run, *why[:1])
 
-    def curve(self) -> Iterator[dict[str, Any]]:
+    def failed(self) -> list[str]:
+        """At how many points a run failed, in a sentence, and why; else none."""
+        failures = [one.failure for one in self._known.values() if one.failure]
+        told = f"{len(failures)} of {len(self._known)} points tried"
+        return [
+            f"At {told} a run failed, where the condition is taken not to hold: {failure}."
+            for failure in failures[:1]
+        ]
+
+    def curve(self) -> list[dict[str, Any]]:
         """Every point that was tried, in order."""
-        for (seed, x), (left, right, is_held, _run) in sorted(
-            self._known.items(), key=lambda one: (one[0][1], one[0][0])
-        ):
-            yield {
-                "schedule": self._case.label, "value": x, "seed": seed, "left": left,
-                "right": right, "is_held": is_held,
-            }  # fmt: skip
+        return [
+            {"schedule": self._case.label, "value": x, "seed": seed, "left": one.left,
+             "right": one.right, "is_held": one.is_held}
+            for x, seed, one in sorted((x, seed, one) for (seed, x), one in self._known.items())
+        ]  # fmt: skip
 
     def rows(self, found: Crossings) -> list[dict[str, Any]]:
         """The rows of the answer."""
         roots = found.roots()
         if roots:
             return [self._row(root) for root in roots]
-        if not any(math.isfinite(side) for made in self._known.values() for side in made[:2]):
+        sides = [side for one in self._known.values() for side in (one.left, one.right)]
+        if not any(map(math.isfinite, sides)):
             return [self._record(UNKNOWN)]
         held = [2 * sum(one) > len(one) for one in zip(*found.holds.values(), strict=True)]
         return [self._record(EVERYWHERE if held[0] else NOWHERE)]
@@ -362,8 +387,9 @@ class _Points:
 
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
-        near = min(self._known, key=lambda key: (distance(key[1], value), key[0]))
-        made = self._known[near][3]
+        known = {key: one.made for key, one in self._known.items() if one.made is not None}
+        near = min(known, key=lambda key: (distance(key[1], value), key[0]))
+        made = known[near]
         run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
         name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
         return named(name, run.bound_at) if name else None
@@ -375,15 +401,20 @@ _TO_TARGET: Final = (
 )  # fmt: skip
 
 
-def column_of(column: str, row: Row, made: Run | FirstEpoch) -> float:
+def _failure(made: Run | FirstEpoch | str) -> str | None:
+    return made if isinstance(made, str) else made.failure
+
+
+def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
     """The value of a column of a run; infinite of one to the target that does not arrive.
 
+    NaN of a run that failed, where the failure leaves it unknown.
+
     Raises:
-        SimulationError: a run that was to be timed ended early.
         OptionError: nobody says it, as the price of a device that has none.
     """
-    if column in TIMED and made.failure:
-        raise SimulationError(f"{row.label}: {made.failure}")
+    if isinstance(made, str) or (column in TIMED and made.failure):
+        return math.nan
     if isinstance(made, FirstEpoch):
         value = made.columns[column]
     elif column == "epoch_s":

@@ -20,8 +20,8 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import EngFormatter
 from matplotlib.textpath import TextToPath
+from matplotlib.ticker import EngFormatter
 
 from ampsim.model_parallel import SCHEDULES
 from ampsim.report.words import plain

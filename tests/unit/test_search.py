@@ -306,6 +306,6 @@ def test_beside_solvers_validation_takes_no_time_as_in_a_forecast(setup):
     ],
 )
 def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
-    table = pd.DataFrame({"outcome": outcomes})
+    table = pd.DataFrame({"outcome": outcomes, "note": ""})
     (first, *_rest) = sentences_of(table, outcomes.count("complete"), ["time_s"], (None, None))
     assert first.startswith(said)
