@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Final
 
 import pandas as pd
@@ -182,8 +182,8 @@ def solve(
     """
     setup = Setup(model_of(model), cluster_of(cluster), ())
     condition = condition_of(until)
-    cases = _cases(condition, schedules)
-    setup = setup._replace(schedules=cases[0].schedules)
+    topics = _topics(condition, schedules)
+    setup = setup._replace(schedules=topics[0].schedules)
     axis = _range(axes_over(over, setup))
     asked = Asked(
         target=setup.model.measure.require_target(target), max_epochs=max_epochs,
@@ -197,9 +197,8 @@ def solve(
         asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
         run_limit_s=run_limit_s,
     ) as runs:  # fmt: skip
-        for case in cases:
-            at = setup._replace(schedules=case.schedules)
-            tried = _Points(condition, case, at, axis, asked=asked, runs=runs)
+        for topic in topics:
+            tried = _Points(condition, topic, setup, axis, asked, runs)
             width = LEARNED if condition.is_learned else EXACT
             rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
             curves += tried.curve()
@@ -231,8 +230,8 @@ class _Topic:
     places: Mapping[str, int]
 
 
-def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic]:
-    """A case for each schedule asked about; one, where the condition names all of its own.
+def _topics(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic]:
+    """A topic for each schedule asked about; one, where the condition names all of its own.
 
     Raises:
         OptionError: schedules are given that have no effect.
@@ -287,63 +286,57 @@ class _Tried:
     failure: str = ""
 
 
+@dataclass
 class _Points:
-    """The points that were tried, of one case."""
+    """The points that were tried, of one topic, by seed and value."""
 
-    def __init__(
-        self,
-        condition: Condition,
-        case: _Topic,
-        setup: Setup,
-        axis: Axis,
-        *,
-        asked: Asked,
-        runs: PointRuns,
-    ) -> None:
-        self._condition, self._case, self._setup, self._axis = condition, case, setup, axis
-        self._asked, self._runs = asked, runs
-        self._rows: dict[float, list[Row]] = {}
-        self._known: dict[tuple[int, float], _Tried] = {}
+    condition: Condition
+    topic: _Topic
+    setup: Setup
+    axis: Axis
+    asked: Asked
+    runs: PointRuns
+    known: dict[tuple[int, float], _Tried] = field(default_factory=dict[tuple[int, float], _Tried])
 
     def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
         """Whether the condition holds with these seeds at these values."""
-        new = [one for one in dict.fromkeys(wanted) if one not in self._known]
-        pairs = [(row, seed) for seed, x in new for row in self._rows_at(x)]
-        is_learned = self._condition.is_learned
-        made = iter(self._runs.learn(pairs) if is_learned else self._runs.time(pairs))
+        new = [one for one in dict.fromkeys(wanted) if one not in self.known]
+        rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
+        pairs = [(row, seed) for seed, x in new for row in rows[x]]
+        is_learned = self.condition.is_learned
+        made = iter(self.runs.learn(pairs) if is_learned else self.runs.time(pairs))
         for seed, x in new:
-            own = [(row, next(made)) for row in self._rows_at(x)]
-            self._known[seed, x] = self._sides(own)
-        if not any(one.made for one in self._known.values()):
-            raise SimulationError(next(one.failure for one in self._known.values()))
-        return [self._known[one].is_held for one in wanted]
+            own = [(row, next(made)) for row in rows[x]]
+            self.known[seed, x] = self._sides(own)
+        if not any(one.made for one in self.known.values()):
+            raise SimulationError(next(one.failure for one in self.known.values()))
+        return [self.known[one].is_held for one in wanted]
 
     def _rows_at(self, x: float) -> list[Row]:
         """The rows at a value, one for each schedule."""
-        if x not in self._rows:
-            value = int(x) if self._axis.is_whole else x
-            rows = self._asked.rows(setup_at(self._setup, {self._axis.key: value}))
-            self._rows[x] = [
-                replace(one, label=f"{one.label}, {self._axis.key}={value:.6g} ({place})")
-                for place, one in enumerate(rows, 1)
-            ]
-        return self._rows[x]
+        value = int(x) if self.axis.is_whole else x
+        at = self.setup._replace(schedules=self.topic.schedules)
+        rows = self.asked.rows(setup_at(at, {self.axis.key: value}))
+        return [
+            replace(one, label=f"{one.label}, {self.axis.key}={value:.6g} ({place})")
+            for place, one in enumerate(rows, 1)
+        ]
 
     def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _Tried:
         values = {
-            (column, name): column_of(column, *made[self._case.places[name]])
-            for column, name in self._condition.values
+            (column, name): column_of(column, *made[self.topic.places[name]])
+            for column, name in self.condition.values
         }
-        sides = self._condition.left.of(values), self._condition.right.of(values)
+        sides = self.condition.left.of(values), self.condition.right.of(values)
         why = [f"{row.label}: {failure}" for row, one in made if (failure := _failure(one))]
         row, last = made[-1]
         run = None if why else last if isinstance(last, Run) else row
-        return _Tried(*sides, self._condition.holds(values), run, *why[:1])
+        return _Tried(*sides, self.condition.holds(values), run, *why[:1])
 
     def failed(self) -> list[str]:
         """At how many points a run failed, in a sentence, and why; else none."""
-        failures = [one.failure for one in self._known.values() if one.failure]
-        told = f"{len(failures)} of {len(self._known)} points tried"
+        failures = [one.failure for one in self.known.values() if one.failure]
+        told = f"{len(failures)} of {len(self.known)} points tried"
         return [
             f"At {told} a run failed, where the condition is taken not to hold: {failure}."
             for failure in failures[:1]
@@ -352,9 +345,9 @@ class _Points:
     def curve(self) -> list[dict[str, Any]]:
         """Every point that was tried, in order."""
         return [
-            {"schedule": self._case.label, "value": x, "seed": seed, "left": one.left,
+            {"schedule": self.topic.label, "value": x, "seed": seed, "left": one.left,
              "right": one.right, "is_held": one.is_held}
-            for x, seed, one in sorted((x, seed, one) for (seed, x), one in self._known.items())
+            for x, seed, one in sorted((x, seed, one) for (seed, x), one in self.known.items())
         ]  # fmt: skip
 
     def rows(self, found: Crossings) -> list[dict[str, Any]]:
@@ -362,7 +355,7 @@ class _Points:
         roots = found.roots()
         if roots:
             return [self._row(root) for root in roots]
-        sides = [side for one in self._known.values() for side in (one.left, one.right)]
+        sides = [side for one in self.known.values() for side in (one.left, one.right)]
         if not any(map(math.isfinite, sides)):
             return [self._record(UNKNOWN)]
         held = [2 * sum(one) > len(one) for one in zip(*found.holds.values(), strict=True)]
@@ -374,20 +367,20 @@ class _Points:
             "seeds_below": root.below, "seeds_above": root.above,
         }  # fmt: skip
         if math.isfinite(root.value):
-            more |= dict(zip(_NEAREST, nearest(self._axis.key, root.value), strict=True))
+            more |= dict(zip(_NEAREST, nearest(self.axis.key, root.value), strict=True))
             more |= {"value": root.value, "bound_by": self._bound_at(root.value)}
         return self._record(ABOVE if root.rises else BELOW, **more)
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
         known = {
-            "schedule": self._case.label, "unit": unit_of(self._axis.key), "holds": holds,
-            "seeds": self._asked.repeats,
+            "schedule": self.topic.label, "unit": unit_of(self.axis.key), "holds": holds,
+            "seeds": self.asked.repeats,
         }  # fmt: skip
         return {**dict.fromkeys(COLUMNS), **known, **more}
 
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
-        known = {key: one.made for key, one in self._known.items() if one.made is not None}
+        known = {key: one.made for key, one in self.known.items() if one.made is not None}
         near = min(known, key=lambda key: (distance(key[1], value), key[0]))
         made = known[near]
         run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
