@@ -314,7 +314,7 @@ def solve(
     model: options.ModelArgument,
     *,
     over: Annotated[
-        str,
+        list[str],
         typer.Option(
             "--for",
             metavar="KEY=A..B",
@@ -350,7 +350,7 @@ def solve(
     from ampsim.exploring.solve import solve as ask
 
     names = asking.schedule or (ONE if tuning.given() else None)
-    setup, varies = _setup((model, settings, data), hardware, names, tuning, [over])
+    setup, varies = _setup((model, settings, data), hardware, names, tuning, over)
     find = partial(ask, *setup, over=varies, until=until, **asking.given())
     return making.answered(Solved, f"solve-{setup[0].name}", find)
 

@@ -220,7 +220,7 @@ def _numbered(lines: Sequence[dict[str, Any]]) -> Any:
 
 OPEN: Final = {
     "tie": "Methods tie within 5 % at {count}",
-    "too few seeds": "With {seeds} seeds it is open who is first at {count}",
+    "too few seeds": "With {seeds} it is open who is first at {count}",
     "predicted": "It is predicted who is ahead at {count}",
 }
 """Why nobody is first for sure, by the standing of who is ahead."""
@@ -244,8 +244,10 @@ def sentences_of(
     for what, why in OPEN.items():
         own = ahead[standing == what]["schedule"].value_counts()
         names = ", ".join(f"{plain(name, LONGEST)} at {count}" for name, count in own.items())
-        where = why.format(count=own.sum(), seeds=seeds)
+        where = why.format(count=own.sum(), seeds=f"{seeds} seed{'s' * (seeds != 1)}")
         said += [f"{where}; ahead in the median: {names}."] if names else []
+    nobody = points - len(ahead)
+    said += [f"No method is known to reach the target at {nobody}."] if nobody else []
     basis = table["basis"].value_counts()
     shared, predicted, failed = (int(basis.get(of, 0)) for of in ("shared", "predicted", "failed"))
     said += [
@@ -275,11 +277,17 @@ _SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
 """How a number with some units is written."""
 
 
+_PLAIN: Final = ("latency_s", "device.flop_per_s")
+"""Keys of which the unit says enough."""
+
+
 def point_words(point: Mapping[str, Any]) -> str:
     """A point in words, numbers with their units.
 
     >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
     '4 workers, a, 1.00 TFLOP/s'
+    >>> point_words({"latency_s": 1e-6, "device.memory_bytes": 2**20, "max_active_keys": 2})
+    '1.00 µs, memory 1.05 MB, max active keys 2'
     """
     return ", ".join(_words(key, value) for key, value in point.items())
 
@@ -287,9 +295,11 @@ def point_words(point: Mapping[str, Any]) -> str:
 def _words(key: str, value: Any) -> str:
     if isinstance(value, str):
         return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
-    unit = unit_of(key)
-    if unit in _SHOW:
-        return _SHOW[unit](value)
     if key == "workers":
         return f"{value} worker{'s' * (value != 1)}"
-    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)
+    unit = unit_of(key)
+    said = _SHOW[unit](value) if unit in _SHOW else f"{value:.4g} {unit}".strip()
+    if key in _PLAIN:
+        return said
+    name = key.rpartition(".")[2].removesuffix(f"_{unit.replace('/', '_per_')}".lower())
+    return f"{name.replace('_', ' ')} {said}"

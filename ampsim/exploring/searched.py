@@ -126,7 +126,8 @@ def sentences_of(
     """
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
     of = " and ".join(objectives)
-    said = [f"{front} of {len(table)} points tried are beaten by none in {of}."]
+    are = "is" if front == 1 else "are"
+    said = [f"{front} of {len(table)} points tried {are} beaten by none in {of}."]
     if not front and len(table):
         outcomes = set(table["outcome"])
         why = "reaches the target" if outcomes == {"not reached"} else "is complete"

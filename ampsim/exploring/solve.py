@@ -263,7 +263,7 @@ def _range(axes: Sequence[Axis]) -> Axis:
         keys = ", ".join(one.key for one in axes)
         raise OptionError(
             "solve varies one key over a range, such as device.flop_per_s=1e11..1e14, got "
-            f"{keys or 'none'}{'' if len(axes) != 1 else ' by named values'}"
+            f"{keys or 'none'}{'' if len(axes) != 1 else ' with values by name'}"
         )
     return axes[0]
 
@@ -441,10 +441,10 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start = f"{row['schedule']}: {condition.text}"
     ends = f"{axis.low:g} to {axis.high:g}"
     if row["value"] is None:
-        where = {one: f"holds {one} from {ends}" for one in (EVERYWHERE, NOWHERE)}
-        where[UNKNOWN] = f"is unknown from {ends}"
-        beyond = f"begins or ends to hold outside of {ends} with most seeds"
-        return f"{start} {where.get(row['holds'], beyond)}, in {axis.key}."
+        where = {one: f"holds {one}" for one in (EVERYWHERE, NOWHERE)} | {UNKNOWN: "is unknown"}
+        beyond = "begins or ends to hold with most seeds"
+        inside = "from" if row["holds"] in where else "outside of"
+        return f"{start} {where.get(row['holds'], beyond)} {inside} {axis.key} = {ends}."
     way = "from" if row["holds"] == ABOVE else "up to"
     said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
     low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
@@ -455,7 +455,7 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
         said += f" ({low} to {high}, {covered} by {row['seeds']} seeds)"
     outside = row["seeds_below"] + row["seeds_above"]
     said += f"; {outside} of {row['seeds']} seeds do not cross in the range" if outside else ""
-    said += f"; there {row['bound_by']} binds" if row["bound_by"] else ""
+    said += f"; what binds there: {row['bound_by']}" if row["bound_by"] else ""
     bought = [
         f"{row[name]} has {word}" for name, word in zip(_NEAREST, ("less", "enough"), strict=True)
         if row[name]

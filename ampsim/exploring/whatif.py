@@ -271,7 +271,7 @@ class _Question:
         records = [self._record(one) for one in (self._now, *tried)]
         table = pd.DataFrame(records, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
-        first = first[:CURVES_MAX]
+        first = [one for one in first[:CURVES_MAX] if self._effect(one) > _SAME]
         said = [f"{row.label}: {_sentence(dict(twice.loc[one.what]))}" for one in first]
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
@@ -465,4 +465,5 @@ def _change_text(record: dict[str, Any] | None) -> str:
     change = record["change"]
     if abs(change) < _SAME:
         return "0 %"
-    return f"{'+' if change > 0 else '-'}{format_percent(abs(change))}"
+    size = format_percent(abs(change))
+    return size if size.startswith("<") else f"{'+' if change > 0 else '-'}{size}"

@@ -100,6 +100,7 @@ def test_a_cell_of_a_map_that_memory_does_not_hold_fails_and_the_other_is_first(
     assert set(found.table["basis"][small]) == {"failed"}
     assert "failed" not in set(found.table["basis"][~small])
     assert found.table["time_to_target_s"][small].isna().all()
+    assert "No method is known to reach the target at 2." in found.verdict
     assert "4 cannot be run." in found.verdict
     assert "Where cells failed: worker " in found.verdict
     lines = json.loads(json.dumps(found.evidence.plain()))

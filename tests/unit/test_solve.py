@@ -303,7 +303,7 @@ def test_that_no_run_reaches_the_target_is_told_by_every_question(question, tmp_
     found.save(tmp_path)  # its figures have nothing to show, and say so
     if question == "solve":
         assert found.table["holds"].tolist() == ["unknown"]
-        assert "is unknown from 1e-07 to 1e-06" in found.sentences[0]
+        assert "is unknown from latency_s = 1e-07 to 1e-06" in found.sentences[0]
     if question == "whatif":
         assert set(found.table.query("what != 'now'")["basis"]) == {"shared", "timing"}
         assert any(re.fullmatch(r"worker \d and \d more", line[1]) for line in found.cells[1])
