@@ -334,7 +334,8 @@ class PointRuns:
         if goal is None or self._arrived:
             return []
         return [
-            f"No run reached {goal.text} within {self._epochs} epochs; the best "
+            f"No run reached {goal.text} within {self._epochs} "
+            f"epoch{'s' * (self._epochs != 1)}; the best "
             f"{goal.metric.kind} was {goal.metric.text(self._best)}. Give another target, more "
             "epochs, or other options of the model."
         ]

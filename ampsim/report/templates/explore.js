@@ -20,9 +20,10 @@ const told = (at) => {
   const best = cells.findIndex((cell) => cell[FIRST]);
   const times = cells.map((cell) => cell[TIME]).filter((time) => time !== null).sort((a, b) => a - b);
   const lead = times.length > 1 ? times[1] / times[0] : null;
-  const basis = cells.some((cell) => cell[BASIS] === null) ? "unknown"
-    : cells.some((cell) => cell[BASIS] === "predicted") ? "predicted"
-    : cells.every((cell) => cell[BASIS] === "learned") ? "learned" : "shared";
+  const kinds = new Set(cells.map((cell) => cell[BASIS]));
+  kinds.delete("failed"); // nobody trains it
+  const basis = kinds.has(null) || !kinds.size ? "unknown" : kinds.has("predicted") ? "predicted"
+    : kinds.has("shared") ? "shared" : "learned";
   const [doubt, standing] = best < 0 ? [null, null] : [cells[best][DOUBT], cells[best][STANDING]];
   return { cells, best, lead, basis, doubt, standing };
 };
@@ -33,7 +34,8 @@ const lines = (at) => {
   data.methods.forEach((method, place) => {
     const [time, low, high, basis] = cells[place];
     const ends = low === null && high === null ? "" : ` [${low === null ? "?" : seconds(low)} to ${high === null ? "not reached" : seconds(high)}]`;
-    found.push(basis === null ? `${method.name}: unknown` : `${method.name}: ${seconds(time)}${ends}, ${basis}`);
+    const known = { null: "unknown", failed: "cannot be run" }[basis];
+    found.push(known ? `${method.name}: ${known}` : `${method.name}: ${seconds(time)}${ends}, ${basis}`);
   });
   if (best >= 0) {
     const how = lead === null ? "" : `, ${lead.toPrecision(3)} times as soon as the next`;
