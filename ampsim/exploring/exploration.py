@@ -96,7 +96,12 @@ class Exploration(Finding):
         lines = [[one[name] for name in columns] for one in self.rows]
         return {
             "keys": [
-                {"name": key, "values": list(of), "words": [point_words({key: one}) for one in of]}
+                {
+                    "name": key,
+                    "values": list(of),
+                    "ticks": [_words(key, one) for one in of],
+                    "words": [_named(key, one) for one in of],
+                }
                 for key, of in self.over.items()
             ],
             "methods": [
@@ -277,7 +282,7 @@ _SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
 """How a number with some units is written."""
 
 
-_PLAIN: Final = ("latency_s", "device.flop_per_s")
+_PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
 """Keys of which the unit says enough."""
 
 
@@ -289,17 +294,25 @@ def point_words(point: Mapping[str, Any]) -> str:
     >>> point_words({"latency_s": 1e-6, "device.memory_bytes": 2**20, "max_active_keys": 2})
     '1.00 µs, memory 1.05 MB, max active keys 2'
     """
-    return ", ".join(_words(key, value) for key, value in point.items())
+    return ", ".join(_named(key, value) for key, value in point.items())
+
+
+def _named(key: str, value: Any) -> str:
+    """A value of a key, with the key's name where that is needed."""
+    said = _words(key, value)
+    if key in _PLAIN or isinstance(value, str):
+        return said
+    name = key.rpartition(".")[2].removesuffix(f"_{unit_of(key).replace('/', '_per_')}".lower())
+    return f"{name.replace('_', ' ')} {said}"
 
 
 def _words(key: str, value: Any) -> str:
+    """A value of a key, with its unit."""
     if isinstance(value, str):
         return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
     if key == "workers":
         return f"{value} worker{'s' * (value != 1)}"
     unit = unit_of(key)
-    said = _SHOW[unit](value) if unit in _SHOW else f"{value:.4g} {unit}".strip()
-    if key in _PLAIN:
-        return said
-    name = key.rpartition(".")[2].removesuffix(f"_{unit.replace('/', '_per_')}".lower())
-    return f"{name.replace('_', ' ')} {said}"
+    if unit in _SHOW:
+        return _SHOW[unit](value)
+    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)

@@ -111,10 +111,10 @@ const panel = (fixed) => {
   }
   drawn.append(svg("path", { class: "equal", d: equalTime((x, y) => balance(at(x, y)), columns, rows, place) }));
   const skip = Math.ceil(58 / size);
-  data.keys[state.x].words.forEach((word, x) => {
+  data.keys[state.x].ticks.forEach((word, x) => {
     if (x % skip === 0) drawn.append(svg("text", { x: place(x, 0)[0], y: top + rows * size + 18, "text-anchor": "middle" }, word));
   });
-  if (state.y >= 0) data.keys[state.y].words.forEach((word, y) => {
+  if (state.y >= 0) data.keys[state.y].ticks.forEach((word, y) => {
     drawn.append(svg("text", { x: left - 6, y: place(0, y)[1] + 4, "text-anchor": "end" }, word));
   });
   const under = state.y < 0 ? data.keys[state.x].name : `${data.keys[state.x].name} → , ${data.keys[state.y].name} ↑`;
@@ -201,7 +201,7 @@ const slice = () => {
   }));
   const rest = several.filter((place) => place !== state.x).map((place) => data.keys[place].words[state.at[place]]).join(", ");
   part("slice").replaceChildren(html("p", { className: "faint", textContent: rest }), plot(series, {
-    label: "Time to the target along a slice", ticksX: across.map((x, place) => [x, key.words[place]]),
+    label: "Time to the target along a slice", ticksX: across.map((x, place) => [x, key.ticks[place]]),
     horizontal: { name: key.name, words: seconds }, isJoined: key.values.every((one) => typeof one === "number"),
   }));
 };
