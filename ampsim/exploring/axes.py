@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -34,10 +34,12 @@ from ampsim.hardware.record import UNSOURCED
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
 from ampsim.report.grid import cluster_words
+from ampsim.report.words import plain
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model
 from ampsim.study.schedule_names import option_names, option_types, schedules_of
 from ampsim.text import short
+from ampsim.units import format_bytes, format_flop, format_seconds
 
 Value: TypeAlias = float | int | str
 """A value of an axis."""
@@ -127,6 +129,51 @@ def unit_of(key: str) -> str:
     ('FLOP/s', 's', '')
     """
     return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
+
+
+_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
+    "s": format_seconds,
+    "FLOP/s": lambda value: f"{format_flop(value)}/s",
+    "bytes/s": lambda value: f"{format_bytes(value)}/s",
+    "bytes": format_bytes,
+}
+"""How a number with some units is written."""
+
+
+_PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
+"""Keys of which the unit says enough."""
+
+
+def point_words(point: Mapping[str, Any]) -> str:
+    """A point in words, numbers with their units.
+
+    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
+    '4 workers, a, 1.00 TFLOP/s'
+    >>> point_words({"latency_s": 1e-6, "device.memory_bytes": 2**20, "max_active_keys": 2})
+    '1.00 µs, memory 1.05 MB, max active keys 2'
+    """
+    return ", ".join(named_words(key, value) for key, value in point.items())
+
+
+def named_words(key: str, value: Any) -> str:
+    """A value of a key, with the key's name where that is needed."""
+    said = value_words(key, value)
+    if key in _PLAIN or isinstance(value, str):
+        return said
+    name = key.rpartition(".")[2].removesuffix(f"_{unit_of(key).replace('/', '_per_')}".lower())
+    return f"{name.replace('_', ' ')} {said}"
+
+
+def value_words(key: str, value: Any) -> str:
+    """A value of a key, with its unit."""
+    if isinstance(value, str):
+        return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
+    if key == "workers":
+        return f"{value} worker{'s' * (value != 1)}"
+    unit = unit_of(key)
+    if unit in _SHOW:
+        return _SHOW[unit](value)
+    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)
 
 
 def keys_of(setup: Setup) -> list[str]:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import pandas as pd
 
-from ampsim.exploring.axes import place_words, unit_of
+from ampsim.exploring.axes import named_words, place_words, point_words, value_words
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, entrant_from_plain, stated_wrong
 from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import FirstEpoch
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
-from ampsim.report.grid import cluster_words
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.rows import table_of
-from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
+from ampsim.units import format_percent
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -99,8 +98,8 @@ class Exploration(Finding):
                 {
                     "name": key,
                     "values": list(of),
-                    "ticks": [_words(key, one) for one in of],
-                    "words": [_named(key, one) for one in of],
+                    "ticks": [value_words(key, one) for one in of],
+                    "words": [named_words(key, one) for one in of],
                 }
                 for key, of in self.over.items()
             ],
@@ -271,48 +270,3 @@ def sentences_of(
             "of the times lay in their 90 % interval."
         )
     return tuple(said)
-
-
-_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
-    "s": format_seconds,
-    "FLOP/s": lambda value: f"{format_flop(value)}/s",
-    "bytes/s": lambda value: f"{format_bytes(value)}/s",
-    "bytes": format_bytes,
-}
-"""How a number with some units is written."""
-
-
-_PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
-"""Keys of which the unit says enough."""
-
-
-def point_words(point: Mapping[str, Any]) -> str:
-    """A point in words, numbers with their units.
-
-    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
-    '4 workers, a, 1.00 TFLOP/s'
-    >>> point_words({"latency_s": 1e-6, "device.memory_bytes": 2**20, "max_active_keys": 2})
-    '1.00 µs, memory 1.05 MB, max active keys 2'
-    """
-    return ", ".join(_named(key, value) for key, value in point.items())
-
-
-def _named(key: str, value: Any) -> str:
-    """A value of a key, with the key's name where that is needed."""
-    said = _words(key, value)
-    if key in _PLAIN or isinstance(value, str):
-        return said
-    name = key.rpartition(".")[2].removesuffix(f"_{unit_of(key).replace('/', '_per_')}".lower())
-    return f"{name.replace('_', ' ')} {said}"
-
-
-def _words(key: str, value: Any) -> str:
-    """A value of a key, with its unit."""
-    if isinstance(value, str):
-        return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
-    if key == "workers":
-        return f"{value} worker{'s' * (value != 1)}"
-    unit = unit_of(key)
-    if unit in _SHOW:
-        return _SHOW[unit](value)
-    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)

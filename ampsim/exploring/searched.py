@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from ampsim.exploring.axes import unit_of, value_words
 from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.trials import PointOutcome
 from ampsim.output_folder import Kind
@@ -150,6 +151,6 @@ def _cell(name: str, value: Any) -> str:
         return plain(value, LONGEST)
     if value is None or value != value:  # NaN
         return "–"
-    if name in ("trial", "workers", "max_active_keys", "min_update_interval"):
-        return f"{int(value)}"
-    return cell_text(name, {name: float(value)})
+    if unit_of(name):
+        return value_words(name, value)
+    return f"{int(value)}" if value == int(value) else cell_text(name, {name: float(value)})

@@ -15,14 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.exploring.axes import NAMES
+from ampsim.exploring.axes import NAMES, point_words
 from ampsim.exploring.exploration import (
     NOT_TUNED,
     Evidence,
     Exploration,
     evidence_from_plain,
     exploration_of,
-    point_words,
 )
 from ampsim.exploring.explore import Explorer
 from ampsim.exploring.making import Asked, PointRuns, TimeBudget
