@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias
 
 from annotated_types import Gt
 
-from ampsim.errors import FileFormatError, OptionError
+from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Setup
 from ampsim.exploring.condition import TIMED
 from ampsim.files import prepare_folder, read_regular
@@ -310,7 +310,11 @@ class PointRuns:
             return []
         first, repeats = self._asked.seed, self._asked.repeats
         tasks: list[Task] = [row.task(seed, seed - first + 1, repeats) for row, seed in wanted]
-        made = self._maker.make(tasks, may_lose_all=True)
+        try:
+            made = self._maker.make(tasks)
+        except SimulationError as error:  # none gave anything
+            self._lost[str(error)] = None
+            return [str(error)] * len(tasks)
         if made.interrupted is not None:
             raise KeyboardInterrupt
         found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}

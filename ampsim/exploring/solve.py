@@ -269,7 +269,7 @@ def _range(axes: Sequence[Axis]) -> Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _TriedPoint:
     """A point that was tried.
 
     Args:
@@ -296,7 +296,9 @@ class _Points:
     axis: Axis
     asked: Asked
     runs: PointRuns
-    known: dict[tuple[int, float], _Tried] = field(default_factory=dict[tuple[int, float], _Tried])
+    known: dict[tuple[int, float], _TriedPoint] = field(
+        default_factory=dict[tuple[int, float], _TriedPoint]
+    )
 
     def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
         """Whether the condition holds with these seeds at these values."""
@@ -322,7 +324,7 @@ class _Points:
             for place, one in enumerate(rows, 1)
         ]
 
-    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _Tried:
+    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
         values = {
             (column, name): column_of(column, *made[self.topic.places[name]])
             for column, name in self.condition.values
@@ -331,7 +333,7 @@ class _Points:
         why = [f"{row.label}: {failure}" for row, one in made if (failure := _failure(one))]
         row, last = made[-1]
         run = None if why else last if isinstance(last, Run) else row
-        return _Tried(*sides, self.condition.holds(values), run, *why[:1])
+        return _TriedPoint(*sides, self.condition.holds(values), run, *why[:1])
 
     def failed(self) -> list[str]:
         """At how many points a run failed, in a sentence, and why; else none."""

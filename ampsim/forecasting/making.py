@@ -153,17 +153,11 @@ class RunMaker:
         self._temporary: Path | None = None
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
-    def make(
-        self,
-        tasks: Sequence[Task],
-        known: Sequence[Known] | None = None,
-        *,
-        may_lose_all: bool = False,
-    ) -> Made:
+    def make(self, tasks: Sequence[Task], known: Sequence[Known] | None = None) -> Made:
         """Make every run of `tasks`, a row's beside each other, kept under `known`.
 
         Raises:
-            SimulationError: no run gave anything, unless they `may_lose_all`.
+            SimulationError: no run gave anything.
             KeyboardInterrupt: it came before anything was made or taken.
         """
         made: dict[int, Run] = {}
@@ -183,7 +177,7 @@ class RunMaker:
                 take_or_make(tasks, known, self._keeping, self._executor, listeners)
         except KeyboardInterrupt:
             interrupted = _interrupted(tasks, made)
-        if lost and not made and not may_lose_all:
+        if lost and not made:
             raise _nothing_made(lost[min(lost)])
         sentences = tuple(lost[one] for one in sorted(lost))
         return Made(_by_schedule(tasks, made), interrupted, sentences)

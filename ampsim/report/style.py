@@ -239,7 +239,7 @@ def new_figure(width_in: float, height_in: float) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
-class _Plain(EngFormatter):
+class _Decimals(EngFormatter):
     """Numbers below 1 as decimals, larger ones with a prefix, as 200M."""
 
     def __call__(self, x: float, pos: Any = None) -> str:
@@ -252,7 +252,7 @@ def number_ticks(*, of_seconds: bool) -> EngFormatter:
     >>> number_ticks(of_seconds=True)(0.1), number_ticks(of_seconds=False)(0.1)
     ('100m', '0.1')
     """
-    return EngFormatter(sep="") if of_seconds else _Plain(sep="")
+    return EngFormatter(sep="") if of_seconds else _Decimals(sep="")
 
 
 def text_width_pt(text: str, size_pt: float) -> float:
