@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
@@ -79,6 +79,7 @@ class Making:
 
     jobs: options.JobsOption = None
     executor: options.ExecutorOption = None
+    run_limit: options.RunLimitOption = None
     out: options.OutFolderOption = None
     json: options.JsonOption = None
     quiet: options.QuietOption = False
@@ -101,11 +102,15 @@ class Making:
 
         prepare_json(self.json)
         executor = options.make_executor(self.jobs, self.executor)
+        limit_s = _seconds("--run-limit", self.run_limit)
         with taken(self.out or Path(slug(about)), kind.kind, kind.files) as folder:
             keeping = Keeping(folder.path, with_failures=keeps)
             try:
                 with shown(is_quiet=self.quiet) as on_progress:
-                    made = find(executor=executor, on_progress=on_progress, keeping=keeping)
+                    made = find(
+                        executor=executor, run_limit_s=limit_s, on_progress=on_progress,
+                        keeping=keeping,
+                    )  # fmt: skip
             except KeyboardInterrupt:
                 complain(f"interrupted; what finished is in {folder}; run again to go on")
                 return Code.INTERRUPTED
@@ -172,10 +177,31 @@ def _setup(
     hardware: options.Hardware,
     schedules: str | None,
     tuning: Tuning,
-) -> tuple[Model, Cluster, list[Schedule] | None]:
-    """Model, cluster and schedules that the command line names."""
+    over: Iterable[str] = (),
+) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
+    """Model, cluster and schedules that the command line names, and what varies around them."""
+    from ampsim.exploring.axes import texts_over
+
+    varies = texts_over(over)
+    for option, why in _overruled(hardware, tuning, varies):
+        complain(f"note: --{option.replace('_', '-')} has no effect, {why}")
     made = None if schedules is None else tuning.schedules(schedules)
-    return options.make_model(*named), hardware.cluster(), made
+    return (options.make_model(*named), hardware.cluster(), made), varies
+
+
+def _overruled(
+    hardware: options.Hardware, tuning: Tuning, varies: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Options that were given and change nothing, and why."""
+    from ampsim.hardware.load import says_links
+
+    given = [key for key, value in asdict(hardware).items() if value is not None]
+    for key in [*given, *tuning.given()]:
+        if key in varies and key != "device":
+            yield key, f"for --for says {key}"
+    clusters = filter(None, map(str.strip, varies.get("cluster", "").split(",")))
+    if given and (file := next(filter(says_links, clusters), None)):
+        yield from ((key, f"for {file} says it") for key in given if key not in varies)
 
 
 def explore(
@@ -206,13 +232,13 @@ def explore(
     budget. The object of --json: ampsim, model, cluster, seed, verdict, learnings, wrong, left_out,
     interrupted, rows (one a point and schedule, with the columns of explore.csv).
     """
-    from ampsim.exploring.axes import texts_over
     from ampsim.exploring.exploration import Exploration
     from ampsim.exploring.explore import explore as ask
 
-    setup = _setup((model, settings, data), hardware, asking.schedule or SEVERAL, tuning)
-    how = {"over": texts_over(over or ()), "points": points, "sure": sure, **asking.given()}
-    find = partial(ask, *setup, budget_s=_seconds(budget), **how)
+    names = asking.schedule or SEVERAL
+    setup, varies = _setup((model, settings, data), hardware, names, tuning, over or ())
+    how = {"over": varies, "points": points, "sure": sure, **asking.given()}
+    find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
     return making.answered(Exploration, f"explore-{setup[0].name}", find, keeps=True)
 
 
@@ -237,15 +263,15 @@ def search(
     object of --json: ampsim, model, cluster, seed, verdict, objectives, hypervolume,
     hypervolume_random, interrupted, rows (one a trial, with the columns of search.csv).
     """
-    from ampsim.exploring.axes import texts_over
     from ampsim.exploring.sampling import optuna_here
     from ampsim.exploring.search import search as ask
     from ampsim.exploring.searched import Searched
 
     optuna_here()
-    setup = _setup((model, settings, data), hardware, asking.schedule or SEVERAL, tuning)
-    how = {"over": texts_over(over or ()), **searching.given(), **asking.given()}
-    find = partial(ask, *setup, budget_s=_seconds(budget), **how)
+    names = asking.schedule or SEVERAL
+    setup, varies = _setup((model, settings, data), hardware, names, tuning, over or ())
+    how = {"over": varies, **searching.given(), **asking.given()}
+    find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
     return making.answered(Searched, f"search-{setup[0].name}", find, keeps=True)
 
 
@@ -279,7 +305,7 @@ def whatif(
     from ampsim.exploring.whatif import WhatIf
     from ampsim.exploring.whatif import whatif as ask
 
-    setup = _setup((model, settings, data), hardware, asking.schedule or ONE, tuning)
+    setup, _none = _setup((model, settings, data), hardware, asking.schedule or ONE, tuning)
     find = partial(ask, *setup, mode=mode.value, learn=learn, **asking.given())
     return making.answered(WhatIf, f"whatif-{setup[0].name}", find)
 
@@ -288,7 +314,7 @@ def solve(
     model: options.ModelArgument,
     *,
     over: Annotated[
-        str,
+        list[str],
         typer.Option(
             "--for",
             metavar="KEY=A..B",
@@ -320,17 +346,16 @@ def solve(
     the same command goes on where it was. The object of --json: ampsim, model, cluster, seed,
     sentences, rows (schedule, value, low, high, unit, ...), curve (every point that was tried).
     """
-    from ampsim.exploring.axes import texts_over
     from ampsim.exploring.solve import Solved
     from ampsim.exploring.solve import solve as ask
 
     names = asking.schedule or (ONE if tuning.given() else None)
-    setup = _setup((model, settings, data), hardware, names, tuning)
-    find = partial(ask, *setup, over=texts_over([over]), until=until, **asking.given())
+    setup, varies = _setup((model, settings, data), hardware, names, tuning, over)
+    find = partial(ask, *setup, over=varies, until=until, **asking.given())
     return making.answered(Solved, f"solve-{setup[0].name}", find)
 
 
-def _seconds(budget: str | None) -> float | None:
+def _seconds(option: str, given: str | None) -> float | None:
     from ampsim.options import seconds_of
 
-    return None if budget is None else seconds_of("--budget", budget)
+    return None if given is None else seconds_of(option, given)

@@ -295,6 +295,8 @@ def _tell_of(rank: Rank, on_items: Callable[[int], None], items: int) -> None:
 def cluster_of_rank(cluster: Cluster, solver: Solver) -> Cluster:
     """The workers of rank 0, and the links between them as idle ones are.
 
+    Its devices are not checked again: what makes one faster may leave what its file vouches for.
+
     Raises:
         OptionError: ranks and servers do not fit the cluster.
     """
@@ -304,7 +306,7 @@ def cluster_of_rank(cluster: Cluster, solver: Solver) -> Cluster:
         Route(source=source, target=target, link=cluster.link_between(source, target))
         for source, target in itertools.permutations(range(each), 2)
     ]
-    return Cluster(
+    return Cluster.model_construct(
         name=cluster.name,
         description=cluster.description,
         devices=cluster.devices[:each],

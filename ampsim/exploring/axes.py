@@ -2,7 +2,9 @@
 
 A key is one of
 
-    schedule, cluster, topology                 names, as on the command line
+    schedule, topology                          names, as on the command line
+    cluster                                     likewise; a cluster's file has workers and links of
+                                                its own, between devices these stay
     device                                      a name, of every device; links stay
     workers, latency_s, bandwidth_bytes_per_s   of the cluster and its links, likewise
     device.NUMBER                               of every device; a number alone means this
@@ -18,7 +20,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -27,14 +29,17 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, Ports, load_cluster, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
-from ampsim.hardware.load import relinked
+from ampsim.hardware.load import is_groups, relinked, says_links
 from ampsim.hardware.record import UNSOURCED
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
+from ampsim.report.grid import cluster_words
+from ampsim.report.words import plain
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model
 from ampsim.study.schedule_names import option_names, option_types, schedules_of
 from ampsim.text import short
+from ampsim.units import format_bytes, format_flop, format_seconds
 
 Value: TypeAlias = float | int | str
 """A value of an axis."""
@@ -126,6 +131,51 @@ def unit_of(key: str) -> str:
     return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
 
 
+_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
+    "s": format_seconds,
+    "FLOP/s": lambda value: f"{format_flop(value)}/s",
+    "bytes/s": lambda value: f"{format_bytes(value)}/s",
+    "bytes": format_bytes,
+}
+"""How a number with some units is written."""
+
+
+_PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
+"""Keys of which the unit says enough."""
+
+
+def point_words(point: Mapping[str, Any]) -> str:
+    """A point in words, numbers with their units.
+
+    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
+    '4 workers, a, 1.00 TFLOP/s'
+    >>> point_words({"latency_s": 1e-6, "device.memory_bytes": 2**20, "max_active_keys": 2})
+    '1.00 µs, memory 1.05 MB, max active keys 2'
+    """
+    return ", ".join(named_words(key, value) for key, value in point.items())
+
+
+def named_words(key: str, value: Any) -> str:
+    """A value of a key, with the key's name where that is needed."""
+    said = value_words(key, value)
+    if key in _PLAIN or isinstance(value, str):
+        return said
+    name = key.rpartition(".")[2].removesuffix(f"_{unit_of(key).replace('/', '_per_')}".lower())
+    return f"{name.replace('_', ' ')} {said}"
+
+
+def value_words(key: str, value: Any) -> str:
+    """A value of a key, with its unit."""
+    if isinstance(value, str):
+        return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
+    if key == "workers":
+        return f"{value} worker{'s' * (value != 1)}"
+    unit = unit_of(key)
+    if unit in _SHOW:
+        return _SHOW[unit](value)
+    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)
+
+
 def keys_of(setup: Setup) -> list[str]:
     """Every key that can vary around a setup."""
     config = setup.model.config
@@ -138,6 +188,20 @@ def keys_of(setup: Setup) -> list[str]:
         *(f"model.{key}" for key in options),
         *option_names(),
     ]  # fmt: skip
+
+
+def place_words(cluster: str, over: Mapping[str, Sequence[Value]]) -> str:
+    """What is asked of where some keys vary: a cluster's name without what does, or the names.
+
+    >>> place_words("8 x a100", {"workers": (2, 4)}), place_words("8 x a100", {"latency_s": (0, 1)})
+    ('a100', '8 x a100')
+    >>> place_words("8 x a100", {"cluster": ("./a100.toml", "./fpga.toml")})
+    'a100, fpga'
+    """
+    names = over.get("cluster") or over.get("device")
+    if names:
+        return ", ".join(cluster_words(str(one)) for one in names)
+    return re.sub(r"^[0-9]+ x ", "", cluster) if "workers" in over else cluster
 
 
 def texts_over(texts: Iterable[str]) -> dict[str, str]:
@@ -303,12 +367,12 @@ def setup_at(setup: Setup, point: Point) -> Setup:
 def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     workers = None if "workers" not in point else int(point["workers"])
     if "cluster" in point:
-        cluster = load_cluster(str(point["cluster"]), workers=workers)
+        cluster = _named_cluster(str(point["cluster"]), workers, cluster)
     elif workers is not None:
         cluster = _with_workers(cluster, workers)
     if "device" in point:
-        device, count = load_device(str(point["device"])), cluster.workers
-        cluster = changed(cluster, name=f"{count} x {device.name}", devices=(device,) * count)
+        load_device(str(point["device"]))  # and not a cluster, or groups
+        cluster = _named_cluster(str(point["device"]), None, cluster)
     links: dict[str, Any] = {key: point[key] for key in (*LINKS, "topology") if key in point}
     if links:
         cluster = relinked(cluster, **links)
@@ -316,6 +380,15 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
         numbers = _of(room, point)
         cluster = change(cluster, numbers) if numbers else cluster
     return cluster
+
+
+def _named_cluster(name: str, workers: int | None, cluster: Cluster) -> Cluster:
+    """The cluster of a file; or devices by their name, between the links of a cluster."""
+    if says_links(name):
+        return load_cluster(name, workers=workers)
+    usual = None if is_groups(name) else cluster.workers
+    own = load_cluster(name, workers=usual if workers is None else workers)
+    return changed(cluster, name=own.name, description=own.description, devices=own.devices)
 
 
 def _of(room: str, point: Point) -> dict[str, Value]:

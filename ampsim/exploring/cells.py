@@ -2,8 +2,9 @@
 
 A cell is one method at one point. Its first epoch is timed exactly. It is *learned* if its runs
 were made; *shared* if those of another point were made that learn the same, by the digests of their
-first epochs: times are those of that point, times the ratio of the two first epochs; *predicted*
-else, with an interval (`ampsim.exploring.predicting`).
+first epochs: times are those of that point, seed by seed times the ratio of the two first epochs;
+*failed* if its first epoch cannot end, as memory is too small; *predicted* else, with an interval
+(`ampsim.exploring.predicting`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ampsim.exploring.predicting import Guess, Predictor, probability_below
 from ampsim.runs.ranking import Ranking, Standing, rank
 from ampsim.runs.rows import median_interval
 
-Basis: TypeAlias = Literal["learned", "shared", "predicted"]
+Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed"]
 
 COVERED: Final = 0.9
 """Coverage aimed at by intervals, as elsewhere in a forecast."""
@@ -59,7 +60,7 @@ class Estimate:
     def middle(self) -> float:
         """The logarithm of the median time to the target; infinite where it is not reached."""
         if self.times_s is not None:
-            middle_s = median(self.times_s.values())
+            middle_s = median(self.times_s.values()) if self.times_s else math.inf
             return math.log(middle_s) if middle_s > 0 else -math.inf
         if self.guess.mean >= math.log(self.epochs_max + 0.5):
             return math.inf
@@ -90,6 +91,7 @@ class Entrant:
         epochs_max: by when a run ends.
         timed: what the first epoch takes, by point and seed.
         learned: time to the target, by point and seed.
+        lost: points whose runs gave nothing, and those that learn the same; none is tried again.
     """
 
     drains: bool
@@ -99,11 +101,17 @@ class Entrant:
         default_factory=dict[int, dict[int, FirstEpoch]]
     )
     learned: dict[int, dict[int, float]] = field(default_factory=dict[int, dict[int, float]])
+    lost: set[int] = field(default_factory=set[int])
 
     @cached_property
     def points(self) -> list[int]:
-        """The points that are timed; to be asked for when all are."""
-        return sorted(self.timed)
+        """The points at which an epoch ends; to be asked for when all are timed."""
+        return [point for point in sorted(self.timed) if self.first(point).failure is None]
+
+    @property
+    def failures(self) -> list[str]:
+        """Why first epochs did not end."""
+        return [one.failure for of in self.timed.values() for one in of.values() if one.failure]
 
     def first(self, point: int) -> FirstEpoch:
         """What a point takes with the first seed."""
@@ -138,13 +146,16 @@ class Entrant:
 
     def estimate(self, point: int, guess: Guess) -> Estimate:
         """What is known of a point; the guess, if nothing else is."""
-        source, own = self.source(point), self.first(point)
+        own = self.first(point)
+        if own.failure is not None:
+            return Estimate("failed", own.epoch_s, guess, {}, self.epochs_max)
+        source = self.source(point)
         if source is None:
             return Estimate("predicted", own.epoch_s, guess, None, self.epochs_max)
         here, there = self.timed[point], self.timed[source]
         times: dict[int, float] = {}
         for seed, time_s in self.learned[source].items():
-            is_known = seed in here and seed in there
+            is_known = all(seed in of and of[seed].failure is None for of in (here, there))
             of = seed if is_known else self.first_seed
             times[seed] = time_s * here[of].epoch_s / there[of].epoch_s
         basis: Basis = "learned" if source == point else "shared"
@@ -170,7 +181,8 @@ class Entrant:
             own: dict[str, Any] = {"epoch_s": one.epoch_s}
             own = asdict(one) if seed == self.first_seed else own
             found = {**own, "digest": number}
-            return {key: value for key, value in found.items() if value is not None}
+            is_known = {key: value is not None and value == value for key, value in found.items()}
+            return {key: value for key, value in found.items() if is_known[key]}
 
         timed = {
             point: {seed: known(seed, one) for seed, one in of.items()}
@@ -179,7 +191,7 @@ class Entrant:
         times = {point: _plain_times(of) for point, of in self.learned.items()}
         return {
             "drains": self.drains, "first_seed": self.first_seed, "epochs_max": self.epochs_max,
-            "timed": timed, "learned": times,
+            "timed": timed, "learned": times, **({"lost": sorted(self.lost)} if self.lost else {}),
         }  # fmt: skip
 
     def predictor(self) -> Predictor:
@@ -248,7 +260,9 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
     )
     wrong = min(sum(chances), 1 - 1 / len(estimates)) if len(estimates) > 1 else 0.0
     times = [one.times_s for one in estimates if one.times_s is not None]
-    ranking = rank(times) if len(times) == len(estimates) else None
+    seeds = {seed for of in times for seed in of}
+    never = dict.fromkeys(seeds, math.inf)  # of what failed
+    ranking = rank([of or never for of in times]) if len(times) == len(estimates) else None
     return WinnerCall(best, wrong, chances, ranking)
 
 
@@ -294,15 +308,18 @@ class Cells:
     def __init__(self, methods: Sequence[Entrant]) -> None:
         """Predict what is not known."""
         self.methods = methods
-        self.points = [p for p in methods[0].points if all(p in one.timed for one in methods)]
+        self.points = [p for p in sorted(methods[0].timed) if all(p in m.timed for m in methods)]
         self._predictors = [one.predictor() for one in methods]
         self.estimates: dict[int, list[Estimate]] = {point: [] for point in self.points}
         for method, predictor in zip(methods, self._predictors, strict=True):
-            guesses = predictor.guesses([method.points.index(point) for point in self.points])
-            for point, guess in zip(self.points, guesses, strict=True):
-                self.estimates[point].append(method.estimate(point, guess))
+            guesses = predictor.guesses(range(len(method.points)))
+            guess_at = dict(zip(method.points, guesses, strict=True))
+            for point in self.points:
+                self.estimates[point].append(
+                    method.estimate(point, guess_at.get(point, Guess(0.0)))
+                )
         self.calls = dict.fromkeys(self.points, WinnerCall(None, 0.5, (0.0,) * len(methods)))
-        if all(method.learned for method in methods):
+        if all(method.learned or not method.points for method in methods):
             self.calls = {point: call(of) for point, of in self.estimates.items()}
 
     @property
@@ -334,7 +351,8 @@ class Cells:
         found: list[tuple[float, int, int]] = []
         for place, method in enumerate(self.methods):
             weights = dict(self._weights(place))
-            if not weights:
+            gives_nothing = not method.learned and len(method.lost) >= LEARNED_MIN
+            if not weights or gives_nothing:
                 continue
             open_points = [*weights]
             chosen = [*{self._first_alike(method, point): None for point in open_points}]
@@ -360,9 +378,9 @@ class Cells:
 
     def _weights(self, place: int) -> Iterator[tuple[int, float]]:
         """The open points of a method, and the doubt in which it takes part there."""
-        is_new = self._has_few(place)
+        is_new, lost = self._has_few(place), self.methods[place].lost
         for point in self.points:
-            if self.estimates[point][place].basis != "predicted":
+            if self.estimates[point][place].basis != "predicted" or point in lost:
                 continue
             called = self.calls[point]
             part = called.wrong if place == called.best else called.others[place]

@@ -141,29 +141,25 @@ def condition_of(text: str) -> Condition:
 
 
 _FACTOR: Final = re.compile(
-    r"\s*(?:(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<column>[A-Za-z_]+)\s*(?:\(\s*(?P<schedule>[^()]*?)\s*\))?)\s*"
+    r"(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<column>[A-Za-z_]+)\s*(?:\(\s*(?P<schedule>[^()]*?)\s*\))?"
 )
+_BETWEEN: Final = re.compile(r"([*/])(?![^(]*\))")  # not the sign in "sync-sgd:4/amp:8"
 
 
 def _product(side: str, text: str) -> Side:
     number, over, under = 1.0, list[Value](), list[Value]()
-    at, divides = 0, False
-    while True:
-        factor = _FACTOR.match(side, at)
+    first, *rest = _BETWEEN.split(side)
+    for sign, part in [("*", first), *zip(rest[::2], rest[1::2], strict=True)]:
+        factor = _FACTOR.fullmatch(part.strip())
         if factor is None:
-            raise _wrong(side[at:], text)
+            raise _wrong(part, text)
         if factor["number"] is not None:
             value = _number(factor["number"], text)
-            number = number / value if divides else number * value
+            number = number * value if sign == "*" else number / value
         else:
-            (under if divides else over).append(_column(factor, text))
-        at = factor.end()
-        if at == len(side):
-            return Side(number, tuple(over), tuple(under))
-        if side[at] not in "*/":
-            raise _wrong(side[at:], text)
-        divides, at = side[at] == "/", at + 1
+            (over if sign == "*" else under).append(_column(factor, text))
+    return Side(number, tuple(over), tuple(under))
 
 
 def _number(word: str, text: str) -> float:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import pandas as pd
 
-from ampsim.exploring.axes import unit_of
+from ampsim.exploring.axes import named_words, place_words, point_words, value_words
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, entrant_from_plain, stated_wrong
-from ampsim.exploring.finding import LONGEST, Finding, Lines, plain_rows
+from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import FirstEpoch
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
-from ampsim.report.plot.grid import cluster_words
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.rows import table_of
-from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
+from ampsim.units import format_percent
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -29,7 +28,7 @@ class Exploration(Finding):
 
     Attributes:
         table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
-            high (its 90 % interval), basis ("learned", "shared", "predicted", or missing),
+            high (its 90 % interval), basis ("learned", "shared", "predicted", "failed" or missing),
             is_first (by medians), doubt (the probability that another is), standing (what seeds let
             one say, as of a forecast; missing of a prediction), epoch_s, train_per_s,
             staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
@@ -47,6 +46,7 @@ class Exploration(Finding):
 
     kind: ClassVar[Kind] = "exploration"
     files = ("index.html", "explore.csv")
+    told = ("verdict", "learnings", "wrong", "left_out", "interrupted", "rows")
 
     over: dict[str, tuple[Any, ...]]
     target: float
@@ -60,22 +60,6 @@ class Exploration(Finding):
     def title(self) -> str:
         """What it maps."""
         return f"Map: {self.model} over {', '.join(self.over)}"
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """What JSON has of it."""
-        left = self.left_out
-        return {
-            "verdict": " ".join(self.sentences),
-            "learnings": self.learnings,
-            "wrong": self.wrong,
-            "left_out": {
-                "cells": left.cells, "wrong": left.wrong, "expected": left.expected,
-                "inside": left.inside,
-            },
-            "interrupted": self.interrupted,
-            "rows": plain_rows(self.table),
-        }  # fmt: skip
 
     @property
     def cells(self) -> Lines:
@@ -108,10 +92,15 @@ class Exploration(Finding):
         """What the map draws: axes, methods, and the cells of each point in the table's order."""
         colours, count = line_styles(names), len(names)
         columns = ("time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing")
-        lines = [[one[name] for name in columns] for one in plain_rows(self.table)]
+        lines = [[one[name] for name in columns] for one in self.rows]
         return {
             "keys": [
-                {"name": key, "values": list(of), "words": [point_words({key: one}) for one in of]}
+                {
+                    "name": key,
+                    "values": list(of),
+                    "ticks": [value_words(key, one) for one in of],
+                    "words": [named_words(key, one) for one in of],
+                }
                 for key, of in self.over.items()
             ],
             "methods": [
@@ -137,6 +126,11 @@ class Evidence:
     methods: tuple[Entrant, ...]
     repeats: int
 
+    @property
+    def failures(self) -> list[str]:
+        """Why cells failed."""
+        return [failure for method in self.methods for failure in method.failures]
+
     def plain(self) -> dict[str, Any]:
         """It as JSON can hold it."""
         digests: dict[str, int] = {}
@@ -159,13 +153,17 @@ def evidence_from_plain(plain: Mapping[str, Any]) -> Evidence:
     return Evidence(over, tuple(map(str, plain["labels"])), methods, int(plain["repeats"]))
 
 
-def exploration_of(evidence: Evidence, *, said: Sequence[str], **about: Any) -> Exploration:
+def exploration_of(
+    evidence: Evidence, *, said: Sequence[str], model: str, cluster: str, **about: Any
+) -> Exploration:
     """The map that follows from what was timed and learned.
 
     Args:
         evidence: that.
         said: sentences to add.
-        about: target, metric, model, cluster and manifest.
+        model: its name.
+        cluster: the name of that of which nothing varies.
+        about: target, metric and manifest.
     """
     over, cells = evidence.over, Cells(evidence.methods)
     lines = [
@@ -177,9 +175,11 @@ def exploration_of(evidence: Evidence, *, said: Sequence[str], **about: Any) -> 
     learnings = sum(len(method.learned) for method in evidence.methods)
     wrong = stated_wrong(cells, left_out)
     told = sentences_of(table, learnings, wrong, left_out, evidence.repeats)
+    failed = [f"Where cells failed: {one}." for one in evidence.failures[:1]]
     return Exploration(
         table=table, over=over, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=(*told, *said), evidence=evidence, **about,
+        sentences=(*told, *failed, *said), evidence=evidence, model=model,
+        cluster=place_words(cluster, over), **about,
     )  # fmt: skip
 
 
@@ -187,7 +187,9 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
     """What the table says of a cell beside its keys; unknown is None."""
     method, called = cells.methods[place], cells.calls.get(point)
     timed = method.timed.get(point, {}).get(method.first_seed) or FirstEpoch()
-    found = cells.estimates[point][place] if method.learned and called is not None else None
+    found = None
+    if called is not None and (method.learned or timed.failure):
+        found = cells.estimates[point][place]
     best = None if called is None else called.best
     time_s = None if found is None else found.time_s
     low, high = (None, None) if found is None else found.interval_s
@@ -222,7 +224,7 @@ def _numbered(lines: Sequence[dict[str, Any]]) -> Any:
 
 OPEN: Final = {
     "tie": "Methods tie within 5 % at {count}",
-    "too few seeds": "With {seeds} seeds it is open who is first at {count}",
+    "too few seeds": "With {seeds} it is open who is first at {count}",
     "predicted": "It is predicted who is ahead at {count}",
 }
 """Why nobody is first for sure, by the standing of who is ahead."""
@@ -246,13 +248,15 @@ def sentences_of(
     for what, why in OPEN.items():
         own = ahead[standing == what]["schedule"].value_counts()
         names = ", ".join(f"{plain(name, LONGEST)} at {count}" for name, count in own.items())
-        where = why.format(count=own.sum(), seeds=seeds)
+        where = why.format(count=own.sum(), seeds=f"{seeds} seed{'s' * (seeds != 1)}")
         said += [f"{where}; ahead in the median: {names}."] if names else []
+    nobody = points - len(ahead)
+    said += [f"No method is known to reach the target at {nobody}."] if nobody else []
     basis = table["basis"].value_counts()
-    shared, predicted = int(basis.get("shared", 0)), int(basis.get("predicted", 0))
+    shared, predicted, failed = (int(basis.get(of, 0)) for of in ("shared", "predicted", "failed"))
     said += [
         f"Of {len(table)} cells {learnings} were trained, {shared} learn the same as one of "
-        f"these, and {predicted} are predicted.",
+        f"these, and {predicted} are predicted{f'; {failed} cannot be run' if failed else ''}.",
     ]
     if predicted:
         said.append(
@@ -266,32 +270,3 @@ def sentences_of(
             "of the times lay in their 90 % interval."
         )
     return tuple(said)
-
-
-_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
-    "s": format_seconds,
-    "FLOP/s": lambda value: f"{format_flop(value)}/s",
-    "bytes/s": lambda value: f"{format_bytes(value)}/s",
-    "bytes": format_bytes,
-}
-"""How a number with some units is written."""
-
-
-def point_words(point: Mapping[str, Any]) -> str:
-    """A point in words, numbers with their units.
-
-    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
-    '4 workers, a, 1.00 TFLOP/s'
-    """
-    return ", ".join(_words(key, value) for key, value in point.items())
-
-
-def _words(key: str, value: Any) -> str:
-    if isinstance(value, str):
-        return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
-    unit = unit_of(key)
-    if unit in _SHOW:
-        return _SHOW[unit](value)
-    if key == "workers":
-        return f"{value} worker{'s' * (value != 1)}"
-    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)

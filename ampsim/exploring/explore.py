@@ -16,11 +16,11 @@ from typing import Annotated, Final
 from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
-from ampsim.errors import OptionError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
 from ampsim.exploring.cells import Cells, Entrant
 from ampsim.exploring.exploration import NOT_TUNED, Evidence, Exploration, exploration_of
-from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
+from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, RunLimit, point_runs
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.jobs import ExecutorLike
@@ -71,6 +71,7 @@ def explore(
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
     executor: ExecutorLike = None,
+    run_limit_s: RunLimit = None,
 ) -> Exploration:
     """Map which schedule reaches the target first at each point of a space, and how sure that is.
 
@@ -96,11 +97,12 @@ def explore(
         jobs: as of `forecast`.
         on_progress: as of `forecast`.
         executor: as of `forecast`.
+        run_limit_s: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or the model has no target.
         UnknownNameError: a value names nothing that there is.
-        SimulationError: a point cannot be timed.
+        SimulationError: no point can be timed.
     """
     model, cluster = model_of(model), cluster_of(cluster)
     setup = Setup(model, cluster, tuple(schedules_of(schedules)))
@@ -119,7 +121,7 @@ def explore(
     rows = [_rows_at(point, setup_at(setup, point), asked) for point in places]
     with point_runs(
         asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
-        budget_s=budget_s,
+        run_limit_s=run_limit_s, budget_s=budget_s,
     ) as runs:  # fmt: skip
         explorer = Explorer(rows, asked, runs)
         interrupted = explorer.run(sure)
@@ -128,7 +130,7 @@ def explore(
         Evidence(values, tuple(labels_of(setup.schedules)), tuple(explorer.methods), repeats),
         target=target, metric=model.measure, model=model.name, cluster=cluster.name,
         manifest=asked.manifest(setup, over=over_plain, sure=sure),
-        said=(NOT_TUNED, *runs.unreached()),
+        said=(NOT_TUNED, *runs.said()),
     )  # fmt: skip
     is_stopped = interrupted is not None and not runs.clock.is_over
     return replace(found, interrupted=interrupted, is_stopped=is_stopped)
@@ -227,6 +229,8 @@ class Explorer:
             self.methods[place].timed.setdefault(point, {})[seed] = found
 
         self._runs.time([(self._rows[point][place], seed) for point, place, seed in left], take)
+        if not any(method.points for method in self.methods):
+            raise SimulationError(self.methods[0].failures[0])
 
     def _next(self, sure: float) -> tuple[int, int] | None:
         cells = Cells(self.methods)
@@ -236,7 +240,9 @@ class Explorer:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
         row, method, seeds = self._rows[point][place], self.methods[place], self._asked.seeds
         made = self._runs.learn([(row, seed) for seed in seeds])
-        alike = [] if method.drains else [point, *method.alike(point)]
-        self._time([(one, place, seed) for one in dict.fromkeys(alike) for seed in seeds])
         runs = [one for one in made if isinstance(one, Run)]
+        if not runs:
+            method.lost |= {point, *method.alike(point)}
+            return
+        self._time([(one, place, seed) for one in method.alike(point) for seed in seeds])
         method.learned[point] = dict(times_of(row.plan.goal, runs))

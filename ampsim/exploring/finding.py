@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
@@ -44,7 +44,7 @@ class Finding(Saveable):
         table: its rows; unknown is missing, never 0.
         sentences: what it says in words, the most important first.
         model: the model's name.
-        cluster: the name of the cluster that was given.
+        cluster: what it is asked of: the name of the cluster, or of those that are compared.
         manifest: command, versions, seeds and hashes.
         interrupted: why it ended before all was asked; None where it was.
         is_stopped: whether Ctrl-C did that, not the budget.
@@ -52,6 +52,8 @@ class Finding(Saveable):
 
     files: ClassVar[tuple[str, ...]]
     """Those of its folder beside the manifest, the page first; a figure may be left out."""
+    told: ClassVar[tuple[str, ...]]
+    """Attributes that JSON has beside model, cluster and seed."""
 
     table: pd.DataFrame
     sentences: tuple[str, ...]
@@ -72,9 +74,14 @@ class Finding(Saveable):
         raise NotImplementedError
 
     @property
-    def content(self) -> dict[str, Any]:
-        """What JSON has of it beside model, cluster and seed."""
-        raise NotImplementedError
+    def verdict(self) -> str:
+        """What it says in words, in one text."""
+        return " ".join(self.sentences)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table as JSON can hold them."""
+        return plain_rows(self.table)
 
     def page(self) -> str:
         """The page, which loads nothing from any network: Markdown unless a question has more."""
@@ -123,15 +130,23 @@ class Finding(Saveable):
     def to_json(self) -> str:
         """It as JSON text that ends with a newline; unknown is null."""
         named = {"model": self.model, "cluster": self.cluster, "seed": self.manifest["seeds"][0]}
-        content = {"ampsim": own_version(), **named, **self.content}
+        content = {"ampsim": own_version(), **named}
+        content |= {name: _json_of(getattr(self, name)) for name in self.told}
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.model} on {self.cluster}: {' '.join(self.sentences)})"
+        return f"{type(self).__name__}({self.model} on {self.cluster}: {self.verdict})"
 
     def _repr_html_(self) -> str:
         headings, lines = self.cells
-        return html_table(self.title, lines, headings=headings, note=" ".join(self.sentences))
+        return html_table(self.title, lines, headings=headings, note=self.verdict)
+
+
+def _json_of(value: Any) -> Any:
+    """An attribute as JSON can hold it."""
+    if isinstance(value, pd.DataFrame):
+        return plain_rows(value)
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:

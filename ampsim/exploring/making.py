@@ -12,7 +12,9 @@ import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+from annotated_types import Gt
 
 from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Setup
@@ -35,6 +37,9 @@ from ampsim.study.result import Result
 from ampsim.study.simulation import PlacementLike, RunOptions
 from ampsim.text import mapping
 from ampsim.units import format_seconds
+
+RunLimit: TypeAlias = Annotated[float, Gt(0)] | None
+"""Seconds that a run may take, as of `forecast`; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +244,10 @@ class PointRuns:
         """Read what was timed before."""
         self._asked, self.clock = asked, clock
         self._maker = RunMaker(executor, clock.tell, keeping)
-        self._missed: list[tuple[Goal, float | None, int]] | None = []
+        self._lost: dict[str, None] = {}
+        self._best: float | None = None
+        self._goal: Goal | None = None
+        self._epochs, self._arrived = 0, False
         self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
 
@@ -247,19 +255,15 @@ class PointRuns:
         self,
         wanted: Sequence[tuple[Row, int]],
         take: Callable[[int, FirstEpoch], None] = lambda _place, _found: None,
-        *,
-        may_fail: bool = False,
     ) -> list[FirstEpoch]:
-        """What the first epoch takes of each row with a seed.
+        """What the first epoch takes of each row with a seed; one that did not end says why.
 
         Args:
             wanted: rows and seeds.
             take: is told of each, by its place, as soon as it is known.
-            may_fail: whether one may end early.
 
         Raises:
-            SimulationError: a run cannot be timed, or ended early.
-            OptionError: likewise, as mode "sleep" cannot run it.
+            OptionError: mode "sleep" cannot run a row.
             KeyboardInterrupt: what `take` was told is kept.
         """
         tasks = [
@@ -274,14 +278,12 @@ class PointRuns:
 
         def keep(index: int, made: FirstEpoch) -> None:
             place = left[index]
-            if made.failure is not None and not may_fail:
-                raise SimulationError(f"{tasks[place].label}: {made.failure}")
             self._keep(keys[place], made)
             found[place] = made
             take(place, made)
 
-        def lose(_index: int, sentence: str) -> None:
-            raise SimulationError(sentence)
+        def lose(index: int, sentence: str) -> None:
+            keep(index, FirstEpoch(failure=sentence))
 
         self._maker.make_beside([tasks[place] for place in left], keep, timed, lose)
         return [found[place] for place in range(len(tasks))]
@@ -302,60 +304,53 @@ class PointRuns:
             wanted: rows and seeds; rows of one label are the same row.
 
         Raises:
-            SimulationError: no run gave anything.
             KeyboardInterrupt: Ctrl-C came, or time is over; what finished is kept, if runs are.
         """
         if not wanted:
             return []
         first, repeats = self._asked.seed, self._asked.repeats
         tasks: list[Task] = [row.task(seed, seed - first + 1, repeats) for row, seed in wanted]
-        made = self._maker.make(tasks)
+        try:
+            made = self._maker.make(tasks)
+        except SimulationError as error:  # none gave anything
+            self._lost[str(error)] = None
+            return [str(error)] * len(tasks)
         if made.interrupted is not None:
             raise KeyboardInterrupt
         found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
         goals = {row.label: row.plan.goal for row, _seed in wanted}
         for run in found.values():
             self._note(goals[run.label], run)
+        self._lost |= dict.fromkeys(made.lost)
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
 
-    def unreached(self) -> list[str]:
+    def said(self) -> list[str]:
+        """What runs that learned say themselves: which gave nothing, and that none arrived."""
+        return [f"{one}: nothing is known of it." for one in self._lost] + self._unreached()
+
+    def _unreached(self) -> list[str]:
         """That no run has reached the target, in a sentence, and how near one came; else none.
 
         Nothing is known of times to the target then, whatever the hardware.
         """
-        if not self._missed:
+        goal = self._goal
+        if goal is None or self._arrived:
             return []
-        goal = self._missed[0][0]
-        best = goal.metric.best(one for _goal, one, _epochs in self._missed if one is not None)
-        most = max(epochs for _goal, _one, epochs in self._missed)
         return [
-            f"No run reached {goal.text} within {most} epochs; the best {goal.metric.kind} was "
-            f"{goal.metric.text(best)}. Give another target, more epochs, or other options of the "
-            "model."
+            f"No run reached {goal.text} within {self._epochs} "
+            f"epoch{'s' * (self._epochs != 1)}; the best "
+            f"{goal.metric.kind} was {goal.metric.text(self._best)}. Give another target, more "
+            "epochs, or other options of the model."
         ]
 
     def _note(self, goal: Goal, run: Run) -> None:
-        """Take down how near a run came, as long as none has arrived."""
+        """Take down how near a run came."""
         scores = run.looks[goal.metric.kind]
-        if goal.target is None or goal.reached_by(scores) is not None:
-            self._missed = None
-        if self._missed is not None:
-            self._missed.append((goal, goal.metric.best(scores), len(run.epochs)))
-
-    def learned(self, wanted: Sequence[tuple[Row, int]]) -> list[Run]:
-        """The same where every run is needed.
-
-        Raises:
-            SimulationError: one gave nothing.
-            KeyboardInterrupt: as of `learn`.
-        """
-        found: list[Run] = []
-        for one in self.learn(wanted):
-            if isinstance(one, str):
-                raise SimulationError(one)
-            found.append(one)
-        return found
+        known = [one for one in (self._best, goal.metric.best(scores)) if one is not None]
+        self._goal, self._best = goal, goal.metric.best(known)
+        self._epochs = max(self._epochs, len(run.epochs))
+        self._arrived |= goal.target is None or goal.reached_by(scores) is not None
 
 
 @contextlib.contextmanager
@@ -366,6 +361,7 @@ def point_runs(
     executor: ExecutorLike,
     on_progress: OnProgress | None,
     keeping: Keeping | None,
+    run_limit_s: float | None,
     budget_s: float | None = None,
 ) -> Generator[PointRuns]:
     """What makes the runs of a question while the block lasts; arguments are those of `forecast`.
@@ -374,7 +370,7 @@ def point_runs(
         OptionError: the executor is none, or cannot be reached.
     """
     clock = TimeBudget(budget_s, on_progress)
-    with opened(jobs if executor is None else executor, jobs) as makes:
+    with opened(jobs if executor is None else executor, jobs, run_limit_s) as makes:
         yield PointRuns(asked, makes, clock, keeping)
 
 

@@ -7,10 +7,9 @@ killed proposes what it would have proposed. Trials stand in a journal, an appen
 
 from __future__ import annotations
 
-import contextlib
 import json
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -191,7 +190,7 @@ class Proposals:
         """The point of the next trial."""
         own = int(stream(self._seed, f"trial {number} of a search").integers(_SEEDS))
         samplers = self._optuna.samplers
-        with _quiet():
+        with warnings.catch_warnings(action="ignore"):  # that an option of it is experimental
             self._memory.sampler = (
                 samplers.RandomSampler(seed=own)
                 if self._sampler == "random"
@@ -216,14 +215,6 @@ class Proposals:
             else:
                 study.tell(number, list(outcome.values))
         self.known[number] = (point, outcome)
-
-
-@contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    """Without Optuna's warnings that an option of its own is experimental."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _outcome(text: Any) -> PointOutcome:

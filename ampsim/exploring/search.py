@@ -13,9 +13,9 @@ from annotated_types import Ge, Le
 
 from ampsim.arguments import checked
 from ampsim.errors import OptionError
-from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
+from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, place_words, setup_at
 from ampsim.exploring.condition import Condition, condition_of
-from ampsim.exploring.making import Asked, PointRuns, point_runs
+from ampsim.exploring.making import Asked, PointRuns, RunLimit, point_runs
 from ampsim.exploring.pareto import hypervolume, pareto, reference_of
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
 from ampsim.exploring.searched import Searched, front_of, sentences_of, table_of_trials
@@ -73,6 +73,7 @@ def search(
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
     executor: ExecutorLike = None,
+    run_limit_s: RunLimit = None,
 ) -> Searched:
     """Search a space for the points that no other one beats in all that is minimised.
 
@@ -103,11 +104,11 @@ def search(
         jobs: as of `forecast`.
         on_progress: as of `forecast`.
         executor: as of `forecast`.
+        run_limit_s: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or Optuna is not installed.
         UnknownNameError: a value names nothing that there is.
-        SimulationError: a point cannot be timed.
     """
     setup = Setup(model_of(model), cluster_of(cluster), tuple(schedules_of(schedules)))
     target = setup.model.measure.require_target(target)
@@ -128,7 +129,7 @@ def search(
     samplers: tuple[SamplerName, ...] = (sampler, "random") if against_random else (sampler,)
     with point_runs(
         asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
-        budget_s=budget_s,
+        run_limit_s=run_limit_s, budget_s=budget_s,
     ) as runs:  # fmt: skip
         for name in dict.fromkeys(samplers):
             of_each[name] = Proposals(
@@ -141,7 +142,7 @@ def search(
                 interrupted = searcher.run(of_each[name], runs, trials, in_flight)
     is_stopped = interrupted is not None and not runs.clock.is_over
     found = searcher.found(of_each, sampler)
-    said = (*found.sentences, *runs.unreached())
+    said = (*found.sentences, *runs.said())
     return replace(found, sentences=said, interrupted=interrupted, is_stopped=is_stopped)
 
 
@@ -260,12 +261,12 @@ class _Searcher:
         places = pareto([one.values for one in first.values()])
         keys, objectives = self._keys, self._aim.objectives
         table = table_of_trials(mine, keys, objectives, {[*first][place] for place in places})
-        own = volumes.get(sampler, 0.0)
+        own, varies = volumes.get(sampler, 0.0), {one.key: one.values for one in self.space.axes}
         chance = volumes.get("random", 0.0) if "random" in of_each else None
         on_front = len(front_of(table, keys, objectives))
         return Searched(
             table=table, objectives=objectives, keys=keys, sampler=sampler,
-            model=self._setup.model.name, cluster=self._setup.cluster.name,
+            model=self._setup.model.name, cluster=place_words(self._setup.cluster.name, varies),
             sentences=sentences_of(table, on_front, objectives, (own, chance)),
             hypervolume=own, hypervolume_random=chance, reference=reference,
             manifest={**self._asked.manifest(self._setup), **self._origin, "sampler": sampler},

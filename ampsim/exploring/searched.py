@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from ampsim.exploring.finding import LONGEST, Finding, Lines, plain_rows
+from ampsim.exploring.axes import unit_of, value_words
+from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.trials import PointOutcome
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
@@ -37,6 +38,9 @@ class Searched(Finding):
 
     kind: ClassVar[Kind] = "search"
     files = ("index.html", "search.csv")
+    told = (
+        "verdict", "objectives", "hypervolume", "hypervolume_random", "interrupted", "rows",
+    )  # fmt: skip
 
     objectives: tuple[str, ...]
     keys: tuple[str, ...]
@@ -54,18 +58,6 @@ class Searched(Finding):
     def front(self) -> pd.DataFrame:
         """The trials that no other one dominates, best first in the first objective."""
         return front_of(self.table, self.keys, self.objectives)
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """What JSON has of it."""
-        return {
-            "verdict": " ".join(self.sentences),
-            "objectives": list(self.objectives),
-            "hypervolume": self.hypervolume,
-            "hypervolume_random": self.hypervolume_random,
-            "interrupted": self.interrupted,
-            "rows": plain_rows(self.table),
-        }
 
     @property
     def cells(self) -> Lines:
@@ -135,12 +127,15 @@ def sentences_of(
     """
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
     of = " and ".join(objectives)
-    said = [f"{front} of {len(table)} points tried are beaten by none in {of}."]
+    are = "is" if front == 1 else "are"
+    said = [f"{front} of {len(table)} points tried {are} beaten by none in {of}."]
     if not front and len(table):
         outcomes = set(table["outcome"])
         why = "reaches the target" if outcomes == {"not reached"} else "is complete"
         said = [f"None of {len(table)} points tried {why}, so that {of} cannot be compared."]
     said += [f"Of all trials: {told}."] if told else []
+    failed = table[table["outcome"] == "failed"]["note"]
+    said += [f"Where one failed: {note}." for note in failed[:1]]
     own, chance = volumes
     if own is not None and chance is not None:
         more = f", {own / chance:.3g} times as much" if chance else ""
@@ -156,6 +151,6 @@ def _cell(name: str, value: Any) -> str:
         return plain(value, LONGEST)
     if value is None or value != value:  # NaN
         return "–"
-    if name in ("trial", "workers", "max_active_keys", "min_update_interval"):
-        return f"{int(value)}"
-    return cell_text(name, {name: float(value)})
+    if unit_of(name):
+        return value_words(name, value)
+    return f"{int(value)}" if value == int(value) else cell_text(name, {name: float(value)})

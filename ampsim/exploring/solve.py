@@ -7,9 +7,9 @@ learned differs with the seed: each seed has a root of its own, and their median
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Final
 
 import pandas as pd
 from annotated_types import Ge, Le
@@ -17,11 +17,11 @@ from annotated_types import Ge, Le
 from ampsim import assets
 from ampsim.arguments import checked
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Setup, axes_over, setup_at, unit_of
+from ampsim.exploring.axes import Axis, Setup, axes_over, place_words, setup_at, unit_of
 from ampsim.exploring.condition import TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
-from ampsim.exploring.finding import Figures, Finding, Lines, plain_rows
-from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
+from ampsim.exploring.finding import Figures, Finding, Lines
+from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, RunLimit, point_runs
 from ampsim.exploring.whatif import traced
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.hardware import load_device
@@ -90,6 +90,7 @@ class Solved(Finding):
 
     kind: ClassVar[Kind] = "solve"
     files = ("report.md", "solve.csv", "curve.csv", "solve.png")
+    told = ("sentences", "rows", "curve")
 
     curve: pd.DataFrame
     key: str
@@ -99,12 +100,6 @@ class Solved(Finding):
     def title(self) -> str:
         """What was asked."""
         return f"{self.model} on {self.cluster}: {self.key} until {self.until}"
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """What JSON has of it."""
-        rows, curve = plain_rows(self.table), plain_rows(self.curve)
-        return {"sentences": list(self.sentences), "rows": rows, "curve": curve}
 
     @property
     def cells(self) -> Lines:
@@ -146,6 +141,7 @@ def solve(
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
     executor: ExecutorLike = None,
+    run_limit_s: RunLimit = None,
 ) -> Solved:
     """Find where along a range of something a condition begins or ends to hold.
 
@@ -167,6 +163,7 @@ def solve(
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
         executor: as of `forecast`.
+        run_limit_s: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, the condition is none, or names what
@@ -185,8 +182,8 @@ def solve(
     """
     setup = Setup(model_of(model), cluster_of(cluster), ())
     condition = condition_of(until)
-    cases = _cases(condition, schedules)
-    setup = setup._replace(schedules=cases[0].schedules)
+    topics = _topics(condition, schedules)
+    setup = setup._replace(schedules=topics[0].schedules)
     axis = _range(axes_over(over, setup))
     asked = Asked(
         target=setup.model.measure.require_target(target), max_epochs=max_epochs,
@@ -195,23 +192,25 @@ def solve(
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
+    failed: list[str] = []
     with point_runs(
-        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping
-    ) as runs:
-        for case in cases:
-            at = setup._replace(schedules=case.schedules)
-            tried = _Points(condition, case, at, axis, asked=asked, runs=runs)
+        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
+        run_limit_s=run_limit_s,
+    ) as runs:  # fmt: skip
+        for topic in topics:
+            tried = _Points(condition, topic, setup, axis, asked, runs)
             width = LEARNED if condition.is_learned else EXACT
             rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
             curves += tried.curve()
-        missed = runs.unreached() if condition.is_learned else []
+            failed += tried.failed()
+        missed = [*failed, *runs.said()]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     said = (*(_sentence(row, axis, condition) for row in rows), *missed)
     asked_of = {"over": {axis.key: [axis.low, axis.high]}, "until": condition.text}
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
         curve=pd.DataFrame(curves), sentences=said, key=axis.key, until=condition.text,
-        model=setup.model.name, cluster=setup.cluster.name,
+        model=setup.model.name, cluster=place_words(setup.cluster.name, {axis.key: ()}),
         manifest=asked.manifest(setup, **asked_of),
     )  # fmt: skip
 
@@ -231,8 +230,8 @@ class _Topic:
     places: Mapping[str, int]
 
 
-def _cases(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic]:
-    """A case for each schedule asked about; one, where the condition names all of its own.
+def _topics(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic]:
+    """A topic for each schedule asked about; one, where the condition names all of its own.
 
     Raises:
         OptionError: schedules are given that have no effect.
@@ -264,81 +263,102 @@ def _range(axes: Sequence[Axis]) -> Axis:
         keys = ", ".join(one.key for one in axes)
         raise OptionError(
             "solve varies one key over a range, such as device.flop_per_s=1e11..1e14, got "
-            f"{keys or 'none'}{'' if len(axes) != 1 else ' by named values'}"
+            f"{keys or 'none'}{'' if len(axes) != 1 else ' with values by name'}"
         )
     return axes[0]
 
 
-_Sides: TypeAlias = "tuple[float, float, bool, Run | Row]"
-"""Both sides of the condition, whether it holds, and the last run that says so, or its row."""
+@dataclass(frozen=True, slots=True)
+class _TriedPoint:
+    """A point that was tried.
+
+    Args:
+        left, right: sides of the condition; NaN where they are unknown.
+        is_held: whether it holds, which it does not where a side is unknown.
+        made: the last run that says so, or its row where that is timed; None where one failed.
+        failure: why, in the first run that did.
+    """
+
+    left: float
+    right: float
+    is_held: bool
+    made: Run | Row | None
+    failure: str = ""
 
 
+@dataclass
 class _Points:
-    """The points that were tried, of one case."""
+    """The points that were tried, of one topic, by seed and value."""
 
-    def __init__(
-        self,
-        condition: Condition,
-        case: _Topic,
-        setup: Setup,
-        axis: Axis,
-        *,
-        asked: Asked,
-        runs: PointRuns,
-    ) -> None:
-        self._condition, self._case, self._setup, self._axis = condition, case, setup, axis
-        self._asked, self._runs = asked, runs
-        self._rows: dict[float, list[Row]] = {}
-        self._known: dict[tuple[int, float], _Sides] = {}
+    condition: Condition
+    topic: _Topic
+    setup: Setup
+    axis: Axis
+    asked: Asked
+    runs: PointRuns
+    known: dict[tuple[int, float], _TriedPoint] = field(
+        default_factory=dict[tuple[int, float], _TriedPoint]
+    )
 
     def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
         """Whether the condition holds with these seeds at these values."""
-        new = [one for one in dict.fromkeys(wanted) if one not in self._known]
-        pairs = [(row, seed) for seed, x in new for row in self._rows_at(x)]
-        is_learned = self._condition.is_learned
-        made = iter(self._runs.learned(pairs) if is_learned else self._runs.time(pairs))
+        new = [one for one in dict.fromkeys(wanted) if one not in self.known]
+        rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
+        pairs = [(row, seed) for seed, x in new for row in rows[x]]
+        is_learned = self.condition.is_learned
+        made = iter(self.runs.learn(pairs) if is_learned else self.runs.time(pairs))
         for seed, x in new:
-            own = [(row, next(made)) for row in self._rows_at(x)]
-            self._known[seed, x] = self._sides(own)
-        return [self._known[one][2] for one in wanted]
+            own = [(row, next(made)) for row in rows[x]]
+            self.known[seed, x] = self._sides(own)
+        if not any(one.made for one in self.known.values()):
+            raise SimulationError(next(one.failure for one in self.known.values()))
+        return [self.known[one].is_held for one in wanted]
 
     def _rows_at(self, x: float) -> list[Row]:
         """The rows at a value, one for each schedule."""
-        if x not in self._rows:
-            value = int(x) if self._axis.is_whole else x
-            rows = self._asked.rows(setup_at(self._setup, {self._axis.key: value}))
-            self._rows[x] = [
-                replace(one, label=f"{one.label}, {self._axis.key}={value:.6g} ({place})")
-                for place, one in enumerate(rows, 1)
-            ]
-        return self._rows[x]
+        value = int(x) if self.axis.is_whole else x
+        at = self.setup._replace(schedules=self.topic.schedules)
+        rows = self.asked.rows(setup_at(at, {self.axis.key: value}))
+        return [
+            replace(one, label=f"{one.label}, {self.axis.key}={value:.6g} ({place})")
+            for place, one in enumerate(rows, 1)
+        ]
 
-    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch]]) -> _Sides:
+    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
         values = {
-            (column, name): column_of(column, *made[self._case.places[name]])
-            for column, name in self._condition.values
+            (column, name): column_of(column, *made[self.topic.places[name]])
+            for column, name in self.condition.values
         }
-        left, right = self._condition.left.of(values), self._condition.right.of(values)
+        sides = self.condition.left.of(values), self.condition.right.of(values)
+        why = [f"{row.label}: {failure}" for row, one in made if (failure := _failure(one))]
         row, last = made[-1]
-        run = last if isinstance(last, Run) else row
-        return left, right, self._condition.holds(values), run
+        run = None if why else last if isinstance(last, Run) else row
+        return _TriedPoint(*sides, self.condition.holds(values), run, *why[:1])
 
-    def curve(self) -> Iterator[dict[str, Any]]:
+    def failed(self) -> list[str]:
+        """At how many points a run failed, in a sentence, and why; else none."""
+        failures = [one.failure for one in self.known.values() if one.failure]
+        told = f"{len(failures)} of {len(self.known)} points tried"
+        return [
+            f"At {told} a run failed, where the condition is taken not to hold: {failure}."
+            for failure in failures[:1]
+        ]
+
+    def curve(self) -> list[dict[str, Any]]:
         """Every point that was tried, in order."""
-        for (seed, x), (left, right, is_held, _run) in sorted(
-            self._known.items(), key=lambda one: (one[0][1], one[0][0])
-        ):
-            yield {
-                "schedule": self._case.label, "value": x, "seed": seed, "left": left,
-                "right": right, "is_held": is_held,
-            }  # fmt: skip
+        return [
+            {"schedule": self.topic.label, "value": x, "seed": seed, "left": one.left,
+             "right": one.right, "is_held": one.is_held}
+            for x, seed, one in sorted((x, seed, one) for (seed, x), one in self.known.items())
+        ]  # fmt: skip
 
     def rows(self, found: Crossings) -> list[dict[str, Any]]:
         """The rows of the answer."""
         roots = found.roots()
         if roots:
             return [self._row(root) for root in roots]
-        if not any(math.isfinite(side) for made in self._known.values() for side in made[:2]):
+        sides = [side for one in self.known.values() for side in (one.left, one.right)]
+        if not any(map(math.isfinite, sides)):
             return [self._record(UNKNOWN)]
         held = [2 * sum(one) > len(one) for one in zip(*found.holds.values(), strict=True)]
         return [self._record(EVERYWHERE if held[0] else NOWHERE)]
@@ -349,21 +369,22 @@ class _Points:
             "seeds_below": root.below, "seeds_above": root.above,
         }  # fmt: skip
         if math.isfinite(root.value):
-            more |= dict(zip(_NEAREST, nearest(self._axis.key, root.value), strict=True))
+            more |= dict(zip(_NEAREST, nearest(self.axis.key, root.value), strict=True))
             more |= {"value": root.value, "bound_by": self._bound_at(root.value)}
         return self._record(ABOVE if root.rises else BELOW, **more)
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
         known = {
-            "schedule": self._case.label, "unit": unit_of(self._axis.key), "holds": holds,
-            "seeds": self._asked.repeats,
+            "schedule": self.topic.label, "unit": unit_of(self.axis.key), "holds": holds,
+            "seeds": self.asked.repeats,
         }  # fmt: skip
         return {**dict.fromkeys(COLUMNS), **known, **more}
 
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
-        near = min(self._known, key=lambda key: (distance(key[1], value), key[0]))
-        made = self._known[near][3]
+        known = {key: one.made for key, one in self.known.items() if one.made is not None}
+        near = min(known, key=lambda key: (distance(key[1], value), key[0]))
+        made = known[near]
         run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
         name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
         return named(name, run.bound_at) if name else None
@@ -375,15 +396,20 @@ _TO_TARGET: Final = (
 )  # fmt: skip
 
 
-def column_of(column: str, row: Row, made: Run | FirstEpoch) -> float:
+def _failure(made: Run | FirstEpoch | str) -> str | None:
+    return made if isinstance(made, str) else made.failure
+
+
+def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
     """The value of a column of a run; infinite of one to the target that does not arrive.
 
+    NaN of a run that failed, where the failure leaves it unknown.
+
     Raises:
-        SimulationError: a run that was to be timed ended early.
         OptionError: nobody says it, as the price of a device that has none.
     """
-    if column in TIMED and made.failure:
-        raise SimulationError(f"{row.label}: {made.failure}")
+    if isinstance(made, str) or (column in TIMED and made.failure):
+        return math.nan
     if isinstance(made, FirstEpoch):
         value = made.columns[column]
     elif column == "epoch_s":
@@ -417,10 +443,10 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start = f"{row['schedule']}: {condition.text}"
     ends = f"{axis.low:g} to {axis.high:g}"
     if row["value"] is None:
-        where = {one: f"holds {one} from {ends}" for one in (EVERYWHERE, NOWHERE)}
-        where[UNKNOWN] = f"is unknown from {ends}"
-        beyond = f"begins or ends to hold outside of {ends} with most seeds"
-        return f"{start} {where.get(row['holds'], beyond)}, in {axis.key}."
+        where = {one: f"holds {one}" for one in (EVERYWHERE, NOWHERE)} | {UNKNOWN: "is unknown"}
+        beyond = "begins or ends to hold with most seeds"
+        inside = "from" if row["holds"] in where else "outside of"
+        return f"{start} {where.get(row['holds'], beyond)} {inside} {axis.key} = {ends}."
     way = "from" if row["holds"] == ABOVE else "up to"
     said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
     low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
@@ -431,7 +457,7 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
         said += f" ({low} to {high}, {covered} by {row['seeds']} seeds)"
     outside = row["seeds_below"] + row["seeds_above"]
     said += f"; {outside} of {row['seeds']} seeds do not cross in the range" if outside else ""
-    said += f"; there {row['bound_by']} binds" if row["bound_by"] else ""
+    said += f"; what binds there: {row['bound_by']}" if row["bound_by"] else ""
     bought = [
         f"{row[name]} has {word}" for name, word in zip(_NEAREST, ("less", "enough"), strict=True)
         if row[name]

@@ -160,6 +160,10 @@ class Evaluator:
         timed = self._runs.time([(row, self._aim.seeds.start) for row in own.values()])
         points = dict(zip(own, map(_Candidate, own.values(), timed), strict=True))
         for one in points.values():
+            if one.timed.failure is not None:
+                unknown = (math.inf,) * len(self._aim.objectives)
+                one.trial = PointOutcome("failed", unknown, note=one.timed.failure)
+                continue
             violation = self._aim.violation(one.timed.columns, learned=False)
             if violation or not self._aim.learns:
                 outcome: Outcome = "infeasible" if violation else "complete"

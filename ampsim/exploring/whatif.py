@@ -31,8 +31,8 @@ from ampsim.errors import SimulationError
 from ampsim.exploring.axes import Setup
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.elasticity import elasticities
-from ampsim.exploring.finding import Figures, Finding, Lines, plain_rows
-from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, point_runs
+from ampsim.exploring.finding import Figures, Finding, Lines
+from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, RunLimit, point_runs
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.output_folder import Kind
@@ -102,6 +102,7 @@ class WhatIf(Finding):
     files = (
         "report.md", "whatif.csv", "curves.csv", "elasticities.csv", "tornado.png", "curves.png",
     )  # fmt: skip
+    told = ("sentences", "rows", "curves", "elasticities")
 
     curves: pd.DataFrame
     elasticities: pd.DataFrame
@@ -111,16 +112,6 @@ class WhatIf(Finding):
     def title(self) -> str:
         """What was asked."""
         return f"{self.model} on {self.cluster}: what each thing would buy"
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """What JSON has of it; the factor of what takes no time is null."""
-        return {
-            "sentences": list(self.sentences),
-            "rows": plain_rows(self.table),
-            "curves": plain_rows(self.curves),
-            "elasticities": plain_rows(self.elasticities),
-        }
 
     @property
     def cells(self) -> Lines:
@@ -176,6 +167,7 @@ def whatif(
     on_progress: OnProgress | None = None,
     keeping: Keeping | None = None,
     executor: ExecutorLike = None,
+    run_limit_s: RunLimit = None,
 ) -> WhatIf:
     """Say what binds a run, and what each device, worker, link and overhead would buy if faster.
 
@@ -196,6 +188,7 @@ def whatif(
         on_progress: as of `forecast`.
         keeping: as of `forecast`.
         executor: as of `forecast`.
+        run_limit_s: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or control flow reads values, so
@@ -218,10 +211,11 @@ def whatif(
     )  # fmt: skip
     setup = Setup(loaded, on, tuple(schedules_of(schedules)))
     with point_runs(
-        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping
-    ) as runs:
+        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
+        run_limit_s=run_limit_s,
+    ) as runs:  # fmt: skip
         answers = [_Question(row, asked, runs, learn).answer() for row in asked.rows(setup)]
-        missed = runs.unreached()
+        missed = runs.said()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     return WhatIf(
@@ -234,21 +228,23 @@ def whatif(
 
 @dataclass
 class _Tried:
-    """A change by a factor, and what came of it.
+    """A thing so many times as fast, and what came of it.
 
     Args:
-        change: what is made faster.
+        what: it is.
         factor: how many times as fast.
         row: that runs.
+        change: that made it; None of what there is now.
         epoch: what an epoch of it takes.
-        learned: its runs with all seeds; empty where it was not learned again.
+        times_s: to the target, by seed, of runs that learned; empty where none did.
     """
 
-    change: Change
+    what: str
     factor: float
     row: Row
+    change: Change | None = None
     epoch: FirstEpoch = field(default_factory=FirstEpoch)
-    learned: list[Run] = field(default_factory=list[Run])
+    times_s: dict[int, float] = field(default_factory=dict[int, float])
 
 
 class _Question:
@@ -256,8 +252,7 @@ class _Question:
 
     def __init__(self, row: Row, asked: Asked, runs: PointRuns, learn: int) -> None:
         self._row, self._asked, self._runs, self._learn = row, asked, runs, learn
-        self._now = FirstEpoch()
-        self._times: dict[int, float] = {}
+        self._now = _Tried(NOW, 1.0, row)
 
     def answer(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[str]]:
         """Make the runs: the table, the curves, the elasticities, and what they say."""
@@ -266,22 +261,18 @@ class _Question:
         shares = elasticities(base, row.plan.cluster)
         changes = changes_of(row.plan.cluster, row.schedule, shares)
         tried = [self._tried(one, factor) for one in changes for factor in one.factors]
-        self._now, *others = self._timed([row, *(one.row for one in tried)])
-        if not self._now.epoch_s > 0:
-            raise SimulationError(
-                f"{row.label}: {self._now.failure or 'nothing takes time, so that nothing binds'}"
-            )
-        for one, epoch in zip(tried, others, strict=True):
-            one.epoch = epoch
-        twice = [one for one in tried if one.factor == 2.0 and one.change.what != EVERYTHING]
-        first = sorted(twice, key=lambda one: -self._effect(one))
+        self._time([self._now, *tried])
+        if not self._now.epoch.epoch_s > 0:
+            why = self._now.epoch.failure or "nothing takes time, so that nothing binds"
+            raise SimulationError(f"{row.label}: {why}")
+        doubled = [one for one in tried if one.factor == 2.0 and one.what != EVERYTHING]
+        first = sorted(doubled, key=lambda one: -self._effect(one))
         self._learn_again(first[: self._learn])
-        records = [self._record(NOW, 1.0, self._now), *map(self._record_of, tried)]
+        records = [self._record(one) for one in (self._now, *tried)]
         table = pd.DataFrame(records, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
-        plain: Any = table.to_dict("records")
-        by_what = {(one["what"], one["factor"]): one for one in plain}
-        first = first[:CURVES_MAX]
-        said = [f"{row.label}: {_sentence(by_what[one.change.what, 2.0])}" for one in first]
+        twice = table[table["factor"] == 2.0].set_index("what", drop=False)
+        first = [one for one in first[:CURVES_MAX] if self._effect(one) > _SAME]
+        said = [f"{row.label}: {_sentence(dict(twice.loc[one.what]))}" for one in first]
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
         return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
@@ -293,102 +284,97 @@ class _Question:
         if change.frees_light:
             plan = plan.having(light_is_free=True)
         label = f"{self._row.label}, {change.what} {_times(factor)}"
-        return _Tried(change, factor, replace(self._row, label=label, schedule=schedule, plan=plan))
+        row = replace(self._row, label=label, schedule=schedule, plan=plan)
+        return _Tried(change.what, factor, row, change)
+
+    def _time(self, tried: Sequence[_Tried]) -> None:
+        """Time an epoch of each, with the first seed."""
+        found = self._runs.time([(one.row, self._asked.seed) for one in tried])
+        for one, epoch in zip(tried, found, strict=True):
+            one.epoch = epoch
 
     def _learn_again(self, first: Sequence[_Tried]) -> None:
         """Runs of the row with all seeds, and of those of the first that learn something else."""
-        goal = self._row.plan.goal
+        goal, seeds = self._row.plan.goal, self._asked.seeds
         if not self._asked.is_numeric or goal.target is None:
             return
-        seeds, again = self._asked.seeds, [one for one in first if not self._shares(one)]
-        rows = [self._row, *(replace(one.row, label=f"{one.row.label}, learned") for one in again)]
-        runs = self._runs.learned([(row, seed) for row in rows for seed in seeds])
-        self._times = dict(times_of(goal, runs[: len(seeds)]))
-        for place, one in enumerate(again, start=1):
-            one.learned = runs[place * len(seeds) : (place + 1) * len(seeds)]
-
-    def _timed(self, rows: Sequence[Row]) -> list[FirstEpoch]:
-        """An epoch of each row, with the first seed."""
-        return self._runs.time([(one, self._asked.seed) for one in rows], may_fail=True)
+        learned = [self._now, *(one for one in first if not self._shares(one))]
+        rows = [self._row, *(replace(o.row, label=f"{o.row.label}, learned") for o in learned[1:])]
+        made = self._runs.learn([(row, seed) for row in rows for seed in seeds])
+        for place, one in enumerate(learned):
+            own = made[place * len(seeds) : (place + 1) * len(seeds)]
+            one.times_s = dict(times_of(goal, [run for run in own if isinstance(run, Run)]))
+        if not self._now.times_s:
+            raise SimulationError(str(made[0]))
 
     def _curves(self, first: Sequence[_Tried], tried: Sequence[_Tried]) -> pd.DataFrame:
         """What factors between do to the time of an epoch; what was tried is taken."""
-        points = [self._tried(one.change, factor) for one in first for factor in CURVE]
-        known = {one.row.label: one.epoch for one in tried}
-        known |= {one.row.label: self._now for one in points if one.factor == 1.0}
-        left = [one.row for one in points if one.row.label not in known]
-        known |= {row.label: one for row, one in zip(left, self._timed(left), strict=True)}
-        rows = [
-            (self._row.label, one.change.what, one.factor,
-             known[one.row.label].epoch_s / self._now.epoch_s - 1)
-            for one in points
+        known = {(one.what, one.factor): one for one in tried}
+        known |= {(one.what, 1.0): self._now for one in first}
+        points = [(one, factor) for one in first for factor in CURVE]
+        new = [
+            self._tried(one.change, factor) for one, factor in points
+            if one.change is not None and (one.what, factor) not in known
         ]  # fmt: skip
+        self._time(new)
+        known |= {(one.what, one.factor): one for one in new}
+        rows = [
+            (self._row.label, one.what, factor, self._ratio(known[one.what, factor]) - 1)
+            for one, factor in points
+        ]
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
     def _anomalies(self, tried: Sequence[_Tried], base: Result) -> Iterator[str]:
         """What is slower though something is faster, or the reverse, and where that begins."""
-        odd = [one for one in tried if self._change(one) * (1 if one.factor > 1 else -1) > _SAME]
+        signs = {one.row.label: _sign(self._ratio(one) - 1) for one in tried}
+        odd = [one for one in tried if signs[one.row.label] == (1 if one.factor > 1 else -1)]
         for one in sorted(odd, key=lambda one: -self._effect(one))[:CURVES_MAX]:
-            change = self._change(one)
+            change = self._ratio(one) - 1
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
             yield (
-                f"{self._row.label}: {one.change.what} {_times(one.factor)} makes an epoch {way}, "
+                f"{self._row.label}: {one.what} {_times(one.factor)} makes an epoch {way}, "
                 f"an anomaly of order: {parting(base, traced(one.row, self._asked.seed))}."
             )
 
-    def _change(self, one: _Tried) -> float:
-        return one.epoch.epoch_s / self._now.epoch_s - 1
+    def _ratio(self, one: _Tried) -> float:
+        """The time of an epoch over that of now; NaN where it is unknown."""
+        return one.epoch.epoch_s / self._now.epoch.epoch_s
 
     def _effect(self, one: _Tried) -> float:
         """How large the change of an epoch is, in logarithms; 0 where it is unknown."""
-        ratio = one.epoch.epoch_s / self._now.epoch_s
+        ratio = self._ratio(one)
         return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
 
     def _shares(self, one: _Tried) -> bool:
         """Whether it learns what is learned now in the first epoch."""
-        return bool(one.epoch.digest) and one.epoch.digest == self._now.digest
+        return bool(one.epoch.digest) and one.epoch.digest == self._now.epoch.digest
 
-    def _record_of(self, one: _Tried) -> dict[str, Any]:
-        """The row of a change."""
-        ratio = one.epoch.epoch_s / self._now.epoch_s
-        after = {seed: time_s * ratio for seed, time_s in self._times.items()}
-        basis: Basis = "shared" if self._shares(one) else "timing"
-        if one.learned:
-            after = dict(times_of(self._row.plan.goal, one.learned))
-            arrives = any(map(math.isfinite, [*self._times.values(), *after.values()]))
-            basis = "learned" if arrives else "timing"
-        found = self._record(one.change.what, one.factor, one.epoch, after, basis)
-        return {**found, "share": one.change.share}
-
-    def _record(
-        self,
-        what: str,
-        factor: float,
-        epoch: FirstEpoch,
-        after: Mapping[int, float] | None = None,
-        basis: Basis | None = None,
-    ) -> dict[str, Any]:
-        """A row; that of what there is now, if nothing comes after."""
-        after = self._times if after is None else after
-        time_s = median(after.values()) if after else math.nan
-        changes = [_change(self._times[seed], its_s) for seed, its_s in after.items()]
-        known = [one for one in changes if not math.isnan(one)]
+    def _record(self, one: _Tried) -> dict[str, Any]:
+        """A row of the table."""
+        now, ratio = self._now.times_s, self._ratio(one)
+        after = one.times_s or {seed: time_s * ratio for seed, time_s in now.items()}
+        arrives = one is self._now or any(map(math.isfinite, [*now.values(), *after.values()]))
+        basis: Basis = "shared" if one.change and self._shares(one) else "timing"
+        basis = "learned" if one.times_s and arrives else basis
+        changes = [_change(now[seed], its_s) for seed, its_s in after.items() if seed in now]
+        known = [change for change in changes if not math.isnan(change)]
         found = median_interval(known)
-        change = found.middle if known else epoch.epoch_s / self._now.epoch_s - 1
-        agree = sum(_sign(one) == _sign(change or 0.0) for one in known)
-        is_by_seed = basis == "learned"
+        change = found.middle if known else ratio - 1
+        agree = sum(_sign(its) == _sign(change or 0.0) for its in known)
+        is_by_seed = basis == "learned" and one.change is not None
+        time_s, epoch_s = median(after.values()) if after else math.nan, one.epoch.epoch_s
         return {
             "schedule": self._row.label,
-            "what": what,
-            "factor": factor,
+            "what": one.what,
+            "factor": one.factor,
             "time_to_target_s": finite(time_s),
             "change": change,
             "low": found.low if is_by_seed else None,
             "high": found.high if is_by_seed else None,
-            "epoch_s": finite(epoch.epoch_s),
-            "epochs_to_target": finite(time_s / epoch.epoch_s) if epoch.epoch_s else None,
-            "share": None,
-            "basis": basis or ("learned" if after else "timing"),
+            "epoch_s": finite(epoch_s),
+            "epochs_to_target": finite(time_s / epoch_s) if epoch_s else None,
+            "share": one.change.share if one.change else None,
+            "basis": basis,
             "seeds": len(after) or 1,
             "seeds_agree": agree if is_by_seed else None,
         }
@@ -479,4 +465,5 @@ def _change_text(record: dict[str, Any] | None) -> str:
     change = record["change"]
     if abs(change) < _SAME:
         return "0 %"
-    return f"{'+' if change > 0 else '-'}{format_percent(abs(change))}"
+    size = format_percent(abs(change))
+    return size if size.startswith("<") else f"{'+' if change > 0 else '-'}{size}"

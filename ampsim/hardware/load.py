@@ -233,6 +233,17 @@ def is_groups(text: str) -> bool:
     return _GROUPS.search(text) is not None and not os.path.exists(expanded(text))
 
 
+def says_links(text: str) -> bool:
+    """Tell whether a text leads to a cluster file, which says workers and links, not to devices.
+
+    Raises:
+        UnknownNameError: no such name or file.
+        FileFormatError: the file cannot be read.
+    """
+    path = None if is_groups(text) else assets.locate("devices", text)
+    return path is not None and is_cluster(read_table(path, text, HARDWARE))
+
+
 def groups_of(text: str) -> list[DeviceGroup]:
     """The groups of a text such as "p100:8,cpu-core:1"; one device where no count stands.
 

@@ -15,14 +15,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.exploring.axes import NAMES
+from ampsim.exploring.axes import NAMES, point_words
 from ampsim.exploring.exploration import (
     NOT_TUNED,
     Evidence,
     Exploration,
     evidence_from_plain,
     exploration_of,
-    point_words,
 )
 from ampsim.exploring.explore import Explorer
 from ampsim.exploring.making import Asked, PointRuns, TimeBudget
@@ -210,7 +209,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     labels = tuple(row.label for row in space.base.rows)
     evidence = Evidence(space.values, labels, tuple(explorer.methods), asked.repeats)
     has_own = any(entry.set for entry in file.schedules)
-    said = (_OWN_OPTIONS if has_own else NOT_TUNED, *runs.unreached())
+    said = (_OWN_OPTIONS if has_own else NOT_TUNED, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
     text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})

@@ -21,6 +21,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
+from matplotlib.ticker import EngFormatter
 
 from ampsim.model_parallel import SCHEDULES
 from ampsim.report.words import plain
@@ -238,6 +239,22 @@ def new_figure(width_in: float, height_in: float) -> Any:
 
 
 @functools.lru_cache(maxsize=4096)
+class _Decimals(EngFormatter):
+    """Numbers below 1 as decimals, larger ones with a prefix, as 200M."""
+
+    def __call__(self, x: float, pos: Any = None) -> str:
+        return f"{x:g}" if abs(x) < 1 else super().__call__(x, pos)
+
+
+def number_ticks(*, of_seconds: bool) -> EngFormatter:
+    """What writes the ticks of an axis: seconds as 10µ, a ratio or a count as 0.1 and 200k.
+
+    >>> number_ticks(of_seconds=True)(0.1), number_ticks(of_seconds=False)(0.1)
+    ('100m', '0.1')
+    """
+    return EngFormatter(sep="") if of_seconds else _Decimals(sep="")
+
+
 def text_width_pt(text: str, size_pt: float) -> float:
     """Width in points of `text` in the figures' font, from the font's own metrics."""
     measured = TextToPath().get_text_width_height_descent(

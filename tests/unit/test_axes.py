@@ -115,6 +115,18 @@ def test_a_cluster_by_name_takes_the_other_keys_of_the_point(setup):
     assert at.cluster.link.latency_s == 2e-6
 
 
+def test_a_device_named_as_a_cluster_has_the_workers_and_links_that_there_are(setup, tmp_path):
+    linked = setup._replace(cluster=ampsim.load_cluster("tflops-1", workers=3, latency_s=1e-6))
+    at = setup_at(linked, {"cluster": "p100"}).cluster
+    assert at == ampsim.load_cluster("p100", workers=3, latency_s=1e-6)
+    at = setup_at(linked, {"cluster": "p100:2,k40:3"}).cluster
+    assert (at.name, at.link.latency_s) == ("2 x p100, 3 x k40", 1e-6)
+    file = tmp_path / "mine.toml"
+    file.write_text('[[device]]\nname = "p100"\ncount = 2\n', "utf-8")
+    at = setup_at(linked, {"cluster": str(file)}).cluster
+    assert at == ampsim.load_cluster(file)
+
+
 def test_a_device_by_name_is_every_workers_and_links_stay(setup):
     point = {"device": "p100", "latency_s": 2e-6, "device.flop_per_s": 3e12}
     at = setup_at(setup, point).cluster

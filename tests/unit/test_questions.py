@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import signal
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext as ok
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import ampsim
+from ampsim.errors import SimulationError
+from ampsim.exploring.exploration import evidence_from_plain
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -43,6 +49,91 @@ def test_runs_of_an_executor_give_the_same_to_the_bit(asked):
     ask, found = asked
     with ThreadPoolExecutor(2) as executor:
         assert ask(executor=executor).to_json() == found.to_json()
+
+
+def short_of_memory_at(wrong: int) -> Any:
+    """The model, for whose data of one seed there is no memory."""
+
+    def make_data(seed: int, count: Any) -> Any:
+        if seed == wrong:
+            raise MemoryError(f"no room for seed {wrong}")
+        return MODEL.make_data(seed, count)
+
+    return replace(MODEL, make_data=make_data)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_run_that_gives_nothing_is_one_sentence_and_the_others_finish(name):
+    function, schedules, how = QUESTIONS[name]
+    how = {**LEARNS, **how, "repeats": 3}
+    whole = function(MODEL, CLUSTER, schedules, **how)
+    found = function(short_of_memory_at(1), CLUSTER, schedules, **how)
+    lost = [one for one in found.sentences if "no room for seed 1" in one]
+    assert lost
+    assert len(set(lost)) == len(lost)
+    if name == "search":
+        assert set(found.table["outcome"]) == {"failed"}
+        return
+    assert len(found.table) == len(whole.table)
+    if name == "whatif":
+        assert set(found.table["seeds"]) == {2}
+    if name == "solve":
+        seeds = found.curve.groupby("seed")["left"].apply(lambda of: of.notna().all())
+        assert seeds.to_dict() == {0: True, 1: False, 2: True}
+    if name == "explore":
+        assert set(found.table["basis"]) <= {"learned", "shared", "predicted"}
+        assert found.table["time_to_target_s"].notna().any()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_where_no_run_gives_anything_it_is_said(name):
+    function, schedules, how = QUESTIONS[name]
+    with pytest.raises(SimulationError, match="no room for seed 0") if name != "search" else ok():
+        found = function(short_of_memory_at(0), CLUSTER, schedules, **LEARNS, **how)
+        assert "Where one failed" in found.verdict
+
+
+def test_a_cell_of_a_map_that_memory_does_not_hold_fails_and_the_other_is_first():
+    over = {"device.memory_bytes": [1000, 10**9], "latency_s": [1e-6, 1e-5]}
+    found = ampsim.explore(MODEL, CLUSTER, ("sequential", "amp"), over=over, **LEARNS)
+    small = found.table["device.memory_bytes"] == 1000
+    assert set(found.table["basis"][small]) == {"failed"}
+    assert "failed" not in set(found.table["basis"][~small])
+    assert found.table["time_to_target_s"][small].isna().all()
+    assert "No method is known to reach the target at 2." in found.verdict
+    assert "4 cannot be run." in found.verdict
+    assert "Where cells failed: worker " in found.verdict
+    lines = json.loads(json.dumps(found.evidence.plain()))
+    again = evidence_from_plain(lines)
+    assert again.plain() == found.evidence.plain()
+
+
+def test_solve_finds_the_memory_from_which_on_a_model_fits():
+    over = {"device.memory_bytes": "1e3..1e9"}
+    found = ampsim.solve(MODEL, CLUSTER, "amp", over=over, until="epoch_s <= 1e9", instances=100)
+    (row,) = found.table.to_dict("records")
+    assert (row["holds"], row["bound_by"] is None) == ("above", False)
+    need = ampsim.simulate(
+        MODEL, CLUSTER, "amp", mode="sleep", instances=100, counts_memory=True
+    ).peak_bytes.max()
+    assert row["low"] < need <= row["high"] * 1.001
+    assert any(one.endswith(".") and "a run failed, where" in one for one in found.sentences)
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork"
+)
+def test_a_run_over_its_limit_is_ended_and_the_others_finish():
+    def make_data(seed: int, count: Any) -> Any:
+        if seed == 1:
+            signal.pause()
+        return MODEL.make_data(seed, count)
+
+    mine = replace(MODEL, make_data=make_data)
+    how = {**LEARNS, "repeats": 2, "over": {"workers": [2]}, "trials": 1, "run_limit_s": 3.0}
+    found = ampsim.search(mine, CLUSTER, "amp", jobs=2, **how)
+    assert "workers = 2, seed 1: took longer than the limit of 3.00 s" in found.verdict
+    assert found.table["outcome"].tolist() == ["failed"]
 
 
 def test_its_folder_has_the_files_that_it_names_and_says_what_was_asked(asked, tmp_path):

@@ -302,10 +302,10 @@ def test_beside_solvers_validation_takes_no_time_as_in_a_forecast(setup):
             ["not reached", "infeasible"],
             "None of 2 points tried is complete, so that time_s cannot",
         ),
-        (["complete", "not reached"], "1 of 2 points tried are beaten by none in time_s."),
+        (["complete", "not reached"], "1 of 2 points tried is beaten by none in time_s."),
     ],
 )
 def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
-    table = pd.DataFrame({"outcome": outcomes})
+    table = pd.DataFrame({"outcome": outcomes, "note": ""})
     (first, *_rest) = sentences_of(table, outcomes.count("complete"), ["time_s"], (None, None))
     assert first.startswith(said)

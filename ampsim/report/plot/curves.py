@@ -11,9 +11,18 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, marker_pt, new_figure, styled
+from ampsim.report.style import (
+    FAINT_INK,
+    IDLE,
+    INK,
+    LINES,
+    marker_pt,
+    new_figure,
+    number_ticks,
+    styled,
+)
 from ampsim.report.words import plain
 from ampsim.units import format_rate
 
@@ -61,13 +70,14 @@ def draw_curves(table: Any, drawn: Curves) -> Any:
             rows[x], rows[y], label=label, linewidth=1.4, markersize=marker_pt(index) * 0.7,
             **line.drawn,
         )  # fmt: skip
-    for letter, column, is_logarithmic in (("x", x, drawn.is_log_x), ("y", y, drawn.is_log_y)):
+    sides = (("x", x, drawn.is_log_x, drawn.x_label), ("y", y, drawn.is_log_y, drawn.y_label))
+    for letter, column, is_logarithmic, named in sides:
         axis: Any = getattr(axes, f"{letter}axis")
         if is_logarithmic:
             getattr(axes, f"set_{letter}scale")("log")
             axis.set_minor_formatter(NullFormatter())
         if is_logarithmic or float(max(table[column])) >= _LARGE:
-            axis.set_major_formatter(EngFormatter(sep=""))
+            axis.set_major_formatter(number_ticks(of_seconds="(s)" in named))
     axes.set_xlabel(drawn.x_label)
     axes.set_ylabel(drawn.y_label)
     axes.set_title(plain(drawn.title, 90))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, NullFormatter
+from matplotlib.ticker import NullFormatter
 
 from ampsim.report.frames import DataFrame
 from ampsim.report.style import (
@@ -24,6 +24,7 @@ from ampsim.report.style import (
     marker_pt,
     name_rows,
     new_figure,
+    number_ticks,
     styled,
 )
 from ampsim.report.words import plain
@@ -179,8 +180,9 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
         are_log = {"x": is_log, "y": bool((sides > 0).all(axis=None))}
         for letter in (name for name, is_so in are_log.items() if is_so):
             getattr(axes, f"set_{letter}scale")("log")
-            getattr(axes, f"{letter}axis").set_major_formatter(EngFormatter(sep=""))
-            getattr(axes, f"{letter}axis").set_minor_formatter(NullFormatter())
+            axis = getattr(axes, f"{letter}axis")
+            axis.set_major_formatter(number_ticks(of_seconds=letter == "x" and key.endswith("_s")))
+            axis.set_minor_formatter(NullFormatter())
     panels[-1][0].set_xlabel(plain(key, 60))
     legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], beside(2))
     return figure

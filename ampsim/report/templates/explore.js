@@ -20,9 +20,10 @@ const told = (at) => {
   const best = cells.findIndex((cell) => cell[FIRST]);
   const times = cells.map((cell) => cell[TIME]).filter((time) => time !== null).sort((a, b) => a - b);
   const lead = times.length > 1 ? times[1] / times[0] : null;
-  const basis = cells.some((cell) => cell[BASIS] === null) ? "unknown"
-    : cells.some((cell) => cell[BASIS] === "predicted") ? "predicted"
-    : cells.every((cell) => cell[BASIS] === "learned") ? "learned" : "shared";
+  const kinds = new Set(cells.map((cell) => cell[BASIS]));
+  kinds.delete("failed"); // nobody trains it
+  const basis = kinds.has(null) || !kinds.size ? "unknown" : kinds.has("predicted") ? "predicted"
+    : kinds.has("shared") ? "shared" : "learned";
   const [doubt, standing] = best < 0 ? [null, null] : [cells[best][DOUBT], cells[best][STANDING]];
   return { cells, best, lead, basis, doubt, standing };
 };
@@ -33,7 +34,8 @@ const lines = (at) => {
   data.methods.forEach((method, place) => {
     const [time, low, high, basis] = cells[place];
     const ends = low === null && high === null ? "" : ` [${low === null ? "?" : seconds(low)} to ${high === null ? "not reached" : seconds(high)}]`;
-    found.push(basis === null ? `${method.name}: unknown` : `${method.name}: ${seconds(time)}${ends}, ${basis}`);
+    const known = { null: "unknown", failed: "cannot be run" }[basis];
+    found.push(known ? `${method.name}: ${known}` : `${method.name}: ${seconds(time)}${ends}, ${basis}`);
   });
   if (best >= 0) {
     const how = lead === null ? "" : `, ${lead.toPrecision(3)} times as soon as the next`;
@@ -109,10 +111,10 @@ const panel = (fixed) => {
   }
   drawn.append(svg("path", { class: "equal", d: equalTime((x, y) => balance(at(x, y)), columns, rows, place) }));
   const skip = Math.ceil(58 / size);
-  data.keys[state.x].words.forEach((word, x) => {
+  data.keys[state.x].ticks.forEach((word, x) => {
     if (x % skip === 0) drawn.append(svg("text", { x: place(x, 0)[0], y: top + rows * size + 18, "text-anchor": "middle" }, word));
   });
-  if (state.y >= 0) data.keys[state.y].words.forEach((word, y) => {
+  if (state.y >= 0) data.keys[state.y].ticks.forEach((word, y) => {
     drawn.append(svg("text", { x: left - 6, y: place(0, y)[1] + 4, "text-anchor": "end" }, word));
   });
   const under = state.y < 0 ? data.keys[state.x].name : `${data.keys[state.x].name} → , ${data.keys[state.y].name} ↑`;
@@ -199,7 +201,7 @@ const slice = () => {
   }));
   const rest = several.filter((place) => place !== state.x).map((place) => data.keys[place].words[state.at[place]]).join(", ");
   part("slice").replaceChildren(html("p", { className: "faint", textContent: rest }), plot(series, {
-    label: "Time to the target along a slice", ticksX: across.map((x, place) => [x, key.words[place]]),
+    label: "Time to the target along a slice", ticksX: across.map((x, place) => [x, key.ticks[place]]),
     horizontal: { name: key.name, words: seconds }, isJoined: key.values.every((one) => typeof one === "number"),
   }));
 };
