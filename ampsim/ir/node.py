@@ -130,8 +130,10 @@ class Node(ABC):
         needed = self.input_needs_gradient
         for port, nodes in enumerate(self.decided_by):
             if nodes:
+                is_needed = False
                 for node in nodes:  # as `any`, in half the time: it is asked for each message
-                    if is_needed := node.sent_needs_gradient(state):
+                    if node.sent_needs_gradient(state):
+                        is_needed = True
                         break
                 if needed[port] != is_needed:
                     needed = (*needed[:port], is_needed, *needed[port + 1 :])
