@@ -13,7 +13,7 @@ from ampsim.errors import DivergenceError, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
-from ampsim.study.apart import DEFAULT_APART
+from ampsim.study.apart import DEFAULT_APART, LostLearningError
 from ampsim.study.learning_rates import Rate, with_rate
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
@@ -108,6 +108,9 @@ class Task:
         try:
             run_epochs(simulation, self.plan.epochs, self.plan.goal, tracker)
             result = simulation.result()
+        except LostLearningError:  # alone it needs none; live it would have another arithmetic
+            tracker.start()
+            return replace(self, plan=self.plan.having(learnings=None))._learned_apart(tracker)
         except SimulationError:
             return None
         if simulation.learnings_found:

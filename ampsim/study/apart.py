@@ -41,8 +41,8 @@ message by message, or with those that read the same weights as one product."""
 
 LEARNING: Final = ("live", "apart", "batched")
 
-DEFAULT_APART: Final[Learning] = "apart"
-"""How forecasts and reports learn."""
+DEFAULT_APART: Final[Learning] = "batched"
+"""How forecasts and reports learn; message by message where batches do not pay."""
 
 Arithmetic: TypeAlias = Literal["by message", "batched"]
 """Whether products are of one message's rows, or of many messages'. Each gives the same numbers on
