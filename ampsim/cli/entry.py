@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, cast
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -23,7 +25,7 @@ from ampsim.cli import (
 )
 from ampsim.cli.console import Code, Panelled, command, complain, write
 
-__all__ = ["Code", "UsageError", "app", "complain"]
+__all__ = ["Code", "UsageError", "app", "complain", "program"]
 
 app = typer.Typer(
     name="ampsim",
@@ -72,3 +74,9 @@ def start(context: typer.Context, version: VersionOption = False) -> None:
     """Simulate how a network trains, and what it learns, on hardware that need not exist."""
     if context.invoked_subcommand is None:
         write(context.get_help())
+
+
+@functools.cache
+def program() -> Callable[..., Any]:
+    """The commands with their options; reading them off all signatures takes 20 ms, once."""
+    return typer.main.get_command(app)

@@ -77,13 +77,13 @@ def _run(typed: Sequence[str], received: Received) -> int:
     import typer
 
     from ampsim.cli import mistakes
-    from ampsim.cli.entry import Code, UsageError, app, complain
+    from ampsim.cli.entry import Code, UsageError, complain, program
     from ampsim.errors import AmpsimError
 
     try:
         with _notes_in_a_line():
             _require_words(typed)
-            ended = app(typed, prog_name="ampsim", standalone_mode=False)
+            ended = program()(typed, prog_name="ampsim", standalone_mode=False)
     except (AmpsimError, UsageError) as error:
         complain(mistakes.told(error, typed))
         return Code.FAILED
