@@ -40,19 +40,15 @@ class Direction(IntEnum):
 class Standin:
     """A tensor's shape without its numbers, for runs in `sleep` mode.
 
-    Offers what the engine asks of a payload: `shape` and `nbytes`.
+    Offers what the engine asks of a payload: `shape`, and the `nbytes` that the array would take.
     """
 
-    __slots__ = ("itemsize", "shape")
+    __slots__ = ("itemsize", "nbytes", "shape")
 
     def __init__(self, shape: tuple[int, ...], itemsize: int = 4) -> None:
         self.shape = shape
         self.itemsize = itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the array would take."""
-        return math.prod(self.shape) * self.itemsize
+        self.nbytes = math.prod(shape) * itemsize
 
     def __repr__(self) -> str:
         return f"Standin{self.shape}"

@@ -127,15 +127,17 @@ class Node(ABC):
         Known from the forward step of a training pass until the state's backward messages have
         reached the nodes of `decided_by`.
         """
-        needed = list(self.input_needs_gradient)
+        needed = self.input_needs_gradient
         for port, nodes in enumerate(self.decided_by):
             if nodes:
-                needed[port] = False
+                is_needed = False
                 for node in nodes:  # as `any`, in half the time: it is asked for each message
                     if node.sent_needs_gradient(state):
-                        needed[port] = True
+                        is_needed = True
                         break
-        return tuple(needed)
+                if needed[port] != is_needed:
+                    needed = (*needed[:port], is_needed, *needed[port + 1 :])
+        return needed
 
     def sent_needs_gradient(self, state: State) -> bool:
         """Tell whether any parameter lies upstream of what was sent with `state`; a `Phi` knows."""

@@ -5,6 +5,7 @@
 
 from ampsim.learning.batches import why_by_message
 from ampsim.learning.kept import Arrays, LearningStore
+from ampsim.learning.operations import WHY_ALONE
 from ampsim.learning.replay import Replay, pumped
 
-__all__ = ["Arrays", "LearningStore", "Replay", "pumped", "why_by_message"]
+__all__ = ["WHY_ALONE", "Arrays", "LearningStore", "Replay", "pumped", "why_by_message"]

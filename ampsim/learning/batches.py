@@ -21,7 +21,7 @@ import numpy as np
 from ampsim.errors import SimulationError
 from ampsim.ir import Direction, Graph, Node, State
 from ampsim.learning.operation import Report, RowOperation, RowPools
-from ampsim.learning.operations import operations_of, why_none
+from ampsim.learning.operations import operations_of
 from ampsim.learning.rows import VALUE, Item, Life, Ref
 from ampsim.model_parallel import PassOrder, Updater
 from ampsim.user_code import OURS_TO_PASS, told
@@ -328,12 +328,9 @@ def why_by_message(graph: Graph, sends: Pumped) -> str:
     """Why a graph's messages are served one by one; empty where batches are the faster.
 
     Args:
-        graph: with weights.
+        graph: with weights; its nodes can all serve messages together (`WHY_ALONE`).
         sends: messages of an instance of training, the first one.
     """
-    for node in graph.nodes[1:]:
-        if why := why_none(node):
-            return why
     for _port, _state, payload in sends:
         axes = (
             1 if getattr(payload, "dtype", None) is not None and payload.dtype.kind in "iu" else 2

@@ -393,17 +393,13 @@ OPERATIONS: Final[dict[type[Node], type[RowOperation]]] = {
 """Classes whose messages are served together."""
 
 
-def why_none(node: Node) -> str:
-    """Why a node's messages cannot be served together; empty where they can."""
-    if type(node) not in OPERATIONS and type(node) not in ROUTES:
-        return f"{node.describe()} has no operation of many rows"
-    if isinstance(node, Ungroup) and not node.keeps_axis:
-        return f"{node.describe()} drops an axis"
-    if isinstance(node, Group) and node.new_axis:
-        return f"{node.describe()} adds an axis"
-    if isinstance(node, Linear) and node.bias is None:
-        return f"{node.describe()} has no bias"
-    return ""
+WHY_ALONE: Final[dict[type[Node], Callable[[Any], str]]] = {
+    **dict.fromkeys((*OPERATIONS, *ROUTES), lambda _node: ""),
+    Group: lambda node: "adds an axis" if node.new_axis else "",
+    Linear: lambda node: "has no bias" if node.bias is None else "",
+    Ungroup: lambda node: "" if node.keeps_axis else "drops an axis",
+}
+"""Why the messages of a node cannot be served together, by its class; empty where they can."""
 
 
 def operations_of(

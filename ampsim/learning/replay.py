@@ -71,20 +71,17 @@ class Learner:
             Prediction(node, node.forward) if predicts and not node.is_sparse else None
         )
         self._forward = node.forward if self.prediction is None else self.prediction.forward
-        self._begin(LearnerPass({}, {}, 0, 0))
+        self.start(LearnerPass({}, {}, node.version, node.version))
 
-    def _begin(self, order: LearnerPass) -> None:
+    def start(self, order: LearnerPass) -> None:
+        """Begin a pass of that order; the node has the weights that it begins with."""
+        self.node.version = order.first
         self._reads, self._gradients = order.reads, order.gradients
         self._unread = Counter(order.reads.values())
         self._unread.update(read for read, _update in order.gradients.values())
         self._expected = Counter(update for _read, update in order.gradients.values())
         self._older: dict[int, np.ndarray] = {}
         self._waiting: dict[int, list[Item]] = {}
-
-    def start(self, order: LearnerPass) -> None:
-        """Begin a pass of that order; the node has the weights that it begins with."""
-        self.node.version = order.first
-        self._begin(order)
 
     def must_wait(self, item: Item) -> bool:
         """Keep a message before whose step updates are still to come; say whether there are any."""

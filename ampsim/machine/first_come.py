@@ -75,8 +75,10 @@ class QueuedChannel:
         start_s = now + wait_s
         times = (start_s, now + delay_s, now, start_s + held_s)
         transfer = self._transfers.add((*nodes, size_bytes, *times, *self._workers, cause))
-        self._clock.call_later(delay_s, lambda: self._deliver(arrive, transfer))
+        settle = self._settle
 
-    def _deliver(self, arrive: Callable[[Cause], None], transfer: Cause) -> None:
-        arrive(transfer)
-        self._settle()
+        def deliver() -> None:
+            arrive(transfer)
+            settle()
+
+        self._clock.call_later(delay_s, deliver)

@@ -48,13 +48,13 @@ class StoppableWorker(Worker):
             return
         seconds, (direction, message, served, start_s, kind) = task
         if seconds:
-            dropped = served._replace(staleness=NO_STALENESS)
+            dropped = (*served[:2], NO_STALENESS, *served[3:])
             super().end((seconds, (direction, message, dropped, start_s, kind)))
             return
-        placed, ended = message[0], served.ended
+        placed, sends, ended = message[0], served[0], served[4]
         if ended is not None and placed.footprint is not None:
             placed.footprint.settle(ended)
-        self._pass_on(direction, message, served.sends)
+        self._pass_on(direction, message, sends)
 
     def do_free(self, now_s: float) -> None:
         """As of `Worker`, without a record where the pass was called off."""

@@ -197,8 +197,7 @@ class Foretelling:
 
     def only_waited(self, task: Begun) -> bool:
         """Whether a step that has begun only waits for other messages at its node."""
-        served: Served = task[1][2]
-        return served.charged is WAITS
+        return Served(*task[1][2]).charged is WAITS
 
 
 def _shape(direction: Direction, message: Message) -> Extents:

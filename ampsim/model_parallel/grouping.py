@@ -140,7 +140,7 @@ class GroupingWorker(Worker):
     def _run(self, direction: Direction, message: Message) -> list[_Member]:
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
         placed, _port, state, _payload, cause = message
-        served = self.served(direction, message)
+        served = Served(*self.served(direction, message))
         if not isinstance(served.charged, Charge):
             return [_Member(state, served, served.charged, cause)]
         assert served.charged is WAITS, f"a group cannot be charged for {served.charged}"

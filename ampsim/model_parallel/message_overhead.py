@@ -48,7 +48,7 @@ class WithMessageOverhead:
         """Take a task; its messages come on top."""
         seconds, what = self._begin(kind, queue)
         direction, message, served = what[:3]
-        return seconds + self._overhead_s * messages(direction, message, served.sends), what
+        return seconds + self._overhead_s * messages(direction, message, served[0]), what
 
 
 def messages(direction: Direction, message: Message, sends: Sends) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from ampsim.ir import (
     Direction,
@@ -23,7 +23,7 @@ from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.order import LearnerOrder
 from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest
 from ampsim.model_parallel.stash import Prediction
-from ampsim.model_parallel.step import Served
+from ampsim.model_parallel.step import PlainServed
 from ampsim.model_parallel.steps import Steps
 from ampsim.trace import NO_STALENESS, Cause
 
@@ -71,10 +71,6 @@ _Plain: TypeAlias = (
 Routes: TypeAlias = "Sequence[_Plain]"
 """A `Route` for each port, as a plain tuple: `send` takes one apart for every message, and a plain
 one in a third of the time."""
-
-
-_new: Final = cast("Any", tuple).__new__
-"""Makes a named tuple in half the time that its class takes; one is made for each step."""
 
 
 def plain(routes: Iterable[Route]) -> Routes:
@@ -159,11 +155,11 @@ class PlacedNode:
 
     def _backward_as_needed(self, port: int, state: State, payload: Payload) -> Sends:
         """Serve a backward message of a node that gets messages which need no gradient."""
-        self.node.input_needs_gradient = self.node.gradients_needed(state)
-        step = self._backward
+        node, step = self.node, self._backward
+        node.input_needs_gradient = node.gradients_needed(state)
         return step(port, state, payload)
 
-    def serve(self, direction: Direction, port: int, state: State, payload: Payload) -> Served:
+    def serve(self, direction: Direction, port: int, state: State, payload: Payload) -> PlainServed:
         """Run a forward or backward step; say what it sends and what it is charged for.
 
         A step that only waits costs nothing. A light step is charged for the largest payload that
@@ -203,7 +199,7 @@ class PlacedNode:
         if footprint is not None:
             ended = footprint.ended(direction, name, state, payload, sends)
         needed = self.node.input_needs_gradient if self._asks_need else None
-        return _new(Served, (sends, charged, staleness, report, ended, needed))
+        return sends, charged, staleness, report, ended, needed
 
     @property
     def prediction(self) -> Prediction | None:

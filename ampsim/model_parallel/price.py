@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import partial, reduce
-from operator import add
-from typing import Final, NamedTuple, TypeAlias
+from operator import add, attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.errors import SimulationError
@@ -52,6 +52,7 @@ COUNT_MAX: Final = 10**18
 """Most bytes or FLOP of one step: what a column of 64 bits adds up without care (chosen)."""
 
 _COUNTS: Final = tuple(one.name for one in fields(Work))
+_counts_of: Final = attrgetter(*_COUNTS)
 
 
 class Price(NamedTuple):
@@ -114,7 +115,7 @@ class Prices:
         self.is_free = device is None or (is_light and (light_is_free or is_free(device)))
         self._elements = _matrix_elements(node)
         self.free = tuple(Price(0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
-        self._prices: dict[tuple[Direction, Charged, Needed | None], Price] = {}
+        self._prices = tuple(dict[Any, Price]() for _ in Direction)
 
     def kind(self, direction: Direction, flop: int, moved: int, operations: int) -> int:
         """The number of the kind of span of a step that is charged so much."""
@@ -129,10 +130,10 @@ class Prices:
             charged: as `Charged`.
             needed: where it sent gradients; None where a node always sends the same ones.
         """
-        key = (direction, charged, needed)
-        price = self._prices.get(key)
+        prices, key = self._prices[direction], charged if needed is None else (charged, needed)
+        price = prices.get(key)
         if price is None:
-            price = self._prices[key] = self._work_out(direction, charged, needed)
+            price = prices[key] = self._work_out(direction, charged, needed)
         return price
 
     def price_of_group(
@@ -213,7 +214,8 @@ def required_work(node: Node, direction: Direction, shape: Extents, work: object
     """
     expected, got = "an ampsim.Work", work
     if isinstance(work, Work):
-        wrong = [name for name in _COUNTS if not 0 <= as_float(getattr(work, name)) <= COUNT_MAX]
+        counts = zip(_COUNTS, _counts_of(work), strict=True)
+        wrong = [name for name, count in counts if not 0 <= as_float(count) <= COUNT_MAX]
         if not wrong:
             return work
         expected, got = f"{wrong[0]} from 0 to {COUNT_MAX:g}", getattr(work, wrong[0])

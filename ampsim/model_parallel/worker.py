@@ -20,7 +20,7 @@ from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
 from ampsim.model_parallel.schedules.turns import Turn, Turns
 from ampsim.model_parallel.schedules.values import Order
-from ampsim.model_parallel.step import Served
+from ampsim.model_parallel.step import PlainServed
 from ampsim.model_parallel.update import Applies
 from ampsim.trace import NO_STALENESS, Cause, Recorder
 from ampsim.user_code import OURS_TO_PASS, told
@@ -155,7 +155,7 @@ class Worker:
         placed = message[0]
         served = self.served(kind, message)
         try:
-            price = placed.prices.price(kind, served.charged, served.needed)
+            price = placed.prices.price(kind, served[1], served[5])
         except OURS_TO_PASS:
             raise
         except BaseException as error:
@@ -166,19 +166,20 @@ class Worker:
         """Record a step whose time has passed, and send what it returned."""
         seconds, (direction, message, served, start_s, kind) = task
         placed, _port, state, _payload, cause = message
+        sends, _charged, staleness, _report, ended, _needed = served
         end_s = self._clock.now if seconds else start_s
-        self._record((kind, start_s, end_s, served.staleness, state, cause))
+        self._record((kind, start_s, end_s, staleness, state, cause))
         number = self._number()
-        if served.ended is not None and placed.footprint is not None:
-            placed.footprint.settle(served.ended)
+        if ended is not None and placed.footprint is not None:
+            placed.footprint.settle(ended)
         if placed.stash is not None and direction is BACKWARD:
             placed.stash.ended(state[0])
         if direction is UPDATE:
             if state is BY_CONTROLLER:
                 send(placed.training[UPDATE], placed.index, ((0, state, None),), number)
             return
-        self.send_on(placed, direction, state, served.sends, number)
-        if served.staleness >= 0:
+        self.send_on(placed, direction, state, sends, number)
+        if staleness >= 0:
             self.update_if_due(placed, state, number)
         if placed.has_turns and self.turn_queue is not None:
             self.turn_queue.served()
@@ -217,9 +218,9 @@ class Worker:
         try:
             if placed.is_loss:
                 served = self.served(direction, message)
-                if served.ended is not None and placed.footprint is not None:
-                    placed.footprint.settle(served.ended)
-                return served.sends
+                if served[4] is not None and placed.footprint is not None:
+                    placed.footprint.settle(served[4])
+                return served[0]
             step = placed.backward if direction is BACKWARD else placed.forward
             return step(port, state, payload)
         except OURS_TO_PASS:
@@ -227,15 +228,16 @@ class Worker:
         except BaseException as error:
             raise self.failed(placed, direction, state, error) from error
 
-    def served(self, direction: Direction, message: Message) -> Served:
+    def served(self, direction: Direction, message: Message) -> PlainServed:
         """Run the step of a message; an exception tells where and when it happened."""
         placed, port, state, payload, _cause = message
         try:
             if direction is UPDATE:
-                return Served((), self._updater.update(placed, self._clock.now))
+                charged = self._updater.update(placed, self._clock.now)
+                return (), charged, NO_STALENESS, None, None, None
             served = placed.serve(direction, port, state, payload)
-            if served.report is not None:
-                self._controller.take_report(placed.node, served.report, state)
+            if served[3] is not None:
+                self._controller.take_report(placed.node, served[3], state)
         except OURS_TO_PASS:
             raise
         except BaseException as error:

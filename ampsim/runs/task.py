@@ -13,7 +13,7 @@ from ampsim.errors import DivergenceError, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
-from ampsim.study.apart import DEFAULT_APART
+from ampsim.study.apart import DEFAULT_APART, LostLearningError
 from ampsim.study.learning_rates import Rate, with_rate
 from ampsim.study.model import Model
 from ampsim.study.progress import OnProgress, Tracker
@@ -85,11 +85,9 @@ class Task:
         plan, metric = self.plan, self.plan.model.measure
         tracker = Tracker(on_progress, self.label, self.repeat, self.repeats, metric=metric)
         if plan.options.learning != "live":
-            made = self._learned_apart(tracker)
-            if made is not None:
+            if (made := self._learned_apart(tracker)) is not None:
                 return made, None
             plan = plan.having(learning="live")
-            tracker.start()
         simulation = simulation_of(plan, self.schedule, self.seed, tracker)
         try:
             run_epochs(simulation, plan.epochs, plan.goal, tracker)
@@ -108,6 +106,8 @@ class Task:
         try:
             run_epochs(simulation, self.plan.epochs, self.plan.goal, tracker)
             result = simulation.result()
+        except LostLearningError:  # alone it needs none; live it would have another arithmetic
+            return replace(self, plan=self.plan.having(learnings=None))._learned_apart(tracker)
         except SimulationError:
             return None
         if simulation.learnings_found:
@@ -156,6 +156,7 @@ def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker
         OptionError: an option has a value that it cannot have.
         GraphError: the model's graph breaks a rule.
     """
+    tracker.start()
     options = replace(
         plan.options, seed=seed, spans_kept=SPANS_KEPT, on_items=tracker.on_items,
         counts_memory=True,

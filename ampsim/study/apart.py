@@ -26,7 +26,14 @@ from ampsim.dataflow import OfProgram
 from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph, ParameterizedNode
-from ampsim.learning import Arrays, LearningStore, Replay, pumped, why_by_message
+from ampsim.learning import (
+    WHY_ALONE,
+    Arrays,
+    LearningStore,
+    Replay,
+    pumped,
+    why_by_message,
+)
 from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_replicas
 from ampsim.optim import Optimizer, within_epochs
@@ -41,8 +48,8 @@ message by message, or with those that read the same weights as one product."""
 
 LEARNING: Final = ("live", "apart", "batched")
 
-DEFAULT_APART: Final[Learning] = "apart"
-"""How forecasts and reports learn."""
+DEFAULT_APART: Final[Learning] = "batched"
+"""How forecasts and reports learn; message by message where batches do not pay."""
 
 Arithmetic: TypeAlias = Literal["by message", "batched"]
 """Whether products are of one message's rows, or of many messages'. Each gives the same numbers on
@@ -143,6 +150,10 @@ class Subject:
             return f"{self.schedule.name} reads weights of several versions"
         if self.schedule.weights.remedy != "none":
             return f"{self.schedule.weights.remedy} reads other weights than the latest"
+        for node in self.graph.nodes[1:]:
+            why = WHY_ALONE.get(type(node), lambda _node: "has no operation of many rows")(node)
+            if why:
+                return f"{node.describe()} {why}"
         with fixed_settings():
             first = next(self.data.batches("train", epoch=0, seed=self.seed), None)
             if first is None:

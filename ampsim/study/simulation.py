@@ -23,7 +23,6 @@ from ampsim.options import Count, Seed, require_count
 from ampsim.study.apart import (
     LEARNING,
     Learning,
-    LearningApart,
     Subject,
     digest_of_graph,
     learning_digest,
@@ -210,7 +209,8 @@ class Simulation:
         workers = self._trials.place(placed, schedule, seed)
         self._subject = Subject(model, self._graph, self._data, seed, schedule, start)
         self._why_live = why_live(self._graph, cluster, schedule)
-        apart = self._apart(options)
+        is_apart = options.learning != "live" and mode == "numeric" and not self._why_live
+        apart = self._subject.apart(options.learnings, options.learning) if is_apart else None
         self._training = Training(
             model, self._graph, cluster, workers, schedule,
             settings=_settings_of(options, self._graph, cluster, schedule),
@@ -227,16 +227,9 @@ class Simulation:
         }
         if mode == "numeric":
             self._origin["arithmetic"] = "by message" if apart is None else apart.arithmetic
-        self.epoch, self.batches_grow = 0, self._data.grows
+        self.epoch, self.batches_grow, self._is_within_epoch = 0, self._data.grows, False
         self.scores: list[float] = []
-        self._is_within_epoch = False
         self._options = replace(options, placement=placed)
-
-    def _apart(self, options: RunOptions) -> LearningApart | None:
-        """Who learns what the engine decides; None where the engine learns, or nobody."""
-        if options.learning == "live" or options.mode != "numeric" or self._why_live:
-            return None
-        return self._subject.apart(options.learnings, options.learning)
 
     def advise(self, epochs: int) -> Advice | None:
         """Say, also in the origin, if another placement than the default would be faster.

@@ -34,7 +34,7 @@ import torch
 
 import ampsim
 from ampsim.hardware import Cluster
-from ampsim.learning import Replay, pumped, why_by_message
+from ampsim.learning import WHY_ALONE, Replay, pumped, why_by_message
 from ampsim.model_parallel import Engine, RunSettings, needs_chain, placement_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.model import job_of
@@ -89,7 +89,8 @@ def passed(
 
 def by_message(job: Any, batches: list[Any]) -> str:
     """Why a model is learned message by message."""
-    return why_by_message(job.graph, pumped(job.graph, job.pump, 0, batches[0]))
+    alone = [WHY_ALONE.get(type(one), repr)(one) for one in job.graph.nodes[1:]]
+    return "".join(alone) or why_by_message(job.graph, pumped(job.graph, job.pump, 0, batches[0]))
 
 
 REAL: dict[str, tuple[dict[str, Any], int]] = {

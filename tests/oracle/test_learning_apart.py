@@ -346,7 +346,7 @@ def test_two_that_want_the_same_learn_it_once(tmp_path, monkeypatch):
     assert len(learned_by) == plan_of(None).epochs
 
 
-def test_weights_that_are_gone_are_learned_again_live(tmp_path):
+def test_weights_that_are_gone_are_learned_again(tmp_path):
     schedule, live = ampsim.Amp(3), run(plan_of(None, learning="live"), ampsim.Amp(3))
     run(plan_of(tmp_path, epochs=2), schedule)
     for file in tmp_path.glob("*.weights"):

@@ -227,6 +227,19 @@ def test_what_is_found_is_learned_again_in_the_same_arithmetic(tmp_path, monkeyp
     assert found[1].origin["arithmetic"] == "batched"
 
 
+def test_weights_that_are_gone_are_learned_again_in_the_same_arithmetic(tmp_path):
+    options = RunOptions(learning="batched", epochs=2)
+    plan = RunPlan(model_of("tree_lstm", "float32", train=9), cluster_of("links"), options)
+
+    def result(**others: Any) -> Any:
+        return Task(plan.having(**others), ampsim.Amp(6), SEED, "row", 1, 1).run(None)[0]
+
+    result(learnings=tmp_path, epochs=1)
+    for file in tmp_path.glob("*.weights"):
+        file.write_bytes(b"")
+    assert result(learnings=tmp_path).digest == result().digest != result(learning="live").digest
+
+
 def test_a_step_that_fails_is_named(any_rows):
     model = model_of("tree_lstm")
 

@@ -67,8 +67,8 @@ FAULTS = {
     ),
     "lost cause": Planted(
         "model_parallel/worker.py",
-        "self.send_on(placed, direction, state, served.sends, number)",
-        "self.send_on(placed, direction, state, served.sends, cause)",
+        "self.send_on(placed, direction, state, sends, number)",
+        "self.send_on(placed, direction, state, sends, cause)",
     ),
     "one byte kept": Planted(
         "machine/memory.py",
