@@ -33,7 +33,7 @@ from ampsim.hardware.load import is_groups, relinked, says_links
 from ampsim.hardware.record import UNSOURCED
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
-from ampsim.report.grid import cluster_words
+from ampsim.report.plot.grid import cluster_words
 from ampsim.report.words import plain
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model

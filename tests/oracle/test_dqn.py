@@ -75,7 +75,7 @@ def stepped(
     for number in range(steps):
         fed = fed_to(plan, {"seed": seed, EPOCH: 0.0}, is_abstract=False)
         done = session.run(plan, fed, number)
-        found.append(sorted(row[:3] for row in done.decisions))
+        found.append(sorted(row[:3] for row in done.rows("decisions")))
     return plan, found
 
 

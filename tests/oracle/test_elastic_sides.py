@@ -155,5 +155,5 @@ def test_sleep_has_the_same_trace_and_epochs_end(name):
 
 def test_a_side_that_there_is_not_is_refused():
     with pytest.raises(OptionError, match="elastic") as caught:
-        ampsim.EASGD(elastic="both")
+        ampsim.EASGD(elastic="both")  # pyright: ignore[reportArgumentType]  # that is the mistake
     assert "\n" not in str(caught.value)

@@ -13,6 +13,7 @@ import ampsim
 from ampsim.forecasting.forecast import to_json
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
+from ampsim.recipes.results import Results
 from ampsim.report.table import column_cells
 from ampsim.text import to_toml
 
@@ -114,7 +115,9 @@ def test_a_report_has_the_columns_and_has_them_when_it_is_redrawn(tmp_path, make
     assert table["ranks"].tolist() == [3, 4]
     assert table["servers"].tolist() == [1, 0]
     assert table["cc_ratio"].nunique() == 2
-    again = read_results(read_recipe(tmp_path), tmp_path).table
+    results = read_results(read_recipe(tmp_path), tmp_path)
+    assert isinstance(results, Results)
+    again = results.table
     assert again[COLUMNS].equals(table[COLUMNS])
     assert "| cc\\_ratio |" in (tmp_path / "report.md").read_text()
 
@@ -137,7 +140,9 @@ def test_a_report_that_was_made_without_the_columns_is_redrawn_without_them(tmp_
     for row in manifest["schedules"]:
         del row["copies"]
     (tmp_path / "manifest.toml").write_text(to_toml(manifest))
-    again = read_results(read_recipe(tmp_path), tmp_path).table
+    results = read_results(read_recipe(tmp_path), tmp_path)
+    assert isinstance(results, Results)
+    again = results.table
     assert list(again.columns) == columns[:-3]
 
 

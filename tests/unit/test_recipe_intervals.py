@@ -16,6 +16,7 @@ from ampsim.metric import Goal
 from ampsim.recipes.beside import OUTLINES_FILE, read_outlines
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_manifest, read_results
+from ampsim.recipes.results import Results
 from ampsim.recipes.running import run_recipe
 from ampsim.runs.rows import row_of
 
@@ -106,7 +107,9 @@ def forecast(folder: Path, schedules, **more) -> ampsim.Forecast:
 
 def test_a_recipes_intervals_are_those_of_a_forecast_to_the_digit(report):
     made = forecast(report, [ampsim.Sequential(), ampsim.Amp(2)])
-    table = read_results(read_recipe(report), report).table
+    results = read_results(read_recipe(report), report)
+    assert isinstance(results, Results)
+    table = results.table
     names = [*COLUMNS, "time_to_target_s", "time_to_target_low_s", "time_to_target_high_s", "note"]
     assert made.table[list(COLUMNS)].notna().all(axis=None)
     for name in names:
