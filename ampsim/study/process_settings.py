@@ -62,9 +62,6 @@ def _rare_collection() -> Generator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():  # else all that waits would now be searched, at once
-            gc.freeze()
-            gc.unfreeze()
         gc.set_threshold(*before)
 
 
