@@ -128,7 +128,6 @@ class Processor:
         self.tasks = tasks
         clock, instant, by_urgency = self._clock, self.instant, tuple(tasks.queues.items())
         queues, begin, end = tuple(tasks.queues.values()), tasks.begin, tasks.end
-        waiting = instant.waiting
         while True:
             has_work = any(queues)
             if not has_work or not clock.is_settled:
@@ -143,12 +142,11 @@ class Processor:
                     if task[0]:
                         assert not self.is_busy, f"worker {self.index} begins two tasks at once"
                         self.is_busy = task[1] is not None
-                        sleep = clock.sleep(task[0])
-                        if sleep is not OVER:
+                        if (sleep := clock.sleep(task[0])) is not OVER:
                             await sleep
                         self.is_busy = False
                     end(task)
                     break
             tasks.do_free(clock.now)
-            if waiting:
+            if instant.waiting:
                 instant.settle()
