@@ -14,7 +14,6 @@ import numpy as np
 
 from ampsim.interop.batches import Arrays, BatchList
 from ampsim.interop.exported import Loss, Refusal, modes_kept, the_torch
-from ampsim.model_parallel import Sequential
 from ampsim.optim import sgd
 from ampsim.study import Model, simulate
 from ampsim.user_code import user_code
@@ -74,7 +73,7 @@ def _ours(model: Model, arrays: Arrays, state_of: StateOf) -> dict[str, np.ndarr
     """By a step of gradient descent with rate 1."""
     data = BatchList([arrays], [arrays])
     one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
-    result = simulate(one, "tflops-1", Sequential())
+    result = simulate(one, "tflops-1", "sequential")
     before, after = state_of(one), state_of(result)
     found = {
         f"the gradient of {name}": (values - after[name]).numpy() for name, values in before.items()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ampsim import Amp, AmpBudget
-from ampsim.errors import FileFormatError, MissingDataError, UnknownNameError
+from ampsim.data.registry import MissingDataError
+from ampsim.errors import FileFormatError, UnknownNameError
 from ampsim.metric import Metric
 from ampsim.model_parallel.placements.paper import Paper
 from ampsim.recipes.recipe import read_recipe, recipe_folder, recipe_names
