@@ -15,6 +15,7 @@ from token_machine import Fired, TokenMachine
 from ampsim import flow
 from ampsim.dataflow import session
 from ampsim.dataflow.executor import Executor
+from ampsim.dataflow.plan import ASKED
 
 FEEDS: dict[str, Any] = {"a": 0.75, "b": -0.5, "k": 3}
 
@@ -25,7 +26,7 @@ class Recording(Executor):
     log: list[Fired]
 
     def run(self, step: Any, iteration: Any) -> None:
-        if step.node is not None:
+        if step.node.operator is not ASKED:  # what gathers the answers is no node of the program
             is_dead = bool(iteration.is_dead[step.number])
             Recording.log.append(Fired(step.node.name, iteration.path, is_dead))
         super().run(step, iteration)
