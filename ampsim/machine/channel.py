@@ -20,7 +20,7 @@ from ampsim.clock import Clock
 from ampsim.hardware import Messages
 from ampsim.machine.pace import lognormal
 from ampsim.rng import stream
-from ampsim.trace import Cause, Recorder
+from ampsim.trace import Cause, Recorder, of_transfer
 
 Row: TypeAlias = "tuple[Any, ...]"
 """What `Recorder.transfers` takes."""
@@ -60,7 +60,7 @@ class Transfers:
         else:
             self._known[number] = row
         self._count = number + 1
-        return -2 - 2 * number  # as `of_transfer`, without the call
+        return of_transfer(number)
 
     def number(self, sent: UnderWay) -> int:
         """Number a transfer that is sent now and whose row is yet to come."""
