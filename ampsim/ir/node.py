@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ampsim.ir.message import Direction, Payload, Sends, State
-from ampsim.ir.work import NO_WORK, Work
+from ampsim.ir.work import NO_WORK, PASSES_OF_DESCENT, Work
 
 Shape: TypeAlias = tuple[int | str, ...]
 """A payload's shape while a graph is built; an extent that an instance decides has a name."""
@@ -261,7 +261,7 @@ class ParameterizedNode(Node):
         self.version = 0
         self.min_update_interval: int | None = None
         self.state_arrays = 0
-        self.step_passes = 5
+        self.step_passes = PASSES_OF_DESCENT
         self.reset_accumulation()
 
     def step_by(self, arrays: int, passes: int) -> None:

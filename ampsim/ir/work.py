@@ -46,6 +46,9 @@ class Work:
 
 
 NO_WORK = Work()
+PASSES_OF_DESCENT: Final = 5
+"""Arrays that a step of plain gradient descent reads and writes: the gradient times the rate, and
+the weights less that."""
 
 VIEW: Final = Work()
 """A step that sends parts of what it took, or all of it again and again, and moves no bytes."""

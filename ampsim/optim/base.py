@@ -16,6 +16,7 @@ import numpy as np
 
 from ampsim.arguments import as_float
 from ampsim.errors import DivergenceError, OptionError
+from ampsim.ir.work import PASSES_OF_DESCENT
 from ampsim.text import shown
 
 if TYPE_CHECKING:
@@ -36,12 +37,8 @@ Init: TypeAlias = Callable[[Vector], State]
 Update: TypeAlias = Callable[..., tuple[Vector, State]]
 """Called as `update(gradient, state, theta, rate)`; an elementwise one takes `in_place`."""
 
-PASSES_OF_DESCENT: Final = 5
-"""Arrays that a step of plain gradient descent reads and writes: the gradient times the rate, and
-the weights less that."""
-
 PASSES_OF_DECAY: Final = 5
-"""The same of a weight decay: the weights times it, and the gradient with that."""
+"""Arrays that a weight decay reads and writes: the weights times it, and the gradient with that."""
 
 ByTensor: TypeAlias = "Callable[[Sequence[tuple[int, ...]]], tuple[Init, Update]]"
 """The two functions for a vector of tensors of these shapes."""
