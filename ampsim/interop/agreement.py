@@ -37,24 +37,31 @@ def require_agreement(module: Any, loss: Loss, model: Model, state_of: StateOf) 
     Raises:
         GraphError: they differ, or the module fails.
     """
-    batches = dict[Any, Arrays]()
-    for split in ("train", "valid"):
-        for batch in model.data(0).batches(split, epoch=0, seed=0):
-            batches.setdefault(tuple(one.shape for one in batch.arrays), batch.arrays)
-    for arrays in [*batches.values()][:SIZES_MAX]:
+    for arrays in _of_each_size(model):
         rows = len(arrays[0])
         with user_code(f"{model.name} failed on a batch of {rows}", Refusal):
             expected = _theirs(module, loss, arrays)
         found = _ours(model, arrays, state_of)
+        largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
         for what, value in expected.items():
-            scale = max(float(np.abs(one).max(initial=0)) for one in expected.values())
-            if not np.allclose(found[what], value, 0, TOLERANCE[model.dtype] * scale):
+            if not np.allclose(found[what], value, 0, TOLERANCE[model.dtype] * largest):
                 raise Refusal(
                     f"{model.name}: {what} of a batch of {rows} is not PyTorch's in evaluation; "
                     "torch.export does not see hooks, a torch.autograd.Function, or the other side "
                     "of an if on self.training or on the batch's shape, and F.dropout needs "
                     "training=self.training; leave these out"
                 )
+
+
+def _of_each_size(model: Model) -> list[Arrays]:
+    """The first batch of each size, read until there are enough."""
+    batches, data = dict[Any, Arrays](), model.data(0)
+    for split in ("train", "valid"):
+        for batch in data.batches(split, epoch=0, seed=0):
+            batches.setdefault(tuple(one.shape for one in batch.arrays), batch.arrays)
+            if len(batches) == SIZES_MAX:
+                return [*batches.values()]
+    return [*batches.values()]
 
 
 def _theirs(module: Any, loss: Loss, arrays: Arrays) -> dict[str, np.ndarray]:

@@ -357,13 +357,13 @@ def _mean(low: Lowering, given: Arguments, *, is_sum: bool = False) -> Value:
     """Over axes one by one; a sum is as many times as large."""
     shape = given.shape_of("self")
     axes = {axis % len(shape) for axis in given["dim"] or range(len(shape))}
-    extents, wire = [shape[axis] for axis in axes], low.wire(given["self"])
-    if None in extents:
+    lengths, wire = [shape[axis] for axis in axes], low.wire(given["self"])
+    if None in lengths:
         raise low.refused(f"a {'sum' if is_sum else 'mean'} is over the batch", REMEDIES["mean"])
     for axis in sorted(axes, reverse=True):
         wire = low.light(Mean, wire, axis=axis)
     if is_sum:
-        wire = low.light(Affine, wire, factor=float(np.prod(cast("list[int]", extents))))
+        wire = low.light(Affine, wire, factor=float(np.prod(cast("list[int]", lengths))))
     return _reshaped(low, given, wire) if given["keepdim"] else wire
 
 

@@ -378,7 +378,7 @@ _AXIS: Final = (
 
 _IS_KIND: Final[dict[str, Callable[[Any], bool]]] = {
     _CELL: lambda cell: _is_text(cell) or _is_number(cell),
-    _AXIS[0]: lambda cell: _is_on_axis(cell),
+    _AXIS[0]: _is_on_axis,
     _AXIS[1]: lambda cell: _is_on_axis(cell) and not cell <= 0,
     _COUNT: lambda cell: isinstance(cell, numbers.Integral) and 0 <= int(cell) < 10_000,
     "a number": lambda cell: _is_number(cell) and abs(cell) < _LARGEST,
