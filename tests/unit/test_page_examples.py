@@ -157,8 +157,14 @@ def _run_here(start: Callable[[], object], folder: Path, *streams: int) -> None:
     os._exit(code)
 
 
-def needs_torch(script: Path) -> bool:
-    return "torch" in script.read_text(encoding="utf-8")
+def needs_torch(program: str, words: list[str], folder: Path) -> bool:
+    """Whether a command computes with PyTorch, which need not work in a copy of this process.
+
+    Once it has had threads, a backward pass in a copy waits for one of them forever.
+    """
+    if program == "python":
+        return "torch" in (folder / words[0]).read_text(encoding="utf-8")
+    return words[0] == "import"
 
 
 def as_script(path: Path) -> None:
@@ -169,13 +175,10 @@ def as_script(path: Path) -> None:
 
 
 def run(command: Command, folder: Path) -> None:
-    """Run a command of a page; figures of its pages are not drawn.
-
-    PyTorch, once it has had threads, need not work in a copy of a process.
-    """
+    """Run a command of a page; figures of its pages are not drawn."""
     program, *words = shlex.split(command.line)
     is_script = program == "python"
-    if sys.platform != "linux" or (is_script and needs_torch(folder / words[0])):
+    if sys.platform != "linux" or needs_torch(program, words, folder):
         done = in_a_process(words if is_script else ["-m", program, *words], folder)
     else:
         start = partial(as_script, folder / words[0]) if is_script else partial(main, words)
