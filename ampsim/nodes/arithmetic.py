@@ -1,4 +1,4 @@
-"""Sum, Difference, Product: elementwise, of payloads of equal state and shape (Section 4)."""
+"""Sum, Difference, Product: elementwise, of payloads of equal state (Section 4)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,37 @@ from ampsim.errors import GraphError
 from ampsim.ir.message import Direction, Payload, Sends, State, standin
 from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.ir.work import VIEW, Work, elementwise_work, joined_work
+from ampsim.ir.work import NO_WORK, VIEW, Work, elementwise_work, joined_work
 from ampsim.options import Ports
 
 
+def largest(operands: list[Any]) -> Any:
+    """The operand of the most elements, and of these of the most axes."""
+    return max(operands, key=lambda operand: (math.prod(operand.shape), len(operand.shape)))
+
+
+def unspread(gradient: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Add up a gradient over the axes along which a payload of `shape` was spread."""
+    if gradient.shape == shape:
+        return gradient
+    more = gradient.ndim - len(shape)
+    axes = [axis + more for axis, extent in enumerate(shape) if extent == 1]
+    return gradient.sum(axis=(*range(more), *axes)).reshape(shape)
+
+
 class Arithmetic(CachingNode):
-    """Joins payloads of equal shape by an operation on their elements, in the order of ports.
+    """Joins payloads by an operation on their elements, in the order of ports.
+
+    An input may lack the first axes of another, or have extent 1 where the other has more: it goes
+    with all of them, as in NumPy, and gets the sum of their gradients.
 
     Raises:
         GraphError: there are fewer than two inputs.
     """
 
     keeps_state = True
+    is_spread = False
+    """Whether inputs differ in shape, which the graph's check tells."""
 
     @checked
     def __init__(self, name: str, count: Ports = 2) -> None:
@@ -56,35 +75,40 @@ class Arithmetic(CachingNode):
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """Return the work of a backward step."""
 
+    def _gathered(self, gradient: Payload, shape: tuple[int, ...]) -> Payload:
+        if self.is_abstract:
+            return standin(shape, gradient.itemsize)
+        return unspread(gradient, shape)
+
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Require equal shapes; keep them."""
+        """Require one shape, or some that go with the largest; return that."""
         operands = known(shapes)
-        alike = all(shape == operands[0] for shape in operands)
-        require(alike, self, "one shape at all inputs", *operands)
-        return (operands[0],)
+        whole = max(operands, key=lambda shape: (len(shape), -shape.count(1)))
+        self.is_spread = any(shape != whole for shape in operands)
+        fits = all(
+            all(
+                mine in (theirs, 1)
+                for mine, theirs in zip(shape[::-1], whole[::-1], strict=False)
+            )
+            for shape in operands
+        )
+        require(fits, self, "one shape at all inputs", *operands)
+        return (whole,)
 
 
 class Sum(Arithmetic):
-    """Adds; every input that needs a gradient gets the whole of it.
-
-    An input may lack the first axes of another, or have extent 1 where the other has more: it is
-    added to all of them, as NumPy does, and gets the sum of their gradients.
-    """
-
-    _is_spread = False
+    """Adds; every input that needs a gradient gets the whole of it."""
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
         """Add; record the shapes if they differ."""
         shapes = [operand.shape for operand in operands]
         if self.is_training and shapes.count(shapes[0]) < len(shapes):
             self._saved[state] = shapes
-        if self.is_abstract:
-            return max(operands, key=lambda operand: math.prod(operand.shape))
-        return reduce(add, operands)
+        return largest(operands) if self.is_abstract else reduce(add, operands)
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """Nothing is computed where all inputs get one gradient; else it is read and added up."""
-        return elementwise_work(shape, self.element_bytes) if self._is_spread else VIEW
+        return elementwise_work(shape, self.element_bytes) if self.is_spread else VIEW
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send each input the gradient, or the sum of the parts that it was added to."""
@@ -97,30 +121,6 @@ class Sum(Arithmetic):
             for place, is_needed in needed
         ]
 
-    def _gathered(self, gradient: Payload, shape: tuple[int, ...]) -> Payload:
-        if gradient.shape == shape:
-            return gradient
-        if self.is_abstract:
-            return standin(shape, gradient.itemsize)
-        more = gradient.ndim - len(shape)
-        spread = [axis + more for axis, extent in enumerate(shape) if extent == 1]
-        return gradient.sum(axis=(*range(more), *spread)).reshape(shape)
-
-    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Require one shape, or some that can be added to the largest; return that."""
-        operands = known(shapes)
-        largest = max(operands, key=lambda shape: (len(shape), -shape.count(1)))
-        self._is_spread = any(shape != largest for shape in operands)
-        fits = all(
-            all(
-                mine in (theirs, 1)
-                for mine, theirs in zip(shape[::-1], largest[::-1], strict=False)
-            )
-            for shape in operands
-        )
-        require(fits, self, "one shape at all inputs", *operands)
-        return (largest,)
-
 
 class Difference(Arithmetic):
     """Subtracts the second of two inputs from the first; the second's gradient is negative."""
@@ -128,6 +128,12 @@ class Difference(Arithmetic):
     @checked
     def __init__(self, name: str) -> None:
         super().__init__(name)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require one shape; keep it."""
+        made = super().check(shapes)
+        require(not self.is_spread, self, "one shape at both inputs", *known(shapes))
+        return made
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
         """Subtract the second from the first."""
@@ -148,6 +154,69 @@ class Difference(Arithmetic):
         )
 
 
+class MatrixProduct(Arithmetic):
+    """Multiplies the last two axes as matrices: (…, n, k) and (…, k, m) give (…, n, m).
+
+    Without parameters it is light: its 2·n·k·m FLOP are charged by devices that charge light
+    operations. An extent that an instance decides is taken for the largest payload's last but one.
+    """
+
+    _extents: Shape = ("n", "k", "m")
+
+    @checked
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+        """Multiply; record both."""
+        if self.is_training:
+            self._saved[state] = operands
+        first, second = operands
+        if self.is_abstract:
+            return standin((*first.shape[:-1], second.shape[-1]), first.itemsize)
+        return first @ second
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send each input the product of the gradient and the other, transposed."""
+        first, second = self._saved.pop(state)
+        back: list[Payload] = [None, None]
+        if gradient is not None and self.is_abstract:
+            back = [first, second]
+        elif gradient is not None:
+            to_first, to_second = self.input_needs_gradient
+            back[0] = gradient @ second.swapaxes(-1, -2) if to_first else None
+            back[1] = first.swapaxes(-1, -2) @ gradient if to_second else None
+        needed = self.input_needs_gradient
+        return [(i, state, one if needed[i] else None) for i, one in enumerate(back)]
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """It keeps both factors."""
+        return taken_bytes
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Count a product forward, and one back for each input that needs a gradient."""
+        if shape is None:
+            return NO_WORK
+        is_back = direction is Direction.BACKWARD
+        products = sum(self.input_needs_gradient) if is_back else 1
+        extents = [shape[-2] if isinstance(one, str) else one for one in self._extents]
+        flop = 2 * math.prod(shape[:-2]) * math.prod(extents)
+        moved = 3 * products * self.element_bytes * math.prod(shape)
+        return Work(products * flop, moved, max(products, 1))
+
+    def work_back(self, shape: tuple[int, ...] | None) -> Work:
+        """Count a product for each input that needs a gradient."""
+        return self.work(Direction.BACKWARD, shape)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require (…, n, k) and (…, k, m)."""
+        first, second = known(shapes)
+        is_pair = len(first) == len(second) >= 2 and first[:-2] == second[:-2]
+        require(is_pair and first[-1] == second[-2], self, "(…, n, k) and (…, k, m)", first, second)
+        self._extents = (first[-2], first[-1], second[-1])
+        return ((*first[:-1], second[-1]),)
+
+
 class Product(Arithmetic):
     """Multiplies; an input's gradient is that of the product times the other inputs."""
 
@@ -155,7 +224,7 @@ class Product(Arithmetic):
         """Multiply; record the factors."""
         if self.is_training:
             self._saved[state] = operands
-        return operands[0] if self.is_abstract else reduce(mul, operands)
+        return largest(operands) if self.is_abstract else reduce(mul, operands)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send each input the gradient times the other inputs."""
@@ -179,7 +248,7 @@ class Product(Arithmetic):
         return Work(0, needed * once.bytes, needed * once.operations, pass_bytes=passed)
 
     def _gradient(self, factors: list[np.ndarray], place: int, gradient: Payload) -> Payload:
-        if gradient is None or self.is_abstract:
-            return gradient
         others: list[Any] = factors[:place] + factors[place + 1 :]
-        return reduce(mul, others, gradient)
+        if gradient is not None and not self.is_abstract:
+            gradient = reduce(mul, others, gradient)
+        return gradient if gradient is None else self._gathered(gradient, factors[place].shape)

@@ -13,6 +13,7 @@ from ampsim.ir.message import Direction, Payload, Sends, State, standin
 from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
 from ampsim.ir.work import Work, elementwise_work
+from ampsim.nodes.arithmetic import unspread
 from ampsim.nodes.elementwise import Masks
 from ampsim.options import Seed
 
@@ -31,8 +32,9 @@ class _Attended(NamedTuple):
 class Attention(CachingNode):
     """y = softmax(Q Kᵀ · scale) V, for each of the axes before the last two.
 
-    Inputs: ``query`` (…, queries, width), ``key`` (…, keys, width), ``value`` (…, keys, columns);
-    output (…, queries, columns). Heads are an axis like any other. It has no parameters, so it is
+    Inputs: ``query`` (…, queries, width), ``key`` (…, keys, width), ``value`` (…, keys, columns),
+    and, if it is masked, ``mask``, which is added to the products: (queries, keys), or with
+    more axes before; output (…, queries, columns). Heads are an axis like any other. It has no parameters, so it is
     light: its two products count 2·queries·keys·(width + columns) FLOP, which devices that charge
     light operations charge.
 
@@ -42,6 +44,7 @@ class Attention(CachingNode):
     Args:
         name: the node's name.
         is_causal: whether query i is kept from keys after the i-th.
+        is_masked: whether it has the input ``mask``; −∞ keeps a query from a key.
         scale: of the products; None for 1 / √width.
         dropout: probability of a weight to be dropped in training.
         seed: of the masks.
@@ -60,10 +63,12 @@ class Attention(CachingNode):
         name: str,
         *,
         is_causal: bool = False,
+        is_masked: bool = False,
         scale: float | None = None,
         dropout: float = 0.0,
         seed: Seed = 0,
     ) -> None:
+        self.inputs = (*Attention.inputs, "mask") if is_masked else Attention.inputs
         super().__init__(name)
         self._is_causal = is_causal
         self._scale = scale
@@ -72,11 +77,11 @@ class Attention(CachingNode):
             raise GraphError(f"{name}: dropout must be >= 0 and < 1, got {dropout}")
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
-        """Send y once all three are there; record them and the softmax under the state."""
+        """Send y once all inputs are there; record them and the softmax under the state."""
         inputs = self._arrived.put(port, state, payload)
         if inputs is None:
             return ()
-        query, key, value = inputs
+        query, key, value, *masks = inputs
         if self.is_abstract:
             if self.is_training:
                 self._saved[state] = _Attended(inputs)
@@ -87,6 +92,8 @@ class Attention(CachingNode):
         if self._is_causal:
             hidden = ~np.tri(*weights.shape[-2:], dtype=bool)
             weights[..., hidden] = -np.inf
+        for added in masks:
+            weights += added
         weights -= weights.max(axis=-1, keepdims=True)
         np.exp(weights, out=weights)
         weights /= weights.sum(axis=-1, keepdims=True)
@@ -103,30 +110,32 @@ class Attention(CachingNode):
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send query, key and value their gradients, as far as they are needed."""
-        (query, key, value), weights, mask = self._saved.pop(state)
+        inputs, weights, mask = self._saved.pop(state)
+        query, key, value = inputs[:3]
         needed = self.input_needs_gradient
         if gradient is None or weights is None:
-            inputs = (query, key, value)
             parts = [None if gradient is None else part for part in inputs]
             return [(i, state, part if needed[i] else None) for i, part in enumerate(parts)]
-        to_query = to_key = to_value = None
+        to_query = to_key = to_value = to_mask = None
         if needed[2]:
             used = weights if mask is None else weights * mask
             to_value = used.swapaxes(-1, -2) @ gradient
-        if needed[0] or needed[1]:
+        if needed[0] or needed[1] or needed[3:] == (True,):
             slopes = gradient @ value.swapaxes(-1, -2)
             if mask is not None:
                 slopes *= mask
             slopes -= (slopes * weights).sum(axis=-1, keepdims=True)
             slopes *= weights
-            slopes *= self._scale_of(query)
+            to_mask = unspread(slopes, inputs[3].shape) if needed[3:] == (True,) else None
+            slopes = slopes * self._scale_of(query)
             to_query = slopes @ key if needed[0] else None
             to_key = slopes.swapaxes(-1, -2) @ query if needed[1] else None
-        return ((0, state, to_query), (1, state, to_key), (2, state, to_value))
+        parts = (to_query, to_key, to_value, to_mask)
+        return [(i, state, part) for i, part in enumerate(parts[: len(inputs)])]
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """It keeps all inputs and the softmax; with dropout also the mask."""
-        query, key, _value = self._saved[state].inputs
+        query, key = self._saved[state].inputs[:2]
         square = math.prod(query.shape[:-1]) * key.shape[-2] * self.element_bytes
         return taken_bytes + square * (1 if self._masks is None else 2)
 
@@ -141,7 +150,7 @@ class Attention(CachingNode):
             return moved
         *rows, width = shape
         square = math.prod(rows) * rows[-1]
-        to_query, to_key, to_value = self.input_needs_gradient
+        to_query, to_key, to_value = self.input_needs_gradient[:3]
         products = 2
         if direction is Direction.BACKWARD:
             products = to_query + to_key + to_value + (to_query or to_key)
@@ -157,7 +166,7 @@ class Attention(CachingNode):
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (…, queries, width), (…, keys, width) and (…, keys, columns)."""
-        query, key, value = known(shapes)
+        query, key, value, *masks = known(shapes)
         fits = (
             len(query) >= 3
             and len(query) == len(key) == len(value)
@@ -165,6 +174,11 @@ class Attention(CachingNode):
             and query[-1] == key[-1]
             and key[-2] == value[-2]
         )
+        square = (*query[:-1], key[-2])
+        for mask in masks:
+            ends = zip(mask[::-1], square[::-1], strict=False)
+            fits = fits and len(mask) <= len(square) and all(a in (b, 1) for a, b in ends)
         wanted = "(…, queries, width), (…, keys, width) and (…, keys, columns)"
-        require(fits, self, wanted, query, key, value)
+        wanted += ", with a mask (queries, keys)" if masks else ""
+        require(fits, self, wanted, query, key, value, *masks)
         return ((*query[:-1], value[-1]),)

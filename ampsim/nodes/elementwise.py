@@ -1,11 +1,11 @@
-"""Transforms of each element by itself: ReLU, Tanh, Sigmoid (Section 4), Affine, and Dropout."""
+"""Transforms that keep the shape: ReLU, Tanh, Sigmoid (Section 4), Softmax, Affine, Dropout."""
 
 from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ampsim.constant import constant
 from ampsim.errors import GraphError
 from ampsim.ir.message import Direction, Payload, Sends, State
 from ampsim.ir.node import CachingNode, Shape
-from ampsim.ir.shapes import known
+from ampsim.ir.shapes import known, require
 from ampsim.ir.work import Work, elementwise_work
 from ampsim.options import Seed
 from ampsim.rng import stream
@@ -35,15 +35,17 @@ class _SameShape(CachingNode):
 
 
 class Elementwise(_SameShape):
-    """A function of each element whose derivative can be told from its value: y is all it keeps.
+    """A function that keeps the shape; its derivative can be told from y, or from x.
 
     Attributes:
         operations: of a forward and of a backward step.
         passes: payloads that these operations read and write, each by itself.
+        keeps_input: whether x is what it keeps, and not y.
     """
 
-    operations: ClassVar[tuple[int, int]] = (1, 1)
-    passes: ClassVar[tuple[int, int]] = (2, 2)
+    operations: tuple[int, int] = (1, 1)
+    passes: tuple[int, int] = (2, 2)
+    keeps_input: bool = False
 
     @checked
     def __init__(self, name: str) -> None:
@@ -55,24 +57,24 @@ class Elementwise(_SameShape):
 
     @abstractmethod
     def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return `gradient` times f'(x), a new array, where f(x) was `y`."""
+        """Return `gradient` times f'(x), a new array; `y` is f(x), or what it keeps instead."""
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send f(x) and record it under the state."""
         output = payload if self.is_abstract else self.value(payload)
         if self.is_training:
-            self._saved[state] = output
+            self._saved[state] = payload if self.keeps_input else output
         return ((0, state, output),)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send the gradient times the derivative."""
-        output = self._saved.pop(state)
+        kept = self._saved.pop(state)
         if gradient is None or self.is_abstract:
             return ((0, state, gradient),)
-        return ((0, state, self.pulled_back(output, gradient)),)
+        return ((0, state, self.pulled_back(kept, gradient)),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps the value, as large as what it is of."""
+        """It keeps x or y, which are of one size."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
@@ -141,6 +143,49 @@ class Sigmoid(Elementwise):
         np.subtract(y, slope, out=slope)
         slope *= gradient
         return slope
+
+
+class Softmax(Elementwise):
+    """exp(x) / Σ exp(x) along an axis, or the logarithm of that.
+
+    Args:
+        name: the node's name.
+        axis: along which the values add up to 1; below 0 it counts from the last.
+        is_log: whether the logarithm is sent.
+    """
+
+    @checked
+    def __init__(self, name: str, axis: int = -1, *, is_log: bool = False) -> None:
+        super().__init__(name)
+        self.axis = axis
+        self.is_log = is_log
+        self.operations = (6, 4) if is_log else (5, 4)
+        self.passes = (8, 8) if is_log else (8, 9)
+
+    def value(self, x: np.ndarray) -> np.ndarray:
+        """Return the softmax, from differences to the largest, which cannot overflow."""
+        less = x - x.max(axis=self.axis, keepdims=True)
+        powers = np.exp(less)
+        total = powers.sum(axis=self.axis, keepdims=True)
+        if self.is_log:
+            less -= np.log(total)
+            return less
+        powers /= total
+        return powers
+
+    def pulled_back(self, y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Return the gradient less its mean by y, times y; of a logarithm, less y times its sum."""
+        if self.is_log:
+            return gradient - np.exp(y) * gradient.sum(axis=self.axis, keepdims=True)
+        back = gradient - (gradient * y).sum(axis=self.axis, keepdims=True)
+        back *= y
+        return back
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Require the axis; keep the shape."""
+        (shape,) = known(shapes)
+        require(-len(shape) <= self.axis < len(shape), self, f"an axis {self.axis}", shape)
+        return (shape,)
 
 
 class Affine(_SameShape):

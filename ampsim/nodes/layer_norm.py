@@ -1,9 +1,9 @@
-"""LayerNorm: columns of each row brought to mean 0 and variance 1, then scaled and shifted."""
+"""LayerNorm and RMSNorm: columns of each row brought to one size, then scaled and shifted."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import by_state, update_work
 from ampsim.options import Count
 
-OPERATIONS: tuple[int, int, int] = (8, 11, 4)
-"""Of a forward step, of a backward step, and of an update by plain gradient descent."""
-
-PASSES: tuple[int, int] = (14, 20)
-"""Payloads that the operations of a forward and of a backward step read and write."""
+OF_UPDATE = 4
+"""Operations of an update by plain gradient descent."""
 
 
 class LayerNorm(ParameterizedNode, CachingNode):
@@ -32,38 +29,55 @@ class LayerNorm(ParameterizedNode, CachingNode):
     Source: J. Ba, J. Kiros and G. Hinton, "Layer normalization", 2016, equations 3 and 4; the same
     function and parameters as PyTorch's LayerNorm over the last axis.
 
+    Args:
+        name: the node's name.
+        columns: of a payload.
+        epsilon: added to the variance.
+        has_bias: whether a bias is added.
+
     Raises:
         OptionError: `columns` is no count.
     """
 
+    is_centred: ClassVar[bool] = True
+    operations: ClassVar[tuple[int, int]] = (8, 11)
+    """Of a forward and of a backward step."""
+    passes: ClassVar[tuple[int, int]] = (14, 20)
+    """Payloads that these read and write."""
+
     @checked
-    def __init__(self, name: str, columns: Count, *, epsilon: float = 1e-5) -> None:
-        super().__init__(name, {"weight": (columns,), "bias": (columns,)})
+    def __init__(
+        self, name: str, columns: Count, *, epsilon: float = 1e-5, has_bias: bool = True
+    ) -> None:
+        super().__init__(name, dict.fromkeys(("weight", "bias")[: 1 + has_bias], (columns,)))
         self.columns = columns
         self.epsilon = epsilon
         self._sums: list[tuple[State, np.ndarray, np.ndarray]] = []
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Start from weights of 1 and biases of 0, as PyTorch does."""
-        return np.concatenate([np.ones(self.columns), np.zeros(self.columns)])
+        return np.arange(self.parameter_count) < self.columns
 
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weight and bias to the new parameters."""
         super().adopt(theta)
-        self.weight, self.bias = self.parts(theta)
+        self.weight, *self._biases = self.parts(theta)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send y; record (x − mean) / deviation and 1 / deviation under the state."""
         kept: Any = (payload, None)
         output = payload
         if not self.is_abstract:
-            centred = payload - payload.mean(axis=-1, keepdims=True)
+            centred = payload
+            if self.is_centred:
+                centred = payload - payload.mean(axis=-1, keepdims=True)
             variance = np.square(centred).mean(axis=-1, keepdims=True)
             inverse = 1 / np.sqrt(variance + self.epsilon)
-            centred *= inverse
-            kept = (centred, inverse)
-            output = centred * self.weight
-            output += self.bias
+            normal = centred * inverse
+            kept = (normal, inverse)
+            output = normal * self.weight
+            for bias in self._biases:
+                output += bias
         if self.is_training:
             self._saved[state] = (*kept, self.version)
         return ((0, state, output),)
@@ -83,18 +97,18 @@ class LayerNorm(ParameterizedNode, CachingNode):
             return ((0, state, None),)
         scaled = gradient * self.weight
         along = (scaled * normal).mean(axis=-1, keepdims=True)
-        back = scaled - scaled.mean(axis=-1, keepdims=True)
-        back -= normal * along
+        back = scaled - normal * along
+        if self.is_centred:
+            back -= scaled.mean(axis=-1, keepdims=True)
         back *= inverse
         return ((0, state, back),)
 
     def take_gradient(self) -> np.ndarray:
         """Return the sum over all accumulated messages, flat."""
         flat = np.zeros_like(self.theta)
-        weight, bias = self.parts(flat)
-        for _state, of_weight, of_bias in by_state(self._sums):
-            weight += of_weight
-            bias += of_bias
+        for _state, *sums in by_state(self._sums):
+            for part, one in zip(self.parts(flat), sums, strict=False):
+                part += one
         self._sums = []
         return flat
 
@@ -112,15 +126,15 @@ class LayerNorm(ParameterizedNode, CachingNode):
         weight_bytes = self.parameter_count * itemsize
         if direction is Direction.UPDATE:
             moved = (3 + 2 * self.state_arrays) * weight_bytes
-            return update_work(self, OPERATIONS[2], self.columns, moved, self.parameter_count)
+            return update_work(self, OF_UPDATE, self.columns, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
         is_back = direction is Direction.BACKWARD
         flop, moved = 2 * math.prod(shape), 2 * math.prod(shape) * itemsize
         if is_back and self.input_needs_gradient[0]:
             flop, moved = 2 * flop, 2 * moved
-        passed = PASSES[is_back] * math.prod(shape) * itemsize
-        return Work(flop, moved + weight_bytes, OPERATIONS[is_back], weight_bytes, passed)
+        passed = self.passes[is_back] * math.prod(shape) * itemsize
+        return Work(flop, moved + weight_bytes, self.operations[is_back], weight_bytes, passed)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require the columns; keep the shape."""
@@ -128,3 +142,22 @@ class LayerNorm(ParameterizedNode, CachingNode):
         fits = len(shape) >= 2 and shape[-1] == self.columns
         require(fits, self, f"(rows, {self.columns})", shape)
         return (shape,)
+
+
+class RMSNorm(LayerNorm):
+    """y = x / √(mean of squares + epsilon) · weight, over the columns of each row.
+
+    Source: B. Zhang and R. Sennrich, "Root mean square layer normalization", 2019, equation 4; the
+    same function and parameter as PyTorch's RMSNorm over the last axis.
+
+    Raises:
+        OptionError: `columns` is no count.
+    """
+
+    is_centred = False
+    operations = (5, 8)  # no mean is taken away, and no bias added
+    passes = (9, 16)
+
+    @checked
+    def __init__(self, name: str, columns: Count, *, epsilon: float = 1e-5) -> None:
+        super().__init__(name, columns, epsilon=epsilon, has_bias=False)

@@ -10,6 +10,7 @@ import pytest
 
 from ampsim.ir import Bcast, Cond, Isu, Node, Partition, Phi
 from ampsim.nodes import (
+    FUNCTIONS,
     Affine,
     Attention,
     BranchLSTM,
@@ -28,16 +29,20 @@ from ampsim.nodes import (
     LeafLSTM,
     Linear,
     LSTMCell,
+    MatrixProduct,
     Max,
     MaxPool,
     Mean,
     Permute,
     Pick,
+    Pointwise,
     Product,
     ReLU,
     Replicate,
     Reshape,
+    RMSNorm,
     Sigmoid,
+    Softmax,
     SoftmaxCrossEntropy,
     Split,
     SquaredError,
@@ -171,6 +176,27 @@ CASES: dict[str, Case] = {
     "LayerNorm, a sequence": Case(
         lambda: LayerNorm("node", 3, epsilon=0.1), at_ports(normal(2, 5, 3)), (60, 120, 3), ((3,),)
     ),
+    "LayerNorm, no bias": Case(
+        lambda: LayerNorm("node", 4, has_bias=False),
+        at_ports(normal(5, 4)),
+        (40, 80, 4),
+        ((ROWS, 5),),
+    ),
+    "RMSNorm": Case(
+        lambda: RMSNorm("node", 4, epsilon=0.1), at_ports(normal(3, 2, 4)), (48, 96, 4), ((4,),)
+    ),
+    "Attention, masked": Case(
+        lambda: Attention("node", is_masked=True),
+        at_ports(*normal(4, 2, 3, 4, 4)),
+        (2 * 2 * 6 * 16 * 4, 4 * 2 * 6 * 16 * 4, 0),
+        ((ROWS, 3, 4, 2), (ROWS, 3, 4, 2), (ROWS, 3, 4, 2), (4, 3)),
+    ),
+    "MatrixProduct": Case(
+        lambda: MatrixProduct("node"),
+        at_ports(*normal(2, 3, 4, 4)),
+        (2 * 3 * 64, 4 * 3 * 64, 0),
+        ((ROWS, 3, 4), (ROWS, 3, 4)),
+    ),
     "Attention": Case(
         lambda: Attention("node"),
         at_ports(*normal(3, 2, 5, 4)),
@@ -222,6 +248,18 @@ CASES: dict[str, Case] = {
     "ReLU": Case(lambda: ReLU("node"), at_ports(away_from_zero(5, 4))),
     "Tanh": Case(lambda: Tanh("node"), at_ports(normal(5, 4))),
     "Sigmoid": Case(lambda: Sigmoid("node"), at_ports(3 * normal(5, 4))),
+    **{
+        f"Pointwise, {name}": Case(
+            lambda name=name: Pointwise("node", name), at_ports(np.abs(away_from_zero(5, 4)))
+        )
+        for name in FUNCTIONS
+    },
+    "Softmax": Case(
+        lambda: Softmax("node", 1), at_ports(normal(4, 3, 2)), wrong=((ROWS,),)
+    ),
+    "Softmax, log": Case(
+        lambda: Softmax("node", is_log=True), at_ports(30 * normal(5, 4)), wrong=((),)
+    ),
     "Sum": Case(
         lambda: Sum("node"), at_ports(normal(5, 4), 2 * normal(5, 4)), wrong=((ROWS, 4), (ROWS, 3))
     ),
@@ -258,6 +296,11 @@ CASES: dict[str, Case] = {
         lambda: Product("node"),
         at_ports(normal(5, 4), 1 + normal(5, 4)),
         wrong=((ROWS, 4), ("others", 4)),
+    ),
+    "Product, spread": Case(
+        lambda: Product("node"),
+        at_ports(normal(2, 3, 4), normal(3, 1)),
+        wrong=((ROWS, 3, 4), (4, 1)),
     ),
     "Product, three": Case(
         lambda: Product("node", 3),

@@ -1,0 +1,229 @@
+"""Functions of each element, one to a line: what `FUNCTIONS` lists is a node, and is tested as one.
+
+Source: PyTorch's functions of the same names; at kinks and thresholds the slopes are PyTorch's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ampsim.arguments import checked
+from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.nodes.elementwise import Elementwise
+
+Array: TypeAlias = np.ndarray
+Calls: TypeAlias = tuple[int, int]
+"""How many calls of NumPy a function makes, and how many arrays these read and write."""
+
+SPACES: Final = 64
+"""Points of the table of the error function in an interval of 1; with six derivatives at the
+nearest, what is left out is below 1e-16."""
+
+
+class Function(NamedTuple):
+    """A function with its derivative.
+
+    Attributes:
+        value: of x and numbers.
+        slope: of x and numbers; of what `value` gave and numbers, if `is_of_value`.
+        is_of_value: what the slope is told from, and a step keeps.
+        numbers: what they are where they are not given.
+    """
+
+    value: Callable[..., Array]
+    slope: Callable[..., Array]
+    is_of_value: bool = False
+    numbers: tuple[float, ...] = ()
+
+
+def _table_of_erf() -> tuple[Array, ...]:
+    at = np.arange(-6 * SPACES, 6 * SPACES + 1) / SPACES
+    rows = [np.array([math.erf(one) for one in at])]
+    before, now = np.zeros_like(at), 2 / math.sqrt(math.pi) * np.exp(-at * at)
+    for order in range(6):
+        rows.append(now / math.factorial(order + 1))
+        before, now = now, -2 * (at * now + order * before)
+    return tuple(rows)
+
+
+_ERF: Final = _table_of_erf()
+
+
+def erf(x: Array) -> Array:
+    """The error function, by Taylor's series at the nearest point of a table."""
+    if isinstance(x, _Watched):
+        return x.called(x)
+    wide = np.minimum(np.maximum(x, -6.0), 6.0, dtype=np.float64)
+    place = np.rint(np.where(np.isnan(wide), 0.0, wide) * SPACES)
+    off, place = wide - place / SPACES, place.astype(np.intp) + 6 * SPACES
+    series = _ERF[-1][place]
+    for row in _ERF[-2::-1]:
+        series *= off
+        series += row[place]
+    return series.astype(x.dtype)
+
+
+def _sigmoid(x: Array) -> Array:
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
+def _softplus(x: Array) -> Array:
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _gelu(x: Array) -> Array:
+    return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
+
+
+def _slope_of_gelu(x: Array) -> Array:
+    density = np.exp(-0.5 * x * x) * math.sqrt(0.5 / math.pi)
+    return 0.5 + 0.5 * erf(x * math.sqrt(0.5)) + x * density
+
+
+def _bent(x: Array) -> Array:
+    return np.tanh(math.sqrt(2 / math.pi) * x * (1.0 + 0.044715 * x * x))
+
+
+def _slope_of_gelu_tanh(x: Array) -> Array:
+    y = _bent(x)
+    inner = math.sqrt(2 / math.pi) * (1.0 + 3 * 0.044715 * x * x)
+    return 0.5 * (1.0 + y) * (1.0 + x * (1.0 - y) * inner)
+
+
+def _slope_of_silu(x: Array) -> Array:
+    y = _sigmoid(x)
+    return y * (1.0 + x * (1.0 - y))
+
+
+def _slope_of_mish(x: Array) -> Array:
+    y = np.tanh(_softplus(x))
+    return y + x * (1.0 - y * y) * _sigmoid(x)
+
+
+def _elu(x: Array, alpha: float, scale: float, rate: float) -> Array:
+    return scale * np.maximum(x, 0.0) + scale * alpha * np.expm1(rate * np.minimum(x, 0.0))
+
+
+def _slope_of_elu(x: Array, alpha: float, scale: float, rate: float) -> Array:
+    left = scale * alpha * rate * np.exp(rate * np.minimum(x, 0.0))
+    return scale * (x > 0.0) + left * (x <= 0.0)
+
+
+def _thresholded(x: Array, beta: float, threshold: float) -> Array:
+    return np.where(beta * x > threshold, x, _softplus(beta * x) / beta)
+
+
+FUNCTIONS: Final[dict[str, Function]] = {
+    "abs": Function(np.abs, np.sign),
+    "clamp_max": Function(np.minimum, lambda x, most: x <= most, numbers=(1.0,)),
+    "clamp_min": Function(np.maximum, lambda x, least: x >= least, numbers=(0.0,)),
+    "cos": Function(np.cos, lambda x: -np.sin(x)),
+    "elu": Function(_elu, _slope_of_elu, numbers=(1.0, 1.0, 1.0)),
+    "erf": Function(erf, lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x)),
+    "exp": Function(np.exp, lambda y: y, True),
+    "expm1": Function(np.expm1, lambda y: y + 1.0, True),
+    "gelu": Function(_gelu, _slope_of_gelu),
+    "gelu_tanh": Function(lambda x: 0.5 * x * (1.0 + _bent(x)), _slope_of_gelu_tanh),
+    "hardtanh": Function(
+        lambda x, least, most: np.minimum(np.maximum(x, least), most),
+        lambda x, least, most: (x > least) & (x < most),
+        numbers=(-1.0, 1.0),
+    ),
+    "leaky_relu": Function(
+        lambda x, slope: np.maximum(x, 0.0) + slope * np.minimum(x, 0.0),
+        lambda x, slope: (x > 0.0) + slope * (x <= 0.0),
+        numbers=(0.01,),
+    ),
+    "log": Function(np.log, lambda x: 1.0 / x),
+    "log1p": Function(np.log1p, lambda x: 1.0 / (1.0 + x)),
+    "log_sigmoid": Function(lambda x: -_softplus(-x), lambda y: -np.expm1(y), True),
+    "mish": Function(lambda x: x * np.tanh(_softplus(x)), _slope_of_mish),
+    "pow": Function(lambda x, n: x**n, lambda x, n: n * x ** (n - 1.0), numbers=(2.0,)),
+    "reciprocal": Function(lambda x: 1.0 / x, lambda y: -y * y, True),
+    "rsqrt": Function(lambda x: 1.0 / np.sqrt(x), lambda y: -0.5 * y * y * y, True),
+    "silu": Function(lambda x: x * _sigmoid(x), _slope_of_silu),
+    "sin": Function(np.sin, np.cos),
+    "softplus": Function(
+        _thresholded,
+        lambda x, beta, threshold: np.where(beta * x > threshold, 1.0, _sigmoid(beta * x)),
+        numbers=(1.0, 20.0),
+    ),
+    "sqrt": Function(np.sqrt, lambda y: 0.5 / y, True),
+}
+"""By the names of PyTorch's operators; both forms of gelu have one of their own."""
+
+
+class Pointwise(Elementwise):
+    """A function of each element, by its name in `FUNCTIONS`, such as "gelu".
+
+    Args:
+        name: the node's name.
+        function: one of `FUNCTIONS`.
+        numbers: that it takes besides, such as the slope of "leaky_relu"; as usual if left out.
+
+    Raises:
+        UnknownNameError: there is no such function.
+        OptionError: it takes another count of numbers.
+    """
+
+    @checked
+    def __init__(self, name: str, function: str, numbers: Sequence[float] = ()) -> None:
+        if function not in FUNCTIONS:
+            raise UnknownNameError(f"{name}: {one_of('function', function, FUNCTIONS)}")
+        super().__init__(name)
+        self.function = FUNCTIONS[function]
+        self.numbers = tuple(numbers) or self.function.numbers
+        if len(self.numbers) != len(self.function.numbers):
+            raise OptionError(
+                f"{name}: numbers of {function} must be {len(self.function.numbers)}, such as "
+                f"{self.function.numbers}, got {tuple(numbers)}"
+            )
+        self.keeps_input = not self.function.is_of_value
+        (once, passes), (more, back) = _calls(function, self.numbers)
+        self.operations, self.passes = (once, more + 1), (passes, back + 3)
+
+    def value(self, x: Array) -> Array:
+        """Return f(x)."""
+        return self.function.value(x, *self.numbers)
+
+    def pulled_back(self, kept: Array, gradient: Array) -> Array:
+        """Return the gradient times the slope."""
+        slope = self.function.slope(kept, *self.numbers)
+        return np.multiply(gradient, slope, dtype=gradient.dtype)
+
+
+class _Watched(np.ndarray):
+    """An array that counts what is called with it, and the arrays that these read and write."""
+
+    calls: list[int]
+
+    def called(self, *inputs: Any) -> _Watched:
+        """Note a call; return an array that counts further ones."""
+        arrays = {id(one) for one in inputs if isinstance(one, _Watched)}
+        self.calls.append(len(arrays) + 1)
+        made = np.ones(self.shape).view(_Watched)
+        made.calls = self.calls
+        return made
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> _Watched:
+        return self.called(*inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> _Watched:
+        return self.called(*args)
+
+
+@cache
+def _calls(name: str, numbers: tuple[float, ...]) -> tuple[Calls, Calls]:
+    """The calls that a function and its slope make; an `erf` is one, as of a library that has it."""
+    found: list[Calls] = []
+    for function in FUNCTIONS[name][:2]:
+        watched = np.ones(1).view(_Watched)
+        watched.calls = []
+        function(watched, *numbers)
+        found.append((len(watched.calls), sum(watched.calls)))
+    return found[0], found[1]
