@@ -1,9 +1,10 @@
 """Models from PyTorch and back."""
 
-from ampsim.interop.batches import BatchList, held_arrays, split_of
 from ampsim.interop.loops import LoopSteps, Position, after, each, loop, shared, stack, unstack, use
 from ampsim.interop.model_file import write_model_file
+from ampsim.interop.plan import for_each
 from ampsim.interop.torch_model import from_torch, to_torch
+from ampsim.interop.training import BatchList, held_arrays, split_of
 
 __all__ = [
     "BatchList",
@@ -11,6 +12,7 @@ __all__ = [
     "Position",
     "after",
     "each",
+    "for_each",
     "from_torch",
     "held_arrays",
     "loop",

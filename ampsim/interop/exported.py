@@ -17,40 +17,44 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.interop.lowering import (
+    EXAMPLE_ROWS,
     Arguments,
     Learned,
     LossValue,
     Lowering,
     MissingRule,
     Refusal,
+    Spread,
+    name_of,
     shape_of,
     short,
 )
-from ampsim.interop.operators import RULES
-from ampsim.interop.plan import GraphPlan
-from ampsim.interop.remedies import REMEDIES
-from ampsim.interop.weights import Laid
+from ampsim.interop.operators import REMEDIES, RULES
 from ampsim.user_code import place_of as place_of_error
 from ampsim.user_code import text_of
 
-if TYPE_CHECKING:
-    import torch
-
 Loss = Callable[..., Any]
+
 TOLD_MAX: Final = 160
 """Characters of an error of PyTorch's that are told (chosen: a line or two)."""
 
-OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
-
 WRAPPED: Final = "module."
 """Prefix of names of the user's module within what is exported."""
+
+OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
+
+IN_PLACE: Final = "make a new one, such as with torch.cat or x = x + y"
+
+FILLING: Final = (
+    "empty_like", "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like",
+)  # fmt: skip
+"""Operators that read no numbers of their tensor."""
 
 
 def the_torch() -> Any:
@@ -69,72 +73,44 @@ def the_torch() -> Any:
     return torch
 
 
-@dataclass(frozen=True)
-class ImportedModule:
-    """What a module became.
-
-    Args:
-        plan: of its graph.
-        layouts: how parameters here lie in the module's, by their names here.
-        messages: how often a batch meets each node with parameters.
-        classes: how many the loss tells apart; 0 of a regression.
-    """
-
-    plan: GraphPlan
-    layouts: dict[str, Laid]
-    messages: dict[str, int]
-    classes: int
-
-
-def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss) -> ImportedModule:
-    """Export a module with its loss, and find a graph for it.
+def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
+    """Export a module with its loss, and plan a graph of it; the target is last in `arrays`.
 
     What the table of operators lacks is decomposed by PyTorch, which also makes what changes a
     tensor in place into what gives a new one.
-
-    Args:
-        module: in training mode.
-        arrays: example inputs and, last, an example of what the loss wants beside the output; each
-            has the batch on its first axis.
-        loss: of output and target.
 
     Raises:
         GraphError: something cannot be; the message names the operation, the user's line and a way
             out.
     """
-    name = type(module).__name__
     with _recording(module):
         program = _exported(module, arrays, loss)
-    _require_own_weights(module, name)
+    _require_trainable(module)
     try:
-        low = _lowered(module, program)
+        return _lowered(module, program, {})
     except MissingRule as missing:
         try:
             with _recording(module):
                 decomposed = program.run_decompositions(_decompositions())
         except Refusal:
             raise missing from None
-        low = _lowered(module, decomposed, _without_rule(program))
-    return ImportedModule(low.plan(), low.layouts, low.messages, low.classes)
+        names = {
+            one.meta.get("stack_trace", ""): short(one)
+            for one in program.graph.nodes
+            if hasattr(one.target, "_schema") and name_of(one.target) not in RULES
+        }
+        return _lowered(module, decomposed, names)
 
 
-def _lowered(module: Any, program: Any, names: Mapping[str, str] | None = None) -> Lowering:
-    """The calls that an exported program becomes.
-
-    Args:
-        module: the user's.
-        program: with the loss.
-        names: of operations before they were decomposed, by the user's lines.
-
-    Raises:
-        MissingRule: decomposing may help.
-        GraphError: something cannot be.
-    """
+def _lowered(module: Any, program: Any, names: Mapping[str, str]) -> Lowering:
+    """What a program becomes; `names` of operations before it was decomposed are by their lines."""
     live = _live(program)
-    values, uses = _parameters(program, live)
+    values, uses = _parameters(module, program, live)
     low = Lowering(type(module).__name__, uses)
     *inputs, target = [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
-    wanted = [*itertools.islice(itertools.cycle(_names_of_inputs(module)), len(inputs)), "target"]
+    given = inspect.signature(module.forward).parameters.values()
+    called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    wanted = [*itertools.islice(itertools.cycle(called or ["input"]), len(inputs)), "target"]
     for place, (operation, port) in enumerate(zip([*inputs, target], wanted, strict=True)):
         if operation in live:
             shape = tuple("rows" if one is None else one for one in shape_of(operation))
@@ -143,7 +119,7 @@ def _lowered(module: Any, program: Any, names: Mapping[str, str] | None = None) 
     steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
         low.current = operation
-        _lower(low, operation, names or {})
+        _lower(low, operation, names)
     low.finish()
     _require_whole(low, module, program)
     return low
@@ -202,16 +178,19 @@ def _recording(module: Any) -> Generator[None]:
     Raises:
         GraphError: it cannot.
     """
-    was_disabled = logging.root.manager.disable
+    was_disabled, quiet = logging.root.manager.disable, io.StringIO()
     try:
-        with warnings.catch_warnings(), modes_kept(module), contextlib.ExitStack() as caught:
+        with (
+            warnings.catch_warnings(),
+            modes_kept(module),
+            contextlib.redirect_stdout(quiet),
+            contextlib.redirect_stderr(quiet),
+        ):
             if not module.training:
                 module.train()
             # of attributes that nn.LSTM sets, and PyTorch's account of what cannot be recorded
             warnings.simplefilter("ignore")
             logging.disable(logging.ERROR)
-            caught.enter_context(contextlib.redirect_stdout(io.StringIO()))
-            caught.enter_context(contextlib.redirect_stderr(io.StringIO()))
             yield
     except AmpsimError:
         raise
@@ -236,24 +215,9 @@ def _decompositions() -> Any:
     """PyTorch's, but for what has a rule, or a remedy of its own."""
     table = the_torch().export.default_decompositions()
     for target in [*table]:
-        name = _name(target)
-        if name in RULES or name.partition(".")[0] in REMEDIES:
+        if name_of(target) in RULES or name_of(target).partition(".")[0] in REMEDIES:
             table.pop(target)
     return table
-
-
-def _name(target: Any) -> str:
-    """An operator's name with its overload, such as "mul.Tensor"."""
-    return str(target).removeprefix("aten.")
-
-
-def _without_rule(program: Any) -> dict[str, str]:
-    """Names of operations for which there is no rule, by the user's lines."""
-    return {
-        one.meta.get("stack_trace", ""): short(one)
-        for one in program.graph.nodes
-        if hasattr(one.target, "_schema") and _name(one.target) not in RULES
-    }
 
 
 def _failed(name: str, error: Exception) -> str:
@@ -306,14 +270,24 @@ def _specs(program: Any) -> list[tuple[Any, Any]]:
     return list(zip(holders, program.graph_signature.input_specs, strict=True))
 
 
-def _parameters(program: Any, live: set[Any]) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
+def first_names(module: Any) -> dict[str, str]:
+    """For each name of a parameter the first of the same tensor, as of a layer with two names."""
+    seen: dict[int, str] = {}
+    named = module.named_parameters(remove_duplicate=False)
+    return {name: seen.setdefault(id(values), name) for name, values in named}
+
+
+def _parameters(
+    module: Any, program: Any, live: set[Any]
+) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
     """Values of parameters and buffers, and how often each group of parameters is used."""
     values: dict[str, Any] = {}
+    first = first_names(module)
     for holder, spec in _specs(program):
         target = spec.target
         if spec.kind.name == "PARAMETER":
             array = program.state_dict[target].detach().numpy()
-            values[holder.name] = Learned(target.removeprefix(WRAPPED), array)
+            values[holder.name] = Learned(first[target.removeprefix(WRAPPED)], array)
         elif spec.kind.name in ("BUFFER", "CONSTANT_TENSOR"):
             held = program.state_dict.get(target)
             found = program.constants[target] if held is None else held
@@ -327,16 +301,10 @@ def _parameters(program: Any, live: set[Any]) -> tuple[dict[str, Any], dict[tupl
     return values, dict(uses)
 
 
-def _require_own_weights(module: Any, name: str) -> None:
-    """Refuse what a state_dict would not tell: tied, frozen or normalised parameters, hooks."""
-    seen: dict[int, str] = {}
-    for parameter, values in module.named_parameters(remove_duplicate=False):
-        other = seen.setdefault(values.data_ptr(), parameter)
-        if other != parameter and values.numel():
-            raise Refusal(
-                f"{name}: {other} and {parameter} are one tensor; ampsim does not tie weights: "
-                "give each a tensor of its own"
-            )
+def _require_trainable(module: Any) -> None:
+    """Refuse parameters that are not trained here."""
+    name = type(module).__name__
+    for parameter, values in module.named_parameters():
         if not values.requires_grad:
             raise Refusal(
                 f"{name}: {parameter} does not require a gradient, and ampsim trains every "
@@ -346,37 +314,29 @@ def _require_own_weights(module: Any, name: str) -> None:
             raise Refusal(f"{name}: {parameter} is on {values.device}; call module.cpu() first")
 
 
-def _names_of_inputs(module: Any) -> list[str]:
-    """What the module calls its inputs."""
-    named = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = inspect.signature(module.forward).parameters.values()
-    return [one.name for one in parameters if one.kind is named] or ["input"]
-
-
 def _lower(low: Lowering, operation: Any, names: Mapping[str, str]) -> None:
     target = operation.target
     if target is operator.getitem:
         low.values[operation.name] = low.values[operation.args[0].name][operation.args[1]]
         return
     if _has_branches(operation):
-        raise low.refused(f"no rule for torch.{target.name()}", _remedy(target.name()))
-    if not hasattr(target, "_schema") or short(operation).startswith("sym_"):
+        raise low.refused(
+            f"no rule for torch.{target.name()}", REMEDIES.get(target.name(), OWN_NODE)
+        )
+    if not hasattr(target, "_schema") or short(operation).startswith(("sym_", "_assert")):
         return  # arithmetic on extents, which shapes tell
-    name = _name(target)
     said = names.get(operation.meta.get("stack_trace", ""), short(operation))
+    remedy = REMEDIES.get(said.rstrip("_"))
     if _is_fixed(low, operation) and not _is_in_place(operation):
         low.values[operation.name] = _computed(low, operation)
-    elif name in RULES:
-        low.values[operation.name] = RULES[name](low, Arguments(operation, low.values))
+    elif rule := RULES.get(name_of(target)):
+        low.values[operation.name] = rule(Arguments(low, operation))
     elif said.endswith("_"):
         what = f"{said} changes a tensor in place"
-        raise low.refused(what, _remedy(said, IN_PLACE), MissingRule)
+        raise low.refused(what, remedy or IN_PLACE, MissingRule)
     else:
-        kind = Refusal if said in REMEDIES else MissingRule
-        raise low.refused(f"ampsim has no node for {said}", _remedy(said), kind)
-
-
-IN_PLACE: Final = "make a new one, such as with torch.cat or x = x + y"
+        kind = Refusal if remedy else MissingRule
+        raise low.refused(f"ampsim has no node for {said}", remedy or OWN_NODE, kind)
 
 
 def _has_branches(operation: Any) -> bool:
@@ -384,27 +344,45 @@ def _has_branches(operation: Any) -> bool:
     return isinstance(operation.target, the_torch()._ops.HigherOrderOperator)
 
 
-def _remedy(name: str, usual: str = OWN_NODE) -> str:
-    return REMEDIES.get(name.rstrip("_"), usual)
-
-
 def _is_fixed(low: Lowering, operation: Any) -> bool:
-    """Whether an operation gives the same for every batch."""
-    if None in shape_of(operation) or not hasattr(operation.meta.get("val"), "shape"):
+    """Whether an operation gives the same for every item of every batch."""
+    shape = shape_of(operation)
+    if not hasattr(operation.meta.get("val"), "shape") or shape.count(None) > 1:
         return False
-    if not all(
-        isinstance(low.values.get(one.name), np.ndarray) for one in operation.all_input_nodes
-    ):
+    if the_torch().Tag.nondeterministic_seeded in operation.target.tags:
         return False
-    return the_torch().Tag.nondeterministic_seeded not in operation.target.tags
+    read = [one for one in operation.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
+    known = all(isinstance(low.values.get(one.name), np.ndarray | Spread) for one in read)
+    return known or short(operation) in FILLING
 
 
-def _computed(low: Lowering, operation: Any) -> np.ndarray:
-    """Compute now what is the same for every batch."""
+def _computed(low: Lowering, operation: Any) -> np.ndarray | Spread:
+    """Compute now what is the same for every item of every batch, with a batch as of the example.
+
+    Raises:
+        GraphError: it is not the same for two items.
+    """
     torch = the_torch()
 
     def real(one: Any) -> Any:
-        return torch.from_numpy(np.array(low.values[one.name]))
+        value = low.values.get(one.name)
+        if isinstance(value, Spread):
+            return torch.from_numpy(np.repeat(value.values, EXAMPLE_ROWS, axis=value.axis))
+        if isinstance(value, np.ndarray):
+            return torch.from_numpy(np.array(value))
+        found = one.meta["val"]
+        if hasattr(found, "shape"):
+            return torch.empty(
+                [extent or EXAMPLE_ROWS for extent in shape_of(one)], dtype=found.dtype
+            )
+        return found.node.hint if hasattr(found, "node") else found
 
     arguments, options = torch.fx.map_arg((operation.args, operation.kwargs), real)
-    return operation.target(*arguments, **options).detach().numpy()
+    made = operation.target(*arguments, **options).detach().numpy()
+    if None not in shape_of(operation):
+        return made
+    axis = shape_of(operation).index(None)
+    first = made.take([0], axis=axis)
+    if not (made == first).all():
+        raise low.refused("numbers follow from the place in the batch", "make them an input")
+    return Spread(first, axis)

@@ -1,33 +1,23 @@
-"""What an exported program becomes, operation by operation: values, names and calls.
+"""What an exported program becomes, operation by operation: values, names, weights and calls.
 
 An operator's rule (`ampsim.interop.operators`) asks for the wires of what it reads, and adds calls.
-Shapes and layouts are PyTorch's all the way; an extent that follows from the batch is "rows".
+Shapes are PyTorch's all the way; an extent that follows from the batch is None, or "rows".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.errors import AmpsimError, GraphError
-from ampsim.interop.loops import LoopSteps, loop, shared, use
+from ampsim.interop.loops import LoopSteps
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
-from ampsim.interop.weights import Laid, Layout
-from ampsim.nodes import (
-    Affine,
-    Columns,
-    Concat,
-    Difference,
-    Embedding,
-    Permute,
-    Product,
-    Reshape,
-    Sum,
-)
+from ampsim.ir import Node
+from ampsim.nodes import Affine, Concat, Difference, Embedding, Permute, Product, Reshape, Sum
 from ampsim.user_code import is_own
 
 EXAMPLE_ROWS: Final = 2
@@ -38,6 +28,38 @@ FIXED_BYTES_MAX: Final = 1 << 26
 
 
 @dataclass(frozen=True)
+class Laid:
+    """Which parameters of the module a parameter of a node is, and how they lie in it.
+
+    Args:
+        names: of the module's.
+        way: puts the numbers of these into the order of the node's.
+    """
+
+    names: tuple[str, ...]
+    way: Callable[..., np.ndarray] = np.ravel
+
+    def ours(self, theirs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The node's, up to its shape."""
+        return self.way(*(theirs[name] for name in self.names))
+
+    def theirs(self, ours: np.ndarray, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+        """The module's, by their names: each number goes where the way takes it from."""
+        ends = np.cumsum([math.prod(shapes[name]) for name in self.names])
+        places = [
+            one.reshape(shapes[name])
+            for name, one in zip(self.names, np.split(np.arange(ends[-1]), ends[:-1]), strict=True)
+        ]
+        flat = np.empty(ends[-1], ours.dtype)
+        flat[self.way(*places).ravel()] = ours.ravel()
+        return {name: flat[place] for name, place in zip(self.names, places, strict=True)}
+
+
+Layout: TypeAlias = dict[str, Laid]
+"""For each parameter of a node, without the node's name, how it lies."""
+
+
+@dataclass(frozen=True)
 class Learned:
     """A parameter as the exported program names it, with its first values."""
 
@@ -45,27 +67,23 @@ class Learned:
     values: np.ndarray
 
 
-@dataclass(frozen=True)
-class Zeros:
-    """Zeros with a row for each item of the batch somewhere in their shape."""
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """The same numbers for each item of a batch; along its axis the extent is 1 here."""
 
-    shape: tuple[int | None, ...]
+    values: np.ndarray
+    axis: int = 0
 
-
-@dataclass(frozen=True)
-class HalfState:
-    """h or c of the state [h | c] of an LSTM."""
-
-    state: Ref
-    hidden: int
-    is_cell: bool
+    def picked(self, number: int) -> Spread:
+        """What stands at that place of the first axis, which is not the batch's."""
+        return Spread(self.values[number], self.axis - 1)
 
 
 @dataclass(frozen=True)
 class Stacked:
     """The last states of several layers, (rows, hidden) each, along a new first axis."""
 
-    values: tuple[Any, ...]
+    values: tuple[Ref, ...]
     hidden: int
 
 
@@ -74,16 +92,22 @@ class LossValue:
     """What a loss gave."""
 
 
-@dataclass(frozen=True)
-class LogSoftmax:
-    """The logarithm of a softmax, which only a loss takes."""
-
-    of: Any
-
-
 Value: TypeAlias = Any
 """What an operation of the exported program gave: a `Ref`, an array that is the same for every
 batch, one of the classes above, or several of these."""
+
+UNREAD: Final = {
+    LossValue: (
+        "the loss is scaled, or added to",
+        "let a cross-entropy or a squared error be all of it; a factor belongs into the learning "
+        "rate, decay of weights into the optimizer",
+    ),
+    type(None): (
+        "something is read that has no node, such as the places of a maximum",
+        "take its values",
+    ),
+}
+"""What no operation reads, and what to try."""
 
 
 class Refusal(GraphError):
@@ -103,6 +127,7 @@ class Lowering:
         messages: how often a batch meets each node with parameters.
         current: which operation of the exported program is looked at.
         classes: how many the loss tells apart; 0 of a regression, or as long as there is none.
+        plan: of the graph, once all operations were looked at.
     """
 
     def __init__(self, name: str, uses: dict[tuple[str, ...], int]) -> None:
@@ -111,35 +136,32 @@ class Lowering:
         self.layouts: dict[str, Laid] = {}
         self.messages: dict[str, int] = {}
         self.classes = 0
+        self.plan = GraphPlan(name, (), ())
+        self.current: Any = None
         self._calls: list[Call] = []
         self._ports: list[Port] = []
         self._names: set[str] = {"controller"}
         self._uses = uses
-        self._used: dict[tuple[str, ...], tuple[str, int]] = {}
+        self._used: dict[tuple[str, ...], tuple[Spec, int]] = {}
         self._owners: dict[str, tuple[str, ...]] = {}
-        self._views: dict[Ref, tuple[Any, Ref, Any]] = {}
+        self._origins: dict[Ref, tuple[Spec, tuple[Ref, ...]]] = {}
         self._made: dict[Any, tuple[Value, Ref]] = {}
         self._learning: set[str] = set()
-        self.current: Any = None
 
     def finish(self) -> None:
-        """Leave out calls that nothing reads, and what is known of their parameters."""
+        """Plan the calls that something reads; forget what is known of parameters of others."""
         read, kept = set[str](), list[Call]()
         for call in reversed(self._calls):
             if call.name in read or not call.outputs:
                 kept.append(call)
                 read |= {ref.call for ref in call.feeds}
-        self._calls = kept[::-1]
-        self._ports = [one for one in self._ports if one.name in read]
         made = {one.name for one in kept}
         self.messages = {node: count for node, count in self.messages.items() if node in made}
         self.layouts = {
             name: laid for name, laid in self.layouts.items() if name.rpartition(".")[0] in made
         }
-
-    def plan(self) -> GraphPlan:
-        """The calls, as a graph is made of them."""
-        return GraphPlan(self.name, tuple(self._ports), tuple(self._calls))
+        ports = tuple(one for one in self._ports if one.name in read)
+        self.plan = GraphPlan(self.name, ports, tuple(kept[::-1]))
 
     def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
@@ -156,50 +178,56 @@ class Lowering:
         self._names.add(name)
         return name
 
-    def light_name(self, kind: str) -> str:
+    def _light_name(self, kind: str) -> str:
         """A name for a node without parameters: where in the module it stands, and what it is."""
         path = module_of(self.current)
         return self.free(f"{path}.{kind}" if path else kind)
 
     def port(self, name: str, shape: tuple[int | str, ...], **source: Any) -> Ref:
         """Have the controller pump something; the name is free."""
-        made = Port(name, shape, **source)
-        self._ports.append(made)
-        return Ref(made.name)
+        self._ports.append(Port(name, shape, **source))
+        return Ref(name)
 
-    def call(
-        self, subject: Spec | str, *feeds: Ref, part: Any = None, more: Any = (), outputs: int = 1
-    ) -> Ref:
-        """Add a call; return the first of its outputs."""
-        word = getattr(part, "__name__", "")
-        name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{word}")
+    def call(self, *arguments: Any, part: str = "", outputs: int = 1) -> Ref:
+        """Add a call, of a node or of a name first; return the first of its outputs."""
+        subject, feeds = arguments[0], [one for one in arguments if isinstance(one, Ref)]
+        name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{part}")
         place = place_of(self.current)
         try:
             if isinstance(subject, Spec):
                 subject.node()
+                self._origins[Ref(name)] = subject, (*feeds,)
         except AmpsimError as error:
             raise self.refused(str(error)) from None
         if any(ref.call in self._learning for ref in feeds):
             self._learning.add(name)
-        self._calls.append(Call(name, subject, feeds, part, tuple(more), outputs, place))
+        self._calls.append(Call(name, part, arguments, outputs, place))
         return Ref(name)
+
+    def origin(self, wire: Value, kind: type[Node]) -> tuple[dict[str, Any], tuple[Ref, ...]]:
+        """Options and feeds of the node of that kind that a wire comes from; none of another."""
+        spec, feeds = self._origins.get(wire, (None, ())) if isinstance(wire, Ref) else (None, ())
+        return (spec.options, feeds) if spec is not None and spec.kind is kind else ({}, ())
 
     def light(self, kind: Any, *feeds: Ref, named: str = "", **options: Any) -> Ref:
         """Add a node without parameters; views of views are one."""
-        before = self._views.get(feeds[0]) if len(feeds) == 1 else None
-        if before is not None and before[0] is kind:
-            feeds = (before[1],)
+        before, source = self.origin(feeds[0], kind) if kind in (Permute, Reshape) else ({}, ())
+        if source:
+            feeds = source
             if kind is Permute:
-                options["axes"] = tuple(before[2][axis] for axis in options["axes"])
+                options["axes"] = tuple(before["axes"][axis] for axis in options["axes"])
                 if options["axes"] == tuple(range(len(options["axes"]))):
                     return feeds[0]
         if kind in (Affine, Difference, Product, Sum) and self._is_whole():
             raise self.refused("whole numbers are calculated with", "do that before, in the data")
-        name = self.light_name(named or kind.__name__.lower())
-        made = self.call(Spec(kind, name, options), *feeds)
-        if kind in (Permute, Reshape):
-            self._views[made] = (kind, feeds[0], options.get("axes"))
-        return made
+        return self.call(
+            Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds
+        )
+
+    def _is_whole(self) -> bool:
+        """Whether the current operation gives whole numbers."""
+        found = getattr(self.current.meta.get("val"), "dtype", None)
+        return found is not None and not found.is_floating_point
 
     def permuted(self, wire: Ref, axes: Sequence[int]) -> Ref:
         """The axes in another order, if it is another."""
@@ -220,43 +248,43 @@ class Lowering:
         parts = [self.light(Reshape, wire, shape=tuple(shape)) for wire in wires]
         return self.joined(parts, [1] * len(parts), axis, len(shape))
 
-    def _is_whole(self) -> bool:
-        """Whether the current operation gives whole numbers."""
-        found = getattr(self.current.meta.get("val"), "dtype", None)
-        return found is not None and not found.is_floating_point
+    def learning(
+        self, spec: Spec, layout: Layout, *feeds: Ref, uses: int = 0, steps: LoopSteps | None = None
+    ) -> Any:
+        """Add a node with parameters, or another use of one that was added already.
 
-    def learning(self, spec: Spec, layout: Layout, *feeds: Ref) -> Ref:
-        """Add a node with parameters, or another use of one that was added already."""
-        key = _parameters(layout)
-        uses = self._uses.get(key, 1)
+        Args:
+            spec: of the node; its name is one that is wanted.
+            layout: of its parameters.
+            feeds: what its inputs are wired to.
+            uses: how often it is used; 0 for as often as operations read its parameters.
+            steps: of a loop over the node, if there is one; it has no other use.
+
+        Returns:
+            The wire of the use; of a loop, the states at all steps but one, and at that one.
+        """
+        key = tuple(sorted(name for laid in layout.values() for name in laid.names))
+        uses = uses or self._uses.get(key, 1)
         if key not in self._used:
-            spec = self._claim(spec, layout, uses)
+            spec = self._claim(spec, layout, key, uses if steps is None else steps.length)
+            self._used[key] = spec, 0
+            if steps is not None:
+                first = self.call(spec, *feeds, steps, part="loop", outputs=2)
+                self._used[key] = spec, uses
+                return first, Ref(first.call, 1)
             if uses == 1:
+                self._used[key] = spec, 1
                 return self.call(spec, *feeds)
-            self.call(spec, part=shared, more=(uses,), outputs=uses)
-        name, number = self._used[key]
-        if number == uses:
+            self.call(spec, uses, part="shared", outputs=uses)
+        made, number = self._used[key]
+        is_same = (made.kind, made.options) == (spec.kind, spec.options)
+        if number >= uses or not is_same or steps is not None:
             raise self._tied(key[0])
-        self._used[key] = (name, number + 1)
-        self.call(name, *feeds, part=use, more=(number,), outputs=0)
-        return Ref(name, number)
+        self._used[key] = made, number + 1
+        self.call(made.name, number, *feeds, part="use", outputs=0)
+        return Ref(made.name, number)
 
-    def learns(self, wire: Ref) -> bool:
-        """Whether parameters have a part in what a wire brings."""
-        return wire.call in self._learning
-
-    def looping(self, spec: Spec, layout: Layout, *feeds: Ref, steps: LoopSteps) -> tuple[Ref, Ref]:
-        """Add a loop over a cell; return its states at all steps but one, and at that one."""
-        key = _parameters(layout)
-        if key in self._used:
-            raise self._tied(key[0])
-        spec = self._claim(spec, layout, steps.length)
-        self._used[key] = (spec.name, 1)
-        first = self.call(spec, *feeds, part=loop, more=(steps,), outputs=2)
-        return first, Ref(first.call, 1)
-
-    def _claim(self, spec: Spec, layout: Layout, messages: int) -> Spec:
-        key = _parameters(layout)
+    def _claim(self, spec: Spec, layout: Layout, key: tuple[str, ...], messages: int) -> Spec:
         for one in key:
             if self._owners.setdefault(one, key) != key:
                 raise self._tied(one)
@@ -264,85 +292,63 @@ class Lowering:
         self._learning.add(name)
         self.layouts |= {f"{name}.{part}": laid for part, laid in layout.items()}
         self.messages[name] = messages
-        self._used[key] = (name, 0 if messages > 1 else 1)
         return replace(spec, name=name)
 
     def _tied(self, parameter: str) -> Refusal:
         return self.refused(
             f"{parameter} is used by several operations that cannot be one node",
-            "ampsim does not tie weights; give each a parameter of its own",
+            "ampsim ties no weights of different layers; give each a parameter of its own",
         )
+
+    def learns(self, wire: Ref) -> bool:
+        """Whether parameters have a part in what a wire brings."""
+        return wire.call in self._learning
 
     def wire(self, value: Value) -> Ref:
         """The output that brings a value."""
         if isinstance(value, Ref):
             return value
-        key = value if isinstance(value, HalfState | Zeros | Stacked) else id(value)
+        key = value if isinstance(value, Stacked) else id(value)
         if key not in self._made:
             self._made[key] = (value, self._wired(value))  # kept, so that its id stays its own
         return self._made[key][1]
 
     def _wired(self, value: Value) -> Ref:
         match value:
-            case HalfState():
-                first = value.hidden * value.is_cell
-                half = {"width": 2 * value.hidden, "start": first, "stop": first + value.hidden}
-                return self.light(Columns, value.state, named="c" if value.is_cell else "h", **half)
             case np.ndarray():
                 array = cast("np.ndarray[Any, np.dtype[Any]]", value)
-                if array.nbytes > FIXED_BYTES_MAX:
-                    raise self.refused("a fixed array is larger than 64 MiB", "make it an input")
-                return self.port(self.light_name("fixed"), array.shape, values=array)
+                return self._fixed(array, array.shape)
+            case Spread():
+                first = np.moveaxis(value.values, value.axis, 0)
+                made = self._fixed(first, ("rows", *first.shape[1:]))
+                axes = np.moveaxis(np.arange(first.ndim), 0, value.axis)
+                return self.permuted(made, axes.tolist())
             case Learned():
                 return self._looked_up(value)
             case Stacked():
                 return self.stacked([self.wire(one) for one in value.values], (1, -1, value.hidden))
-            case Zeros() if value.shape.count(None) == 1:
-                return self._zeros(value.shape)
-            case Zeros():
-                what, remedy = "zeros without a row for each item are read", "leave them out"
-            case LogSoftmax():
-                what = "log_softmax is no loss's input"
-                remedy = "give the loss nn.CrossEntropyLoss() the logits, or nn.NLLLoss() this"
-            case LossValue():
-                what = "the loss is scaled, or added to"
-                remedy = (
-                    "let a cross-entropy or a squared error be all of it; a factor belongs into "
-                    "the learning rate, decay of weights into the optimizer"
-                )
             case _:
-                what = "something is read that has no node, such as the places of a maximum"
-                remedy = "take its values"
-        raise self.refused(what, remedy)
+                raise self.refused(*UNREAD.get(type(value), UNREAD[type(None)]))
 
-    def _zeros(self, shape: tuple[int | None, ...]) -> Ref:
-        width = math.prod(one for one in shape if one is not None)
-        made = self.port(self.light_name("zeros"), ("rows", width), width=width)
-        if shape == (None, width):
-            return made
-        return self.light(Reshape, made, shape=extents(shape))
+    def _fixed(self, array: np.ndarray, shape: tuple[int | str, ...]) -> Ref:
+        if array.nbytes > FIXED_BYTES_MAX:
+            raise self.refused("a fixed array is larger than 64 MiB", "make it an input")
+        return self.port(self._light_name("fixed" if array.any() else "zeros"), shape, values=array)
 
     def _looked_up(self, learned: Learned) -> Ref:
         """An array that learns is a table all of whose rows are looked up."""
         shape = learned.values.shape or (1,)
         rows = shape[:-1] or (1,)
         places = np.arange(int(np.prod(rows))).reshape(rows)
-        index = self.port(self.light_name("places"), rows, values=places)
-        spec = Spec(
-            Embedding, node_name(learned.name), {"vocabulary": places.size, "width": shape[-1]}
-        )
-        layout = {"weight": Laid("reshaped", (learned.name,))}
-        return self.learning(spec, layout, index)
+        index = self.port(self._light_name("places"), rows, values=places)
+        options = {"vocabulary": places.size, "width": shape[-1]}
+        spec = Spec(Embedding, node_name(learned.name), options)
+        return self.learning(spec, {"weight": Laid((learned.name,))}, index, uses=1)
 
 
 def extents(shape: tuple[int | None, ...]) -> tuple[int, ...]:
     """A shape for `Reshape`, in which -1 follows from the batch."""
     return tuple(-1 if one is None else one for one in shape)
-
-
-def _parameters(layout: Layout) -> tuple[str, ...]:
-    """All parameters of the module that are in a node."""
-    return tuple(sorted(name for laid in layout.values() for name in laid.names))
 
 
 def node_name(parameter: str) -> str:
@@ -351,10 +357,7 @@ def node_name(parameter: str) -> str:
     >>> node_name("encoder.attention.in_proj_weight"), node_name("fc.weight"), node_name("start")
     ('encoder.attention.in_proj', 'fc', 'start')
     """
-    for ending in (".weight", "_weight"):
-        if parameter.endswith(ending):
-            return parameter.removesuffix(ending)
-    return parameter
+    return parameter.removesuffix(".weight").removesuffix("_weight")
 
 
 def module_of(operation: Any) -> str:
@@ -381,20 +384,33 @@ def place_of(operation: Any) -> str:
 
 def short(operation: Any) -> str:
     """The operator's name, such as "conv2d"."""
-    return str(operation.target).removeprefix("aten.").partition(".")[0]
+    return name_of(operation.target).partition(".")[0]
+
+
+def name_of(target: Any) -> str:
+    """An operator's name with its overload, if it has one, such as "mul.Tensor"."""
+    return str(target).removeprefix("aten.").removesuffix(".default")
+
+
+def shape_of(operation: Any) -> tuple[int | None, ...]:
+    """The shape of an operation's tensor; None for an extent that follows from the batch."""
+    found = getattr(operation.meta.get("val"), "shape", ())
+    return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
 
 
 class Arguments:
     """The arguments of an operation by their names, with its shape and those of what it reads."""
 
-    def __init__(self, operation: Any, values: dict[str, Value]) -> None:
+    def __init__(self, low: Lowering, operation: Any) -> None:
+        self.low = low
         self.operation = operation
-        self._values = values
-        names = [one.name for one in operation.target._schema.arguments]
-        given = dict(zip(names, operation.args, strict=False)) | dict(operation.kwargs)
-        usual = {one.name: one.default_value for one in operation.target._schema.arguments}
-        self._given = {name: given.get(name, usual[name]) for name in names}
-        self.first, self.second = [*names, "", ""][:2]
+        self.shape = shape_of(operation)
+        self.dtype = str(getattr(operation.meta.get("val"), "dtype", "")).removeprefix("torch.")
+        schema = operation.target._schema.arguments
+        given = dict(zip([one.name for one in schema], operation.args, strict=False))
+        given |= operation.kwargs
+        self._given = {one.name: given.get(one.name, one.default_value) for one in schema}
+        self.first, self.second = [*self._given, "", ""][:2]
 
     def __getitem__(self, name: str) -> Any:
         """A number or a flag, or the value of an operation, or a list of these; None of no such."""
@@ -403,23 +419,21 @@ class Arguments:
     def _resolved(self, given: Any) -> Any:
         if isinstance(given, list | tuple):
             return [self._resolved(one) for one in cast("list[Any]", given)]
-        return self._values.get(given.name, given) if hasattr(given, "meta") else given
+        return self.low.values.get(given.name, given) if hasattr(given, "meta") else given
+
+    def wire(self, name: str = "") -> Ref:
+        """The output that brings an argument, the first if it is not named."""
+        return self.low.wire(self[name or self.first])
+
+    def rest(self) -> list[Any]:
+        """All arguments but the first."""
+        return [self[name] for name in [*self._given][1:]]
 
     def unlike(self, usual: dict[str, Any]) -> list[str]:
         """Names of arguments that are not as usual."""
         return [name for name, one in usual.items() if self._given.get(name, one) != one]
 
-    def shape_of(self, name: str) -> tuple[int | None, ...]:
-        """Of an argument; None for an extent that follows from the batch."""
-        return shape_of(self._given[name])
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """Of what the operation gives."""
-        return shape_of(self.operation)
-
-
-def shape_of(operation: Any) -> tuple[int | None, ...]:
-    """The shape of an operation's tensor; None for an extent that follows from the batch."""
-    found = getattr(operation.meta.get("val"), "shape", ())
-    return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
+    def shape_of(self, name: str = "") -> tuple[int | None, ...]:
+        """Of an argument, the first if it is not named; None for an extent of the batch."""
+        given = self._given[name or self.first]
+        return shape_of(given) if hasattr(given, "meta") else ()

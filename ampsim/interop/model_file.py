@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -18,20 +19,10 @@ import numpy as np
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
-from ampsim.interop.batches import BatchList
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.optimizers import Method
-from ampsim.interop.plan import (
-    Call,
-    GraphPlan,
-    Port,
-    PumpPorts,
-    Ref,
-    Spec,
-    identifier,
-    python,
-)
+from ampsim.interop.plan import Call, GraphPlan, Port, PumpPorts, Ref, Spec
 from ampsim.interop.torch_model import TorchGraph
+from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
 WIDTH: Final = 100
@@ -43,11 +34,6 @@ TOLD: Final = (
 )  # fmt: skip
 """Fields of a model that are written, where they are not as usual."""
 
-_TAKEN: Final = frozenset(
-    {"graph", "np", "ampsim", "interop", "nodes", *dir(builtins), *keyword.kwlist}
-)
-
-
 TEXT: Final = """\"\"\"{name}, imported from {source}; the file is yours to edit.
 
 First weights and data are in {arrays}.
@@ -55,7 +41,7 @@ First weights and data are in {arrays}.
 
 from dataclasses import dataclass
 
-{numpy}import ampsim
+import ampsim
 from ampsim import interop, nodes
 from ampsim.ir import Graph
 
@@ -137,43 +123,39 @@ def _arrays(model: Model, made: TorchGraph, pump: PumpPorts) -> dict[str, Any]:
 
 def _text(model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str, str]) -> str:
     source, arrays, digest = about
-    plan, method = made.found.plan, made.method
+    plan, method = made.plan, made.method
     assert method is not None
     is_array = isinstance(made.data, ArrayDataset)
-    has_zeros = any(port.width for port in pump.ports)
     return TEXT.format(
         name=model.name,
-        title=python(plan.name),
+        title=repr(plan.name),
         source=source,
         arrays=arrays,
-        digest=python(digest),
-        numpy="import numpy as np\n\n" if has_zeros else "",
+        digest=repr(digest),
         rate=repr(method.keywords["rate"]),
         batch=f"\n    batch: int = {made.data.batch}" if is_array else "",
         calls="\n".join(_graph_lines(plan)),
         pump="\n".join(_pump_lines(pump)),
         first="[0]" if is_array else "",
         kind="ampsim.ArrayDataset" if is_array else "interop.BatchList",
-        more=f", config.batch, {python(model.dtype)}" if is_array else "",
+        more=f", config.batch, {model.dtype!r}" if is_array else "",
         model="\n".join(_model_lines(model, method)),
     )
 
 
-class _Names:
-    """Variables for wires, each with a name of its own."""
-
-    def __init__(self) -> None:
-        self._of: dict[Ref, str] = {}
-
-    def new(self, ref: Ref) -> str:
-        wanted = identifier(ref.call) + (f"_{ref.port}" if ref.port else "")
-        while wanted in _TAKEN or wanted in self._of.values():
+def _variables(plan: GraphPlan) -> dict[Ref, str]:
+    """A variable for each wire, with a name of its own."""
+    refs = [Ref(port.name) for port in plan.ports]
+    refs += [Ref(call.name, port) for call in plan.calls for port in range(call.outputs)]
+    names: dict[Ref, str] = {}
+    taken = {"graph", "np", "ampsim", "interop", "nodes", *dir(builtins), *keyword.kwlist}
+    for ref in refs:
+        wanted = re.sub(r"\W|^(?=\d)", "_", ref.call) + (f"_{ref.port}" if ref.port else "")
+        while wanted in taken:
             wanted += "_"
-        self._of[ref] = wanted
-        return wanted
-
-    def __getitem__(self, ref: Ref) -> str:
-        return self._of[ref]
+        names[ref] = wanted
+        taken.add(wanted)
+    return names
 
 
 def _wrapped(head: str, words: Sequence[str], tail: str = ")", *, indent: int = 4) -> Iterator[str]:
@@ -189,30 +171,28 @@ def _wrapped(head: str, words: Sequence[str], tail: str = ")", *, indent: int = 
 
 
 def _graph_lines(plan: GraphPlan) -> Iterator[str]:
-    names = _Names()
-    wires = ", ".join(names.new(Ref(port.name)) for port in plan.ports)
-    shapes = [f"{names[Ref(port.name)]}={python(port.shape)}" for port in plan.ports]
+    names = _variables(plan)
+    wires = ", ".join(names[Ref(port.name)] for port in plan.ports)
+    shapes = [f"{names[Ref(port.name)]}={port.shape}" for port in plan.ports]
     yield from _wrapped(f"{wires} = graph.controller(", shapes)
     for call in plan.calls:
         yield from _call_lines(call, names)
 
 
-def _call_lines(call: Call, names: _Names) -> Iterator[str]:
-    is_node = isinstance(call.subject, Spec)
-    subject = f"nodes.{call.subject}" if is_node else python(call.subject)
-    words = [subject, *map(_word, call.arranged([names[ref] for ref in call.feeds]))]
-    function = "graph.add" if call.outputs == 1 else "graph.end"
-    if call.part is not None:
-        function, words = f"interop.{call.part.__name__}", ["graph", *words]
-    made = ", ".join(names.new(Ref(call.name, port)) for port in range(call.outputs))
+def _call_lines(call: Call, names: dict[Ref, str]) -> Iterator[str]:
+    function = "graph.add" if call.outputs else "graph.end"
+    words = [names[one] if isinstance(one, Ref) else _word(one) for one in call.arguments]
+    if call.part:
+        function, words = f"interop.{call.part}", ["graph", *words]
+    made = ", ".join(names[Ref(call.name, port)] for port in range(call.outputs))
     yield from _wrapped(f"{made}{' = ' if made else ''}{function}(", words)
 
 
 def _word(given: Any) -> str:
-    """An argument of a call: a wire's name, as it is, or something else."""
-    if isinstance(given, LoopSteps):
-        return f"interop.{given}"
-    return given if isinstance(given, str) else python(given)
+    """An argument of a call that is no wire."""
+    if isinstance(given, Spec):
+        return f"nodes.{given}"
+    return f"interop.{given}" if isinstance(given, LoopSteps) else repr(given)
 
 
 def _pump_lines(pump: PumpPorts) -> Iterator[str]:
@@ -221,26 +201,25 @@ def _pump_lines(pump: PumpPorts) -> Iterator[str]:
         array, axis = pump.length
         position = f"interop.Position(instance, length=batch.arrays[{array}].shape[{axis}])"
     yield f"    arrays, at = batch.arrays, {position}"
-    sent = [f"({place}, at, {_payload(one, pump.dtype)})" for place, one in enumerate(pump.ports)]
+    sent = [f"({place}, at, {_payload(one)})" for place, one in enumerate(pump.ports)]
     yield from _wrapped("return [", sent, "]")
 
 
-def _payload(port: Port, dtype: str) -> str:
+def _payload(port: Port) -> str:
     if port.array is not None:
         return f"arrays[{port.array}]"
-    if port.values is not None:
-        return f"HELD[{python(f'fixed/{port.name}')}]"
-    return f"np.zeros((len(arrays[0]), {port.width}), {python(dtype)})"
+    held = f"HELD[{f'fixed/{port.name}'!r}]"
+    return f"interop.for_each({held}, arrays)" if port.shape[:1] == ("rows",) else held
 
 
 def _model_lines(model: Model, method: Method) -> Iterator[str]:
     options = [f"{name}={value}" for name, value in method.keywords.items() if name != "rate"]
-    words = [python(model.name), "config", "make_graph", "data.for_run", "pump"]
+    words = [repr(model.name), "config", "make_graph", "data.for_run", "pump"]
     words.append(f"ampsim.optim.{method.func.__name__}({', '.join(['config.rate', *options])})")
     for one in fields(Model):
         value = _plain(getattr(model, one.name)) if one.name in TOLD else _default(one)
         if value != _default(one):
-            words.append(f"{one.name}={python(value)}")
+            words.append(f"{one.name}={value!r}")
     yield from _wrapped("model = ampsim.Model(", words)
 
 

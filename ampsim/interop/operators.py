@@ -1,8 +1,9 @@
 """The table of operators: what each operation of an exported program becomes in a graph.
 
 An exported program keeps the operations that the user wrote, as long as it is not decomposed
-(`torch.export`, version 2.13); their names are ATen's. A rule takes the lowering and the operation,
-and gives its value. Payloads have PyTorch's shapes, so that each rule stands by itself.
+(`torch.export`, version 2.13); their names are ATen's. A rule takes the arguments of an operation,
+and gives its value. Payloads have PyTorch's shapes, so that each rule stands by itself. The loss is
+exported with the module, so that its own reshaping is part of the graph.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.interop.loss_rules import broadcast, cross_entropy, log_softmax, squared_error
 from ampsim.interop.lowering import (
     Arguments,
+    Laid,
+    Layout,
     Learned,
-    Lowering,
+    LossValue,
+    Spread,
     Stacked,
     Value,
-    Zeros,
     extents,
     node_name,
     shape_of,
@@ -28,9 +30,8 @@ from ampsim.interop.lowering import (
 )
 from ampsim.interop.plan import Ref, Spec
 from ampsim.interop.recurrent import cell, layers
-from ampsim.interop.remedies import REMEDIES
-from ampsim.interop.weights import Laid, Layout
 from ampsim.nodes import (
+    FUNCTIONS,
     Affine,
     Attention,
     Conv2d,
@@ -39,113 +40,185 @@ from ampsim.nodes import (
     Embedding,
     LayerNorm,
     Linear,
+    MatrixProduct,
     Max,
     MaxPool,
     Mean,
     Pick,
+    Pointwise,
     Product,
     ReLU,
     Reshape,
+    RMSNorm,
     Sigmoid,
+    Softmax,
+    SoftmaxCrossEntropy,
+    SquaredError,
     Sum,
     Tanh,
 )
 
-Rule: TypeAlias = Callable[[Lowering, Arguments], Value]
+Rule: TypeAlias = Callable[[Arguments], Value]
 
 SEED: Final = 0
 """Of masks; each node has its own, by its name."""
 
+WITHOUT_IGNORED: Final = -100
+"""PyTorch's label that a loss ignores; no label of ours is below 0."""
 
-def _of_first(kind: Any, low: Lowering, given: Arguments) -> Value:
-    """A node of one input and no options."""
-    return low.light(kind, low.wire(given[given.first]))
+ONE_LENGTH: Final = "give batches of one length, and a mask that is a buffer, or the causal one"
+
+_LAYER_NORM: Final = "take nn.LayerNorm or nn.RMSNorm, or nothing"
+
+_REMEDIES: Final[dict[str, str]] = {
+    "adaptive_avg_pool2d avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
+    "batch_norm": "statistics of a batch mean something else while several are in flight; "
+    + _LAYER_NORM
+    + "; fold one whose statistics are fixed into the layer before",
+    "binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two classes",
+    "cond": "compute both branches, or choose in a model file with Cond",
+    "conv3d": "take nn.Conv2d",
+    "copy index_put": "join parts with torch.cat",
+    "detach": "let gradients pass, or leave that part out",
+    "embedding_renorm": "leave max_norm out",
+    "eq ge gt le lt ne": ONE_LENGTH,
+    "group_norm instance_norm": _LAYER_NORM,
+    "gru lstm": "give sequences of one length instead of packed ones",
+    "mean": "leave the mean over the batch to the loss",
+    "repeat": "take expand, which holds no copies",
+    "rnn_relu rnn_tanh": "take nn.GRU or nn.LSTM",
+    "rnn_tanh_cell": "take nn.GRUCell or nn.LSTMCell",
+    "scan": "write the loop in Python, or as nn.LSTM or nn.GRU",
+    "while_loop": "write the loop in Python, or in a model file with Phi and Cond",
+    "wrap_with_set_grad_enabled": "let gradients pass, without torch.no_grad()",
+}
+REMEDIES: Final = {name: one for names, one in _REMEDIES.items() for name in names.split()}
+"""What to try instead of an operator for which there is no rule, by its name without overload."""
 
 
-def _same(low: Lowering, given: Arguments) -> Value:
-    """What came, as of a copy."""
-    return given[given.first]
+def _node(kind: Any, **options: Any) -> Rule:
+    """A node of the first argument."""
+    return lambda given: given.low.light(kind, given.wire(), **options)
 
 
-def _cast(low: Lowering, given: Arguments) -> Value:
-    if given.operation.meta["val"].dtype != given.operation.args[0].meta["val"].dtype:
-        raise low.refused(
-            "a tensor changes its type", "give data of the type that the module computes with"
-        )
+def _pointwise(function: str) -> Rule:
+    """A function of each element with the operator's other arguments for numbers."""
+
+    def rule(given: Arguments) -> Value:
+        numbers = tuple(map(float, given.rest()))
+        options = {} if numbers == FUNCTIONS[function].numbers else {"numbers": numbers}
+        wire = given.wire()
+        return given.low.light(Pointwise, wire, named=function, function=function, **options)
+
+    return rule
+
+
+def _gelu(given: Arguments) -> Value:
+    function = "gelu_tanh" if given["approximate"] == "tanh" else "gelu"
+    return given.low.light(Pointwise, given.wire(), named=function, function=function)
+
+
+def _clamp(given: Arguments) -> Value:
+    wire = given.wire()
+    for function, bound in zip(("clamp_min", "clamp_max"), given.rest(), strict=True):
+        if bound is not None:
+            options = {"function": function, "numbers": (float(bound),)}
+            wire = given.low.light(Pointwise, wire, named=function, **options)
+    return wire
+
+
+def _softmax(given: Arguments, *, is_log: bool = False) -> Value:
+    shape = given.shape
+    axis = given["dim"] % len(shape)
+    if shape[axis] is None:
+        raise given.low.refused("a softmax is over the batch", "take dim=-1, over the classes")
+    _require_type(given)
+    last = {} if axis == len(shape) - 1 else {"axis": axis}
+    options = {**last, "is_log": True} if is_log else last
+    return given.low.light(Softmax, given.wire(), **options)
+
+
+def _cast(given: Arguments) -> Value:
+    _require_type(given)
     return given["self"]
 
 
-def _dropout(low: Lowering, given: Arguments) -> Value:
+def _require_type(given: Arguments) -> None:
+    if given.operation.meta["val"].dtype != given.operation.args[0].meta["val"].dtype:
+        raise given.low.refused(
+            "a tensor changes its type", "give data of the type that the module computes with"
+        )
+
+
+def _dropout(given: Arguments) -> Value:
     if not given["train"] or not given["p"]:
         return given[given.first]
-    return low.light(Dropout, low.wire(given[given.first]), rate=float(given["p"]), seed=SEED)
+    return given.low.light(Dropout, given.wire(), rate=float(given["p"]), seed=SEED)
 
 
-def _native_dropout(low: Lowering, given: Arguments) -> Value:
-    """The same, and the mask, for which there is no node."""
-    return _dropout(low, given), None
-
-
-def _layer(
-    low: Lowering, given: Arguments, wire: Ref, spec: tuple[Any, dict[str, Any]], way: str
-) -> Ref:
+def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> Ref:
     """A node with an operation's weight, which lies in that way, and bias, if it has one."""
-    kind, options = spec
     layout: Layout = {}
-    for part in ("weight", "bias"):
+    for part, its_way in (("weight", way), ("bias", np.ravel)):
         value = given[part]
         if isinstance(value, Learned):
-            layout[part] = Laid(way if part == "weight" else "reshaped", (value.name,))
+            layout[part] = Laid((value.name,), its_way)
         elif value is not None:
-            raise low.refused(
+            raise given.low.refused(
                 f"{part} of this {short(given.operation)} is no parameter of the module",
                 "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
                 "to another sequence takes one for query, key and value each",
             )
-    if kind in (Linear, Conv2d) and "bias" not in layout:
+    if kind in (Linear, Conv2d, LayerNorm) and "bias" not in layout:
         options["has_bias"] = False
     name = node_name(layout["weight"].names[0])
-    return low.learning(Spec(kind, name, options), layout, wire)
+    return given.low.learning(Spec(kind, name, options), layout, wire)
 
 
-def _linear(low: Lowering, given: Arguments) -> Value:
+def _linear(given: Arguments) -> Value:
     d_out, d_in = given.shape_of("weight")
-    spec = Linear, {"d_in": d_in, "d_out": d_out}
-    return _layer(low, given, low.wire(given["input"]), spec, "transposed")
+    return _layer(given, given.wire("input"), Linear, np.transpose, d_in=d_in, d_out=d_out)
 
 
-def _matmul(low: Lowering, given: Arguments) -> Value:
-    """Of a payload and a parameter, (in, out)."""
-    weight = given[given.second]
-    if not isinstance(weight, Learned) or weight.values.ndim != 2:
-        raise low.refused("a product is of two tensors that do not learn", REMEDIES["bmm"])
-    d_in, d_out = weight.values.shape
-    options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
-    layout = {"weight": Laid("reshaped", (weight.name,))}
-    spec = Spec(Linear, node_name(weight.name), options)
-    return low.learning(spec, layout, low.wire(given[given.first]))
-
-
-def _embedding(low: Lowering, given: Arguments) -> Value:
-    if given["scale_grad_by_freq"] or given["sparse"]:
+def _matmul(given: Arguments) -> Value:
+    """Of a payload and a parameter, (in, out), or of two payloads."""
+    low, weight = given.low, given[given.second]
+    shapes = given.shape_of(), given.shape_of(given.second)
+    if isinstance(weight, Learned) and weight.values.ndim == 2:
+        d_in, d_out = weight.values.shape
+        options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
+        layout = {"weight": Laid((weight.name,))}
+        spec = Spec(Linear, node_name(weight.name), options)
+        return low.learning(spec, layout, given.wire())
+    if len(shapes[0]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
         raise low.refused(
+            "a product of matrices has other axes before these in its second operand",
+            "expand both to the same, such as (rows, heads, steps, width), or take nn.Linear",
+        )
+    return low.light(MatrixProduct, given.wire(), given.wire(given.second), named="product")
+
+
+def _embedding(given: Arguments) -> Value:
+    if given["scale_grad_by_freq"] or given["sparse"]:
+        raise given.low.refused(
             "an embedding scales gradients by frequency, or has sparse ones", "leave both False"
         )
     vocabulary, width = given.shape_of("weight")
     options: dict[str, Any] = {"vocabulary": vocabulary, "width": width}
     if given["padding_idx"] >= 0:
         options["padding"] = given["padding_idx"]
-    return _layer(low, given, low.wire(given["indices"]), (Embedding, options), "reshaped")
+    return _layer(given, given.wire("indices"), Embedding, np.ravel, **options)
 
 
-def _layer_norm(low: Lowering, given: Arguments) -> Value:
-    if given["weight"] is None or given["bias"] is None or len(given["normalized_shape"]) != 1:
-        raise low.refused(
-            "a LayerNorm has no weight or no bias, or is over several axes",
-            "take nn.LayerNorm(width) with both",
+def _norm(kind: Any, given: Arguments) -> Value:
+    if given["weight"] is None or len(given["normalized_shape"]) != 1:
+        raise given.low.refused(
+            f"a {kind.__name__} has no weight, or is over several axes",
+            f"take nn.{kind.__name__}(width) with a weight",
         )
-    options = {"columns": given["normalized_shape"][0], "epsilon": given["eps"]}
-    return _layer(low, given, low.wire(given["input"]), (LayerNorm, options), "reshaped")
+    (columns,), epsilon = given["normalized_shape"], given["eps"]
+    options = {"epsilon": float(np.finfo(given.dtype).eps) if epsilon is None else epsilon}
+    return _layer(given, given.wire("input"), kind, np.ravel, columns=columns, **options)
 
 
 def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[str, Any]:
@@ -165,129 +238,113 @@ def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[
     return found
 
 
-def _images(low: Lowering, given: Arguments, wire: Ref) -> Ref:
-    """Sequences (rows, channels, steps) as images of one row of pixels; images as they are."""
-    shape = given.shape_of(given.first)
+def _on_images(given: Arguments, make: Callable[[Ref], Ref]) -> Ref:
+    """What a node of images makes; sequences (rows, channels, steps) are images of one row."""
+    shape = given.shape_of()
     if len(shape) == 4:
-        return wire
+        return make(given.wire())
     if len(shape) != 3 or None in shape[1:]:
-        raise low.refused(f"{short(given.operation)} has no batch", "give it a first axis of 1")
-    return low.light(Reshape, wire, shape=(-1, shape[1], 1, shape[2]))
+        raise given.low.refused(
+            f"{short(given.operation)} has no batch", "give it a first axis of 1"
+        )
+    made = make(given.low.light(Reshape, given.wire(), shape=(-1, shape[1], 1, shape[2])))
+    return given.low.light(Reshape, made, shape=extents(given.shape))
 
 
-def _pixels(low: Lowering, given: Arguments, wire: Ref) -> Ref:
-    """Back from images of one row of pixels, where there were sequences."""
-    if len(given.shape) == 4:
-        return wire
-    return low.light(Reshape, wire, shape=(-1, *given.shape[1:]))
-
-
-def _convolution(low: Lowering, given: Arguments) -> Value:
+def _convolution(given: Arguments) -> Value:
     if any(one != 1 for one in given["dilation"]) or given["groups"] != 1 or given["transposed"]:
-        raise low.refused(
+        raise given.low.refused(
             "a convolution has dilation or groups, or is transposed",
             "take nn.Conv2d with dilation=1 and groups=1",
         )
     filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
     options: dict[str, Any] = {"channels": channels, "filters": filters}
     options |= _windows(given, kernel, is_pool=False)
-    images = _images(low, given, low.wire(given["input"]))
-    return _pixels(low, given, _layer(low, given, images, (Conv2d, options), "reshaped"))
+    return _on_images(given, lambda wire: _layer(given, wire, Conv2d, np.ravel, **options))
 
 
-def _max_pool(low: Lowering, given: Arguments) -> Value:
+def _max_pool(given: Arguments) -> Value:
     if any(one != 1 for one in given["dilation"]) or given["ceil_mode"]:
-        raise low.refused("a pool has dilation or ceil_mode", "leave both as they are")
+        raise given.low.refused("a pool has dilation or ceil_mode", "leave both as they are")
     options = _windows(given, given["kernel_size"], is_pool=True)
-    images = _images(low, given, low.wire(given["self"]))
-    return _pixels(low, given, low.light(MaxPool, images, **options))
+    return _on_images(given, lambda wire: given.low.light(MaxPool, wire, **options))
 
 
-def _to_one_pixel(kind: Any, low: Lowering, given: Arguments) -> Value:
-    """Adaptive pools to one pixel: a mean, or the largest, over all."""
-    if any(one != 1 for one in given["output_size"]):
-        raise low.refused("an adaptive pool gives several pixels", "take output size 1, or MaxPool")
-    wire, axes = low.wire(given["self"]), len(given.shape)
-    for axis in range(axes - 1, 1, -1):
-        wire = low.light(kind, wire, axis=axis)
-    return _reshaped(low, given, wire)
-
-
-def _reshape(low: Lowering, given: Arguments) -> Value:
+def _reshape(given: Arguments) -> Value:
     value = given[given.first]
     if isinstance(value, Stacked) and len(value.values) == 1 and len(given.shape) == 2:
         return value.values[0]  # the last state of a single layer
-    return _reshaped(low, given, low.wire(value))
+    return _reshaped(given, given.wire())
 
 
-def _reshaped(low: Lowering, given: Arguments, wire: Ref) -> Ref:
+def _reshaped(given: Arguments, wire: Ref) -> Ref:
     shape = given.shape or (1,)
     if shape.count(None) > 1:
-        raise low.refused(
+        raise given.low.refused(
             "two extents of a shape follow from the batch", "keep the batch as one axis"
         )
-    return low.light(Reshape, wire, shape=extents(shape))
+    return given.low.light(Reshape, wire, shape=extents(shape))
 
 
-def _transpose(low: Lowering, given: Arguments) -> Value:
+def _permute(given: Arguments) -> Value:
     axes = list(range(len(given.shape)))
-    first, second = given["dim0"], given["dim1"]
-    axes[first], axes[second] = axes[second], axes[first]
-    return low.permuted(low.wire(given["self"]), axes)
+    if given["dims"] is None:  # transpose
+        first, second = given["dim0"], given["dim1"]
+        axes[first], axes[second] = axes[second], axes[first]
+    else:
+        axes = [axis % len(axes) for axis in given["dims"]]
+    return given.low.permuted(given.wire(), axes)
 
 
-def _permute(low: Lowering, given: Arguments) -> Value:
-    count = len(given.shape)
-    return low.permuted(low.wire(given["self"]), [axis % count for axis in given["dims"]])
+def _picked(given: Arguments, axis: int, key: Any) -> Value:
+    keys = [None] * (axis % len(given.shape_of())) + [key]
+    return given.low.light(Pick, given.wire(), keys=tuple(keys))
 
 
-def _picked(low: Lowering, given: Arguments, axis: int, key: Any) -> Value:
-    count = len(given.shape_of("self"))
-    keys = [None] * (axis % count) + [key]
-    return low.light(Pick, low.wire(given["self"]), keys=tuple(keys))
-
-
-def _select(low: Lowering, given: Arguments) -> Value:
+def _select(given: Arguments) -> Value:
     value = given["self"]
     if isinstance(value, Stacked) and given["dim"] == 0:
         return value.values[given["index"]]
-    return _picked(low, given, given["dim"], given["index"])
+    return _picked(given, given["dim"], given["index"])
 
 
-def _slice(low: Lowering, given: Arguments) -> Value:
+def _slice(given: Arguments) -> Value:
     value, key = given["self"], (given["start"], given["end"], given["step"])
     if not all(isinstance(one, int | None) for one in key):
-        raise low.refused("a slice's bounds follow from the batch", "take bounds that are numbers")
+        raise given.low.refused(
+            "a slice's bounds follow from the batch", "take bounds that are numbers"
+        )
     start, end, step = key
     end = None if end is None or end > 1 << 60 else end
     if isinstance(value, Stacked) and given["dim"] == 0:
         return Stacked(value.values[start:end:step], value.hidden)
     if (start or 0, end, step) == (0, None, 1):
         return value
-    return _picked(low, given, given["dim"], (start or None, end, None if step == 1 else step))
+    return _picked(given, given["dim"], (start or None, end, None if step == 1 else step))
 
 
-def _split(low: Lowering, given: Arguments) -> Value:
+def _split(given: Arguments) -> Value:
     stops = np.cumsum(given["split_sizes"]).tolist()
-    if given.shape_of("self")[given["dim"]] is None:
-        raise low.refused("the batch is cut into parts", "cut another axis")
+    if given.shape_of()[given["dim"]] is None:
+        raise given.low.refused("the batch is cut into parts", "cut another axis")
     cuts = zip([0, *stops], stops, strict=False)
-    return [_picked(low, given, given["dim"], (start, stop, None)) for start, stop in cuts]
+    return [_picked(given, given["dim"], (start, stop, None)) for start, stop in cuts]
 
 
-def _cat(low: Lowering, given: Arguments) -> Value:
-    values, operations = given["tensors"], given.operation.args[0]
+def _cat(given: Arguments) -> Value:
     axes, axis = len(given.shape), given["dim"]
-    widths: list[int | None] = [shape_of(one)[axis] for one in operations]
+    widths = [shape_of(one)[axis] for one in given.operation.args[0]]
     if None in widths:
-        raise low.refused("items of a batch are put below each other", "concatenate another axis")
-    return low.joined([low.wire(one) for one in values], widths, axis % axes, axes)
+        raise given.low.refused(
+            "items of a batch are put below each other", "concatenate another axis"
+        )
+    return given.low.joined([*map(given.low.wire, given["tensors"])], widths, axis % axes, axes)
 
 
-def _stack(low: Lowering, given: Arguments) -> Value:
+def _stack(given: Arguments) -> Value:
     axis = given["dim"] % len(given.shape)
     shape = extents((*given.shape[:axis], 1, *given.shape[axis + 1 :]))
-    return low.stacked([low.wire(one) for one in given["tensors"]], shape, axis)
+    return given.low.stacked([*map(given.low.wire, given["tensors"])], shape, axis)
 
 
 def _scalar(value: Any) -> float | None:
@@ -298,21 +355,32 @@ def _scalar(value: Any) -> float | None:
     return float(cast("np.ndarray[Any, np.dtype[Any]]", value).item()) if is_one else None
 
 
-def _plus(sign: int, low: Lowering, given: Arguments) -> Value:
+def _operands(given: Arguments) -> list[Ref]:
+    """Wires of both operands, of which the larger has the shape of the result."""
+    values = [given[name] for name in ("self", "other")]
+    if given.shape not in (given.shape_of("self"), given.shape_of("other")):
+        raise given.low.refused(
+            "two tensors of different shapes are both spread",
+            "expand one of them to the shape of the result",
+        )
+    return [
+        given.low.wire(one.astype(given.dtype) if hasattr(one, "astype") else one) for one in values
+    ]
+
+
+def _plus(sign: int, given: Arguments) -> Value:
     """X ± y · alpha, of two payloads or of one and a number."""
-    factor = sign * float(given["alpha"])
-    operands: list[Any] = [given["self"], given["other"]]
-    first, second = map(_scalar, operands)
+    low, factor = given.low, sign * float(given["alpha"])
+    x, y = given["self"], given["other"]
+    first, second = map(_scalar, (x, y))
     if second is not None:
         shift = factor * second
-        return low.light(Affine, low.wire(operands[0]), shift=shift) if shift else operands[0]
+        return low.light(Affine, low.wire(x), shift=shift) if shift else x
     if first is not None:
         if (first, factor) == (0, 1):
-            return operands[1]  # as Python's `sum` begins
-        return low.light(Affine, low.wire(operands[1]), factor=factor, shift=first)
-    dtype = str(given.operation.meta["val"].dtype).removeprefix("torch.")
-    operands = [one.astype(dtype) if hasattr(one, "astype") else one for one in operands]
-    wires = [low.wire(one) for one in operands]
+            return y  # as Python's `sum` begins
+        return low.light(Affine, low.wire(y), factor=factor, shift=first)
+    wires = _operands(given)
     if factor == -1 and given.shape_of("self") == given.shape_of("other"):
         return low.light(Difference, *wires)
     if factor != 1:
@@ -320,99 +388,112 @@ def _plus(sign: int, low: Lowering, given: Arguments) -> Value:
     return low.light(Sum, *wires)
 
 
-def _affine(low: Lowering, given: Arguments) -> Value:
+def _affine(given: Arguments) -> Value:
     """A number − x, or −x."""
     shift, factor = float(given["other"] or 0), -float(given["alpha"] or 1)
-    return low.light(Affine, low.wire(given["self"]), factor=factor, shift=shift)
+    return given.low.light(Affine, given.wire(), factor=factor, shift=shift)
 
 
-def _times(low: Lowering, given: Arguments) -> Value:
+def _times(given: Arguments) -> Value:
     x, y = given["self"], given["other"]
     for one, other in ((x, y), (y, x)):
         if (number := _scalar(other)) is not None:
-            return low.light(Affine, low.wire(one), factor=number)
-    if given.shape_of("self") != given.shape_of("other"):
-        raise low.refused(
-            "two tensors of different shapes are multiplied",
-            "have the layers before give both one shape, or expand the smaller to it",
-        )
-    return low.light(Product, low.wire(x), low.wire(y))
+            return given.low.light(Affine, given.low.wire(one), factor=number)
+    return given.low.light(Product, *_operands(given))
 
 
-def _over(low: Lowering, given: Arguments) -> Value:
-    number = _scalar(given["other"])
+def _over(given: Arguments) -> Value:
+    low, number = given.low, _scalar(given["other"])
+    if number is None:
+        first, second = _operands(given)
+        inverse = low.light(Pointwise, second, named="reciprocal", function="reciprocal")
+        return low.light(Product, first, inverse)
     if not number:
-        raise low.refused("a tensor is divided by another", "divide by a number")
-    return low.light(Affine, low.wire(given["self"]), factor=1 / number)
+        raise low.refused("a tensor is divided by 0", "divide by another number")
+    return low.light(Affine, given.wire(), factor=1 / number)
 
 
-def _power(low: Lowering, given: Arguments) -> Value:
-    if given["exponent"] not in (2, 3, 4):
-        raise low.refused("a power is not 2, 3 or 4", "take x * x")
-    wire, count = low.wire(given["self"]), int(given["exponent"])
-    return low.light(Product, *[wire] * count, count=count)
+def _where(given: Arguments) -> Value:
+    """One of two by a mask that is the same for every batch: each times 0 or 1, added up."""
+    names = ("self", "other") if given["condition"] is not None else ("value", "self")
+    mask = given["mask"] if given["condition"] is None else given["condition"]
+    low = given.low
+    if not isinstance(mask, np.ndarray):
+        what = f"the mask of this {short(given.operation)} follows from the batch"
+        raise low.refused(what, ONE_LENGTH)
+    fixed, wires = np.zeros(mask.shape, given.dtype), list[Ref]()
+    for name, is_seen in zip(names, (mask, ~mask), strict=True):
+        value = given[name]
+        value = value if (number := _scalar(value)) is None else number
+        if isinstance(value, float | np.ndarray):
+            fixed = np.where(is_seen, value, fixed).astype(given.dtype)
+        elif given.shape_of(name) != given.shape:
+            raise low.refused("a mask has more axes than what it hides", "expand that before")
+        else:
+            wires.append(low.light(Product, low.wire(value), low.wire(is_seen.astype(given.dtype))))
+    wires += [low.wire(fixed)] if fixed.any() or not wires else []
+    return wires[0] if len(wires) == 1 else low.light(Sum, *wires, count=len(wires))
 
 
-def _mean(low: Lowering, given: Arguments, *, is_sum: bool = False) -> Value:
+def _mean(given: Arguments, *, is_sum: bool = False) -> Value:
     """Over axes one by one; a sum is as many times as large."""
-    shape = given.shape_of("self")
+    shape = given.shape_of()
     axes = {axis % len(shape) for axis in given["dim"] or range(len(shape))}
-    lengths, wire = [shape[axis] for axis in axes], low.wire(given["self"])
+    lengths, wire = [shape[axis] for axis in axes], given.wire()
     if None in lengths:
-        raise low.refused(f"a {'sum' if is_sum else 'mean'} is over the batch", REMEDIES["mean"])
+        what = f"a {'sum' if is_sum else 'mean'} is over the batch"
+        raise given.low.refused(what, REMEDIES["mean"])
     for axis in sorted(axes, reverse=True):
-        wire = low.light(Mean, wire, axis=axis)
+        wire = given.low.light(Mean, wire, axis=axis)
     if is_sum:
-        wire = low.light(Affine, wire, factor=float(np.prod(cast("list[int]", lengths))))
-    return _reshaped(low, given, wire) if given["keepdim"] else wire
+        factor = float(np.prod(cast("list[int]", lengths)))
+        wire = given.low.light(Affine, wire, factor=factor)
+    return _reshaped(given, wire) if given["keepdim"] else wire
 
 
-def _largest(low: Lowering, given: Arguments) -> Value:
-    shape = given.shape_of("self")
+def _largest(given: Arguments) -> Value:
+    shape = given.shape_of()
     axes = [axis % len(shape) for axis in np.atleast_1d(given["dim"]).tolist()]
     if len(axes) != 1 or shape[axes[0]] is None:
-        raise low.refused("a maximum is over several axes or the batch", "take one axis")
-    wire = low.light(Max, low.wire(given["self"]), axis=axes[0])
+        raise given.low.refused("a maximum is over several axes or the batch", "take one axis")
+    wire = given.low.light(Max, given.wire(), axis=axes[0])
     if not given["keepdim"]:
         return wire
-    shape = tuple(1 if axis == axes[0] else extent for axis, extent in enumerate(shape))
-    return low.light(Reshape, wire, shape=extents(shape))
+    return given.low.light(
+        Reshape, wire, shape=extents((*shape[: axes[0]], 1, *shape[axes[0] + 1 :]))
+    )
 
 
-def _largest_and_place(low: Lowering, given: Arguments) -> Value:
-    """Values and, for which there is no node, places."""
-    return _largest(low, given), None
-
-
-def _expand(low: Lowering, given: Arguments) -> Value:
+def _expand(given: Arguments) -> Value:
     """As a sum with zeros of the whole shape."""
     value = given["self"]
-    if given.shape_of("self") == given.shape:
+    if given.shape_of() == given.shape:
         return value
-    if given.shape.count(None) != 1 or isinstance(value, np.ndarray):
-        raise low.refused(
-            "a tensor is expanded that holds no parameter",
+    if given.shape.count(None) != 1:
+        raise given.low.refused(
+            "a tensor is expanded along several axes of the batch, or none",
             "add it without expand: what has fewer rows is added to each",
         )
-    return low.light(Sum, low.wire(Zeros(given.shape)), low.wire(value))
+    zeros = np.zeros([one or 1 for one in given.shape], given.dtype)
+    whole = given.low.wire(Spread(zeros, given.shape.index(None)))
+    return given.low.light(Sum, whole, given.low.wire(value))
 
 
-def _attention(low: Lowering, given: Arguments) -> Value:
+def _attention(given: Arguments) -> Value:
     mask, queries, keys = given["attn_mask"], given.shape_of("query"), given.shape_of("key")
-    options: dict[str, Any] = {}
+    wires, options = [given.wire(one) for one in ("query", "key", "value")], dict[str, Any]()
     if given["is_causal"] or _is_causal(mask, queries[-2], keys[-2]):
         options["is_causal"] = True
     elif mask is not None:
-        raise low.refused(
-            "attention has a mask that is not the causal one",
-            "pass is_causal=True, or batches of one length and no mask",
-        )
+        if isinstance(mask, np.ndarray) and mask.dtype == bool:
+            mask = np.where(mask, 0.0, -np.inf).astype(given.dtype)
+        wires.append(given.low.wire(mask))
+        options["is_masked"] = True
     if given["scale"] is not None:
         options["scale"] = float(given["scale"])
     if given["dropout_p"]:
         options |= {"dropout": float(given["dropout_p"]), "seed": SEED}
-    wires = [low.wire(given[one]) for one in ("query", "key", "value")]
-    return low.light(Attention, *wires, **options)
+    return given.low.light(Attention, *wires, **options)
 
 
 def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
@@ -426,68 +507,121 @@ def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
     return bool((given == (seen if given.dtype == bool else np.where(seen, 0.0, -np.inf))).all())
 
 
-def _zeros(low: Lowering, given: Arguments) -> Value:
-    return Zeros(given.shape)
+def _cross_entropy(given: Arguments) -> Value:
+    """nn.CrossEntropyLoss of logits, or nn.NLLLoss of their log_softmax; classes on axis 1."""
+    low, logits, shape = given.low, given.wire(), given.shape_of()
+    options, feeds = low.origin(logits, Softmax)
+    if short(given.operation).startswith("nll"):
+        axis = options.get("axis", len(shape) - 1)
+        if "is_log" not in options or axis != 1:
+            what = "NLLLoss is of no log_softmax over the classes, axis 1"
+            raise low.refused(what, "take nn.CrossEntropyLoss() of logits")
+        logits = feeds[0]
+    usual = {
+        "weight": None,
+        "reduction": 1,
+        "ignore_index": WITHOUT_IGNORED,
+        "label_smoothing": 0.0,
+    }
+    _require_usual(given, usual)
+    if len(shape) < 2 or len(given.shape_of("target")) != len(shape) - 1:
+        raise low.refused(
+            "the target of a cross-entropy is no class for each row",
+            "give labels (rows,) for logits (rows, classes)",
+        )
+    target = given.wire("target")
+    if low.learns(target):
+        raise low.refused("the target of a cross-entropy learns", "give it the data's labels")
+    low.classes = shape[1] or 0
+    if len(shape) > 2:
+        logits = low.permuted(logits, (0, *range(2, len(shape)), 1))
+        logits = low.light(Reshape, logits, shape=(-1, shape[1]))
+        target = low.light(Reshape, target, shape=(-1,))
+    low.call(Spec(SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
+    return LossValue()
 
 
-_SAME: Final = ("alias", "clone", "contiguous", "lift_fresh_copy")
-_VIEWS: Final = (
-    "flatten.using_ints", "reshape.default", "squeeze.default", "squeeze.dim", "squeeze.dims",
-    "unflatten.int", "unsqueeze.default", "view.default", "_unsafe_view.default",
-)  # fmt: skip
-_ZEROS: Final = ("new_zeros.default", "zeros.default", "zeros_like.default")
+def _squared_error(given: Arguments) -> Value:
+    """nn.MSELoss."""
+    low, shape = given.low, given.shape_of()
+    _require_usual(given, {"reduction": 1})
+    if shape != given.shape_of("target"):
+        raise low.refused(*OF_ONE_SHAPE)
+    wires = sorted((given.wire(one) for one in ("self", "target")), key=low.learns)[::-1]
+    if low.learns(wires[1]):
+        raise low.refused("both operands of a squared error learn", "give it the data's target")
+    if len(shape) > 2:
+        wires = [low.light(Reshape, one, shape=(-1, shape[-1])) for one in wires]
+    low.call(Spec(SquaredError, low.free("loss")), *wires, outputs=0)
+    return LossValue()
 
-RULES: Final[dict[str, Rule]] = {
-    "_to_copy.default": _cast,
-    **{f"{name}.default": _same for name in _SAME},
-    **dict.fromkeys(_VIEWS, _reshape),
-    **dict.fromkeys(_ZEROS, _zeros),
-    "adaptive_avg_pool1d.default": partial(_to_one_pixel, Mean),
-    "adaptive_avg_pool2d.default": partial(_to_one_pixel, Mean),
+
+OF_ONE_SHAPE: Final = (
+    "prediction and target of a loss differ in shape",
+    "bring both to one shape, such as with target.unsqueeze(1)",
+)
+
+
+def _broadcast(given: Arguments) -> Value:
+    """What nn.MSELoss does to its operands; nothing, where they have one shape."""
+    if len({shape_of(one) for one in given.operation.args[0]}) > 1:
+        raise given.low.refused(*OF_ONE_SHAPE)
+    return given["tensors"]
+
+
+def _require_usual(given: Arguments, usual: dict[str, Any]) -> None:
+    for name in given.unlike(usual):
+        raise given.low.refused(f"the loss has {name}", "leave it at its default")
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "_to_copy to.dtype": _cast,
+    "alias clone contiguous lift_fresh_copy": lambda given: given[given.first],
     "add.Tensor": partial(_plus, 1),
-    "amax.default": _largest,
-    "broadcast_tensors.default": broadcast,
-    "cat.default": _cat,
-    "conv1d.default": _convolution,
-    "conv2d.default": _convolution,
-    "convolution.default": _convolution,
-    "cross_entropy_loss.default": cross_entropy,
+    "amax": _largest,
+    "bmm matmul mm": _matmul,
+    "broadcast_tensors": _broadcast,
+    "cat": _cat,
+    "clamp": _clamp,
+    "conv1d conv2d convolution": _convolution,
+    "cross_entropy_loss nll_loss_nd": _cross_entropy,
     "div.Tensor": _over,
-    "dropout.default": _dropout,
-    "embedding.default": _embedding,
-    "expand.default": _expand,
-    "gru.input": partial(layers, False),
-    "gru_cell.default": partial(cell, False),
-    "layer_norm.default": _layer_norm,
-    "linear.default": _linear,
-    "log_softmax.int": log_softmax,
-    "lstm.input": partial(layers, True),
-    "lstm_cell.default": partial(cell, True),
-    "matmul.default": _matmul,
-    "max.dim": _largest_and_place,
-    "max_pool1d.default": _max_pool,
-    "max_pool2d.default": _max_pool,
+    "dropout": _dropout,
+    "embedding": _embedding,
+    "expand": _expand,
+    "flatten.using_ints reshape squeeze squeeze.dim squeeze.dims unflatten.int unsqueeze view "
+    "_unsafe_view": _reshape,
+    "gelu": _gelu,
+    "gru.input lstm.input": layers,
+    "gru_cell lstm_cell": cell,
+    "layer_norm": partial(_norm, LayerNorm),
+    "linear": _linear,
+    "log_softmax.int": partial(_softmax, is_log=True),
+    "masked_fill.Scalar masked_fill.Tensor where.Scalar where.ScalarOther where.ScalarSelf "
+    "where.self": _where,
+    "max.dim": lambda given: (_largest(given), None),  # for places there is no node
+    "max_pool1d max_pool2d": _max_pool,
     "mean.dim": _mean,
-    "mm.default": _matmul,
-    "mse_loss.default": squared_error,
+    "mse_loss": _squared_error,
     "mul.Tensor": _times,
-    "native_dropout.default": _native_dropout,
-    "neg.default": _affine,
-    "nll_loss_nd.default": cross_entropy,
-    "permute.default": _permute,
-    "pow.Tensor_Scalar": _power,
-    "relu.default": partial(_of_first, ReLU),
-    "rsub.Scalar": _affine,
-    "scaled_dot_product_attention.default": _attention,
+    "native_dropout": lambda given: (_dropout(given), None),
+    "neg rsub.Scalar": _affine,
+    "permute transpose.int": _permute,
+    "pow.Tensor_Scalar": _pointwise("pow"),
+    "relu": _node(ReLU),
+    "rms_norm": partial(_norm, RMSNorm),
+    "scaled_dot_product_attention": _attention,
     "select.int": _select,
-    "sigmoid.default": partial(_of_first, Sigmoid),
+    "sigmoid": _node(Sigmoid),
     "slice.Tensor": _slice,
-    "split_with_sizes.default": _split,
-    "stack.default": _stack,
+    "softmax.int": _softmax,
+    "split_with_sizes": _split,
+    "stack": _stack,
     "sub.Tensor": partial(_plus, -1),
     "sum.dim_IntList": partial(_mean, is_sum=True),
-    "tanh.default": partial(_of_first, Tanh),
-    "to.dtype": _cast,
-    "transpose.int": _transpose,
+    "tanh": _node(Tanh),
 }
-"""By the operators' names, without "aten."; PyTorch decomposes what is not in it."""
+RULES: Final = {name: _pointwise(name) for name in FUNCTIONS} | {
+    name: rule for names, rule in _RULES.items() for name in names.split()
+}
+"""By the operators' names, without "aten." and ".default"; PyTorch decomposes what is not in it."""

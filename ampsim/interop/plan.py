@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ampsim.interop import loops
 from ampsim.interop.loops import LoopSteps, Position
 from ampsim.ir import Graph, Node, Pumped, Wire
-
-
-def python(value: Any) -> str:
-    """A value as it is written in Python, with double quotes.
-
-    >>> print(python(("rows", 7)), python({"lstm": 6}))
-    ("rows", 7) {"lstm": 6}
-    """
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, tuple):
-        inside = [python(one) for one in cast("tuple[Any, ...]", value)]
-        return f"({inside[0]},)" if len(inside) == 1 else f"({', '.join(inside)})"
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return f"{{{', '.join(f'{python(key)}: {python(one)}' for key, one in items)}}}"
-    return repr(value)
 
 
 class Ref(NamedTuple):
@@ -53,46 +35,47 @@ class Spec:
 
     def __str__(self) -> str:
         """What makes it, in Python."""
-        options = "".join(f", {key}={python(value)}" for key, value in self.options.items())
-        return f"{self.kind.__name__}({python(self.name)}{options})"
+        options = "".join(f", {key}={value!r}" for key, value in self.options.items())
+        return f"{self.kind.__name__}({self.name!r}{options})"
 
 
 @dataclass(frozen=True)
 class Call:
-    """Something that is added to a graph: a node, or a part of `ampsim.interop.loops`.
+    """Something that is added to a graph.
 
     Args:
         name: of the call; its outputs are known by it.
-        subject: the node, or a name where a part is no single node.
-        feeds: what its inputs are wired to.
-        part: the function that adds it; None for a node by itself.
-        more: further arguments of that function.
+        part: the function of `ampsim.interop.loops` that adds it; "" for a node by itself.
+        arguments: of the function: nodes to be made, outputs of other calls, and values.
         outputs: how many there are; 0 of a loss.
         place: the user's line that it came from.
     """
 
     name: str
-    subject: Spec | str
-    feeds: tuple[Ref, ...] = ()
-    part: Callable[..., Any] | None = None
-    more: tuple[Any, ...] = ()
+    part: str
+    arguments: tuple[Any, ...]
     outputs: int = 1
     place: str = field(default="", compare=False)
 
-    def added_to(self, graph: Graph, wires: list[Wire]) -> tuple[Wire, ...]:
-        """Add it; return the wires of its outputs."""
-        subject = self.subject.node() if isinstance(self.subject, Spec) else self.subject
-        if self.part is None:
-            return graph.branch(cast("Node", subject), *wires)
-        made: Any = self.part(graph, subject, *self.arranged(wires))
-        if isinstance(made, tuple):
-            return cast("tuple[Wire, ...]", made)
-        return () if made is None else (made,)
+    @property
+    def feeds(self) -> list[Ref]:
+        """What its inputs are wired to."""
+        return [one for one in self.arguments if isinstance(one, Ref)]
 
-    def arranged(self, wires: list[Any]) -> list[Any]:
-        """Wires and further arguments in the order of the function's own."""
-        is_number_first = bool(self.more) and isinstance(self.more[0], int)
-        return [*self.more, *wires] if is_number_first else [*wires, *self.more]
+    def added_to(self, graph: Graph, wires: dict[Ref, Wire]) -> tuple[Wire, ...]:
+        """Add it; return the wires of its outputs."""
+        given: list[Any] = [
+            wires[one] if isinstance(one, Ref) else one.node() if isinstance(one, Spec) else one
+            for one in self.arguments
+        ]
+        if not self.part:
+            return graph.branch(*given)
+        made: Any = getattr(loops, self.part)(graph, *given)
+        return made if isinstance(made, tuple) else (made,) * self.outputs
+
+    def changed(self, change: Callable[[Any], Any]) -> Call:
+        """The same with other arguments."""
+        return replace(self, arguments=tuple(map(change, self.arguments)))
 
 
 @dataclass(frozen=True)
@@ -103,23 +86,25 @@ class Port:
         name: of the port.
         shape: as in shapes of graphs.
         array: number of the batch's array; None where it is none of them.
-        values: a fixed array; None where it is none.
-        width: columns of zeros, a row for each item of the batch, where it is neither.
+        values: a fixed array otherwise, which each item gets if the first extent is "rows".
     """
 
     name: str
     shape: tuple[int | str, ...]
     array: int | None = None
     values: np.ndarray | None = field(default=None, compare=False)
-    width: int = 0
 
-    def payload(self, arrays: tuple[np.ndarray, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    def payload(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         """What is pumped for a batch of these arrays."""
         if self.array is not None:
             return arrays[self.array]
-        if self.values is not None:
-            return self.values
-        return np.zeros((len(arrays[0]), self.width), dtype)
+        assert self.values is not None
+        return for_each(self.values, arrays) if self.shape[:1] == ("rows",) else self.values
+
+
+def for_each(values: np.ndarray, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The only row of `values` for each item of a batch of these arrays."""
+    return np.broadcast_to(values, (len(arrays[0]), *values.shape[1:]))
 
 
 @dataclass(frozen=True)
@@ -128,20 +113,21 @@ class PumpPorts:
 
     Args:
         ports: in the order of the controller's.
-        dtype: of zeros.
         length: array and axis whose extent is the number of steps, where batches differ in it.
     """
 
     ports: tuple[Port, ...]
-    dtype: str
     length: tuple[int, int] | None = None
 
     def __call__(self, instance: int, batch: Any) -> list[Pumped]:
         """Send everything in the state of the batch."""
-        arrays, dtype = batch.arrays, np.dtype(self.dtype)
-        length = 0 if self.length is None else arrays[self.length[0]].shape[self.length[1]]
-        state = Position(instance, 0, length)
-        return [(i, state, one.payload(arrays, dtype)) for i, one in enumerate(self.ports)]
+        state = Position(instance, 0, self.steps(batch.arrays) if self.length else 0)
+        return [(i, state, one.payload(batch.arrays)) for i, one in enumerate(self.ports)]
+
+    def steps(self, arrays: tuple[np.ndarray, ...]) -> int:
+        """How many steps a batch of these arrays has."""
+        array, axis = self.length or (0, 0)
+        return arrays[array].shape[axis]
 
 
 @dataclass(frozen=True)
@@ -155,11 +141,11 @@ class GraphPlan:
     def __call__(self) -> Graph:
         """Make the graph."""
         graph = Graph(self.name)
-        wires = graph.controller(**{one.name: one.shape for one in self.ports})
-        known = {Ref(one.name): wire for one, wire in zip(self.ports, wires, strict=True)}
+        made = graph.controller(**{one.name: one.shape for one in self.ports})
+        wires = {Ref(one.name): wire for one, wire in zip(self.ports, made, strict=True)}
         for call in self.calls:
-            made = call.added_to(graph, [known[ref] for ref in call.feeds])
-            known |= {Ref(call.name, port): wire for port, wire in enumerate(made)}
+            made = call.added_to(graph, wires)
+            wires |= {Ref(call.name, port): wire for port, wire in enumerate(made)}
         return graph
 
     @property
@@ -167,38 +153,25 @@ class GraphPlan:
         """SHA-256 over all calls and fixed arrays."""
         hasher = hashlib.sha256()
         for call in self.calls:
-            more = [str(call.subject), call.feeds, call.part and call.part.__name__, call.more]
-            hasher.update(repr(more).encode())
+            hasher.update(f"{call.part} {[*map(str, call.arguments)]}".encode())
         for port in self.ports:
-            hasher.update(repr((port.name, port.shape, port.array, port.width)).encode())
+            hasher.update(repr((port.name, port.shape, port.array)).encode())
             hasher.update(b"" if port.values is None else np.ascontiguousarray(port.values).data)
         return hasher.hexdigest()
 
-    def with_calls(self, change: Callable[[Call], Call]) -> GraphPlan:
-        """The same with each call changed."""
-        return replace(self, calls=tuple(map(change, self.calls)))
+    def changed(self, change: Callable[[Any], Any]) -> GraphPlan:
+        """The same with other arguments of the calls."""
+        return replace(self, calls=tuple(one.changed(change) for one in self.calls))
 
 
-def without_dropout(call: Call) -> Call:
-    """The same call, in which nothing is dropped."""
-    if not isinstance(call.subject, Spec):
-        return call
-    rates = {name: 0.0 for name in ("rate", "dropout") if name in call.subject.options}
-    subject = replace(call.subject, options={**call.subject.options, **rates})
-    return replace(call, subject=subject)
+def without_dropout(argument: Any) -> Any:
+    """An argument of a call, in which nothing is dropped."""
+    if not isinstance(argument, Spec):
+        return argument
+    rates = {name: 0.0 for name in ("rate", "dropout") if name in argument.options}
+    return replace(argument, options={**argument.options, **rates})
 
 
-def of_any_length(call: Call) -> Call:
-    """The same call, in which loops are as long as the state of what is pumped says."""
-    more = (replace(one, length=0) if isinstance(one, LoopSteps) else one for one in call.more)
-    return replace(call, more=tuple(more))
-
-
-def identifier(name: str) -> str:
-    """A name that Python takes for a variable.
-
-    >>> identifier("layers.0.relu-2")
-    'layers_0_relu_2'
-    """
-    word = re.sub(r"\W", "_", name)
-    return f"n_{word}" if word[:1].isdecimal() else word
+def of_any_length(argument: Any) -> Any:
+    """An argument of a call, in which loops are as long as the state of what is pumped says."""
+    return replace(argument, length=0) if isinstance(argument, LoopSteps) else argument

@@ -1,8 +1,15 @@
-"""A PyTorch module becomes a model, `from_torch`; what it learned a state_dict, `to_torch`."""
+"""A PyTorch module becomes a model, `from_torch`; what it learned a state_dict, `to_torch`.
+
+What was made is compared with PyTorch on batches of the data before anyone relies on it, for
+`torch.export` records operations. It sees no hook, no backward pass of a `torch.autograd.Function`,
+and one side alone of a branch on the shape of the batch, or on `self.training`.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -11,16 +18,16 @@ import numpy as np
 
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError, UnknownNameError, one_of
-from ampsim.interop.agreement import require_agreement
-from ampsim.interop.batches import Arrays, BatchList, dataset_of, examples
-from ampsim.interop.exported import ImportedModule, Loss, Refusal, imported, the_torch
+from ampsim.interop.exported import Loss, first_names, imported, modes_kept, the_torch
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.lowering import EXAMPLE_ROWS
-from ampsim.interop.optimizers import Method, method_of
-from ampsim.interop.plan import GraphPlan, PumpPorts, of_any_length, without_dropout
+from ampsim.interop.lowering import EXAMPLE_ROWS, Laid, Lowering, Refusal
+from ampsim.interop.plan import GraphPlan, Port, PumpPorts, of_any_length, without_dropout
+from ampsim.interop.training import Arrays, BatchList, Method, dataset_of, examples, method_of
 from ampsim.ir import Graph
-from ampsim.study import Model, Result
+from ampsim.optim import sgd
+from ampsim.study import Model, Result, simulate
 from ampsim.text import short
+from ampsim.user_code import user_code
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +40,10 @@ OPTIONS: Final = (
 """What `from_torch` takes besides; all but the first are those of `ampsim.Model`."""
 
 
+SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
+TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3}
+"""Of losses and gradients, relative to the largest (chosen: well above what rounding makes)."""
+
 LOOP_IS_FIXED: Final = (
     "a loop over steps in Python, or of another length than a batch's, is fixed; take nn.LSTM or "
     "nn.GRU, or give sequences of one length"
@@ -44,20 +55,24 @@ class TorchGraph:
     """Makes the graph of an imported module, and knows the module's state_dict.
 
     Args:
-        found: what the module became.
+        plan: of the graph.
+        layouts: how parameters here lie in the module's, by their names here.
         state: the state_dict, as arrays, when it was imported.
+        first_names: for each name of a parameter the first of the same tensor.
         method: the optimizer as it can be written; None where it was none of PyTorch's.
         data: the data set.
     """
 
-    found: ImportedModule
-    state: dict[str, np.ndarray]
+    plan: GraphPlan
+    layouts: Mapping[str, Laid]
+    state: Mapping[str, np.ndarray]
+    first_names: Mapping[str, str]
     method: Method | None
     data: Any
 
     def __call__(self) -> Graph:
         """Make the graph."""
-        return self.found.plan()
+        return self.plan()
 
 
 @dataclass(frozen=True)
@@ -145,15 +160,88 @@ def from_torch(
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), dtype)
     method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
-    found, length = _found(module, dataset, loss)
+    found, pump = _found(module, dataset, loss)
     _require_labels(dataset, found.classes)
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
-    made = TorchGraph(found, state, method if isinstance(method, partial) else None, dataset)
-    pump = PumpPorts(found.plan.ports, dtype, length)
-    model = _model(module, made, pump, method, options)
-    plain = replace(made, found=replace(found, plan=found.plan.with_calls(without_dropout)))
-    require_agreement(module, loss, replace(model, make_graph=plain), to_torch)
+    known = method if isinstance(method, partial) else None
+    made = TorchGraph(found.plan, found.layouts, state, first_names(module), known, dataset)
+    steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, dataset.train)]))
+    interval = options.setdefault("min_update_interval", 1)
+    intervals = {
+        node: interval * (count or steps) for node, count in found.messages.items() if count != 1
+    }
+    usual = {"metric": "accuracy" if found.classes else "error", "node_update_intervals": intervals}
+    is_ragged = isinstance(dataset, BatchList)
+    batch = max(len(one[0]) for one in examples(dataset)) if is_ragged else dataset.batch
+    model = Model(
+        found.name,
+        TorchConfig(found.name, batch, found.plan.digest),
+        made,
+        dataset.for_run,
+        pump,
+        known() if known else method,
+        dtype=dtype,
+        **{**usual, **options},
+    )
+    shapes = {
+        f"{node.name}.{name}": shape
+        for node in model.graph().parameterized
+        for name, shape in node.parameter_shapes.items()
+    }
+    first = {name: one.ours(state).reshape(shapes[name]) for name, one in made.layouts.items()}
+    model = model.set_parameters(first)
+    _require_agreement(module, loss, model)
     return model
+
+
+def _require_agreement(module: Any, loss: Loss, model: Model) -> None:
+    """Check loss and gradients of a batch of each size against the module's, without dropout."""
+    plan = cast("TorchGraph", model.make_graph).plan.changed(without_dropout)
+    model = replace(model, make_graph=replace(cast("TorchGraph", model.make_graph), plan=plan))
+    batches, data = dict[Any, Arrays](), model.data(0)
+    both = (data.batches(split, epoch=0, seed=0) for split in ("train", "valid"))
+    for batch in itertools.chain(*both):
+        batches.setdefault(tuple(one.shape for one in batch.arrays), batch.arrays)
+        if len(batches) == SIZES_MAX:
+            break
+    for arrays in batches.values():
+        rows = len(arrays[0])
+        with user_code(f"{model.name} failed on a batch of {rows}", Refusal):
+            expected = _theirs(module, loss, arrays)
+        found = _ours(model, arrays)
+        largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
+        for what, value in expected.items():
+            if not np.allclose(found[what], value, 0, TOLERANCE[model.dtype] * largest):
+                raise Refusal(
+                    f"{model.name}: {what} of a batch of {rows} is not PyTorch's in evaluation; "
+                    "torch.export does not see hooks, a torch.autograd.Function, or the other side "
+                    "of an if on self.training or on the batch's shape, and F.dropout needs "
+                    "training=self.training; leave these out"
+                )
+
+
+def _theirs(module: Any, loss: Loss, arrays: Arrays) -> dict[str, np.ndarray]:
+    torch = the_torch()
+    *inputs, target = (torch.from_numpy(np.array(one)) for one in arrays)
+    with modes_kept(module), torch.random.fork_rng([]), torch.enable_grad():
+        module.eval()
+        value = loss(module(*inputs), target)
+        named = dict(module.named_parameters())
+        gradients = torch.autograd.grad(value, [*named.values()])
+    found = {f"the gradient of {name}": one for name, one in zip(named, gradients, strict=True)}
+    return {"the loss": value.detach().numpy(), **{k: one.numpy() for k, one in found.items()}}
+
+
+def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
+    """By a step of gradient descent with rate 1."""
+    data = BatchList([arrays], [arrays])
+    one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
+    result = simulate(one, "tflops-1", "sequential")
+    before, after = to_torch(one), to_torch(result)
+    found = {
+        f"the gradient of {name}": (values - after[name]).numpy() for name, values in before.items()
+    }
+    return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
 
 
 def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> None:
@@ -188,52 +276,6 @@ def _require_labels(data: ArrayDataset | BatchList, classes: int) -> None:
                 )
 
 
-def _model(
-    module: Any, made: TorchGraph, pump: PumpPorts, method: Any, options: dict[str, Any]
-) -> Model:
-    name, found, data = type(module).__name__, made.found, made.data
-    interval = options.setdefault("min_update_interval", 1)
-    steps = _mean_length(data, pump)
-    intervals = {
-        node: interval * (count or steps) for node, count in found.messages.items() if count != 1
-    }
-    batch = (
-        max(len(arrays[0]) for arrays in examples(data))
-        if isinstance(data, BatchList)
-        else data.batch
-    )
-    settings: dict[str, Any] = {
-        "metric": "accuracy" if found.classes else "error",
-        "node_update_intervals": intervals,
-        "dtype": pump.dtype,
-        **options,
-    }
-    model = Model(
-        name,
-        TorchConfig(name, batch, found.plan.digest),
-        made,
-        data.for_run,
-        pump,
-        made.method() if made.method else method,
-        **settings,
-    )
-    return model.set_parameters(ours_of(model, made))
-
-
-def ours_of(model: Model, made: TorchGraph) -> dict[str, np.ndarray]:
-    """The module's parameters as those of the graph."""
-    graph = model.graph()
-    shapes = {
-        f"{node.name}.{name}": shape
-        for node in graph.parameterized
-        for name, shape in node.parameter_shapes.items()
-    }
-    return {
-        name: laid.ours(made.state).reshape(shapes[name])
-        for name, laid in made.found.layouts.items()
-    }
-
-
 def _dtype_of(module: Any) -> str:
     found = {str(one.dtype).removeprefix("torch.") for one in module.parameters()}
     if len(found) != 1 or not found <= {"float32", "float64"}:
@@ -244,79 +286,60 @@ def _dtype_of(module: Any) -> str:
     return found.pop()
 
 
-def _found(module: Any, data: Any, loss: Loss) -> tuple[ImportedModule, tuple[int, int] | None]:
-    """What the module becomes, and array and axis of the number of steps, if batches differ."""
+def _found(module: Any, data: Any, loss: Loss) -> tuple[Lowering, PumpPorts]:
+    """What the module becomes, and the pump of a batch."""
     torch = the_torch()
-    found: list[ImportedModule] = []
+    found: list[Lowering] = []
     batches = examples(data)
     for arrays in batches:
         rows = [np.repeat(one[:1], EXAMPLE_ROWS, axis=0) for one in arrays]
         tensors = [torch.from_numpy(np.ascontiguousarray(one)) for one in rows]
         found.append(imported(module, tensors, loss))
     if len(found) == 1:
-        return found[0], None
-    return _of_any_length(type(module).__name__, found, batches)
+        return found[0], PumpPorts(found[0].plan.ports)
+    return found[0], _of_any_length(found, batches)
 
 
-def _of_any_length(
-    name: str, found: list[ImportedModule], batches: list[Arrays]
-) -> tuple[ImportedModule, tuple[int, int]]:
-    """One import for batches of any length, of two for different ones.
+def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
+    """Make the first import, of two for different lengths, one for any; return its pump.
 
     Raises:
         GraphError: a number in the graph depends on the length, or several lengths differ.
     """
-    one, other = (each.plan for each in found)
+    name, (one, other) = found[0].name, (each.plan for each in found)
     if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
         raise Refusal(f"{name}: {LOOP_IS_FIXED}")
-    ports, lengths = list(one.ports), set[tuple[int, int]]()
-    for place, (mine, theirs) in enumerate(zip(one.ports, other.ports, strict=True)):
-        differing = [
-            a
-            for a, pair in enumerate(zip(mine.shape, theirs.shape, strict=True))
-            if len(set(pair)) > 1
-        ]
+    ports, lengths = list[Port](), set[tuple[int, int]]()
+    for mine, theirs in zip(one.ports, other.ports, strict=True):
+        pairs = enumerate(zip(mine.shape, theirs.shape, strict=True))
+        differing = {axis for axis, (a, b) in pairs if a != b}
         if differing and mine.array is None:
             raise Refusal(
                 f"{name}: fixed array {mine.name} is as long as a batch; make it an input"
             )
-        named = ["steps" if axis in differing else one for axis, one in enumerate(mine.shape)]
-        ports[place] = replace(mine, shape=tuple(named))
+        shape = ["steps" if axis in differing else it for axis, it in enumerate(mine.shape)]
+        ports.append(replace(mine, shape=tuple(shape)))
         lengths |= {(cast("int", mine.array), axis) for axis in differing}
     steps = {tuple(arrays[array].shape[axis] for arrays in batches) for array, axis in lengths}
     if len(steps) != 1:
         raise Refusal(
             f"{name}: batches differ in {len(steps)} lengths, and one may; pad all but one of them"
         )
-    loops = _lengths_of_loops(one), _lengths_of_loops(other)
-    if set(zip(*loops, strict=False)) - steps:
-        raise Refusal(f"{name}: {LOOP_IS_FIXED}")
-    plans = [each.plan.with_calls(of_any_length).calls for each in found]
-    for mine, theirs in zip(*plans, strict=True):
-        if mine != theirs:
+    plans = [each.changed(of_any_length).calls for each in (one, other)]
+    for mine, theirs, *both in zip(one.calls, other.calls, *plans, strict=True):
+        loops = zip(mine.arguments, theirs.arguments, strict=False)
+        if {(a.length, b.length) for a, b in loops if isinstance(a, LoopSteps)} - steps:
+            raise Refusal(f"{name}: {LOOP_IS_FIXED}")
+        if both[0] != both[1]:
             where = f" ({mine.place})" if mine.place else ""
             raise Refusal(
                 f"{name}: batches differ in length, and {mine.name} is made for one{where}; use "
                 "-1, or give sequences of one length"
             )
-    plan = GraphPlan(one.name, tuple(ports), plans[0])
-    messages = {
-        node: 0 if count != found[1].messages[node] else count
-        for node, count in found[0].messages.items()
-    }
-    return replace(found[0], plan=plan, messages=messages), min(lengths)
-
-
-def _lengths_of_loops(plan: GraphPlan) -> list[int]:
-    return [one.length for call in plan.calls for one in call.more if isinstance(one, LoopSteps)]
-
-
-def _mean_length(data: Any, pump: PumpPorts) -> int:
-    """LoopSteps of a batch in the mean, where they differ."""
-    if pump.length is None:
-        return 1
-    array, axis = pump.length
-    return round(np.mean([arrays[array].shape[axis] for arrays in data.train]))
+    found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
+    counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
+    found[0].messages = {node: count * (count == other) for (node, count), other in counts}
+    return PumpPorts(found[0].plan.ports, min(lengths))
 
 
 def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
@@ -344,8 +367,9 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
     shapes = {name: one.shape for name, one in made.state.items()}
     state = dict(made.state)
     ours = model.parameters()
-    for name, laid in made.found.layouts.items():
+    for name, laid in made.layouts.items():
         state |= laid.theirs(ours[name], shapes)
+    state |= {name: state[first] for name, first in made.first_names.items()}
     return OrderedDict(
         (name, torch.from_numpy(np.array(one, dtype=made.state[name].dtype)))
         for name, one in state.items()

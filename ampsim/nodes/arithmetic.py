@@ -86,10 +86,7 @@ class Arithmetic(CachingNode):
         whole = max(operands, key=lambda shape: (len(shape), -shape.count(1)))
         self.is_spread = any(shape != whole for shape in operands)
         fits = all(
-            all(
-                mine in (theirs, 1)
-                for mine, theirs in zip(shape[::-1], whole[::-1], strict=False)
-            )
+            all(mine in (theirs, 1) for mine, theirs in zip(shape[::-1], whole[::-1], strict=False))
             for shape in operands
         )
         require(fits, self, "one shape at all inputs", *operands)

@@ -33,10 +33,10 @@ class Attention(CachingNode):
     """y = softmax(Q Kᵀ · scale) V, for each of the axes before the last two.
 
     Inputs: ``query`` (…, queries, width), ``key`` (…, keys, width), ``value`` (…, keys, columns),
-    and, if it is masked, ``mask``, which is added to the products: (queries, keys), or with
-    more axes before; output (…, queries, columns). Heads are an axis like any other. It has no parameters, so it is
-    light: its two products count 2·queries·keys·(width + columns) FLOP, which devices that charge
-    light operations charge.
+    and, if it is masked, ``mask``, which is added to the products: (queries, keys), or with more
+    axes before; output (…, queries, columns). Heads are an axis like any other. A query that sees
+    no key gets 0. It has no parameters, so it is light: its two products count
+    2·queries·keys·(width + columns) FLOP, which devices that charge light operations charge.
 
     Source: A. Vaswani and others, "Attention is all you need", 2017, equation 1; the same function
     as PyTorch's `scaled_dot_product_attention`, dropout of the weights included.
@@ -94,9 +94,10 @@ class Attention(CachingNode):
             weights[..., hidden] = -np.inf
         for added in masks:
             weights += added
-        weights -= weights.max(axis=-1, keepdims=True)
+        lowest = np.finfo(weights.dtype).min  # where all is hidden
+        weights -= weights.max(axis=-1, keepdims=True, initial=lowest)
         np.exp(weights, out=weights)
-        weights /= weights.sum(axis=-1, keepdims=True)
+        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), -1 / lowest)
         mask, used = None, weights
         if self._masks is not None and self.is_training:
             mask = self._masks.of(state, weights.shape, weights.dtype)

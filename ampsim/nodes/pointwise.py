@@ -219,7 +219,7 @@ class _Watched(np.ndarray):
 
 @cache
 def _calls(name: str, numbers: tuple[float, ...]) -> tuple[Calls, Calls]:
-    """The calls that a function and its slope make; an `erf` is one, as of a library that has it."""
+    """The calls that a function and its slope make; an `erf` is one, as where a library has it."""
     found: list[Calls] = []
     for function in FUNCTIONS[name][:2]:
         watched = np.ones(1).view(_Watched)

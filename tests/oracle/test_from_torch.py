@@ -14,7 +14,7 @@ from torch_zoo import METHODS, NETWORKS, Case, case, served
 
 import ampsim
 from ampsim.errors import GraphError
-from ampsim.interop.optimizers import method_of
+from ampsim.interop.training import method_of
 
 BATCH = 6
 

@@ -22,10 +22,30 @@ class Base(nn.Module):
         self.last = nn.Linear(4, 3)
 
 
-class Gelu(Base):
+class Summing(Base):
     def forward(self, x):
         x = self.first(x)
-        x = F.gelu(x)  # here
+        x = x.cumsum(1)  # here
+        return self.last(x)
+
+
+class SoftmaxOverTheBatch(Base):
+    def forward(self, x):
+        x = self.first(x)
+        x = x.softmax(0)  # here
+        return self.last(x)
+
+
+class ChosenByValue(Base):
+    def forward(self, x):
+        x = self.first(x)
+        x = torch.where(x > 0, x, 0.0)  # here
+        return self.last(x)
+
+
+class PlacesInTheBatch(Base):
+    def forward(self, x):
+        x = self.first(x) + torch.arange(x.size(0)).unsqueeze(1)  # here
         return self.last(x)
 
 
@@ -54,7 +74,7 @@ class Tied(Base):
         self.other.weight = self.last.weight
 
     def forward(self, x):
-        return self.last(self.first(x)) + self.other(x)
+        return self.last(self.first(x)) + self.other(x)  # here
 
 
 class TiedInUse(Base):
@@ -94,17 +114,6 @@ class Unused(Base):
         return self.last(self.first(x))
 
 
-class Attending(Base):
-    def __init__(self):
-        super().__init__()
-        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
-
-    def forward(self, x):
-        x = self.first(x).unsqueeze(1)
-        x, _weights = self.attention(x, x, x)  # here
-        return self.last(x.squeeze(1))
-
-
 class InPlace(Base):
     def forward(self, x):
         x = self.first(x)
@@ -125,8 +134,8 @@ class BatchSecond(Base):
 class Masked(Base):
     def forward(self, x):
         q = self.first(x).unsqueeze(1).unsqueeze(1)
-        mask = torch.ones(1, 1, dtype=torch.bool).logical_not()
-        q = F.scaled_dot_product_attention(q, q, q, attn_mask=mask)  # here
+        mask = (x[:, :1, None, None] > 0).logical_not()  # here
+        q = F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
         return self.last(q.flatten(1))
 
 
@@ -247,19 +256,21 @@ class Normalising(Base):
 
 
 REFUSED: dict[type, str] = {
-    Gelu: "ampsim has no node for gelu (HERE); take nn.ReLU",
+    Summing: "ampsim has no node for cumsum (HERE); write that part as a node of your own",
+    SoftmaxOverTheBatch: "a softmax is over the batch (HERE); take dim=-1",
+    ChosenByValue: "ampsim has no node for gt (HERE); give batches of one length",
+    PlacesInTheBatch: "numbers follow from the place in the batch (HERE); make them an input",
     Branching: "control flow reads values (HERE); compute both ways",
     Normalised: "ampsim has no node for batch_norm (HERE); statistics of a batch mean something",
-    Tied: "last.weight and other.weight are one tensor; ampsim does not tie weights",
+    Tied: "last.weight is used by several operations that cannot be one node (HERE); ampsim ties",
     TiedInUse: "first.weight is used by several operations that cannot be one node (HERE); ampsim",
     Frozen: "first.weight does not require a gradient, and ampsim trains every parameter",
     FixedBatch: "torch.export cannot record it (HERE): RuntimeError: shape '[20, 4]' is invalid",
     Conditional: "no rule for torch.cond (HERE); compute both branches",
     Unused: "parameter spare.weight has no effect on the loss; take it out of the module",
-    Attending: "ampsim has no node for bmm (HERE); take F.scaled_dot_product_attention; pass need",
     InPlace: "fill_ changes a tensor in place (HERE); make a new one",
     BatchSecond: "the batch is not where this lstm expects it (HERE); pass batch_first=True",
-    Masked: "attention has a mask that is not the causal one (HERE); pass is_causal=True",
+    Masked: "ampsim has no node for gt (HERE); give batches of one length",
     Grouped: "a convolution has dilation or groups, or is transposed (HERE); take nn.Conv2d with",
     OwnGradient: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
     Hooked: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
@@ -384,7 +395,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "another loss": (
         {"loss": lambda output, target: (output.sum(1) - target).abs().mean(0)},
-        "Linear: ampsim has no node for abs",
+        "Linear: a mean is over the batch; leave the mean over the batch to the loss",
     ),
     "half a loss": (
         {"loss": lambda output, target: 0.5 * F.cross_entropy(output, target)},

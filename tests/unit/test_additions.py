@@ -47,7 +47,7 @@ def files_with(*words: str) -> set[str]:
 
 
 USED = {
-    "sequential": {"interop/agreement.py",
+    "sequential": {"interop/torch_model.py",
         "data_parallel/inside.py", "data_parallel/solver.py", "forecasting/budget.py",
         "forecasting/forecast.py", "model_parallel/engine.py", "model_parallel/placements/base.py",
         "report/page/text.py", "study/checking.py",

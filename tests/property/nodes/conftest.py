@@ -254,9 +254,7 @@ CASES: dict[str, Case] = {
         )
         for name in FUNCTIONS
     },
-    "Softmax": Case(
-        lambda: Softmax("node", 1), at_ports(normal(4, 3, 2)), wrong=((ROWS,),)
-    ),
+    "Softmax": Case(lambda: Softmax("node", 1), at_ports(normal(4, 3, 2)), wrong=((ROWS,),)),
     "Softmax, log": Case(
         lambda: Softmax("node", is_log=True), at_ports(30 * normal(5, 4)), wrong=((),)
     ),

@@ -1,12 +1,17 @@
-"""Data as PyTorch users have them: tensors, data sets and loaders become arrays in batches."""
+"""Data and optimizers as PyTorch users have them become ours.
+
+Tensors, data sets and loaders become arrays in batches; an optimizer the same method with the same
+numbers.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -14,10 +19,14 @@ from ampsim.data import ArrayDataset, Split
 from ampsim.data.arrays import ArrayBatch
 from ampsim.errors import FileFormatError, OptionError
 from ampsim.files import sha256_of
+from ampsim.optim import Optimizer, adam, momentum, nesterov, sgd
 from ampsim.rng import stream
 from ampsim.user_code import text_of
 
 Arrays = tuple[np.ndarray, ...]
+
+Method: TypeAlias = "partial[Optimizer]"
+"""A maker of `ampsim.optim` with its options."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +78,12 @@ class BatchList:
 
 
 def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
-    """The data set of (train, valid).
+    """The data set of (train, valid), in batches of `batch` items where they come in none.
 
     Args:
         data: the two splits, each a tuple of tensors or arrays with a row for each item, a
             map-style `torch.utils.data.Dataset`, or a list or loader of batches of such tuples.
-        batch: items of a batch, where they do not come in batches.
+        batch: items of a batch.
         dtype: what floating-point arrays become.
 
     Raises:
@@ -87,14 +96,23 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
             f"{type(splits).__name__}"
         )
     train, valid = map(_batches, splits)
-    if isinstance(train, list) and isinstance(valid, list):
-        batch = len(train[0][0])
-        if not _are_alike(train) or not _are_alike(valid):
-            return BatchList(_cast(train, dtype), _cast(valid, dtype))
-        train, valid = _joined(train), _joined(valid)
-    if isinstance(train, list) or isinstance(valid, list):
+    if isinstance(train, list) != isinstance(valid, list):
         raise OptionError("train and valid must both come in batches, or both as whole tensors")
-    return ArrayDataset(train, valid, batch, dtype)
+    if not isinstance(train, list) or not isinstance(valid, list):
+        return ArrayDataset(cast("Arrays", train), cast("Arrays", valid), batch, dtype)
+    if all(
+        len({tuple(a.shape[1:] for a in one) for one in split}) == 1 for split in (train, valid)
+    ):
+        whole = [
+            tuple(np.concatenate(column) for column in zip(*split, strict=True))
+            for split in (train, valid)
+        ]
+        return ArrayDataset(*whole, len(train[0][0]), dtype)
+    cast_ = [
+        [tuple(a.astype(dtype) if a.dtype.kind == "f" else a for a in one) for one in split]
+        for split in (train, valid)
+    ]
+    return BatchList(*cast_)
 
 
 def _batches(given: Any) -> Arrays | list[Arrays]:
@@ -120,22 +138,6 @@ def _batches(given: Any) -> Arrays | list[Arrays]:
 
 def _array(given: Any) -> np.ndarray:
     return given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
-
-
-def _cast(batches: list[Arrays], dtype: str) -> list[Arrays]:
-    """The same with floating-point numbers of that type."""
-    return [
-        tuple(one.astype(dtype, copy=False) if one.dtype.kind == "f" else one for one in arrays)
-        for arrays in batches
-    ]
-
-
-def _are_alike(batches: list[Arrays]) -> bool:
-    return len({tuple(one.shape[1:] for one in arrays) for arrays in batches}) == 1
-
-
-def _joined(batches: list[Arrays]) -> Arrays:
-    return tuple(np.concatenate(column) for column in zip(*batches, strict=True))
 
 
 def examples(data: ArrayDataset | BatchList) -> list[Arrays]:
@@ -181,3 +183,63 @@ def split_of(held: Mapping[str, np.ndarray], split: Split) -> list[Arrays]:
     for name in sorted(one for one in held if one.startswith(f"{split}/")):
         batches.setdefault(name.split("/")[1], []).append(held[name])
     return [tuple(arrays) for arrays in batches.values()]
+
+
+def _sgd(group: dict[str, Any]) -> Method:
+    if not group["momentum"]:
+        return partial(sgd)
+    return partial(nesterov if group["nesterov"] else momentum, momentum=group["momentum"])
+
+
+def _adam(group: dict[str, Any]) -> Method:
+    beta1, beta2 = group["betas"]
+    return partial(adam, beta1=beta1, beta2=beta2, epsilon=group["eps"])
+
+
+_METHODS: Final[dict[str, tuple[Callable[[dict[str, Any]], Method], dict[str, Any]]]] = {
+    "SGD": (_sgd, {"dampening": 0, "maximize": False}),
+    "Adam": (_adam, {"amsgrad": False, "maximize": False, "decoupled_weight_decay": False}),
+}
+"""By the names of PyTorch's classes: what makes ours, and options that must be as usual."""
+
+
+def method_of(given: Any, parameters: int) -> Method | Optimizer:
+    """Our optimizer of the same method and numbers.
+
+    Args:
+        given: one of `torch.optim`, or one of `ampsim.optim`, which is returned.
+        parameters: how many parameters the module has, all of which it must train.
+
+    Raises:
+        OptionError: there is none.
+    """
+    if isinstance(given, Optimizer):
+        return given
+    kind = type(given).__name__
+    if not hasattr(given, "param_groups") or kind not in _METHODS:
+        raise OptionError(
+            f"optimizer must be one of torch.optim's {' or '.join(_METHODS)}, or of ampsim.optim, "
+            f"got {kind}; try torch.optim.Adam(module.parameters(), 1e-3)"
+        )
+    groups = given.param_groups
+    if len(groups) != 1 or len(groups[0]["params"]) != parameters:
+        trained = sum(len(one["params"]) for one in groups)
+        raise OptionError(
+            f"optimizer must train all {parameters} parameters of the module in one group, got "
+            f"{trained} in {len(groups)}; give it module.parameters()"
+        )
+    if given.state:
+        raise OptionError(
+            "optimizer must have taken no step, for what it keeps of gradients is not taken over; "
+            f"give a new {kind}(module.parameters(), ...)"
+        )
+    make, usual = _METHODS[kind]
+    for option, expected in usual.items():
+        if groups[0].get(option, expected) != expected:
+            raise OptionError(
+                f"optimizer {kind}: {option} must be {expected}, got {groups[0][option]}; leave it "
+                "out"
+            )
+    decay = groups[0]["weight_decay"]
+    options = {"weight_decay": decay} if decay else {}
+    return partial(make(groups[0]), rate=float(groups[0]["lr"]), **options)
