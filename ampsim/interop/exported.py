@@ -29,6 +29,7 @@ from ampsim.interop.lowering import (
     LossValue,
     Lowering,
     MissingRule,
+    PlacesInBatch,
     Refusal,
     Spread,
     name_of,
@@ -94,15 +95,14 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
                 decomposed = program.run_decompositions(_decompositions())
         except Refusal:
             raise missing from None
-        names = {
-            one.meta.get("stack_trace", ""): short(one)
-            for one in program.graph.nodes
-            if hasattr(one.target, "_schema") and name_of(one.target) not in RULES
-        }
+        names: dict[str, list[str]] = {}
+        for one in program.graph.nodes:
+            if hasattr(one.target, "_schema") and name_of(one.target) not in RULES:
+                names.setdefault(one.meta.get("stack_trace", ""), []).append(short(one))
         return _lowered(module, decomposed, names)
 
 
-def _lowered(module: Any, program: Any, names: Mapping[str, str]) -> Lowering:
+def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lowering:
     """What a program becomes; `names` of operations before it was decomposed are by their lines."""
     live = _live(program)
     values, uses = _parameters(module, program, live)
@@ -314,7 +314,7 @@ def _require_trainable(module: Any) -> None:
             raise Refusal(f"{name}: {parameter} is on {values.device}; call module.cpu() first")
 
 
-def _lower(low: Lowering, operation: Any, names: Mapping[str, str]) -> None:
+def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> None:
     target = operation.target
     if target is operator.getitem:
         low.values[operation.name] = low.values[operation.args[0].name][operation.args[1]]
@@ -325,8 +325,10 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, str]) -> None:
         )
     if not hasattr(target, "_schema") or short(operation).startswith(("sym_", "_assert")):
         return  # arithmetic on extents, which shapes tell
-    said = names.get(operation.meta.get("stack_trace", ""), short(operation))
-    remedy = REMEDIES.get(said.rstrip("_"))
+    own = short(operation)
+    before = names.get(operation.meta.get("stack_trace", ""), [own])
+    said = own if own in before else before[0]
+    remedy = REMEDIES.get(said.rstrip("_")) or REMEDIES.get(own)
     if _is_fixed(low, operation) and not _is_in_place(operation):
         low.values[operation.name] = _computed(low, operation)
     elif rule := RULES.get(name_of(target)):
@@ -356,12 +358,8 @@ def _is_fixed(low: Lowering, operation: Any) -> bool:
     return known or short(operation) in FILLING
 
 
-def _computed(low: Lowering, operation: Any) -> np.ndarray | Spread:
-    """Compute now what is the same for every item of every batch, with a batch as of the example.
-
-    Raises:
-        GraphError: it is not the same for two items.
-    """
+def _computed(low: Lowering, operation: Any) -> Any:
+    """Compute now what is the same for every batch, with one as large as the example."""
     torch = the_torch()
 
     def real(one: Any) -> Any:
@@ -383,6 +381,4 @@ def _computed(low: Lowering, operation: Any) -> np.ndarray | Spread:
         return made
     axis = shape_of(operation).index(None)
     first = made.take([0], axis=axis)
-    if not (made == first).all():
-        raise low.refused("numbers follow from the place in the batch", "make them an input")
-    return Spread(first, axis)
+    return Spread(first, axis) if (made == first).all() else PlacesInBatch()

@@ -17,7 +17,18 @@ from ampsim.errors import AmpsimError, GraphError
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
 from ampsim.ir import Node
-from ampsim.nodes import Affine, Concat, Difference, Embedding, Permute, Product, Reshape, Sum
+from ampsim.nodes import (
+    Affine,
+    Concat,
+    Difference,
+    Embedding,
+    Mean,
+    Permute,
+    Pointwise,
+    Product,
+    Reshape,
+    Sum,
+)
 from ampsim.user_code import is_own
 
 EXAMPLE_ROWS: Final = 2
@@ -96,12 +107,19 @@ Value: TypeAlias = Any
 """What an operation of the exported program gave: a `Ref`, an array that is the same for every
 batch, one of the classes above, or several of these."""
 
+
+@dataclass(frozen=True)
+class PlacesInBatch:
+    """Numbers that differ from item to item, whatever the items are."""
+
+
 UNREAD: Final = {
     LossValue: (
         "the loss is scaled, or added to",
         "let a cross-entropy or a squared error be all of it; a factor belongs into the learning "
         "rate, decay of weights into the optimizer",
     ),
+    PlacesInBatch: ("numbers follow from the place in the batch", "make them an input"),
     type(None): (
         "something is read that has no node, such as the places of a maximum",
         "take its values",
@@ -218,7 +236,7 @@ class Lowering:
                 options["axes"] = tuple(before["axes"][axis] for axis in options["axes"])
                 if options["axes"] == tuple(range(len(options["axes"]))):
                     return feeds[0]
-        if kind in (Affine, Difference, Product, Sum) and self._is_whole():
+        if kind in (Affine, Difference, Mean, Pointwise, Product, Sum) and self._is_whole():
             raise self.refused("whole numbers are calculated with", "do that before, in the data")
         return self.call(
             Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds
@@ -398,6 +416,11 @@ def shape_of(operation: Any) -> tuple[int | None, ...]:
     return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
 
 
+def dtype_of(operation: Any) -> str:
+    """The type of the numbers of an operation's tensor, as NumPy calls it; "" of none."""
+    return str(getattr(operation.meta.get("val"), "dtype", "")).removeprefix("torch.")
+
+
 class Arguments:
     """The arguments of an operation by their names, with its shape and those of what it reads."""
 
@@ -405,7 +428,7 @@ class Arguments:
         self.low = low
         self.operation = operation
         self.shape = shape_of(operation)
-        self.dtype = str(getattr(operation.meta.get("val"), "dtype", "")).removeprefix("torch.")
+        self.dtype = dtype_of(operation)
         schema = operation.target._schema.arguments
         given = dict(zip([one.name for one in schema], operation.args, strict=False))
         given |= operation.kwargs
@@ -437,3 +460,8 @@ class Arguments:
         """Of an argument, the first if it is not named; None for an extent of the batch."""
         given = self._given[name or self.first]
         return shape_of(given) if hasattr(given, "meta") else ()
+
+    def dtype_of(self, name: str = "") -> str:
+        """Of an argument, the first if it is not named; "" of no tensor."""
+        given = self._given[name or self.first]
+        return dtype_of(given) if hasattr(given, "meta") else ""

@@ -34,6 +34,7 @@ from ampsim.nodes import (
     FUNCTIONS,
     Affine,
     Attention,
+    Compare,
     Conv2d,
     Difference,
     Dropout,
@@ -56,6 +57,7 @@ from ampsim.nodes import (
     SquaredError,
     Sum,
     Tanh,
+    Where,
 )
 
 Rule: TypeAlias = Callable[[Arguments], Value]
@@ -66,12 +68,10 @@ SEED: Final = 0
 WITHOUT_IGNORED: Final = -100
 """PyTorch's label that a loss ignores; no label of ours is below 0."""
 
-ONE_LENGTH: Final = "give batches of one length, and a mask that is a buffer, or the causal one"
-
 _LAYER_NORM: Final = "take nn.LayerNorm or nn.RMSNorm, or nothing"
 
 _REMEDIES: Final[dict[str, str]] = {
-    "adaptive_avg_pool2d avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
+    "_adaptive_avg_pool2d avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
     "batch_norm": "statistics of a batch mean something else while several are in flight; "
     + _LAYER_NORM
     + "; fold one whose statistics are fixed into the layer before",
@@ -81,7 +81,7 @@ _REMEDIES: Final[dict[str, str]] = {
     "copy index_put": "join parts with torch.cat",
     "detach": "let gradients pass, or leave that part out",
     "embedding_renorm": "leave max_norm out",
-    "eq ge gt le lt ne": ONE_LENGTH,
+    "embedding_bag": "take nn.Embedding, and a mean or a sum over the words",
     "group_norm instance_norm": _LAYER_NORM,
     "gru lstm": "give sequences of one length instead of packed ones",
     "mean": "leave the mean over the batch to the loss",
@@ -139,12 +139,15 @@ def _softmax(given: Arguments, *, is_log: bool = False) -> Value:
 
 
 def _cast(given: Arguments) -> Value:
+    if given.dtype_of() == "bool" and given.dtype.startswith("float"):
+        ones = (np.full(1, one, given.dtype) for one in (1, 0))
+        return given.low.light(Where, given.wire(), *map(given.low.wire, ones))
     _require_type(given)
     return given["self"]
 
 
 def _require_type(given: Arguments) -> None:
-    if given.operation.meta["val"].dtype != given.operation.args[0].meta["val"].dtype:
+    if given.dtype != given.dtype_of():
         raise given.low.refused(
             "a tensor changes its type", "give data of the type that the module computes with"
         )
@@ -414,41 +417,86 @@ def _over(given: Arguments) -> Value:
 
 
 def _where(given: Arguments) -> Value:
-    """One of two by a mask that is the same for every batch: each times 0 or 1, added up."""
-    names = ("self", "other") if given["condition"] is not None else ("value", "self")
-    mask = given["mask"] if given["condition"] is None else given["condition"]
-    low = given.low
-    if not isinstance(mask, np.ndarray):
-        what = f"the mask of this {short(given.operation)} follows from the batch"
-        raise low.refused(what, ONE_LENGTH)
-    fixed, wires = np.zeros(mask.shape, given.dtype), list[Ref]()
-    for name, is_seen in zip(names, (mask, ~mask), strict=True):
-        value = given[name]
-        value = value if (number := _scalar(value)) is None else number
-        if isinstance(value, float | np.ndarray):
-            fixed = np.where(is_seen, value, fixed).astype(given.dtype)
-        elif given.shape_of(name) != given.shape:
-            raise low.refused("a mask has more axes than what it hides", "expand that before")
-        else:
-            wires.append(low.light(Product, low.wire(value), low.wire(is_seen.astype(given.dtype))))
-    wires += [low.wire(fixed)] if fixed.any() or not wires else []
-    return wires[0] if len(wires) == 1 else low.light(Sum, *wires, count=len(wires))
+    """One of two by a mask; the mask may follow from the data, not from what learns."""
+    is_filled = given["condition"] is None
+    names = ("value", "self") if is_filled else ("self", "other")
+    mask = given.wire("mask" if is_filled else "condition")
+    _require_data(given, mask)
+    values = [given[name] for name in names]
+    numbers = [_scalar(one) for one in values]
+    wires = [
+        given.low.wire(
+            one.astype(given.dtype) if isinstance(one, np.ndarray)
+            else one if number is None else np.full(1, number, given.dtype)
+        )
+        for one, number in zip(values, numbers, strict=True)
+    ]  # fmt: skip
+    return given.low.light(Where, mask, *wires)
 
 
-def _mean(given: Arguments, *, is_sum: bool = False) -> Value:
-    """Over axes one by one; a sum is as many times as large."""
-    shape = given.shape_of()
-    axes = {axis % len(shape) for axis in given["dim"] or range(len(shape))}
-    lengths, wire = [shape[axis] for axis in axes], given.wire()
-    if None in lengths:
-        what = f"a {'sum' if is_sum else 'mean'} is over the batch"
-        raise given.low.refused(what, REMEDIES["mean"])
-    for axis in sorted(axes, reverse=True):
-        wire = given.low.light(Mean, wire, axis=axis)
-    if is_sum:
-        factor = float(np.prod(cast("list[int]", lengths)))
-        wire = given.low.light(Affine, wire, factor=factor)
+def _compare(given: Arguments) -> Value:
+    comparison, number = short(given.operation), _scalar(given["other"])
+    if comparison.endswith("not"):
+        comparison, number = "eq", 0.0
+    if number is None:
+        raise given.low.refused("two tensors are compared", "compare with a number")
+    _require_data(given, given.wire())
+    options = {"comparison": comparison, "number": number}
+    return given.low.light(Compare, given.wire(), named=comparison, **options)
+
+
+def _require_data(given: Arguments, wire: Ref) -> None:
+    if given.low.learns(wire):
+        raise given.low.refused(
+            f"{short(given.operation)} is by numbers that learn", "choose by the data, or multiply"
+        )
+
+
+Factor: TypeAlias = Callable[[float], float]
+"""Of a mean, by how many numbers it is of."""
+
+
+def _mean(given: Arguments, factor: Factor | None = None) -> Value:
+    wire = _averaged(given, given.wire(), factor)
     return _reshaped(given, wire) if given["keepdim"] else wire
+
+
+def _averaged(given: Arguments, wire: Ref, factor: Factor | None) -> Ref:
+    """The mean of a payload of the first argument's shape, axis by axis, times a factor."""
+    shape = given.shape_of()
+    axes = sorted({axis % len(shape) for axis in given["dim"] or range(len(shape))})
+    lengths = [shape[axis] for axis in axes]
+    if None in lengths:
+        raise given.low.refused(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
+    for axis in reversed(axes):
+        wire = given.low.light(Mean, wire, axis=axis)
+    if factor is not None:
+        count = float(np.prod(cast("list[int]", lengths)))
+        wire = given.low.light(Affine, wire, factor=factor(count))
+    return wire
+
+
+def _norm_of(given: Arguments) -> Value:
+    """The root of the sum of squares."""
+    if given["ord"] not in (None, 2):
+        raise given.low.refused("a norm is not that of order 2", "take order 2")
+    squares = given.low.light(Pointwise, given.wire(), named="square", function="pow")
+    whole = _averaged(given, squares, lambda count: count)
+    root = given.low.light(Pointwise, whole, named="sqrt", function="sqrt")
+    return _reshaped(given, root) if given["keepdim"] else root
+
+
+def _variance(given: Arguments) -> Value:
+    """The mean square of differences to the mean, as of one number fewer unless told."""
+    low, x, shape = given.low, given.wire(), given.shape_of()
+    less = 1.0 if given["correction"] is None else float(given["correction"])
+    axes = {axis % len(shape) for axis in given["dim"] or range(len(shape))}
+    kept = extents(tuple(1 if axis in axes else one for axis, one in enumerate(shape)))
+    mean = low.light(Affine, _averaged(given, x, None), factor=-1.0)
+    difference = low.light(Sum, x, low.light(Reshape, mean, shape=kept))
+    squares = low.light(Pointwise, difference, named="square", function="pow")
+    whole = _averaged(given, squares, lambda count: count / (count - less))
+    return _reshaped(given, whole) if given["keepdim"] else whole
 
 
 def _largest(given: Arguments) -> Value:
@@ -480,20 +528,22 @@ def _expand(given: Arguments) -> Value:
 
 
 def _attention(given: Arguments) -> Value:
-    mask, queries, keys = given["attn_mask"], given.shape_of("query"), given.shape_of("key")
+    low, mask = given.low, given["attn_mask"]
+    queries, keys = given.shape_of("query"), given.shape_of("key")
     wires, options = [given.wire(one) for one in ("query", "key", "value")], dict[str, Any]()
     if given["is_causal"] or _is_causal(mask, queries[-2], keys[-2]):
         options["is_causal"] = True
     elif mask is not None:
-        if isinstance(mask, np.ndarray) and mask.dtype == bool:
-            mask = np.where(mask, 0.0, -np.inf).astype(given.dtype)
-        wires.append(given.low.wire(mask))
+        wires.append(low.wire(mask))
+        if given.dtype_of("attn_mask") == "bool":
+            ends = (np.full(1, one, given.dtype) for one in (0.0, -np.inf))
+            wires[3] = low.light(Where, wires[3], *map(low.wire, ends))
         options["is_masked"] = True
     if given["scale"] is not None:
         options["scale"] = float(given["scale"])
     if given["dropout_p"]:
         options |= {"dropout": float(given["dropout_p"]), "seed": SEED}
-    return given.low.light(Attention, *wires, **options)
+    return low.light(Attention, *wires, **options)
 
 
 def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
@@ -588,6 +638,7 @@ _RULES: Final[dict[str, Rule]] = {
     "div.Tensor": _over,
     "dropout": _dropout,
     "embedding": _embedding,
+    "eq.Scalar ge.Scalar gt.Scalar le.Scalar lt.Scalar ne.Scalar bitwise_not logical_not": _compare,
     "expand": _expand,
     "flatten.using_ints reshape squeeze squeeze.dim squeeze.dims unflatten.int unsqueeze view "
     "_unsafe_view": _reshape,
@@ -595,6 +646,7 @@ _RULES: Final[dict[str, Rule]] = {
     "gru.input lstm.input": layers,
     "gru_cell lstm_cell": cell,
     "layer_norm": partial(_norm, LayerNorm),
+    "linalg_vector_norm": _norm_of,
     "linear": _linear,
     "log_softmax.int": partial(_softmax, is_log=True),
     "masked_fill.Scalar masked_fill.Tensor where.Scalar where.ScalarOther where.ScalarSelf "
@@ -618,8 +670,9 @@ _RULES: Final[dict[str, Rule]] = {
     "split_with_sizes": _split,
     "stack": _stack,
     "sub.Tensor": partial(_plus, -1),
-    "sum.dim_IntList": partial(_mean, is_sum=True),
+    "sum.dim_IntList": partial(_mean, factor=lambda count: count),
     "tanh": _node(Tanh),
+    "var.correction": _variance,
 }
 RULES: Final = {name: _pointwise(name) for name in FUNCTIONS} | {
     name: rule for names, rule in _RULES.items() for name in names.split()

@@ -239,7 +239,8 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     result = simulate(one, "tflops-1", "sequential")
     before, after = to_torch(one), to_torch(result)
     found = {
-        f"the gradient of {name}": (values - after[name]).numpy() for name, values in before.items()
+        f"the gradient of {name}": (values.double() - after[name].double()).numpy()
+        for name, values in before.items()
     }
     return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
 

@@ -1,7 +1,7 @@
 """The operations: what a node computes, forward and backward, and what that costs."""
 
 from ampsim.ir import Cond, Isu, Phi
-from ampsim.nodes.arithmetic import Difference, MatrixProduct, Product, Sum
+from ampsim.nodes.arithmetic import Difference, MatrixProduct, Product, Sum, Where
 from ampsim.nodes.attention import Attention
 from ampsim.nodes.columns import Columns, Concat, Split
 from ampsim.nodes.composed import CellForm, cell_adder, compose
@@ -15,10 +15,11 @@ from ampsim.nodes.layer_norm import LayerNorm, RMSNorm
 from ampsim.nodes.linear import Linear
 from ampsim.nodes.losses import SoftmaxCrossEntropy, SquaredError
 from ampsim.nodes.lstm import BranchLSTM, LeafLSTM, LSTMCell
-from ampsim.nodes.pointwise import FUNCTIONS, Pointwise
+from ampsim.nodes.pointwise import COMPARISONS, FUNCTIONS, Compare, Pointwise
 from ampsim.nodes.views import Flatten, Max, Mean, Permute, Pick, Reshape
 
 __all__ = [
+    "COMPARISONS",
     "FUNCTIONS",
     "Affine",
     "Attention",
@@ -26,6 +27,7 @@ __all__ = [
     "CellForm",
     "Collect",
     "Columns",
+    "Compare",
     "Concat",
     "Cond",
     "Conv2d",
@@ -62,6 +64,7 @@ __all__ = [
     "Sum",
     "Tanh",
     "Ungroup",
+    "Where",
     "cell_adder",
     "compose",
 ]  # fmt: skip

@@ -214,6 +214,43 @@ class MatrixProduct(Arithmetic):
         return ((*first[:-1], second[-1]),)
 
 
+class Where(Arithmetic):
+    """The second input where the first, a mask, is true, and the third elsewhere."""
+
+    @checked
+    def __init__(self, name: str) -> None:
+        super().__init__(name, 3)
+
+    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+        """Choose; record the mask and the shapes of what is chosen from."""
+        mask, first, second = operands
+        if self.is_training:
+            self._saved[state] = mask, first.shape, second.shape
+        if self.is_abstract:
+            return standin(largest(operands).shape, first.itemsize)
+        return np.where(mask, first, second)
+
+    def work_back(self, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once for each input that needs a gradient."""
+        needed = sum(self.input_needs_gradient[1:])
+        return elementwise_work(shape, self.element_bytes, needed, passes=3 * needed)
+
+    def kept_bytes(self, state: State, taken_bytes: int) -> int:
+        """It keeps the mask, a byte for each element."""
+        return math.prod(self._saved[state][0].shape)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send each input the gradient where it was chosen; the mask gets none."""
+        mask, *shapes = self._saved.pop(state)
+        back: list[Any] = [(0, state, None)]
+        for place, shape in enumerate(shapes, 1):
+            part = None if gradient is None or not self.input_needs_gradient[place] else gradient
+            if part is not None and not self.is_abstract:
+                part = part * (mask if place == 1 else np.logical_not(mask))
+            back.append((place, state, part if part is None else self._gathered(part, shape)))
+        return back
+
+
 class Product(Arithmetic):
     """Multiplies; an input's gradient is that of the product times the other inputs."""
 

@@ -14,6 +14,10 @@ import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.ir.message import Direction, Payload, Sends, State
+from ampsim.ir.node import CachingNode, Shape
+from ampsim.ir.shapes import known
+from ampsim.ir.work import NO_WORK, Work, elementwise_work
 from ampsim.nodes.elementwise import Elementwise
 
 Array: TypeAlias = np.ndarray
@@ -195,6 +199,51 @@ class Pointwise(Elementwise):
         """Return the gradient times the slope."""
         slope = self.function.slope(kept, *self.numbers)
         return np.multiply(gradient, slope, dtype=gradient.dtype)
+
+
+COMPARISONS: Final[dict[str, Callable[..., Array]]] = {
+    "eq": np.equal, "ge": np.greater_equal, "gt": np.greater, "le": np.less_equal, "lt": np.less,
+    "ne": np.not_equal,
+}  # fmt: skip
+"""By the names of PyTorch's operators."""
+
+
+class Compare(CachingNode):
+    """Whether each element compares so with a number: a mask of truth values, without gradient.
+
+    Raises:
+        UnknownNameError: there is no such comparison.
+    """
+
+    keeps_state = True
+    heeds_need = False
+
+    @checked
+    def __init__(self, name: str, comparison: str, number: float) -> None:
+        if comparison not in COMPARISONS:
+            raise UnknownNameError(f"{name}: {one_of('comparison', comparison, COMPARISONS)}")
+        super().__init__(name)
+        self.comparison = comparison
+        self.number = number
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Send the mask."""
+        is_real = isinstance(payload, np.ndarray)
+        mask = COMPARISONS[self.comparison](payload, self.number) if is_real else payload
+        return ((0, state, mask),)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Send no gradient."""
+        return ((0, state, None),)
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read and write every element once."""
+        is_back = direction is Direction.BACKWARD
+        return NO_WORK if is_back else elementwise_work(shape, self.element_bytes)
+
+    def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+        """Keep the shape."""
+        return known(shapes)
 
 
 class _Watched(np.ndarray):

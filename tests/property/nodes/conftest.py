@@ -16,6 +16,7 @@ from ampsim.nodes import (
     BranchLSTM,
     Collect,
     Columns,
+    Compare,
     Concat,
     Conv2d,
     Difference,
@@ -49,6 +50,7 @@ from ampsim.nodes import (
     Sum,
     Tanh,
     Ungroup,
+    Where,
 )
 
 
@@ -254,6 +256,12 @@ CASES: dict[str, Case] = {
         )
         for name in FUNCTIONS
     },
+    "Compare": Case(lambda: Compare("node", "ne", 2), at_ports(indices(9, 5, 4))),
+    "Where": Case(
+        lambda: Where("node"),
+        at_ports(normal(2, 3, 4) > 0, normal(2, 3, 4), normal(3, 1)),
+        wrong=((ROWS, 3, 4), (ROWS, 3, 4), (4, 1)),
+    ),
     "Softmax": Case(lambda: Softmax("node", 1), at_ports(normal(4, 3, 2)), wrong=((ROWS,),)),
     "Softmax, log": Case(
         lambda: Softmax("node", is_log=True), at_ports(30 * normal(5, 4)), wrong=((),)
