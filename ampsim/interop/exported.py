@@ -17,7 +17,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from ampsim.interop.lowering import (
     name_of,
     shape_of,
     short,
-)
+)  # fmt: skip
 from ampsim.interop.operators import REMEDIES, RULES
 from ampsim.user_code import place_of as place_of_error
 from ampsim.user_code import text_of
@@ -363,11 +363,11 @@ def _computed(low: Lowering, operation: Any) -> Any:
     torch = the_torch()
 
     def real(one: Any) -> Any:
-        value = low.values.get(one.name)
+        value: Any = low.values.get(one.name)
         if isinstance(value, Spread):
             return torch.from_numpy(np.repeat(value.values, EXAMPLE_ROWS, axis=value.axis))
         if isinstance(value, np.ndarray):
-            return torch.from_numpy(np.array(value))
+            return torch.from_numpy(np.array(cast("np.ndarray[Any, Any]", value)))
         found = one.meta["val"]
         if hasattr(found, "shape"):
             return torch.empty(

@@ -28,7 +28,7 @@ from ampsim.nodes import (
     Product,
     Reshape,
     Sum,
-)
+)  # fmt: skip
 from ampsim.user_code import is_own
 
 EXAMPLE_ROWS: Final = 2
@@ -56,14 +56,14 @@ class Laid:
 
     def theirs(self, ours: np.ndarray, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
         """The module's, by their names: each number goes where the way takes it from."""
-        ends = np.cumsum([math.prod(shapes[name]) for name in self.names])
-        places = [
-            one.reshape(shapes[name])
-            for name, one in zip(self.names, np.split(np.arange(ends[-1]), ends[:-1]), strict=True)
-        ]
-        flat = np.empty(ends[-1], ours.dtype)
-        flat[self.way(*places).ravel()] = ours.ravel()
-        return {name: flat[place] for name, place in zip(self.names, places, strict=True)}
+        places, first = dict[str, np.ndarray](), 0
+        for name in self.names:
+            size = math.prod(shapes[name])
+            places[name] = np.arange(first, first + size).reshape(shapes[name])
+            first += size
+        flat = np.empty(first, ours.dtype)
+        flat[self.way(*places.values()).ravel()] = ours.ravel()
+        return {name: flat[place] for name, place in places.items()}
 
 
 Layout: TypeAlias = dict[str, Laid]
@@ -113,7 +113,7 @@ class PlacesInBatch:
     """Numbers that differ from item to item, whatever the items are."""
 
 
-UNREAD: Final = {
+UNREAD: Final[dict[type[Any], tuple[str, str]]] = {
     LossValue: (
         "the loss is scaled, or added to",
         "let a cross-entropy or a squared error be all of it; a factor belongs into the learning "
@@ -346,7 +346,7 @@ class Lowering:
             case Stacked():
                 return self.stacked([self.wire(one) for one in value.values], (1, -1, value.hidden))
             case _:
-                raise self.refused(*UNREAD.get(type(value), UNREAD[type(None)]))
+                raise self.refused(*UNREAD.get(cast("type[Any]", type(value)), UNREAD[type(None)]))
 
     def _fixed(self, array: np.ndarray, shape: tuple[int | str, ...]) -> Ref:
         if array.nbytes > FIXED_BYTES_MAX:
@@ -425,7 +425,7 @@ class Arguments:
     """The arguments of an operation by their names, with its shape and those of what it reads."""
 
     def __init__(self, low: Lowering, operation: Any) -> None:
-        self.low = low
+        self.low, self.light, self.refused = low, low.light, low.refused
         self.operation = operation
         self.shape = shape_of(operation)
         self.dtype = dtype_of(operation)

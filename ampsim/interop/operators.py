@@ -8,42 +8,43 @@ exported with the module, so that its own reshaping is part of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.interop.layers import (
+    SEED,
+    attention,
+    cell,
+    convolution,
+    embedding,
+    linear,
+    matmul,
+    max_pool,
+    norm,
+    recurrent,
+)  # fmt: skip
 from ampsim.interop.lowering import (
     Arguments,
-    Laid,
-    Layout,
-    Learned,
     LossValue,
     Spread,
     Stacked,
     Value,
     extents,
-    node_name,
     shape_of,
     short,
-)
+)  # fmt: skip
 from ampsim.interop.plan import Ref, Spec
-from ampsim.interop.recurrent import cell, layers
 from ampsim.nodes import (
     FUNCTIONS,
     Affine,
-    Attention,
     Compare,
-    Conv2d,
     Difference,
     Dropout,
-    Embedding,
     LayerNorm,
-    Linear,
-    MatrixProduct,
     Max,
-    MaxPool,
     Mean,
     Pick,
     Pointwise,
@@ -58,12 +59,9 @@ from ampsim.nodes import (
     Sum,
     Tanh,
     Where,
-)
+)  # fmt: skip
 
 Rule: TypeAlias = Callable[[Arguments], Value]
-
-SEED: Final = 0
-"""Of masks; each node has its own, by its name."""
 
 WITHOUT_IGNORED: Final = -100
 """PyTorch's label that a loss ignores; no label of ours is below 0."""
@@ -98,7 +96,7 @@ REMEDIES: Final = {name: one for names, one in _REMEDIES.items() for name in nam
 
 def _node(kind: Any, **options: Any) -> Rule:
     """A node of the first argument."""
-    return lambda given: given.low.light(kind, given.wire(), **options)
+    return lambda given: given.light(kind, given.wire(), **options)
 
 
 def _pointwise(function: str) -> Rule:
@@ -108,14 +106,14 @@ def _pointwise(function: str) -> Rule:
         numbers = tuple(map(float, given.rest()))
         options = {} if numbers == FUNCTIONS[function].numbers else {"numbers": numbers}
         wire = given.wire()
-        return given.low.light(Pointwise, wire, named=function, function=function, **options)
+        return given.light(Pointwise, wire, named=function, function=function, **options)
 
     return rule
 
 
 def _gelu(given: Arguments) -> Value:
     function = "gelu_tanh" if given["approximate"] == "tanh" else "gelu"
-    return given.low.light(Pointwise, given.wire(), named=function, function=function)
+    return given.light(Pointwise, given.wire(), named=function, function=function)
 
 
 def _clamp(given: Arguments) -> Value:
@@ -123,7 +121,7 @@ def _clamp(given: Arguments) -> Value:
     for function, bound in zip(("clamp_min", "clamp_max"), given.rest(), strict=True):
         if bound is not None:
             options = {"function": function, "numbers": (float(bound),)}
-            wire = given.low.light(Pointwise, wire, named=function, **options)
+            wire = given.light(Pointwise, wire, named=function, **options)
     return wire
 
 
@@ -131,24 +129,24 @@ def _softmax(given: Arguments, *, is_log: bool = False) -> Value:
     shape = given.shape
     axis = given["dim"] % len(shape)
     if shape[axis] is None:
-        raise given.low.refused("a softmax is over the batch", "take dim=-1, over the classes")
+        raise given.refused("a softmax is over the batch", "take dim=-1, over the classes")
     _require_type(given)
-    last = {} if axis == len(shape) - 1 else {"axis": axis}
-    options = {**last, "is_log": True} if is_log else last
-    return given.low.light(Softmax, given.wire(), **options)
+    options: dict[str, Any] = {} if axis == len(shape) - 1 else {"axis": axis}
+    options |= {"is_log": True} if is_log else {}
+    return given.light(Softmax, given.wire(), **options)
 
 
 def _cast(given: Arguments) -> Value:
     if given.dtype_of() == "bool" and given.dtype.startswith("float"):
         ones = (np.full(1, one, given.dtype) for one in (1, 0))
-        return given.low.light(Where, given.wire(), *map(given.low.wire, ones))
+        return given.light(Where, given.wire(), *map(given.low.wire, ones))
     _require_type(given)
     return given["self"]
 
 
 def _require_type(given: Arguments) -> None:
     if given.dtype != given.dtype_of():
-        raise given.low.refused(
+        raise given.refused(
             "a tensor changes its type", "give data of the type that the module computes with"
         )
 
@@ -156,121 +154,7 @@ def _require_type(given: Arguments) -> None:
 def _dropout(given: Arguments) -> Value:
     if not given["train"] or not given["p"]:
         return given[given.first]
-    return given.low.light(Dropout, given.wire(), rate=float(given["p"]), seed=SEED)
-
-
-def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> Ref:
-    """A node with an operation's weight, which lies in that way, and bias, if it has one."""
-    layout: Layout = {}
-    for part, its_way in (("weight", way), ("bias", np.ravel)):
-        value = given[part]
-        if isinstance(value, Learned):
-            layout[part] = Laid((value.name,), its_way)
-        elif value is not None:
-            raise given.low.refused(
-                f"{part} of this {short(given.operation)} is no parameter of the module",
-                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
-                "to another sequence takes one for query, key and value each",
-            )
-    if kind in (Linear, Conv2d, LayerNorm) and "bias" not in layout:
-        options["has_bias"] = False
-    name = node_name(layout["weight"].names[0])
-    return given.low.learning(Spec(kind, name, options), layout, wire)
-
-
-def _linear(given: Arguments) -> Value:
-    d_out, d_in = given.shape_of("weight")
-    return _layer(given, given.wire("input"), Linear, np.transpose, d_in=d_in, d_out=d_out)
-
-
-def _matmul(given: Arguments) -> Value:
-    """Of a payload and a parameter, (in, out), or of two payloads."""
-    low, weight = given.low, given[given.second]
-    shapes = given.shape_of(), given.shape_of(given.second)
-    if isinstance(weight, Learned) and weight.values.ndim == 2:
-        d_in, d_out = weight.values.shape
-        options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
-        layout = {"weight": Laid((weight.name,))}
-        spec = Spec(Linear, node_name(weight.name), options)
-        return low.learning(spec, layout, given.wire())
-    if len(shapes[0]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
-        raise low.refused(
-            "a product of matrices has other axes before these in its second operand",
-            "expand both to the same, such as (rows, heads, steps, width), or take nn.Linear",
-        )
-    return low.light(MatrixProduct, given.wire(), given.wire(given.second), named="product")
-
-
-def _embedding(given: Arguments) -> Value:
-    if given["scale_grad_by_freq"] or given["sparse"]:
-        raise given.low.refused(
-            "an embedding scales gradients by frequency, or has sparse ones", "leave both False"
-        )
-    vocabulary, width = given.shape_of("weight")
-    options: dict[str, Any] = {"vocabulary": vocabulary, "width": width}
-    if given["padding_idx"] >= 0:
-        options["padding"] = given["padding_idx"]
-    return _layer(given, given.wire("indices"), Embedding, np.ravel, **options)
-
-
-def _norm(kind: Any, given: Arguments) -> Value:
-    if given["weight"] is None or len(given["normalized_shape"]) != 1:
-        raise given.low.refused(
-            f"a {kind.__name__} has no weight, or is over several axes",
-            f"take nn.{kind.__name__}(width) with a weight",
-        )
-    (columns,), epsilon = given["normalized_shape"], given["eps"]
-    options = {"epsilon": float(np.finfo(given.dtype).eps) if epsilon is None else epsilon}
-    return _layer(given, given.wire("input"), kind, np.ravel, columns=columns, **options)
-
-
-def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[str, Any]:
-    """Kernel, stride and padding as our nodes take them: a number, or (down, across)."""
-
-    def pair(numbers: Sequence[int], usual: int) -> Any:
-        width = len(given.shape) - 2
-        both = [usual, *numbers, *numbers] if width == 1 else [*numbers, *numbers]
-        return both[0] if both[0] == both[1] else (both[0], both[1])
-
-    found: dict[str, Any] = {"kernel": pair(kernel, 1)}
-    stride, padding = pair(given["stride"] or kernel, 1), pair(given["padding"], 0)
-    if stride != (found["kernel"] if is_pool else 1):
-        found["stride"] = stride
-    if padding:
-        found["padding"] = padding
-    return found
-
-
-def _on_images(given: Arguments, make: Callable[[Ref], Ref]) -> Ref:
-    """What a node of images makes; sequences (rows, channels, steps) are images of one row."""
-    shape = given.shape_of()
-    if len(shape) == 4:
-        return make(given.wire())
-    if len(shape) != 3 or None in shape[1:]:
-        raise given.low.refused(
-            f"{short(given.operation)} has no batch", "give it a first axis of 1"
-        )
-    made = make(given.low.light(Reshape, given.wire(), shape=(-1, shape[1], 1, shape[2])))
-    return given.low.light(Reshape, made, shape=extents(given.shape))
-
-
-def _convolution(given: Arguments) -> Value:
-    if any(one != 1 for one in given["dilation"]) or given["groups"] != 1 or given["transposed"]:
-        raise given.low.refused(
-            "a convolution has dilation or groups, or is transposed",
-            "take nn.Conv2d with dilation=1 and groups=1",
-        )
-    filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
-    options: dict[str, Any] = {"channels": channels, "filters": filters}
-    options |= _windows(given, kernel, is_pool=False)
-    return _on_images(given, lambda wire: _layer(given, wire, Conv2d, np.ravel, **options))
-
-
-def _max_pool(given: Arguments) -> Value:
-    if any(one != 1 for one in given["dilation"]) or given["ceil_mode"]:
-        raise given.low.refused("a pool has dilation or ceil_mode", "leave both as they are")
-    options = _windows(given, given["kernel_size"], is_pool=True)
-    return _on_images(given, lambda wire: given.low.light(MaxPool, wire, **options))
+    return given.light(Dropout, given.wire(), rate=float(given["p"]), seed=SEED)
 
 
 def _reshape(given: Arguments) -> Value:
@@ -283,10 +167,10 @@ def _reshape(given: Arguments) -> Value:
 def _reshaped(given: Arguments, wire: Ref) -> Ref:
     shape = given.shape or (1,)
     if shape.count(None) > 1:
-        raise given.low.refused(
+        raise given.refused(
             "two extents of a shape follow from the batch", "keep the batch as one axis"
         )
-    return given.low.light(Reshape, wire, shape=extents(shape))
+    return given.light(Reshape, wire, shape=extents(shape))
 
 
 def _permute(given: Arguments) -> Value:
@@ -301,20 +185,21 @@ def _permute(given: Arguments) -> Value:
 
 def _picked(given: Arguments, axis: int, key: Any) -> Value:
     keys = [None] * (axis % len(given.shape_of())) + [key]
-    return given.low.light(Pick, given.wire(), keys=tuple(keys))
+    return given.light(Pick, given.wire(), keys=tuple(keys))
 
 
 def _select(given: Arguments) -> Value:
     value = given["self"]
+    place: int = given["index"]
     if isinstance(value, Stacked) and given["dim"] == 0:
-        return value.values[given["index"]]
-    return _picked(given, given["dim"], given["index"])
+        return value.values[place]
+    return _picked(given, given["dim"], place)
 
 
 def _slice(given: Arguments) -> Value:
     value, key = given["self"], (given["start"], given["end"], given["step"])
     if not all(isinstance(one, int | None) for one in key):
-        raise given.low.refused(
+        raise given.refused(
             "a slice's bounds follow from the batch", "take bounds that are numbers"
         )
     start, end, step = key
@@ -329,18 +214,16 @@ def _slice(given: Arguments) -> Value:
 def _split(given: Arguments) -> Value:
     stops = np.cumsum(given["split_sizes"]).tolist()
     if given.shape_of()[given["dim"]] is None:
-        raise given.low.refused("the batch is cut into parts", "cut another axis")
+        raise given.refused("the batch is cut into parts", "cut another axis")
     cuts = zip([0, *stops], stops, strict=False)
     return [_picked(given, given["dim"], (start, stop, None)) for start, stop in cuts]
 
 
 def _cat(given: Arguments) -> Value:
     axes, axis = len(given.shape), given["dim"]
-    widths = [shape_of(one)[axis] for one in given.operation.args[0]]
+    widths: list[int | None] = [shape_of(one)[axis] for one in given.operation.args[0]]
     if None in widths:
-        raise given.low.refused(
-            "items of a batch are put below each other", "concatenate another axis"
-        )
+        raise given.refused("items of a batch are put below each other", "concatenate another axis")
     return given.low.joined([*map(given.low.wire, given["tensors"])], widths, axis % axes, axes)
 
 
@@ -362,7 +245,7 @@ def _operands(given: Arguments) -> list[Ref]:
     """Wires of both operands, of which the larger has the shape of the result."""
     values = [given[name] for name in ("self", "other")]
     if given.shape not in (given.shape_of("self"), given.shape_of("other")):
-        raise given.low.refused(
+        raise given.refused(
             "two tensors of different shapes are both spread",
             "expand one of them to the shape of the result",
         )
@@ -394,15 +277,15 @@ def _plus(sign: int, given: Arguments) -> Value:
 def _affine(given: Arguments) -> Value:
     """A number − x, or −x."""
     shift, factor = float(given["other"] or 0), -float(given["alpha"] or 1)
-    return given.low.light(Affine, given.wire(), factor=factor, shift=shift)
+    return given.light(Affine, given.wire(), factor=factor, shift=shift)
 
 
 def _times(given: Arguments) -> Value:
     x, y = given["self"], given["other"]
     for one, other in ((x, y), (y, x)):
         if (number := _scalar(other)) is not None:
-            return given.low.light(Affine, given.low.wire(one), factor=number)
-    return given.low.light(Product, *_operands(given))
+            return given.light(Affine, given.low.wire(one), factor=number)
+    return given.light(Product, *_operands(given))
 
 
 def _over(given: Arguments) -> Value:
@@ -431,7 +314,7 @@ def _where(given: Arguments) -> Value:
         )
         for one, number in zip(values, numbers, strict=True)
     ]  # fmt: skip
-    return given.low.light(Where, mask, *wires)
+    return given.light(Where, mask, *wires)
 
 
 def _compare(given: Arguments) -> Value:
@@ -439,15 +322,15 @@ def _compare(given: Arguments) -> Value:
     if comparison.endswith("not"):
         comparison, number = "eq", 0.0
     if number is None:
-        raise given.low.refused("two tensors are compared", "compare with a number")
+        raise given.refused("two tensors are compared", "compare with a number")
     _require_data(given, given.wire())
     options = {"comparison": comparison, "number": number}
-    return given.low.light(Compare, given.wire(), named=comparison, **options)
+    return given.light(Compare, given.wire(), named=comparison, **options)
 
 
 def _require_data(given: Arguments, wire: Ref) -> None:
     if given.low.learns(wire):
-        raise given.low.refused(
+        raise given.refused(
             f"{short(given.operation)} is by numbers that learn", "choose by the data, or multiply"
         )
 
@@ -467,22 +350,22 @@ def _averaged(given: Arguments, wire: Ref, factor: Factor | None) -> Ref:
     axes = sorted({axis % len(shape) for axis in given["dim"] or range(len(shape))})
     lengths = [shape[axis] for axis in axes]
     if None in lengths:
-        raise given.low.refused(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
+        raise given.refused(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
     for axis in reversed(axes):
-        wire = given.low.light(Mean, wire, axis=axis)
+        wire = given.light(Mean, wire, axis=axis)
     if factor is not None:
         count = float(np.prod(cast("list[int]", lengths)))
-        wire = given.low.light(Affine, wire, factor=factor(count))
+        wire = given.light(Affine, wire, factor=factor(count))
     return wire
 
 
 def _norm_of(given: Arguments) -> Value:
     """The root of the sum of squares."""
     if given["ord"] not in (None, 2):
-        raise given.low.refused("a norm is not that of order 2", "take order 2")
-    squares = given.low.light(Pointwise, given.wire(), named="square", function="pow")
+        raise given.refused("a norm is not that of order 2", "take order 2")
+    squares = given.light(Pointwise, given.wire(), named="square", function="pow")
     whole = _averaged(given, squares, lambda count: count)
-    root = given.low.light(Pointwise, whole, named="sqrt", function="sqrt")
+    root = given.light(Pointwise, whole, named="sqrt", function="sqrt")
     return _reshaped(given, root) if given["keepdim"] else root
 
 
@@ -503,13 +386,11 @@ def _largest(given: Arguments) -> Value:
     shape = given.shape_of()
     axes = [axis % len(shape) for axis in np.atleast_1d(given["dim"]).tolist()]
     if len(axes) != 1 or shape[axes[0]] is None:
-        raise given.low.refused("a maximum is over several axes or the batch", "take one axis")
-    wire = given.low.light(Max, given.wire(), axis=axes[0])
+        raise given.refused("a maximum is over several axes or the batch", "take one axis")
+    wire = given.light(Max, given.wire(), axis=axes[0])
     if not given["keepdim"]:
         return wire
-    return given.low.light(
-        Reshape, wire, shape=extents((*shape[: axes[0]], 1, *shape[axes[0] + 1 :]))
-    )
+    return given.light(Reshape, wire, shape=extents((*shape[: axes[0]], 1, *shape[axes[0] + 1 :])))
 
 
 def _expand(given: Arguments) -> Value:
@@ -518,43 +399,13 @@ def _expand(given: Arguments) -> Value:
     if given.shape_of() == given.shape:
         return value
     if given.shape.count(None) != 1:
-        raise given.low.refused(
+        raise given.refused(
             "a tensor is expanded along several axes of the batch, or none",
             "add it without expand: what has fewer rows is added to each",
         )
     zeros = np.zeros([one or 1 for one in given.shape], given.dtype)
     whole = given.low.wire(Spread(zeros, given.shape.index(None)))
-    return given.low.light(Sum, whole, given.low.wire(value))
-
-
-def _attention(given: Arguments) -> Value:
-    low, mask = given.low, given["attn_mask"]
-    queries, keys = given.shape_of("query"), given.shape_of("key")
-    wires, options = [given.wire(one) for one in ("query", "key", "value")], dict[str, Any]()
-    if given["is_causal"] or _is_causal(mask, queries[-2], keys[-2]):
-        options["is_causal"] = True
-    elif mask is not None:
-        wires.append(low.wire(mask))
-        if given.dtype_of("attn_mask") == "bool":
-            ends = (np.full(1, one, given.dtype) for one in (0.0, -np.inf))
-            wires[3] = low.light(Where, wires[3], *map(low.wire, ends))
-        options["is_masked"] = True
-    if given["scale"] is not None:
-        options["scale"] = float(given["scale"])
-    if given["dropout_p"]:
-        options |= {"dropout": float(given["dropout_p"]), "seed": SEED}
-    return low.light(Attention, *wires, **options)
-
-
-def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
-    """Whether a fixed mask hides exactly the keys after each query."""
-    if not isinstance(mask, np.ndarray):
-        return False
-    given = cast("np.ndarray[Any, np.dtype[Any]]", mask)
-    if given.shape[-2:] != (queries, keys):
-        return False
-    seen = np.tri(queries, keys, dtype=bool)
-    return bool((given == (seen if given.dtype == bool else np.where(seen, 0.0, -np.inf))).all())
+    return given.light(Sum, whole, given.low.wire(value))
 
 
 def _cross_entropy(given: Arguments) -> Value:
@@ -615,13 +466,13 @@ OF_ONE_SHAPE: Final = (
 def _broadcast(given: Arguments) -> Value:
     """What nn.MSELoss does to its operands; nothing, where they have one shape."""
     if len({shape_of(one) for one in given.operation.args[0]}) > 1:
-        raise given.low.refused(*OF_ONE_SHAPE)
+        raise given.refused(*OF_ONE_SHAPE)
     return given["tensors"]
 
 
 def _require_usual(given: Arguments, usual: dict[str, Any]) -> None:
     for name in given.unlike(usual):
-        raise given.low.refused(f"the loss has {name}", "leave it at its default")
+        raise given.refused(f"the loss has {name}", "leave it at its default")
 
 
 _RULES: Final[dict[str, Rule]] = {
@@ -629,30 +480,30 @@ _RULES: Final[dict[str, Rule]] = {
     "alias clone contiguous lift_fresh_copy": lambda given: given[given.first],
     "add.Tensor": partial(_plus, 1),
     "amax": _largest,
-    "bmm matmul mm": _matmul,
+    "bmm matmul mm": matmul,
     "broadcast_tensors": _broadcast,
     "cat": _cat,
     "clamp": _clamp,
-    "conv1d conv2d convolution": _convolution,
+    "conv1d conv2d convolution": convolution,
     "cross_entropy_loss nll_loss_nd": _cross_entropy,
     "div.Tensor": _over,
     "dropout": _dropout,
-    "embedding": _embedding,
+    "embedding": embedding,
     "eq.Scalar ge.Scalar gt.Scalar le.Scalar lt.Scalar ne.Scalar bitwise_not logical_not": _compare,
     "expand": _expand,
     "flatten.using_ints reshape squeeze squeeze.dim squeeze.dims unflatten.int unsqueeze view "
     "_unsafe_view": _reshape,
     "gelu": _gelu,
-    "gru.input lstm.input": layers,
+    "gru.input lstm.input": recurrent,
     "gru_cell lstm_cell": cell,
-    "layer_norm": partial(_norm, LayerNorm),
+    "layer_norm": partial(norm, LayerNorm),
     "linalg_vector_norm": _norm_of,
-    "linear": _linear,
+    "linear": linear,
     "log_softmax.int": partial(_softmax, is_log=True),
     "masked_fill.Scalar masked_fill.Tensor where.Scalar where.ScalarOther where.ScalarSelf "
     "where.self": _where,
     "max.dim": lambda given: (_largest(given), None),  # for places there is no node
-    "max_pool1d max_pool2d": _max_pool,
+    "max_pool1d max_pool2d": max_pool,
     "mean.dim": _mean,
     "mse_loss": _squared_error,
     "mul.Tensor": _times,
@@ -661,8 +512,8 @@ _RULES: Final[dict[str, Rule]] = {
     "permute transpose.int": _permute,
     "pow.Tensor_Scalar": _pointwise("pow"),
     "relu": _node(ReLU),
-    "rms_norm": partial(_norm, RMSNorm),
-    "scaled_dot_product_attention": _attention,
+    "rms_norm": partial(norm, RMSNorm),
+    "scaled_dot_product_attention": attention,
     "select.int": _select,
     "sigmoid": _node(Sigmoid),
     "slice.Tensor": _slice,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Call:
         if not self.part:
             return graph.branch(*given)
         made: Any = getattr(loops, self.part)(graph, *given)
-        return made if isinstance(made, tuple) else (made,) * self.outputs
+        return cast("tuple[Wire, ...]", made) if type(made) is tuple else (made,) * self.outputs
 
     def changed(self, change: Callable[[Any], Any]) -> Call:
         """The same with other arguments."""

@@ -170,7 +170,10 @@ def from_torch(
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
-    usual = {"metric": "accuracy" if found.classes else "error", "node_update_intervals": intervals}
+    usual: dict[str, Any] = {
+        "metric": "accuracy" if found.classes else "error",
+        "node_update_intervals": intervals,
+    }
     is_ragged = isinstance(dataset, BatchList)
     batch = max(len(one[0]) for one in examples(dataset)) if is_ragged else dataset.batch
     model = Model(
@@ -179,7 +182,7 @@ def from_torch(
         made,
         dataset.for_run,
         pump,
-        known() if known else method,
+        method() if isinstance(method, partial) else method,
         dtype=dtype,
         **{**usual, **options},
     )

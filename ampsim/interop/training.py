@@ -100,19 +100,17 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
         raise OptionError("train and valid must both come in batches, or both as whole tensors")
     if not isinstance(train, list) or not isinstance(valid, list):
         return ArrayDataset(cast("Arrays", train), cast("Arrays", valid), batch, dtype)
-    if all(
-        len({tuple(a.shape[1:] for a in one) for one in split}) == 1 for split in (train, valid)
-    ):
-        whole = [
-            tuple(np.concatenate(column) for column in zip(*split, strict=True))
-            for split in (train, valid)
-        ]
-        return ArrayDataset(*whole, len(train[0][0]), dtype)
-    cast_ = [
+    both = train, valid
+    if all(len({tuple(a.shape[1:] for a in one) for one in split}) == 1 for split in both):
+        first, second = (
+            tuple(np.concatenate(column) for column in zip(*split, strict=True)) for split in both
+        )
+        return ArrayDataset(first, second, len(train[0][0]), dtype)
+    before, after = (
         [tuple(a.astype(dtype) if a.dtype.kind == "f" else a for a in one) for one in split]
-        for split in (train, valid)
-    ]
-    return BatchList(*cast_)
+        for split in both
+    )
+    return BatchList(before, after)
 
 
 def _batches(given: Any) -> Arrays | list[Arrays]:

@@ -55,7 +55,7 @@ class Arithmetic(CachingNode):
         super().__init__(name)
 
     @abstractmethod
-    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+    def joined(self, state: State, operands: list[np.ndarray]) -> Payload:
         """Return the result, and record what backward needs of it."""
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
@@ -164,7 +164,7 @@ class MatrixProduct(Arithmetic):
     def __init__(self, name: str) -> None:
         super().__init__(name)
 
-    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+    def joined(self, state: State, operands: list[np.ndarray]) -> Payload:
         """Multiply; record both."""
         if self.is_training:
             self._saved[state] = operands
@@ -221,7 +221,7 @@ class Where(Arithmetic):
     def __init__(self, name: str) -> None:
         super().__init__(name, 3)
 
-    def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
+    def joined(self, state: State, operands: list[np.ndarray]) -> Payload:
         """Choose; record the mask and the shapes of what is chosen from."""
         mask, first, second = operands
         if self.is_training:

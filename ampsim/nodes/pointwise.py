@@ -21,6 +21,7 @@ from ampsim.ir.work import NO_WORK, Work, elementwise_work
 from ampsim.nodes.elementwise import Elementwise
 
 Array: TypeAlias = np.ndarray
+OfArray: TypeAlias = Callable[[Array], Array]
 Calls: TypeAlias = tuple[int, int]
 """How many calls of NumPy a function makes, and how many arrays these read and write."""
 
@@ -122,42 +123,66 @@ def _thresholded(x: Array, beta: float, threshold: float) -> Array:
     return np.where(beta * x > threshold, x, _softplus(beta * x) / beta)
 
 
+def _slope_of_thresholded(x: Array, beta: float, threshold: float) -> Array:
+    return np.where(beta * x > threshold, 1.0, _sigmoid(beta * x))
+
+
+def _leaky(x: Array, slope: float) -> Array:
+    return np.maximum(x, 0.0) + slope * np.minimum(x, 0.0)
+
+
+def _slope_of_leaky(x: Array, slope: float) -> Array:
+    return (x > 0.0) + slope * (x <= 0.0)
+
+
+def _clipped(x: Array, least: float, most: float) -> Array:
+    return np.minimum(np.maximum(x, least), most)
+
+
+def _slope_of_clipped(x: Array, least: float, most: float) -> Array:
+    return (x > least) & (x < most)
+
+
+def _power(x: Array, exponent: float) -> Array:
+    return x**exponent
+
+
+def _slope_of_power(x: Array, exponent: float) -> Array:
+    return exponent * x ** (exponent - 1.0)
+
+
+def _by_x(value: OfArray, slope: OfArray) -> Function:
+    return Function(value, slope)
+
+
+def _by_y(value: OfArray, slope: OfArray) -> Function:
+    return Function(value, slope, is_of_value=True)
+
+
 FUNCTIONS: Final[dict[str, Function]] = {
-    "abs": Function(np.abs, np.sign),
-    "clamp_max": Function(np.minimum, lambda x, most: x <= most, numbers=(1.0,)),
-    "clamp_min": Function(np.maximum, lambda x, least: x >= least, numbers=(0.0,)),
-    "cos": Function(np.cos, lambda x: -np.sin(x)),
+    "abs": _by_x(np.abs, np.sign),
+    "clamp_max": Function(np.minimum, np.less_equal, numbers=(1.0,)),
+    "clamp_min": Function(np.maximum, np.greater_equal, numbers=(0.0,)),
+    "cos": _by_x(np.cos, lambda x: -np.sin(x)),
     "elu": Function(_elu, _slope_of_elu, numbers=(1.0, 1.0, 1.0)),
-    "erf": Function(erf, lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x)),
-    "exp": Function(np.exp, lambda y: y, True),
-    "expm1": Function(np.expm1, lambda y: y + 1.0, True),
-    "gelu": Function(_gelu, _slope_of_gelu),
-    "gelu_tanh": Function(lambda x: 0.5 * x * (1.0 + _bent(x)), _slope_of_gelu_tanh),
-    "hardtanh": Function(
-        lambda x, least, most: np.minimum(np.maximum(x, least), most),
-        lambda x, least, most: (x > least) & (x < most),
-        numbers=(-1.0, 1.0),
-    ),
-    "leaky_relu": Function(
-        lambda x, slope: np.maximum(x, 0.0) + slope * np.minimum(x, 0.0),
-        lambda x, slope: (x > 0.0) + slope * (x <= 0.0),
-        numbers=(0.01,),
-    ),
-    "log": Function(np.log, lambda x: 1.0 / x),
-    "log1p": Function(np.log1p, lambda x: 1.0 / (1.0 + x)),
-    "log_sigmoid": Function(lambda x: -_softplus(-x), lambda y: -np.expm1(y), True),
-    "mish": Function(lambda x: x * np.tanh(_softplus(x)), _slope_of_mish),
-    "pow": Function(lambda x, n: x**n, lambda x, n: n * x ** (n - 1.0), numbers=(2.0,)),
-    "reciprocal": Function(lambda x: 1.0 / x, lambda y: -y * y, True),
-    "rsqrt": Function(lambda x: 1.0 / np.sqrt(x), lambda y: -0.5 * y * y * y, True),
-    "silu": Function(lambda x: x * _sigmoid(x), _slope_of_silu),
-    "sin": Function(np.sin, np.cos),
-    "softplus": Function(
-        _thresholded,
-        lambda x, beta, threshold: np.where(beta * x > threshold, 1.0, _sigmoid(beta * x)),
-        numbers=(1.0, 20.0),
-    ),
-    "sqrt": Function(np.sqrt, lambda y: 0.5 / y, True),
+    "erf": _by_x(erf, lambda x: 2 / math.sqrt(math.pi) * np.exp(-x * x)),
+    "exp": _by_y(np.exp, lambda y: y),
+    "expm1": _by_y(np.expm1, lambda y: y + 1.0),
+    "gelu": _by_x(_gelu, _slope_of_gelu),
+    "gelu_tanh": _by_x(lambda x: 0.5 * x * (1.0 + _bent(x)), _slope_of_gelu_tanh),
+    "hardtanh": Function(_clipped, _slope_of_clipped, numbers=(-1.0, 1.0)),
+    "leaky_relu": Function(_leaky, _slope_of_leaky, numbers=(0.01,)),
+    "log": _by_x(np.log, lambda x: 1.0 / x),
+    "log1p": _by_x(np.log1p, lambda x: 1.0 / (1.0 + x)),
+    "log_sigmoid": _by_y(lambda x: -_softplus(-x), lambda y: -np.expm1(y)),
+    "mish": _by_x(lambda x: x * np.tanh(_softplus(x)), _slope_of_mish),
+    "pow": Function(_power, _slope_of_power, numbers=(2.0,)),
+    "reciprocal": _by_y(lambda x: 1.0 / x, lambda y: -y * y),
+    "rsqrt": _by_y(lambda x: 1.0 / np.sqrt(x), lambda y: -0.5 * y * y * y),
+    "silu": _by_x(lambda x: x * _sigmoid(x), _slope_of_silu),
+    "sin": _by_x(np.sin, np.cos),
+    "softplus": Function(_thresholded, _slope_of_thresholded, numbers=(1.0, 20.0)),
+    "sqrt": _by_y(np.sqrt, lambda y: 0.5 / y),
 }
 """By the names of PyTorch's operators; both forms of gelu have one of their own."""
 
@@ -195,9 +220,9 @@ class Pointwise(Elementwise):
         """Return f(x)."""
         return self.function.value(x, *self.numbers)
 
-    def pulled_back(self, kept: Array, gradient: Array) -> Array:
-        """Return the gradient times the slope."""
-        slope = self.function.slope(kept, *self.numbers)
+    def pulled_back(self, y: Array, gradient: Array) -> Array:
+        """Return the gradient times the slope; `y` is x where the slope is told from that."""
+        slope = self.function.slope(y, *self.numbers)
         return np.multiply(gradient, slope, dtype=gradient.dtype)
 
 

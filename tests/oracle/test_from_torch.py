@@ -62,7 +62,7 @@ def test_outputs_and_gradients_are_pytorch_s(name):
     expected = output.detach().numpy()
     if output.ndim == 3:
         expected = expected.reshape(len(prediction), -1)
-    if name == "lenet":  # whose output is a log_softmax, which our loss has in it
+    if name in ("lenet", "shared"):  # whose output is a log_softmax, which our loss has in it
         prediction = torch.from_numpy(prediction).log_softmax(1).numpy()
     np.testing.assert_allclose(prediction, expected, rtol=0, atol=1e-12)
     found = ampsim.to_torch(model.set_parameters(gradients))

@@ -132,6 +132,78 @@ class CellLoop(nn.Module):
         return self.out(self.twice(torch.sigmoid(self.twice(whole))) - F.silu(h))
 
 
+class RootMeanSquare(nn.Module):
+    """As models have it that are older than nn.RMSNorm."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width) + 0.5)
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class Gpt(nn.Module):
+    """A block after minGPT, which computes attention by hand, with a mask that is a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.position = nn.Embedding(WORDS, 8), nn.Embedding(STEPS, 8)
+        self.before, self.between, self.last = nn.RMSNorm(8), RootMeanSquare(8), nn.RMSNorm(8)
+        self.attend, self.project = nn.Linear(8, 24, bias=False), nn.Linear(8, 8)
+        self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+        self.head = nn.Linear(8, TAGS, bias=False)
+        self.register_buffer("seen", torch.tril(torch.ones(9, 9)).view(1, 1, 9, 9))
+
+    def attention(self, x):
+        rows, steps, width = x.size()
+        heads = [one.view(rows, steps, 2, 4).transpose(1, 2) for one in x.split(width // 3, dim=2)]
+        q, k, v = heads
+        fit = q @ k.transpose(-2, -1) / 2
+        fit = fit.masked_fill(self.seen[:, :, :steps, :steps] == 0, float("-inf"))
+        y = F.softmax(fit, dim=-1) @ v
+        return y.transpose(1, 2).contiguous().view(rows, steps, -1)
+
+    def forward(self, words):
+        places = torch.arange(words.size(1)).unsqueeze(0).expand(words.size(0), -1)
+        x = self.token(words) + self.position(places)
+        x = x + self.project(self.attention(self.attend(self.before(x))))
+        return self.head(self.last(x + self.mlp(self.between(x))))
+
+
+class Padded(nn.Module):
+    """Word 0 stands for none: attention does not see it, and the mean is without it."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, 8, padding_idx=0)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.fc = nn.Linear(8, TAGS)
+
+    def forward(self, words):
+        x = self.embedding(words)
+        x, _weights = self.attention(x, x, x, key_padding_mask=words == 0)
+        is_word = (words != 0).unsqueeze(-1).to(x.dtype)
+        return self.fc((F.silu(x) * is_word).sum(1) / is_word.sum(1).clamp(min=1))
+
+
+class Shared(nn.Module):
+    """One layer under three names, and functions of all kinds between."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.Linear(PIXELS, PIXELS)
+        self.layers = nn.ModuleList([layer] * 3)
+        self.norm, self.out = nn.LayerNorm(PIXELS, bias=False), nn.Linear(PIXELS, TAGS)
+        self.scale = nn.Parameter(torch.full((PIXELS,), 0.5))
+
+    def forward(self, x):
+        for layer, function in zip(self.layers, (F.leaky_relu, F.elu, F.softplus), strict=True):
+            x = x + self.scale * function(layer(x))
+        x = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + 1e-3)
+        return F.log_softmax(self.out(F.normalize(self.norm(x), dim=-1) * 3), dim=-1)
+
+
 def by_token(output, target):
     return F.cross_entropy(output.reshape(-1, TAGS), target.reshape(-1))
 
@@ -182,6 +254,9 @@ NETWORKS: dict[str, Network] = {
     "character cnn": Network(CharCnn, nn.CrossEntropyLoss(), words, label),
     "two-layer bilstm": Network(BiLstm, nn.CrossEntropyLoss(), words, label),
     "transformer encoder": Network(Encoder, nn.CrossEntropyLoss(), words, label),
+    "gpt": Network(Gpt, by_token, words, tags),
+    "padded": Network(Padded, nn.CrossEntropyLoss(), words, label),
+    "shared": Network(Shared, nn.NLLLoss(), pixels, label),
     "loop over cells": Network(CellLoop, nn.CrossEntropyLoss(), pixels, label),
 }
 

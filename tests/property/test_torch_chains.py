@@ -10,12 +10,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch_oracle import torch
-from torch_zoo import served
+from torch_zoo import case, served
 
 import ampsim
+from ampsim.interop import exported
+from ampsim.interop.operators import RULES
+from ampsim.nodes import FUNCTIONS
 
 nn, F = torch.nn, torch.nn.functional
 ROWS, CLASSES = 3, 4
+BOUNDS = {"clamp_max": (0.5,), "clamp_min": (0.5,), "pow": (3.0,)}
+ALL_FUNCTIONS = [
+    lambda x, name=name: getattr(torch.ops.aten, name)(x, *BOUNDS.get(name, ()))
+    for name in FUNCTIONS
+    if name != "gelu_tanh"
+]
 
 
 class Link(NamedTuple):
@@ -62,6 +71,27 @@ FLAT: dict[str, Link] = {
     "tanh": Link(1, nothing, lambda m, x: torch.tanh(x)),
     "sigmoid": Link(1, nothing, lambda m, x: torch.sigmoid(x)),
     "silu": Link(1, nothing, lambda m, x: F.silu(x)),
+    "all functions": Link(1, nothing, lambda m, x: sum(f(x.abs() + 0.1) for f in ALL_FUNCTIONS)),
+    "gelu by tanh": Link(1, nothing, lambda m, x: F.gelu(x, approximate="tanh")),
+    "clamped": Link(1, nothing, lambda m, x: x.clamp(-0.5, 0.5) + x.clamp(min=0) + F.relu6(x)),
+    "quotient": Link(1, nothing, lambda m, x: x / (1 + x.abs()) + 1 / (x * x + 1)),
+    "softmax": Link(1, nothing, lambda m, x: F.softmax(x, dim=1) + F.log_softmax(x, dim=-1)),
+    "squared softmax": Link(1, nothing, lambda m, x: (x @ x.new_ones(x.size(1), 3)).softmax(-1)),
+    "learned scale": Link(
+        1, lambda f: nn.ParameterList([nn.Parameter(torch.rand(f))]), lambda m, x: x * m[0] / m[0]
+    ),
+    "standardised": Link(1, nothing, lambda m, x: x / (x.std(1, keepdim=True) + x.var(1)[:, None])),
+    "normalised": Link(1, nothing, lambda m, x: F.normalize(x, dim=1)),
+    "every other kept": Link(
+        1, nothing, lambda m, x: torch.where(torch.arange(x.size(1)) % 2 == 0, x, -1.0)
+    ),
+    "filled": Link(
+        1,
+        nothing,
+        lambda m, x: x.masked_fill(~(torch.arange(x.size(1)) > 0), 2.0) + x.new_ones(3, 1)[0],
+    ),
+    "with ones": Link(1, nothing, lambda m, x: torch.cat([x, torch.ones_like(x[:, :1])], dim=1)),
+    "rms norm": Link(1, nn.RMSNorm, lambda m, x: m(x)),
     "residual": Link(1, lambda f: nn.Linear(f, f), lambda m, x: x + F.relu(m(x))),
     "gate": Link(1, lambda f: nn.Linear(f, 2 * f), lambda m, x: torch.mul(*m(x).chunk(2, dim=1))),
     "scalars": Link(1, nothing, lambda m, x: (1 - x) * 0.5 + x / 3 - (-x)),
@@ -105,6 +135,17 @@ SEQUENCES: dict[str, Link] = {
         lambda t, f: nn.Linear(f, 3 * f),
         lambda m, x: F.scaled_dot_product_attention(*m(x).chunk(3, dim=-1), is_causal=True),
     ),
+    "masked attention": Link(
+        2,
+        lambda t, f: nn.ParameterList([nn.Parameter(torch.randn(t, t))]),
+        lambda m, x: F.scaled_dot_product_attention(
+            F.scaled_dot_product_attention(x, x, x, attn_mask=torch.eye(x.size(1)) == 0),
+            x,
+            x,
+            attn_mask=m[0],
+        ),
+    ),
+    "own attention": Link(2, nothing, lambda m, x: torch.bmm((x @ x.mT).softmax(-1), x)),
     "conv": Link(
         2,
         lambda t, f: nn.Conv1d(t, 4, 2, stride=2, padding=1),
@@ -212,3 +253,26 @@ def test_each_operator_computes_as_pytorch_does(axes, name):
     before = {1: [], 2: ["to sequence"], 3: ["to image"]}[axes]
     wanted = iter([*before, name])
     require_alike(Chain(lambda names: next(wanted), 1 + len(before)))
+
+
+@pytest.mark.thorough
+def test_every_operator_of_the_table_has_a_link(monkeypatch):
+    """What is listed is tested above, or in a network of tests/oracle/torch_zoo.py."""
+    met = set[str]()
+
+    class Met(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            met.add(key)
+            return super().get(key, default)
+
+    monkeypatch.setattr(exported, "RULES", Met(RULES))
+    for axes, kind in KINDS.items():
+        for name in kind:
+            wanted = iter([*{1: [], 2: ["to sequence"], 3: ["to image"]}[axes], name])
+            chain = Chain(lambda _names, wanted=wanted: next(wanted), 1 + (axes > 1))
+            given = torch.randn(2, 6, dtype=torch.float64), torch.tensor([0, 1])
+            exported.imported(chain, given, nn.CrossEntropyLoss())
+    given = case("lenet"), case("regression"), case("loop over cells"), case("padded")
+    for one in given:
+        exported.imported(one.module, [array[:2] for array in one.data[0]], one.loss)
+    assert set(RULES) - met == set()

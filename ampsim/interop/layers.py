@@ -1,4 +1,4 @@
-"""Rules for LSTM and GRU: layers, directions and steps become loops over cells.
+"""Rules for layers: with weights, over images, attention, and LSTM and GRU, which become loops.
 
 `nn.LSTM` and `nn.GRU` are one operation each in an exported program. Here each layer and direction
 is a cell in a loop of its own, so that the second layer reads a step as soon as the first has
@@ -7,7 +7,8 @@ written it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -22,13 +23,183 @@ from ampsim.interop.lowering import (
     Spread,
     Stacked,
     Value,
+    extents,
+    node_name,
     short,
-)
+)  # fmt: skip
 from ampsim.interop.plan import Ref, Spec
-from ampsim.nodes import Columns, Concat, Dropout, GRUCell, LSTMCell, Permute, Pick
+from ampsim.nodes import (
+    Attention,
+    Columns,
+    Concat,
+    Conv2d,
+    Dropout,
+    Embedding,
+    GRUCell,
+    LayerNorm,
+    Linear,
+    LSTMCell,
+    MatrixProduct,
+    MaxPool,
+    Permute,
+    Pick,
+    Reshape,
+    Where,
+)  # fmt: skip
 
-PARAMETERS = 4
+SEED: Final = 0
+"""Of masks; each node has its own, by its name."""
+
+PARAMETERS: Final = 4
 """Of a cell: weights of input and state, and the biases of both."""
+
+
+def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> Ref:
+    """A node with an operation's weight, which lies in that way, and bias, if it has one."""
+    layout: Layout = {}
+    for part, its_way in (("weight", way), ("bias", np.ravel)):
+        value = given[part]
+        if isinstance(value, Learned):
+            layout[part] = Laid((value.name,), its_way)
+        elif value is not None:
+            raise given.refused(
+                f"{part} of this {short(given.operation)} is no parameter of the module",
+                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
+                "to another sequence takes one for query, key and value each",
+            )
+    if kind in (Linear, Conv2d, LayerNorm) and "bias" not in layout:
+        options["has_bias"] = False
+    name = node_name(layout["weight"].names[0])
+    return given.low.learning(Spec(kind, name, options), layout, wire)
+
+
+def linear(given: Arguments) -> Value:
+    """nn.Linear, whose weight is (out, in)."""
+    d_out, d_in = given.shape_of("weight")
+    return _layer(given, given.wire("input"), Linear, np.transpose, d_in=d_in, d_out=d_out)
+
+
+def matmul(given: Arguments) -> Value:
+    """Of a payload and a parameter, (in, out), or of two payloads."""
+    low, weight = given.low, given[given.second]
+    shapes = given.shape_of(), given.shape_of(given.second)
+    if isinstance(weight, Learned) and weight.values.ndim == 2:
+        d_in, d_out = weight.values.shape
+        options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
+        layout = {"weight": Laid((weight.name,))}
+        spec = Spec(Linear, node_name(weight.name), options)
+        return low.learning(spec, layout, given.wire())
+    if len(shapes[0]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
+        raise low.refused(
+            "a product of matrices has other axes before these in its second operand",
+            "expand both to the same, such as (rows, heads, steps, width), or take nn.Linear",
+        )
+    return low.light(MatrixProduct, given.wire(), given.wire(given.second), named="product")
+
+
+def embedding(given: Arguments) -> Value:
+    """nn.Embedding, with or without padding."""
+    if given["scale_grad_by_freq"] or given["sparse"]:
+        raise given.refused(
+            "an embedding scales gradients by frequency, or has sparse ones", "leave both False"
+        )
+    vocabulary, width = given.shape_of("weight")
+    options: dict[str, Any] = {"vocabulary": vocabulary, "width": width}
+    if given["padding_idx"] >= 0:
+        options["padding"] = given["padding_idx"]
+    return _layer(given, given.wire("indices"), Embedding, np.ravel, **options)
+
+
+def norm(kind: Any, given: Arguments) -> Value:
+    """nn.LayerNorm or nn.RMSNorm over the last axis."""
+    if given["weight"] is None or len(given["normalized_shape"]) != 1:
+        raise given.refused(
+            f"a {kind.__name__} has no weight, or is over several axes",
+            f"take nn.{kind.__name__}(width) with a weight",
+        )
+    (columns,), epsilon = given["normalized_shape"], given["eps"]
+    options = {"epsilon": float(np.finfo(given.dtype).eps) if epsilon is None else epsilon}
+    return _layer(given, given.wire("input"), kind, np.ravel, columns=columns, **options)
+
+
+def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[str, Any]:
+    """Kernel, stride and padding as our nodes take them: a number, or (down, across)."""
+
+    def pair(numbers: Sequence[int], usual: int) -> Any:
+        width = len(given.shape) - 2
+        both = [usual, *numbers, *numbers] if width == 1 else [*numbers, *numbers]
+        return both[0] if both[0] == both[1] else (both[0], both[1])
+
+    found: dict[str, Any] = {"kernel": pair(kernel, 1)}
+    stride, padding = pair(given["stride"] or kernel, 1), pair(given["padding"], 0)
+    if stride != (found["kernel"] if is_pool else 1):
+        found["stride"] = stride
+    if padding:
+        found["padding"] = padding
+    return found
+
+
+def _on_images(given: Arguments, make: Callable[[Ref], Ref]) -> Ref:
+    """What a node of images makes; sequences (rows, channels, steps) are images of one row."""
+    shape = given.shape_of()
+    if len(shape) == 4:
+        return make(given.wire())
+    if len(shape) != 3 or None in shape[1:]:
+        raise given.refused(f"{short(given.operation)} has no batch", "give it a first axis of 1")
+    made = make(given.light(Reshape, given.wire(), shape=(-1, shape[1], 1, shape[2])))
+    return given.light(Reshape, made, shape=extents(given.shape))
+
+
+def convolution(given: Arguments) -> Value:
+    """nn.Conv1d and nn.Conv2d."""
+    if any(one != 1 for one in given["dilation"]) or given["groups"] != 1 or given["transposed"]:
+        raise given.refused(
+            "a convolution has dilation or groups, or is transposed",
+            "take nn.Conv2d with dilation=1 and groups=1",
+        )
+    filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
+    options: dict[str, Any] = {"channels": channels, "filters": filters}
+    options |= _windows(given, kernel, is_pool=False)
+    return _on_images(given, lambda wire: _layer(given, wire, Conv2d, np.ravel, **options))
+
+
+def max_pool(given: Arguments) -> Value:
+    """nn.MaxPool1d and nn.MaxPool2d."""
+    if any(one != 1 for one in given["dilation"]) or given["ceil_mode"]:
+        raise given.refused("a pool has dilation or ceil_mode", "leave both as they are")
+    options = _windows(given, given["kernel_size"], is_pool=True)
+    return _on_images(given, lambda wire: given.light(MaxPool, wire, **options))
+
+
+def attention(given: Arguments) -> Value:
+    """scaled_dot_product_attention; a causal mask needs no input."""
+    low, mask = given.low, given["attn_mask"]
+    queries, keys = given.shape_of("query"), given.shape_of("key")
+    wires, options = [given.wire(one) for one in ("query", "key", "value")], dict[str, Any]()
+    if given["is_causal"] or _is_causal(mask, queries[-2], keys[-2]):
+        options["is_causal"] = True
+    elif mask is not None:
+        wires.append(low.wire(mask))
+        if given.dtype_of("attn_mask") == "bool":
+            ends = (np.full(1, one, given.dtype) for one in (0.0, -np.inf))
+            wires[3] = low.light(Where, wires[3], *map(low.wire, ends))
+        options["is_masked"] = True
+    if given["scale"] is not None:
+        options["scale"] = float(given["scale"])
+    if given["dropout_p"]:
+        options |= {"dropout": float(given["dropout_p"]), "seed": SEED}
+    return low.light(Attention, *wires, **options)
+
+
+def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
+    """Whether a fixed mask hides exactly the keys after each query."""
+    if not isinstance(mask, np.ndarray):
+        return False
+    given = cast("np.ndarray[Any, np.dtype[Any]]", mask)
+    if given.shape[-2:] != (queries, keys):
+        return False
+    seen = np.tri(queries, keys, dtype=bool)
+    return bool((given == (seen if given.dtype == bool else np.where(seen, 0.0, -np.inf))).all())
 
 
 def _by_gate(*weights: np.ndarray) -> np.ndarray:
@@ -127,7 +298,7 @@ class _Loop(NamedTuple):
         return low.call(Spec(Columns, low.free(f"{self.name}.h"), options), states)
 
 
-def layers(given: Arguments) -> Value:
+def recurrent(given: Arguments) -> Value:
     """Outputs at all steps, and the last h, and c of an LSTM, of each layer and direction."""
     low, shape = given.low, given.shape_of("input")
     order = 1 if given["batch_first"] else -1
@@ -149,7 +320,7 @@ def layers(given: Arguments) -> Value:
             below = loops[-len(ways) :]
             read = _beside(low, below, [one.h(low, one.states) for one in below])
             if given["dropout"] and given["train"]:
-                read = low.light(Dropout, read, rate=float(given["dropout"]), seed=0)
+                read = low.light(Dropout, read, rate=float(given["dropout"]), seed=SEED)
         loops += [
             _loop(given, read, way, layer, layer * len(ways) + i) for i, way in enumerate(ways)
         ]
