@@ -89,7 +89,7 @@ def matmul(given: Arguments) -> Value:
         layout = {"weight": Laid((weight.name,))}
         spec = Spec(Linear, node_name(weight.name), options)
         return low.learning(spec, layout, given.wire())
-    if len(shapes[0]) < 3 or shapes[0][:-2] != shapes[1][:-2]:
+    if len(shapes[1]) < 2 or shapes[1][:-2] not in ((), shapes[0][:-2]):
         raise low.refused(
             "a product of matrices has other axes before these in its second operand",
             "expand both to the same, such as (rows, heads, steps, width), or take nn.Linear",

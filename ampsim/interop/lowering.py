@@ -339,8 +339,9 @@ class Lowering:
             case Spread():
                 first = np.moveaxis(value.values, value.axis, 0)
                 made = self._fixed(first, ("rows", *first.shape[1:]))
-                axes = np.moveaxis(np.arange(first.ndim), 0, value.axis)
-                return self.permuted(made, axes.tolist())
+                axes = [*range(1, first.ndim)]
+                axes.insert(value.axis, 0)
+                return self.permuted(made, axes)
             case Learned():
                 return self._looked_up(value)
             case Stacked():

@@ -212,11 +212,12 @@ def _slice(given: Arguments) -> Value:
 
 
 def _split(given: Arguments) -> Value:
-    stops = np.cumsum(given["split_sizes"]).tolist()
-    if given.shape_of()[given["dim"]] is None:
+    axis: int = given["dim"]
+    if given.shape_of()[axis] is None:
         raise given.refused("the batch is cut into parts", "cut another axis")
+    stops = np.cumsum([int(one.shape[axis]) for one in given.operation.meta["val"]]).tolist()
     cuts = zip([0, *stops], stops, strict=False)
-    return [_picked(given, given["dim"], (start, stop, None)) for start, stop in cuts]
+    return [_picked(given, axis, (start, stop, None)) for start, stop in cuts]
 
 
 def _cat(given: Arguments) -> Value:
@@ -483,6 +484,7 @@ _RULES: Final[dict[str, Rule]] = {
     "bmm matmul mm": matmul,
     "broadcast_tensors": _broadcast,
     "cat": _cat,
+    "chunk split.Tensor split_with_sizes": _split,
     "clamp": _clamp,
     "conv1d conv2d convolution": convolution,
     "cross_entropy_loss nll_loss_nd": _cross_entropy,
@@ -518,7 +520,6 @@ _RULES: Final[dict[str, Rule]] = {
     "sigmoid": _node(Sigmoid),
     "slice.Tensor": _slice,
     "softmax.int": _softmax,
-    "split_with_sizes": _split,
     "stack": _stack,
     "sub.Tensor": partial(_plus, -1),
     "sum.dim_IntList": partial(_mean, factor=lambda count: count),

@@ -152,7 +152,7 @@ class Difference(Arithmetic):
 
 
 class MatrixProduct(Arithmetic):
-    """Multiplies the last two axes as matrices: (…, n, k) and (…, k, m) give (…, n, m).
+    """Multiplies the last two axes as matrices: (…, n, k) and (…, k, m), or (k, m), give (…, n, m).
 
     Without parameters it is light: its 2·n·k·m FLOP are charged by devices that charge light
     operations. An extent that an instance decides is taken for the largest payload's last but one.
@@ -182,7 +182,8 @@ class MatrixProduct(Arithmetic):
         elif gradient is not None:
             to_first, to_second = self.input_needs_gradient
             back[0] = gradient @ second.swapaxes(-1, -2) if to_first else None
-            back[1] = first.swapaxes(-1, -2) @ gradient if to_second else None
+            if to_second:
+                back[1] = unspread(first.swapaxes(-1, -2) @ gradient, second.shape)
         needed = self.input_needs_gradient
         return [(i, state, one if needed[i] else None) for i, one in enumerate(back)]
 
@@ -206,9 +207,9 @@ class MatrixProduct(Arithmetic):
         return self.work(Direction.BACKWARD, shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
-        """Require (…, n, k) and (…, k, m)."""
+        """Require (…, n, k) and (…, k, m), or (k, m)."""
         first, second = known(shapes)
-        is_pair = len(first) == len(second) >= 2 and first[:-2] == second[:-2]
+        is_pair = len(first) >= len(second) >= 2 and second[:-2] in ((), first[:-2])
         require(is_pair and first[-1] == second[-2], self, "(…, n, k) and (…, k, m)", first, second)
         self._extents = (first[-2], first[-1], second[-1])
         return ((*first[:-1], second[-1]),)

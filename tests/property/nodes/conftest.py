@@ -199,6 +199,12 @@ CASES: dict[str, Case] = {
         (2 * 3 * 64, 4 * 3 * 64, 0),
         ((ROWS, 3, 4), (ROWS, 3, 4)),
     ),
+    "MatrixProduct, one matrix": Case(
+        lambda: MatrixProduct("node"),
+        at_ports(normal(1, 4, 4), normal(4, 4)),
+        (2 * 64, 4 * 64, 0),
+        ((ROWS, 3, 4), (3, 4)),
+    ),
     "Attention": Case(
         lambda: Attention("node"),
         at_ports(*normal(3, 2, 5, 4)),
