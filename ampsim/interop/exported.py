@@ -106,7 +106,8 @@ def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lower
     """What a program becomes; `names` of operations before it was decomposed are by their lines."""
     live = _live(program)
     values, uses = _parameters(module, program, live)
-    low = Lowering(type(module).__name__, uses)
+    dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
+    low = Lowering(type(module).__name__, dtype, uses)
     *inputs, target = [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
     given = inspect.signature(module.forward).parameters.values()
     called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]

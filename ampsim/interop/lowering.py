@@ -140,6 +140,7 @@ class Lowering:
     """The calls so far, and what each operation of the exported program gave.
 
     Attributes:
+        dtype: of the module's parameters.
         values: by the operations' names.
         layouts: how parameters of nodes lie in those of the module, by their names here.
         messages: how often a batch meets each node with parameters.
@@ -148,8 +149,9 @@ class Lowering:
         plan: of the graph, once all operations were looked at.
     """
 
-    def __init__(self, name: str, uses: dict[tuple[str, ...], int]) -> None:
+    def __init__(self, name: str, dtype: str, uses: dict[tuple[str, ...], int]) -> None:
         self.name = name
+        self.dtype = dtype
         self.values: dict[str, Value] = {}
         self.layouts: dict[str, Laid] = {}
         self.messages: dict[str, int] = {}
@@ -236,16 +238,12 @@ class Lowering:
                 options["axes"] = tuple(before["axes"][axis] for axis in options["axes"])
                 if options["axes"] == tuple(range(len(options["axes"]))):
                     return feeds[0]
-        if kind in (Affine, Difference, Mean, Pointwise, Product, Sum) and self._is_whole():
+        is_whole = dtype_of(self.current).startswith(("bool", "int", "uint"))
+        if is_whole and kind in (Affine, Difference, Mean, Pointwise, Product, Sum):
             raise self.refused("whole numbers are calculated with", "do that before, in the data")
         return self.call(
             Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds
         )
-
-    def _is_whole(self) -> bool:
-        """Whether the current operation gives whole numbers."""
-        found = getattr(self.current.meta.get("val"), "dtype", None)
-        return found is not None and not found.is_floating_point
 
     def permuted(self, wire: Ref, axes: Sequence[int]) -> Ref:
         """The axes in another order, if it is another."""
@@ -352,6 +350,7 @@ class Lowering:
     def _fixed(self, array: np.ndarray, shape: tuple[int | str, ...]) -> Ref:
         if array.nbytes > FIXED_BYTES_MAX:
             raise self.refused("a fixed array is larger than 64 MiB", "make it an input")
+        array = array.astype(self.dtype) if array.dtype.kind == "f" else array
         return self.port(self._light_name("fixed" if array.any() else "zeros"), shape, values=array)
 
     def _looked_up(self, learned: Learned) -> Ref:

@@ -478,7 +478,7 @@ def _require_usual(given: Arguments, usual: dict[str, Any]) -> None:
 
 _RULES: Final[dict[str, Rule]] = {
     "_to_copy to.dtype": _cast,
-    "alias clone contiguous lift_fresh_copy": lambda given: given[given.first],
+    "alias clone contiguous": lambda given: given[given.first],
     "add.Tensor": partial(_plus, 1),
     "amax": _largest,
     "bmm matmul mm": matmul,
@@ -509,7 +509,6 @@ _RULES: Final[dict[str, Rule]] = {
     "mean.dim": _mean,
     "mse_loss": _squared_error,
     "mul.Tensor": _times,
-    "native_dropout": lambda given: (_dropout(given), None),
     "neg rsub.Scalar": _affine,
     "permute transpose.int": _permute,
     "pow.Tensor_Scalar": _pointwise("pow"),
