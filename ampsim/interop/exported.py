@@ -329,7 +329,7 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
     own = short(operation)
     before = names.get(operation.meta.get("stack_trace", ""), [own])
     said = own if own in before else before[0]
-    remedy = REMEDIES.get(said.rstrip("_")) or REMEDIES.get(own)
+    remedy = REMEDIES.get(said.rstrip("_"))
     if _is_fixed(low, operation) and not _is_in_place(operation):
         low.values[operation.name] = _computed(low, operation)
     elif rule := RULES.get(name_of(target)):
@@ -338,6 +338,7 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
         what = f"{said} changes a tensor in place"
         raise low.refused(what, remedy or IN_PLACE, MissingRule)
     else:
+        remedy = remedy or REMEDIES.get(own)
         kind = Refusal if remedy else MissingRule
         raise low.refused(f"ampsim has no node for {said}", remedy or OWN_NODE, kind)
 

@@ -174,6 +174,8 @@ def max_pool(given: Arguments) -> Value:
 def attention(given: Arguments) -> Value:
     """scaled_dot_product_attention; a causal mask needs no input."""
     low, mask = given.low, given["attn_mask"]
+    if given["enable_gqa"]:
+        raise given.refused("attention has enable_gqa", "expand keys and values to all heads")
     queries, keys = given.shape_of("query"), given.shape_of("key")
     wires, options = [given.wire(one) for one in ("query", "key", "value")], dict[str, Any]()
     if given["is_causal"] or _is_causal(mask, queries[-2], keys[-2]):

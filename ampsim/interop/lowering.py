@@ -289,7 +289,7 @@ class Lowering:
                 self._used[key] = spec, uses
                 return first, Ref(first.call, 1)
             if uses == 1:
-                self._used[key] = spec, 1
+                self._used[key] = spec, max(uses, self._uses.get(key, 1))
                 return self.call(spec, *feeds)
             self.call(spec, uses, part="shared", outputs=uses)
         made, number = self._used[key]

@@ -478,7 +478,7 @@ def _require_usual(given: Arguments, usual: dict[str, Any]) -> None:
 
 _RULES: Final[dict[str, Rule]] = {
     "_to_copy to.dtype": _cast,
-    "alias clone contiguous": lambda given: given[given.first],
+    "alias clone contiguous lift_fresh_copy": lambda given: given[given.first],
     "add.Tensor": partial(_plus, 1),
     "amax": _largest,
     "bmm matmul mm": matmul,

@@ -56,7 +56,7 @@ class LayerNorm(ParameterizedNode, CachingNode):
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Start from weights of 1 and biases of 0, as PyTorch does."""
-        return np.arange(self.parameter_count) < self.columns
+        return (np.arange(self.parameter_count) < self.columns).astype(np.float64)
 
     def adopt(self, theta: np.ndarray) -> None:
         """Bind weight and bias to the new parameters."""
@@ -95,11 +95,11 @@ class LayerNorm(ParameterizedNode, CachingNode):
         self._sums.append((state, (gradient * normal).sum(axis=rows), gradient.sum(axis=rows)))
         if not is_needed:
             return ((0, state, None),)
-        scaled = gradient * self.weight
-        along = (scaled * normal).mean(axis=-1, keepdims=True)
-        back = scaled - normal * along
+        back = gradient * self.weight
+        along = (back * normal).mean(axis=-1, keepdims=True)
         if self.is_centred:
-            back -= scaled.mean(axis=-1, keepdims=True)
+            back -= back.mean(axis=-1, keepdims=True)
+        back -= normal * along
         back *= inverse
         return ((0, state, back),)
 

@@ -134,7 +134,7 @@ class BatchSecond(Base):
 class Masked(Base):
     def forward(self, x):
         q = self.first(x).unsqueeze(1).unsqueeze(1)
-        mask = (x[:, :1, None, None] > 0).logical_not()  # here
+        mask = q[..., :1] > 0  # here
         q = F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
         return self.last(q.flatten(1))
 
@@ -258,7 +258,7 @@ class Normalising(Base):
 REFUSED: dict[type, str] = {
     Summing: "ampsim has no node for cumsum (HERE); write that part as a node of your own",
     SoftmaxOverTheBatch: "a softmax is over the batch (HERE); take dim=-1",
-    ChosenByValue: "ampsim has no node for gt (HERE); give batches of one length",
+    ChosenByValue: "gt is by numbers that learn (HERE); choose by the data, or multiply",
     PlacesInTheBatch: "numbers follow from the place in the batch (HERE); make them an input",
     Branching: "control flow reads values (HERE); compute both ways",
     Normalised: "ampsim has no node for batch_norm (HERE); statistics of a batch mean something",
@@ -270,7 +270,7 @@ REFUSED: dict[type, str] = {
     Unused: "parameter spare.weight has no effect on the loss; take it out of the module",
     InPlace: "fill_ changes a tensor in place (HERE); make a new one",
     BatchSecond: "the batch is not where this lstm expects it (HERE); pass batch_first=True",
-    Masked: "ampsim has no node for gt (HERE); give batches of one length",
+    Masked: "gt is by numbers that learn (HERE); choose by the data, or multiply",
     Grouped: "a convolution has dilation or groups, or is transposed (HERE); take nn.Conv2d with",
     OwnGradient: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
     Hooked: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
