@@ -53,7 +53,7 @@ OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
 IN_PLACE: Final = "make a new one, such as with torch.cat or x = x + y"
 
 FILLING: Final = (
-    "empty_like", "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like",
+    "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like",
 )  # fmt: skip
 """Operators that read no numbers of their tensor."""
 

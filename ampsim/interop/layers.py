@@ -80,16 +80,16 @@ def linear(given: Arguments) -> Value:
 
 
 def matmul(given: Arguments) -> Value:
-    """Of a payload and a parameter, (in, out), or of two payloads."""
+    """Of a payload and a parameter, (in, out) or (in,), or of two payloads."""
     low, weight = given.low, given[given.second]
-    shapes = given.shape_of(), given.shape_of(given.second)
-    if isinstance(weight, Learned) and weight.values.ndim == 2:
-        d_in, d_out = weight.values.shape
+    first, second = given.shape_of(), given.shape_of(given.second)
+    if isinstance(weight, Learned) and len(second) < 3:
+        d_in, d_out = (*weight.values.shape, 1)[:2]
         options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
-        layout = {"weight": Laid((weight.name,))}
         spec = Spec(Linear, node_name(weight.name), options)
-        return low.learning(spec, layout, given.wire())
-    if len(shapes[1]) < 2 or shapes[1][:-2] not in ((), shapes[0][:-2]):
+        made = low.learning(spec, {"weight": Laid((weight.name,))}, given.wire())
+        return made if len(second) == 2 else low.light(Reshape, made, shape=extents(given.shape))
+    if len(second) < 2 or second[:-2] not in ((), first[:-2]):
         raise low.refused(
             "a product of matrices has other axes before these in its second operand",
             "expand both to the same, such as (rows, heads, steps, width), or take nn.Linear",

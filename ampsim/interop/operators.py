@@ -82,6 +82,7 @@ _REMEDIES: Final[dict[str, str]] = {
     "embedding_bag": "take nn.Embedding, and a mean or a sum over the words",
     "group_norm instance_norm": _LAYER_NORM,
     "gru lstm": "give sequences of one length instead of packed ones",
+    "logsumexp": "take F.log_softmax",
     "mean": "leave the mean over the batch to the loss",
     "repeat": "take expand, which holds no copies",
     "rnn_relu rnn_tanh": "take nn.GRU or nn.LSTM",
@@ -186,6 +187,14 @@ def _permute(given: Arguments) -> Value:
 def _picked(given: Arguments, axis: int, key: Any) -> Value:
     keys = [None] * (axis % len(given.shape_of())) + [key]
     return given.light(Pick, given.wire(), keys=tuple(keys))
+
+
+def _flip(given: Arguments) -> Value:
+    axes = [axis % len(given.shape) for axis in given["dims"]]
+    if None in (given.shape[axis] for axis in axes):
+        raise given.refused("the batch is turned round", "turn another axis round")
+    keys = tuple((None, None, -1) if axis in axes else None for axis in range(max(axes) + 1))
+    return given.light(Pick, given.wire(), keys=keys)
 
 
 def _select(given: Arguments) -> Value:
@@ -495,6 +504,7 @@ _RULES: Final[dict[str, Rule]] = {
     "expand": _expand,
     "flatten.using_ints reshape squeeze squeeze.dim squeeze.dims unflatten.int unsqueeze view "
     "_unsafe_view": _reshape,
+    "flip": _flip,
     "gelu": _gelu,
     "gru.input lstm.input": recurrent,
     "gru_cell lstm_cell": cell,

@@ -161,6 +161,12 @@ SEQUENCES: dict[str, Link] = {
             attn_mask=m[0],
         ),
     ),
+    "turned round": Link(2, nothing, lambda m, x: x.flip(1) + x.flip((-1, -2))),
+    "pooled by a query": Link(
+        2,
+        lambda t, f: nn.ParameterList([nn.Parameter(torch.randn(f))]),
+        lambda m, x: (x * (x @ m[0]).softmax(1).unsqueeze(-1)).sum(1),
+    ),
     "own attention": Link(2, nothing, lambda m, x: torch.bmm((x @ x.mT).softmax(-1), x)),
     "conv": Link(
         2,
