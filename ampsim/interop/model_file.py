@@ -158,16 +158,13 @@ def _variables(plan: GraphPlan) -> dict[Ref, str]:
     return names
 
 
-def _wrapped(head: str, words: Sequence[str], tail: str = ")", *, indent: int = 4) -> Iterator[str]:
+def _wrapped(head: str, words: Sequence[str], tail: str = ")") -> Iterator[str]:
     """A call on one line, or with an argument on each."""
-    space = " " * indent
-    whole = f"{space}{head}{', '.join(words)}{tail}"
+    whole = f"    {head}{', '.join(words)}{tail}"
     if len(whole) <= WIDTH:
         yield whole
-        return
-    yield f"{space}{head}"
-    yield from (f"{space}    {word}," for word in words)
-    yield f"{space}{tail}"
+    else:
+        yield from (f"    {head}", *(f"        {word}," for word in words), f"    {tail}")
 
 
 def _graph_lines(plan: GraphPlan) -> Iterator[str]:
@@ -217,15 +214,8 @@ def _model_lines(model: Model, method: Method) -> Iterator[str]:
     words = [repr(model.name), "config", "make_graph", "data.for_run", "pump"]
     words.append(f"ampsim.optim.{method.func.__name__}({', '.join(['config.rate', *options])})")
     for one in fields(Model):
-        value = _plain(getattr(model, one.name)) if one.name in TOLD else _default(one)
-        if value != _default(one):
+        value: Any = getattr(model, one.name)
+        value = dict(cast("Any", value)) if isinstance(value, Mapping) else value
+        if one.name in TOLD and value != ({} if one.default is MISSING else one.default):
             words.append(f"{one.name}={value!r}")
     yield from _wrapped("model = ampsim.Model(", words)
-
-
-def _plain(value: Any) -> Any:
-    return dict(cast("Mapping[str, int]", value)) if isinstance(value, Mapping) else value
-
-
-def _default(one: Any) -> Any:
-    return {} if one.default is MISSING else one.default

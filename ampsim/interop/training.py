@@ -7,7 +7,7 @@ numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -183,22 +183,11 @@ def split_of(held: Mapping[str, np.ndarray], split: Split) -> list[Arrays]:
     return [tuple(arrays) for arrays in batches.values()]
 
 
-def _sgd(group: dict[str, Any]) -> Method:
-    if not group["momentum"]:
-        return partial(sgd)
-    return partial(nesterov if group["nesterov"] else momentum, momentum=group["momentum"])
-
-
-def _adam(group: dict[str, Any]) -> Method:
-    beta1, beta2 = group["betas"]
-    return partial(adam, beta1=beta1, beta2=beta2, epsilon=group["eps"])
-
-
-_METHODS: Final[dict[str, tuple[Callable[[dict[str, Any]], Method], dict[str, Any]]]] = {
-    "SGD": (_sgd, {"dampening": 0, "maximize": False}),
-    "Adam": (_adam, {"amsgrad": False, "maximize": False, "decoupled_weight_decay": False}),
+_USUAL: Final[dict[str, dict[str, Any]]] = {
+    "SGD": {"dampening": 0, "maximize": False},
+    "Adam": {"amsgrad": False, "maximize": False, "decoupled_weight_decay": False},
 }
-"""By the names of PyTorch's classes: what makes ours, and options that must be as usual."""
+"""Options that must be as usual, by the names of PyTorch's classes."""
 
 
 def method_of(given: Any, parameters: int) -> Method | Optimizer:
@@ -214,9 +203,9 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
     if isinstance(given, Optimizer):
         return given
     kind = type(given).__name__
-    if not hasattr(given, "param_groups") or kind not in _METHODS:
+    if not hasattr(given, "param_groups") or kind not in _USUAL:
         raise OptionError(
-            f"optimizer must be one of torch.optim's {' or '.join(_METHODS)}, or of ampsim.optim, "
+            f"optimizer must be one of torch.optim's {' or '.join(_USUAL)}, or of ampsim.optim, "
             f"got {kind}; try torch.optim.Adam(module.parameters(), 1e-3)"
         )
     groups = given.param_groups
@@ -231,13 +220,19 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
             "optimizer must have taken no step, for what it keeps of gradients is not taken over; "
             f"give a new {kind}(module.parameters(), ...)"
         )
-    make, usual = _METHODS[kind]
-    for option, expected in usual.items():
-        if groups[0].get(option, expected) != expected:
+    (group,) = groups
+    for option, expected in _USUAL[kind].items():
+        if group.get(option, expected) != expected:
             raise OptionError(
-                f"optimizer {kind}: {option} must be {expected}, got {groups[0][option]}; leave it "
-                "out"
+                f"optimizer {kind}: {option} must be {expected}, got {group[option]}; leave it out"
             )
-    decay = groups[0]["weight_decay"]
-    options = {"weight_decay": decay} if decay else {}
-    return partial(make(groups[0]), rate=float(groups[0]["lr"]), **options)
+    options = {"weight_decay": group["weight_decay"]} if group["weight_decay"] else {}
+    if kind == "Adam":
+        beta1, beta2 = group["betas"]
+        make, options = adam, {"beta1": beta1, "beta2": beta2, "epsilon": group["eps"], **options}
+    elif group["momentum"]:
+        make = nesterov if group["nesterov"] else momentum
+        options["momentum"] = group["momentum"]
+    else:
+        make = sgd
+    return partial(make, rate=float(group["lr"]), **options)
