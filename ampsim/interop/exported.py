@@ -31,7 +31,7 @@ from ampsim.interop.lowering import (
     MissingRule,
     PlacesInBatch,
     Refusal,
-    Spread,
+    Repeated,
     name_of,
     shape_of,
     short,
@@ -140,7 +140,7 @@ def _require_whole(low: Lowering, module: Any, program: Any) -> None:
             "to_torch would give it back as it was; take it out, or count in the training loop"
         )
     (result,) = program.graph_signature.user_outputs
-    if not isinstance(low.values[result], LossValue):
+    if not isinstance(low.values.get(result), LossValue):
         raise Refusal(
             f"{low.name}: the loss ends in another operation than a cross-entropy or a squared "
             "error; take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
@@ -356,7 +356,7 @@ def _is_fixed(low: Lowering, operation: Any) -> bool:
     if the_torch().Tag.nondeterministic_seeded in operation.target.tags:
         return False
     read = [one for one in operation.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
-    known = all(isinstance(low.values.get(one.name), np.ndarray | Spread) for one in read)
+    known = all(isinstance(low.values.get(one.name), np.ndarray | Repeated) for one in read)
     return known or short(operation) in FILLING
 
 
@@ -366,7 +366,7 @@ def _computed(low: Lowering, operation: Any) -> Any:
 
     def real(one: Any) -> Any:
         value: Any = low.values.get(one.name)
-        if isinstance(value, Spread):
+        if isinstance(value, Repeated):
             return torch.from_numpy(np.repeat(value.values, EXAMPLE_ROWS, axis=value.axis))
         if isinstance(value, np.ndarray):
             return torch.from_numpy(np.array(cast("np.ndarray[Any, Any]", value)))
@@ -383,4 +383,4 @@ def _computed(low: Lowering, operation: Any) -> Any:
         return made
     axis = shape_of(operation).index(None)
     first = made.take([0], axis=axis)
-    return Spread(first, axis) if (made == first).all() else PlacesInBatch()
+    return Repeated(first, axis) if (made == first).all() else PlacesInBatch()

@@ -20,7 +20,7 @@ from ampsim.interop.lowering import (
     Layout,
     Learned,
     Lowering,
-    Spread,
+    Repeated,
     Stacked,
     Value,
     extents,
@@ -226,8 +226,8 @@ class _Cell(NamedTuple):
         """The wire of the first state: h, or the [h | c] of an LSTM."""
         if not self.is_lstm:
             return low.wire(state[0])
-        if all(isinstance(one, Spread) for one in state):
-            return low.wire(Spread(np.concatenate([one.values for one in state], -1)))
+        if all(isinstance(one, Repeated) for one in state):
+            return low.wire(Repeated(np.concatenate([one.values for one in state], -1)))
         (of_h, from_h), (of_c, from_c) = (low.origin(one, Columns) for one in state)
         if from_h and from_h == from_c and (of_h["start"], of_c["start"]) == (0, self.hidden):
             return from_h[0]
@@ -348,7 +348,7 @@ def _loop(given: Arguments, read: Ref, steps: LoopSteps, layer: int, number: int
 
 def _start(low: Lowering, first: Value, number: int) -> Value:
     """The state that a layer and direction starts with, of those of all."""
-    if isinstance(first, Spread):
+    if isinstance(first, Repeated):
         return first.picked(number)
     if isinstance(first, Stacked):
         return first.values[number]

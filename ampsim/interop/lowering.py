@@ -79,15 +79,15 @@ class Learned:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class Repeated:
     """The same numbers for each item of a batch; along its axis the extent is 1 here."""
 
     values: np.ndarray
     axis: int = 0
 
-    def picked(self, number: int) -> Spread:
+    def picked(self, number: int) -> Repeated:
         """What stands at that place of the first axis, which is not the batch's."""
-        return Spread(self.values[number], self.axis - 1)
+        return Repeated(self.values[number], self.axis - 1)
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class Lowering:
             case np.ndarray():
                 array = cast("np.ndarray[Any, np.dtype[Any]]", value)
                 return self._fixed(array, array.shape)
-            case Spread():
+            case Repeated():
                 first = np.moveaxis(value.values, value.axis, 0)
                 made = self._fixed(first, ("rows", *first.shape[1:]))
                 axes = [*range(1, first.ndim)]

@@ -29,7 +29,7 @@ from ampsim.interop.layers import (
 from ampsim.interop.lowering import (
     Arguments,
     LossValue,
-    Spread,
+    Repeated,
     Stacked,
     Value,
     extents,
@@ -414,7 +414,7 @@ def _expand(given: Arguments) -> Value:
             "add it without expand: what has fewer rows is added to each",
         )
     zeros = np.zeros([one or 1 for one in given.shape], given.dtype)
-    whole = given.low.wire(Spread(zeros, given.shape.index(None)))
+    whole = given.low.wire(Repeated(zeros, given.shape.index(None)))
     return given.light(Sum, whole, given.low.wire(value))
 
 

@@ -156,8 +156,8 @@ def from_torch(
         )
     if unknown := set(options) - {*OPTIONS}:
         raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
-    dtype = _dtype_of(module)
-    dataset = dataset_of(data, options.pop("batch", len(inputs[0])), dtype)
+    options["dtype"] = _dtype_of(module)
+    dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
     method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
     found, pump = _found(module, dataset, loss)
@@ -165,36 +165,34 @@ def from_torch(
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
     known = method if isinstance(method, partial) else None
     made = TorchGraph(found.plan, found.layouts, state, first_names(module), known, dataset)
-    steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, dataset.train)]))
-    interval = options.setdefault("min_update_interval", 1)
+    optimizer = method() if isinstance(method, partial) else method
+    model = _model(found, made, pump, optimizer, options)
+    _require_agreement(module, loss, model)
+    return model
+
+
+def _model(
+    found: Lowering, made: TorchGraph, pump: PumpPorts, optimizer: Any, options: dict[str, Any]
+) -> Model:
+    """The model of a graph that was found, with the module's weights."""
+    data, interval = made.data, options.setdefault("min_update_interval", 1)
+    steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, data.train)]))
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
-    usual: dict[str, Any] = {
-        "metric": "accuracy" if found.classes else "error",
-        "node_update_intervals": intervals,
-    }
-    is_ragged = isinstance(dataset, BatchList)
-    batch = max(len(one[0]) for one in examples(dataset)) if is_ragged else dataset.batch
-    model = Model(
-        found.name,
-        TorchConfig(found.name, batch, found.plan.digest),
-        made,
-        dataset.for_run,
-        pump,
-        method() if isinstance(method, partial) else method,
-        dtype=dtype,
-        **{**usual, **options},
-    )
+    options.setdefault("node_update_intervals", intervals)
+    options.setdefault("metric", "accuracy" if found.classes else "error")
+    is_ragged = isinstance(data, BatchList)
+    batch = max(len(one[0]) for one in examples(data)) if is_ragged else data.batch
+    config = TorchConfig(found.name, batch, found.plan.digest)
+    model = Model(found.name, config, made, data.for_run, pump, optimizer, **options)
     shapes = {
         f"{node.name}.{name}": shape
         for node in model.graph().parameterized
         for name, shape in node.parameter_shapes.items()
     }
-    first = {name: one.ours(state).reshape(shapes[name]) for name, one in made.layouts.items()}
-    model = model.set_parameters(first)
-    _require_agreement(module, loss, model)
-    return model
+    first = {name: one.ours(made.state).reshape(shapes[name]) for name, one in made.layouts.items()}
+    return model.set_parameters(first)
 
 
 def _require_agreement(module: Any, loss: Loss, model: Model) -> None:

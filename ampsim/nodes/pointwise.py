@@ -61,7 +61,7 @@ _ERF: Final = _table_of_erf()
 
 def erf(x: Array) -> Array:
     """The error function, by Taylor's series at the nearest point of a table."""
-    if isinstance(x, _Watched):
+    if isinstance(x, _CallCounter):
         return x.called(x)
     wide = np.minimum(np.maximum(x, -6.0), 6.0, dtype=np.float64)
     place = np.rint(np.where(np.isnan(wide), 0.0, wide) * SPACES)
@@ -271,23 +271,25 @@ class Compare(CachingNode):
         return known(shapes)
 
 
-class _Watched(np.ndarray):
+class _CallCounter(np.ndarray):
     """An array that counts what is called with it, and the arrays that these read and write."""
 
     calls: list[int]
 
-    def called(self, *inputs: Any) -> _Watched:
+    def called(self, *inputs: Any) -> _CallCounter:
         """Note a call; return an array that counts further ones."""
-        arrays = {id(one) for one in inputs if isinstance(one, _Watched)}
+        arrays = {id(one) for one in inputs if isinstance(one, _CallCounter)}
         self.calls.append(len(arrays) + 1)
-        made = np.ones(self.shape).view(_Watched)
+        made = np.ones(self.shape).view(_CallCounter)
         made.calls = self.calls
         return made
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> _Watched:
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *inputs: Any, **options: Any
+    ) -> _CallCounter:
         return self.called(*inputs)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> _Watched:
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> _CallCounter:
         return self.called(*args)
 
 
@@ -296,7 +298,7 @@ def _calls(name: str, numbers: tuple[float, ...]) -> tuple[Calls, Calls]:
     """The calls that a function and its slope make; an `erf` is one, as where a library has it."""
     found: list[Calls] = []
     for function in FUNCTIONS[name][:2]:
-        watched = np.ones(1).view(_Watched)
+        watched = np.ones(1).view(_CallCounter)
         watched.calls = []
         function(watched, *numbers)
         found.append((len(watched.calls), sum(watched.calls)))
