@@ -15,6 +15,7 @@ from torch_zoo import METHODS, NETWORKS, Case, case, served
 import ampsim
 from ampsim.errors import GraphError
 from ampsim.interop.training import method_of
+from ampsim.study.simulation import Simulation
 
 BATCH = 6
 
@@ -163,6 +164,34 @@ def test_names_may_be_those_of_other_nodes_and_the_target_may_come_first():
         optimizer=torch.optim.SGD(module.parameters(), 0.1),
     )
     trained_alike(given, model_of(given), ampsim.Sequential())
+
+
+class Shifted(torch.nn.Module):
+    """Its learned rows are added to, and multiplied with, all rows of a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(16, 4), torch.nn.Linear(4, 5)
+        self.scale = torch.nn.Parameter(torch.rand(4))
+        self.shift = torch.nn.Parameter(torch.rand(4))
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)) * self.scale + self.shift)
+
+
+def test_rows_that_go_with_all_others_are_learned_apart_as_live():
+    torch.manual_seed(2)
+    module = Shifted().double()
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    model = model_of(case("mlp")._replace(module=module, optimizer=optimizer))
+    results = []
+    for learning in ("live", "batched"):
+        cluster = ampsim.load_cluster("p100", workers=3)
+        run = Simulation(model, cluster, ampsim.Amp(4), seed=0, learning=learning)
+        run.run_epoch()
+        results.append(run.result().model.parameters())
+    for name, values in results[0].items():
+        np.testing.assert_allclose(results[1][name], values, rtol=0, atol=1e-12)
 
 
 class Lengths(torch.nn.Module):

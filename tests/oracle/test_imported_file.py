@@ -60,7 +60,8 @@ def ragged() -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["mlp", "regression", "lenet", "transformer encoder", "loop over cells", "ragged"]
+    "name",
+    ["mlp", "regression", "lenet", "transformer encoder", "loop over cells", "gpt", "ragged"],
 )
 def test_a_file_learns_as_the_model_that_it_is_of(name, tmp_path):
     model = ragged() if name == "ragged" else imported(name)
@@ -73,7 +74,7 @@ def test_a_file_learns_as_the_model_that_it_is_of(name, tmp_path):
     if name == "mlp":
         assert lines <= OF_AN_MLP
     with np.load(arrays, allow_pickle=False) as held:
-        assert all(held[one].dtype.kind in "fi" for one in held.files)
+        assert all(held[one].dtype.kind in "fib" for one in held.files)
     cluster, schedule = ampsim.load_cluster("tflops-1", workers=2), ampsim.Amp(2)
     runs = [
         ampsim.simulate(one, cluster, schedule, epochs=2)

@@ -75,6 +75,9 @@ FLAT: dict[str, Link] = {
     "all functions": Link(1, nothing, lambda m, x: sum(f(x.abs() + 0.1) for f in ALL_FUNCTIONS)),
     "gelu by tanh": Link(1, nothing, lambda m, x: F.gelu(x, approximate="tanh")),
     "clamped": Link(1, nothing, lambda m, x: x.clamp(-0.5, 0.5) + x.clamp(min=0) + F.relu6(x)),
+    "made of others": Link(
+        1, nothing, lambda m, x: F.selu(x) + F.celu(x, 0.5) + F.hardswish(x) + F.hardsigmoid(x)
+    ),
     "quotient": Link(1, nothing, lambda m, x: x / (1 + x.abs()) + 1 / (x * x + 1)),
     "softmax": Link(1, nothing, lambda m, x: F.softmax(x, dim=1) + F.log_softmax(x, dim=-1)),
     "squared softmax": Link(1, nothing, lambda m, x: (x @ x.new_ones(x.size(1), 3)).softmax(-1)),
