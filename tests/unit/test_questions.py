@@ -15,7 +15,7 @@ import pytest
 
 import ampsim
 from ampsim.errors import SimulationError
-from ampsim.exploring.exploration import evidence_from_plain
+from ampsim.exploring.explore import evidence_from_plain
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
