@@ -68,22 +68,14 @@ def setup_of(model: ModelLike, cluster: ClusterLike, schedules: SchedulesLike) -
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What varies, and over which values.
-
-    Args:
-        key: what varies.
-        values: those that are named, in that order; empty for a range.
-        low, high: ends of the range; NaN where values are named.
-        is_log: whether points of the range lie evenly in its logarithm.
-        is_whole: whether only whole numbers are values.
-    """
+    """What varies, and over which values: those that are named, in that order, or a range."""
 
     key: str
-    values: tuple[Value, ...] = ()
+    values: tuple[Value, ...] = ()  # empty of a range
     low: float = math.nan
     high: float = math.nan
-    is_log: bool = False
-    is_whole: bool = False
+    is_log: bool = False  # whether points of the range lie evenly in its logarithm
+    is_whole: bool = False  # whether only whole numbers are values
 
     @property
     def is_range(self) -> bool:
@@ -420,7 +412,8 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
 
 
 def _content(part: Any) -> dict[str, Any]:
-    return {} if part is None else {key: getattr(part, key) for key in type(part).model_fields}
+    names: Any = () if part is None else type(part).model_fields
+    return {name: getattr(part, name) for name in names}
 
 
 def changed(cluster: Cluster, **parts: Any) -> Cluster:

@@ -24,6 +24,8 @@ from ampsim.runs.ranking import Ranking, Standing, rank
 from ampsim.runs.rows import median_interval
 
 Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed"]
+Timed: TypeAlias = dict[int, dict[int, FirstEpoch]]
+Times: TypeAlias = dict[int, dict[int, float]]
 
 COVERED: Final = 0.9
 """Coverage aimed at by intervals, as elsewhere in a forecast."""
@@ -39,21 +41,13 @@ neighbours, of which the logarithm must be finite)."""
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is known of a cell.
-
-    Args:
-        basis: on what it rests.
-        epoch_s: what the first epoch takes.
-        guess: of the logarithm of the time to the target, over that of the first epoch.
-        times_s: time to the target by seed, infinite where it is not reached; None of a prediction.
-        epochs_max: by when a run ends.
-    """
+    """What is known of a cell."""
 
     basis: Basis
-    epoch_s: float
-    guess: Guess
-    times_s: Mapping[int, float] | None
-    epochs_max: int
+    epoch_s: float  # what the first epoch takes
+    guess: Guess  # of the logarithm of the time to the target, over that of the first epoch
+    times_s: Mapping[int, float] | None  # to the target, by seed, or inf; None of a prediction
+    epochs_max: int  # by when a run ends
 
     @property
     def middle(self) -> float:
@@ -81,24 +75,16 @@ class Estimate:
 
 @dataclass(eq=False)
 class Entrant:
-    """One method over all points, and what has been found of it.
+    """One method over all points, and what has been found of it, by point and seed.
 
-    Args:
-        drains: whether equal first epochs are followed by equal ones with every seed.
-        first_seed: the seed of which all points are timed.
-        epochs_max: by when a run ends.
-        timed: what the first epoch takes, by point and seed.
-        learned: time to the target, by point and seed.
-        lost: points whose runs gave nothing, and those that learn the same; none is tried again.
+    Points are `lost` whose runs gave nothing, and those that learn the same; none is tried again.
     """
 
-    drains: bool
-    first_seed: int
-    epochs_max: int
-    timed: dict[int, dict[int, FirstEpoch]] = field(
-        default_factory=dict[int, dict[int, FirstEpoch]]
-    )
-    learned: dict[int, dict[int, float]] = field(default_factory=dict[int, dict[int, float]])
+    drains: bool  # so that equal first epochs are followed by equal ones with every seed
+    first_seed: int  # of which all points are timed
+    epochs_max: int  # by when a run ends
+    timed: Timed = field(default_factory=Timed)
+    learned: Times = field(default_factory=Times)  # seconds to the target
     lost: set[int] = field(default_factory=set[int])
 
     @cached_property
@@ -199,19 +185,12 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class WinnerCall:
-    """Who is first at a point.
+    """Who is first at a point."""
 
-    Args:
-        best: its place among the methods; None where none arrives.
-        wrong: the probability that training what is predicted names another; 0 where nothing is.
-        others: what each other method adds to it.
-        ranking: by the seeds, as of a forecast; None where something is predicted.
-    """
-
-    best: int | None
-    wrong: float
-    others: tuple[float, ...]
-    ranking: Ranking | None = None
+    best: int | None  # its place among the methods; None where none arrives
+    wrong: float  # the probability that training what is predicted names another
+    others: tuple[float, ...]  # what each other method adds to that
+    ranking: Ranking | None = None  # by the seeds; None where something is predicted
 
     @property
     def doubt(self) -> float:
@@ -259,27 +238,16 @@ def _overtakes(best: Estimate, other: Estimate) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What came of predicting each learned cell from the others.
+    """What came of predicting each learned cell from the others."""
 
-    Args:
-        cells: how many there were.
-        wrong: of how many points the winner was another than when all is known.
-        expected: how many should have been, by the predictions themselves.
-        inside: in how many cells the time was within the interval.
-    """
-
-    cells: int = 0
-    wrong: int = 0
-    expected: float = 0.0
-    inside: int = 0
+    cells: int = 0  # how many there were
+    wrong: int = 0  # of how many points the winner was another than when all is known
+    expected: float = 0.0  # how many should have been, by the predictions themselves
+    inside: int = 0  # in how many cells the time was within the interval
 
 
 class Cells:
-    """All cells of a map, as far as they are known.
-
-    Args:
-        methods: one for each schedule, all timed at the same points.
-    """
+    """All cells of a map, as far as they are known; all methods are timed at the same points."""
 
     def __init__(self, methods: Sequence[Entrant]) -> None:
         """Predict what is not known."""

@@ -157,13 +157,7 @@ def _rows_at(point: Point, asked: Asked) -> list[Row]:
 
 
 class Explorer:
-    """Times all cells, then learns one after the other.
-
-    Args:
-        rows: of each point, one for each method.
-        asked: how their runs are made.
-        runs: makes them.
-    """
+    """Times all cells, then learns one after the other; rows are of each point, one a method."""
 
     def __init__(self, rows: Sequence[Sequence[Row]], asked: Asked, runs: PointRuns) -> None:
         """Know nothing yet."""
@@ -171,6 +165,11 @@ class Explorer:
         self.methods = tuple(
             Entrant(row.schedule.admission.drains, asked.seed, asked.max_epochs) for row in rows[0]
         )
+
+    @property
+    def learnings(self) -> int:
+        """Cells that were trained."""
+        return sum(len(method.learned) for method in self.methods)
 
     def run(self, sure: float) -> dict[str, Any]:
         """Go on until all is sure; say why not, if something came first."""
@@ -183,13 +182,9 @@ class Explorer:
                 self._learn(*chosen)
         except KeyboardInterrupt:
             timed = sum(len(method.timed) for method in self.methods)
-            if not timed:
-                self._runs.refuse_budget()
-                raise
-            learned = sum(len(method.learned) for method in self.methods)
-            told = f"{learned} of {len(cells)} cells are trained"
-            if timed < len(cells):
-                told = f"{timed} of {len(cells)} cells are timed, none is trained"
+            told = f"{timed} of {len(cells)} cells are timed, none is trained" if timed else ""
+            if timed == len(cells):
+                told = f"{self.learnings} of {len(cells)} cells are trained"
             return self._runs.stopped(told)
         return {}
 
@@ -222,19 +217,12 @@ class Explorer:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a map rests on: all else that it says follows.
+    """What a map rests on: all else that it says follows."""
 
-    Args:
-        over: the values of each key.
-        labels: of the methods.
-        methods: what was timed and learned of each; points are places in the product of `over`.
-        repeats: seeds of each cell that is trained.
-    """
-
-    over: dict[str, tuple[Any, ...]]
-    labels: tuple[str, ...]
-    methods: tuple[Entrant, ...]
-    repeats: int
+    over: dict[str, tuple[Any, ...]]  # the values of each key
+    labels: tuple[str, ...]  # of the methods
+    methods: tuple[Entrant, ...]  # points are places in the product of `over`
+    repeats: int  # seeds of each cell that is trained
 
     def plain(self) -> dict[str, Any]:
         """It as JSON can hold it."""
@@ -279,7 +267,7 @@ class Exploration(Finding):
     """
 
     kind: ClassVar[Kind] = "exploration"
-    files = ("index.html", "explore.csv")
+    files: ClassVar = {"index.html": "page", "explore.csv": "table"}
     told = ("verdict", "learnings", "wrong", "left_out", "interrupted", "rows")
 
     over: dict[str, tuple[Any, ...]]
@@ -312,7 +300,7 @@ class Exploration(Finding):
         headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
 
-    def page(self, csv: str = files[1]) -> str:
+    def page(self, csv: str = "explore.csv") -> str:
         """The page of HTML: the map, and where each method leads most; `csv` has its table."""
         setting = f"{self.metric.target_text(self.target)} on {plain(self.cluster, LONGEST)}"
         return self.html("explore.html", csv=csv, setting=setting, data=self._data())

@@ -49,8 +49,9 @@ class Finding(Saveable):
         is_stopped: whether Ctrl-C did that, not the budget.
     """
 
-    files: ClassVar[tuple[str, ...]]
-    """Those of its folder beside the manifest, the page first; a figure may be left out."""
+    files: ClassVar[Mapping[str, str]]
+    """Those of its folder beside the manifest, the page first, and what they hold: of a table the
+    attribute; a figure may be left out."""
     told: ClassVar[tuple[str, ...]]
     """Attributes that JSON has beside model, cluster and seed."""
 
@@ -103,19 +104,17 @@ class Finding(Saveable):
             manifest=to_toml(self.manifest), **more,
         )  # fmt: skip
 
-    def tables(self) -> Mapping[str, pd.DataFrame]:
-        """Its tables, by their files."""
-        return {self.files[1]: self.table}
-
     def figures(self) -> Figures:
         """Its figures, by their files."""
         return {}
 
     def contents(self) -> dict[str, str | bytes]:
         """Page, tables and figures."""
-        tables = {name: to_csv(one) for name, one in self.tables().items()}
+        page, *others = self.files
+        tables = [name for name in others if name.endswith(".csv")]
+        written = {name: to_csv(getattr(self, self.files[name])) for name in tables}
         figures = {name: encode(one, ".png") for name, one in self.figures().items()}
-        return {self.files[0]: self.page(), **tables, **figures}
+        return {page: self.page(), **written, **figures}
 
     def origin(self) -> dict[str, Any]:
         """Format, command, versions, seeds and hashes."""

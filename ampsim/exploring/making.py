@@ -65,17 +65,15 @@ class How(TypedDict, total=False):
 
 def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Let a function that takes `**how: Unpack[How]` check these as its own, and show them."""
-    hints, own = inspect.get_annotations(Asked, eval_str=True), inspect.signature(function)
-    options = [one for one in fields(Asked) if one.name in How.__annotations__]
-    shared = [
-        inspect.Parameter(
-            one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
-        )
-        for one in options
-    ]
     untyped: Any = function
-    untyped.__signature__ = own.replace(parameters=[*[*own.parameters.values()][:-1], *shared])
-    untyped.__annotations__ |= {one.name: hints[one.name] for one in options}
+    hints, own = inspect.get_annotations(Asked, eval_str=True), inspect.signature(function)
+    parameters = [*own.parameters.values()][:-1]
+    for one in (one for one in fields(Asked) if one.name in How.__annotations__):
+        shown = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
+        parameters.append(shown.replace(annotation=one.type))
+        hint = hints[one.name]  # a text where a name is imported late
+        untyped.__annotations__[one.name] = Any if isinstance(hint, str) else hint
+    untyped.__signature__ = own.replace(parameters=parameters)
     return checked(function)
 
 
@@ -191,32 +189,20 @@ class Timing(Task):
 
 @dataclass(frozen=True, slots=True)
 class FirstEpoch:
-    """What the first epoch of a run takes; None is unknown, or of nothing.
+    """What the first epoch of a run takes; None is unknown, or of nothing."""
 
-    Args:
-        epoch_s: training and validation, in virtual seconds; NaN where it did not end.
-        digest: equal where the epoch learns the same; empty where no order is taken down.
-        staleness: mean of each node that learns; those of all gradients are `staleness_mean` and
-            `staleness_max`.
-        power_w, usd_per_s: of all devices, in the mean over the epoch.
-        train_per_s, valid_per_s: items per second of training, and of validation.
-        peak_bytes: what lies in the fullest memory at most.
-        utilisation: share of the workers' time in which they are busy.
-        failure: why it did not end; None where it did.
-    """
-
-    epoch_s: float = math.nan
-    train_per_s: float | None = None
-    digest: str = ""
-    staleness: Mapping[str, float] = field(default_factory=dict[str, float])
-    power_w: float | None = None
-    usd_per_s: float | None = None
-    peak_bytes: int | None = None
-    valid_per_s: float | None = None
-    utilisation: float | None = None
-    staleness_mean: float | None = None
+    epoch_s: float = math.nan  # training and validation, in virtual time; NaN where it did not end
+    train_per_s: float | None = None  # training items a second of training
+    digest: str = ""  # equal where the epoch learns the same; empty where no order is taken down
+    staleness: Mapping[str, float] = field(default_factory=dict[str, float])  # mean of each node
+    power_w: float | None = None  # of all devices, in the mean over the epoch
+    usd_per_s: float | None = None  # likewise
+    peak_bytes: int | None = None  # what lies in the fullest memory at most
+    valid_per_s: float | None = None  # validation items a second of validation
+    utilisation: float | None = None  # share of the workers' time in which they are busy
+    staleness_mean: float | None = None  # over all gradients
     staleness_max: int | None = None
-    failure: str | None = None
+    failure: str | None = None  # why it did not end; None where it did
 
     @property
     def columns(self) -> dict[str, float | None]:
@@ -281,36 +267,30 @@ class PointRuns:
         if self._asked.on_progress is not None:
             self._asked.on_progress(progress)
 
-    @property
-    def _is_over(self) -> bool:
-        return time.monotonic() >= self._end_s
-
     def require_time(self) -> None:
         """Go on only if there is time.
 
         Raises:
             BudgetSpentError: time is over.
         """
-        if self._is_over:
+        if time.monotonic() >= self._end_s:
             raise BudgetSpentError
 
     def stopped(self, done: str) -> dict[str, Any]:
-        """What a finding says of why it ended early, and how far it is."""
-        is_spent = self._is_over
-        spent = f"the budget of {format_seconds(self._asked.budget_s)} was spent"
-        why = f"{spent if is_spent else 'interrupted'}: {done}; the same call goes on"
-        return {"interrupted": why, "is_stopped": not is_spent}
-
-    def refuse_budget(self) -> None:
-        """Tell that the budget is too small, if it is over.
+        """What a finding says of why it ended early, with how far it is; that may be nothing.
 
         Raises:
-            OptionError: it is.
+            OptionError: nothing is done, for the budget is too small.
+            KeyboardInterrupt: nothing is done, for Ctrl-C came.
         """
-        if self._is_over:
-            raise OptionError(
-                f"budget_s must be enough to time a point, got {self._asked.budget_s:g}; give more"
-            ) from None
+        is_spent, budget_s = time.monotonic() >= self._end_s, self._asked.budget_s
+        if not done and not is_spent:
+            raise KeyboardInterrupt
+        if not done:
+            said = f"budget_s must be enough to time a point, got {budget_s:g}; give more"
+            raise OptionError(said) from None
+        why = f"the budget of {format_seconds(budget_s)} was spent" if is_spent else "interrupted"
+        return {"interrupted": f"{why}: {done}; the same call goes on", "is_stopped": not is_spent}
 
     def time(
         self,
@@ -326,10 +306,11 @@ class PointRuns:
         Raises:
             KeyboardInterrupt: what `take` was told is kept.
         """
-        tasks: list[Task] = []
-        for number, (row, seed) in enumerate(wanted, 1):
-            plan = row.plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
-            tasks.append(Timing(plan, row.schedule, seed, row.label, number, len(wanted)))
+        how: dict[str, Any] = {"mode": "sleep", "epochs": 1, "target": None, "validate_every": None}
+        tasks = [
+            Timing(row.plan.having(**how), row.schedule, seed, row.label, number, len(wanted))
+            for number, (row, seed) in enumerate(wanted, 1)
+        ]
         keys = [None if self._file is None else self._maker.key(one) for one in tasks]
         found = {place: self._known[key] for place, key in enumerate(keys) if key in self._known}
         for place, one in found.items():
@@ -337,15 +318,14 @@ class PointRuns:
         left = [place for place in range(len(tasks)) if place not in found]
 
         def keep(index: int, made: FirstEpoch) -> None:
-            place = left[index]
-            self._keep(keys[place], made)
-            found[place] = made
-            take(place, made)
+            found[left[index]] = made
+            self._keep(keys[left[index]], made)
+            take(left[index], made)
 
-        def lose(index: int, sentence: str) -> None:
-            keep(index, FirstEpoch(failure=sentence))
-
-        self._maker.make_beside([tasks[place] for place in left], keep, timed, lose)
+        self._maker.make_beside(
+            [tasks[place] for place in left], keep, timed,
+            lambda index, sentence: keep(index, FirstEpoch(failure=sentence)),
+        )  # fmt: skip
         return [found[place] for place in range(len(tasks))]
 
     def _keep(self, key: str | None, made: FirstEpoch) -> None:

@@ -40,17 +40,11 @@ NOISES: Final = (0.01, 0.1, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What is known of the logarithm of epochs at a point: Student's t.
-
-    Args:
-        mean: its middle.
-        spread: its scale; 0 where the point is known.
-        freedom: degrees of freedom.
-    """
+    """What is known of the logarithm of epochs at a point: Student's t."""
 
     mean: float
-    spread: float = 0.0
-    freedom: int = _PRIOR_FREEDOM
+    spread: float = 0.0  # its scale; 0 where the point is known
+    freedom: int = _PRIOR_FREEDOM  # degrees of it
 
     def interval(self, covered: float) -> tuple[float, float]:
         """The ends of the logarithm."""

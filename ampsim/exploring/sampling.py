@@ -116,7 +116,7 @@ class Proposals:
 
     def __init__(
         self, name: str, space: Space, *, objectives: int, journal: Path | None,
-        sampler: SamplerName, seed: int,
+        sampler: str, seed: int,
     ) -> None:  # fmt: skip
         """Find those of an earlier call."""
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
@@ -218,4 +218,5 @@ def _outcome(frozen: Any) -> PointOutcome:
     if text is None:
         return PointOutcome("failed", (), note="it was told by something else than ampsim")
     content: dict[str, Any] = json.loads(text)
-    return PointOutcome(**{**content, "values": tuple(content["values"])})
+    content["values"] = tuple(content["values"])
+    return PointOutcome(**content)

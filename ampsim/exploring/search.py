@@ -107,9 +107,9 @@ def search(
             f"{setup.model.name} has no target, and what is minimised needs one; give target"
         )
     searcher, stopped = _Searcher(over, asked, aim), dict[str, Any]()
-    of_each: dict[SamplerName, Proposals] = {}
+    of_each: dict[str, Proposals] = {}
     with asked.runs() as runs:
-        for name in [sampler, *(["random"] if against_random and sampler != "random" else [])]:
+        for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
             proposals = of_each[name] = searcher.proposals(name, in_flight)
             if name != "random":
                 proposals.start_from_others(trials // 2)
@@ -172,7 +172,7 @@ class _Searcher:
             "prunes": aim.prunes,
         }  # fmt: skip
 
-    def proposals(self, sampler: SamplerName, in_flight: int) -> Proposals:
+    def proposals(self, sampler: str, in_flight: int) -> Proposals:
         """What a sampler proposes; another search has another name, so that it has others."""
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
         text, keeping = json.dumps(told, sort_keys=True, default=str), self._asked.keeping
@@ -209,9 +209,7 @@ class _Searcher:
         plan = times_validation(row.plan, row.schedule, self._beside)
         return replace(row, plan=plan, label=_text(point))
 
-    def found(
-        self, of_each: Mapping[SamplerName, dict[int, Told]], sampler: SamplerName
-    ) -> Searched:
+    def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
         """What came of the trials of each sampler."""
         complete = {
             name: {number: one.values for number, (_point, one) in sorted(of.items())
@@ -266,7 +264,7 @@ class Searched(Finding):
     """
 
     kind: ClassVar[Kind] = "search"
-    files = ("index.html", "search.csv")
+    files: ClassVar = {"index.html": "page", "search.csv": "table"}
     told = (
         "verdict", "objectives", "hypervolume", "hypervolume_random", "interrupted", "rows",
     )  # fmt: skip

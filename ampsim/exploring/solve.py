@@ -16,7 +16,7 @@ import pandas as pd
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, axes_over, place_words, setup_at, setup_of, unit_of
-from ampsim.exploring.condition import TIMED, Condition, condition_of
+from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, traced
@@ -163,20 +163,13 @@ def _range(axes: Sequence[Axis]) -> Axis:
 
 
 class _TriedPoint(NamedTuple):
-    """A point that was tried.
+    """A point that was tried."""
 
-    Args:
-        left, right: sides of the condition; NaN where they are unknown.
-        is_held: whether it holds, which it does not where a side is unknown.
-        made: the last run that says so, or its row where that is timed; None where one failed.
-        failure: why, in the first run that did.
-    """
-
-    left: float
+    left: float  # side of the condition; NaN where it is unknown
     right: float
-    is_held: bool
-    made: Run | Row | None
-    failure: str
+    is_held: bool  # which it is not where a side is unknown
+    made: Run | Row | None  # the last run, or its row where that is timed; None where one failed
+    failure: str  # why, in the first run that did
 
 
 class _Points:
@@ -252,8 +245,7 @@ class _Points:
         sides = [side for one in self._known.values() for side in (one.left, one.right)]
         if not any(map(math.isfinite, sides)):
             return [self._record(UNKNOWN)]
-        held = [2 * sum(one) > len(one) for one in zip(*found.holds.values(), strict=True)]
-        return [self._record(EVERYWHERE if held[0] else NOWHERE)]
+        return [self._record(EVERYWHERE if found.most[0] else NOWHERE)]
 
     def _row(self, root: Root) -> dict[str, Any]:
         more: dict[str, Any] = {
@@ -285,11 +277,6 @@ class _Points:
         return named(name, run.bound_at) if name else None
 
 
-_TO_TARGET: Final = (
-    "time_to_target_s", "epochs_to_target", "cost_to_target_usd", "energy_to_target_j",
-)  # fmt: skip
-
-
 def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
     """The value of a column of a run; infinite of one to the target that does not arrive.
 
@@ -307,7 +294,7 @@ def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
     else:
         found = row_of(row.label, row.plan.goal, [made])
         value = found[column]
-        if column in _TO_TARGET and found["time_to_target_s"] is None:
+        if column in SHORT.values() and found["time_to_target_s"] is None:
             return math.inf
     if value is not None and not math.isnan(value):
         return float(value)
@@ -373,7 +360,9 @@ class Solved(Finding):
     """
 
     kind: ClassVar[Kind] = "solve"
-    files = ("report.md", "solve.csv", "curve.csv", "solve.png")
+    files: ClassVar = {
+        "report.md": "page", "solve.csv": "table", "curve.csv": "curve", "solve.png": "figure",
+    }  # fmt: skip
     told = ("sentences", "rows", "curve")
 
     curve: pd.DataFrame
@@ -396,10 +385,6 @@ class Solved(Finding):
             more = [str(one["unit"]), str(one["seeds"]), str(one["bound_by"] or "–")]
             lines.append([str(one["schedule"]), str(one["holds"]), *numbers, *more])
         return headings, lines
-
-    def tables(self) -> Mapping[str, pd.DataFrame]:
-        """Its tables, by their files."""
-        return {"solve.csv": self.table, "curve.csv": self.curve}
 
     def figures(self) -> Figures:
         """Both sides of the condition over what varies."""

@@ -33,6 +33,9 @@ SPENT: Final = {
 }  # fmt: skip
 """Objectives that grow as a run goes on, with the number of a run that has what it spent."""
 
+PER_S: Final = {"cost_to_target_usd": "usd_per_s", "energy_to_target_j": "power_w"}
+"""Those of which an epoch in mode "sleep" has a rate, and its name."""
+
 OF_TIMING: Final = ("epoch_s", "peak_bytes")
 """Objectives that an epoch in mode "sleep" gives."""
 
@@ -58,39 +61,27 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PointOutcome:
-    """What came of a point.
+    """What came of a point; "complete" if all objectives are known and all conditions hold.
 
-    Args:
-        outcome: "complete" if all objectives are known and all conditions hold.
-        values: of the objectives; of a point that was pruned, or did not arrive, what it takes at
-            least; infinite where nothing is known.
-        violation: how far the conditions are from holding, 0 where they do.
-        seeds: of how many the runs went on to their end.
-        note: why it failed; else empty.
+    Values are of the objectives; of a point that was pruned, or did not arrive, what it takes at
+    least; infinite where nothing is known.
     """
 
     outcome: Outcome
     values: Values
-    violation: float = 0.0
-    seeds: int = 0
-    note: str = ""
+    violation: float = 0.0  # how far the conditions are from holding, 0 where they do
+    seeds: int = 0  # of how many the runs went on to their end
+    note: str = ""  # why it failed
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a search is for.
+    """What a search is for."""
 
-    Args:
-        objectives: columns that are minimised.
-        conditions: that must hold.
-        seeds: of each point.
-        prunes: whether points are left as soon as they are dominated.
-    """
-
-    objectives: tuple[str, ...]
-    conditions: tuple[Condition, ...]
-    seeds: range
-    prunes: bool = True
+    objectives: tuple[str, ...]  # columns that are minimised
+    conditions: tuple[Condition, ...]  # that must hold
+    seeds: range  # of each point
+    prunes: bool = True  # whether points are left as soon as they are dominated
 
     @property
     def learns(self) -> bool:
@@ -123,20 +114,13 @@ def _violation(condition: Condition, columns: Mapping[str, float | None]) -> flo
 
 @dataclass(slots=True)
 class _Candidate:
-    """A point under evaluation.
-
-    Args:
-        row: of it.
-        timed: its first epoch, with the first seed.
-        runs: made so far, by seed; of `whole` to their end.
-        trial: what came of it; None as long as that is open.
-    """
+    """A point under evaluation."""
 
     row: Row
-    timed: FirstEpoch
-    runs: dict[int, Run] = field(default_factory=dict[int, Run])
-    whole: set[int] = field(default_factory=set[int])
-    trial: PointOutcome | None = None
+    timed: FirstEpoch  # with the first seed
+    runs: dict[int, Run] = field(default_factory=dict[int, Run])  # made so far, by seed
+    whole: set[int] = field(default_factory=set[int])  # seeds whose runs went to their end
+    trial: PointOutcome | None = None  # what came of it; None as long as that is open
 
     @property
     def epochs_max(self) -> int:
@@ -145,12 +129,7 @@ class _Candidate:
 
 
 class Evaluator:
-    """Evaluates points of a search.
-
-    Args:
-        aim: what the search is for.
-        runs: makes the runs.
-    """
+    """Evaluates points of a search."""
 
     def __init__(self, aim: Aim, runs: PointRuns) -> None:
         """Evaluate nothing yet."""
@@ -209,18 +188,16 @@ class Evaluator:
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
-        fixed = self._values(one)
         rates = [_per_epoch(one.timed, name) for name in self._aim.objectives]
-        enough = math.inf
-        for known in front:
-            needed = 1.0
-            for value, rate, own in zip(known, rates, fixed, strict=True):
-                if rate is None:
-                    needed = needed if value <= own else math.inf
-                else:
-                    needed = max(needed, value / rate if rate else math.inf)
-            enough = min(enough, needed)
-        most = one.epochs_max
+
+        def needed(value: float, rate: float | None, own: float) -> float:
+            if rate is None:
+                return 1.0 if value <= own else math.inf
+            return value / rate if rate else math.inf
+
+        own = self._values(one)
+        of_each = [max(1.0, *map(needed, known, rates, own)) for known in front]
+        enough, most = min(of_each), one.epochs_max
         return most if enough >= most else min(math.floor(enough) + 1, most)
 
     def _settled(self, one: _Candidate) -> PointOutcome:
@@ -234,16 +211,18 @@ class Evaluator:
 
     def _values(self, one: _Candidate) -> Values:
         """Medians over all seeds; what they are at least, as far as seeds have not ended."""
-        timed, goal = one.timed, one.row.plan.goal
-        needed = {"cost_to_target_usd": timed.usd_per_s, "energy_to_target_j": timed.power_w}
-        known = timed.columns | needed
+        goal, rates = (
+            one.row.plan.goal,
+            {name: getattr(one.timed, of) for name, of in PER_S.items()},
+        )
+        known = one.timed.columns | rates
         found: list[float] = []
         for name in self._aim.objectives:
             if name in known and known[name] is None:
-                said = "their prices" if name.startswith("cost") else "what it takes"
+                what = "their prices" if name.startswith("cost") else "what it takes"
                 raise OptionError(
                     f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
-                    f"{said}, or leave it out"
+                    f"{what}, or leave it out"
                 )
             seeds = self._aim.seeds if name in SPENT else ()
             spent = [_spent(name, goal, one.runs[of]) if of in one.runs else 0.0 for of in seeds]
@@ -253,13 +232,9 @@ class Evaluator:
 
 def _per_epoch(timed: FirstEpoch, name: str) -> float | None:
     """What an epoch adds to an objective; None of one that no run changes."""
-    per_s = {
-        "time_to_target_s": 1.0, "cost_to_target_usd": timed.usd_per_s or 0.0,
-        "energy_to_target_j": timed.power_w or 0.0,
-    }  # fmt: skip
-    if name == "epochs_to_target":
-        return 1.0
-    return per_s[name] * timed.epoch_s if name in per_s else None
+    if name in PER_S:
+        return (getattr(timed, PER_S[name]) or 0.0) * timed.epoch_s
+    return {"time_to_target_s": timed.epoch_s, "epochs_to_target": 1.0}.get(name)
 
 
 def _reached_s(goal: Goal, run: Run) -> float:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, Unpack
@@ -115,23 +115,14 @@ def whatif(
 
 @dataclass
 class _Tried:
-    """A thing so many times as fast, and what came of it.
-
-    Args:
-        what: it is.
-        factor: how many times as fast.
-        row: that runs.
-        change: that made it; None of what there is now.
-        epoch: what an epoch of it takes.
-        times_s: to the target, by seed, of runs that learned; empty where none did.
-    """
+    """A thing so many times as fast, and what came of it."""
 
     what: str
     factor: float
     row: Row
-    change: Change | None = None
+    change: Change | None = None  # that made it; None of what there is now
     epoch: FirstEpoch = field(default_factory=FirstEpoch)
-    times_s: dict[int, float] = field(default_factory=dict[int, float])
+    times_s: dict[int, float] = field(default_factory=dict[int, float])  # to the target, by seed
 
 
 class _Question:
@@ -358,9 +349,10 @@ class WhatIf(Finding):
     """
 
     kind: ClassVar[Kind] = "whatif"
-    files = (
-        "report.md", "whatif.csv", "curves.csv", "elasticities.csv", "tornado.png", "curves.png",
-    )  # fmt: skip
+    files: ClassVar = {
+        "report.md": "page", "whatif.csv": "table", "curves.csv": "curves",
+        "elasticities.csv": "elasticities", "tornado.png": "figure", "curves.png": "figure",
+    }  # fmt: skip
     told = ("sentences", "rows", "curves", "elasticities")
 
     curves: pd.DataFrame
@@ -394,10 +386,6 @@ class WhatIf(Finding):
             what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
             lines.append([schedule, what, *["0 %"] * 4, "", ""])
         return headings, lines
-
-    def tables(self) -> Mapping[str, pd.DataFrame]:
-        """Its tables, by their files."""
-        return dict(zip(self.files[1:4], (self.table, self.curves, self.elasticities), strict=True))
 
     def figures(self) -> Figures:
         """Its figures, by their files."""

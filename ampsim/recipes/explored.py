@@ -207,8 +207,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         except KeyboardInterrupt:
             stopped = True
     if stopped:
-        learned = sum(len(method.learned) for method in explorer.methods)
-        raise InterruptedReport(learned, cells, "cells")
+        raise InterruptedReport(explorer.learnings, cells, "cells")
     labels = tuple(row.label for row in space.base.rows)
     evidence = Evidence(space.values, labels, explorer.methods, asked.repeats)
     has_own = any(entry.set for entry in file.schedules)
