@@ -411,9 +411,8 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
     return changed(cluster, name=name, devices=(cluster.devices[0],) * workers)
 
 
-def _content(part: Any) -> dict[str, Any]:
-    names: Any = () if part is None else type(part).model_fields
-    return {name: getattr(part, name) for name in names}
+def _content(part: Cluster | Device | Ports | None) -> dict[str, Any]:
+    return {} if part is None else {key: getattr(part, key) for key in type(part).model_fields}
 
 
 def changed(cluster: Cluster, **parts: Any) -> Cluster:

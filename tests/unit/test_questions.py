@@ -108,6 +108,32 @@ def test_a_cell_of_a_map_that_memory_does_not_hold_fails_and_the_other_is_first(
     assert again.plain() == found.evidence.plain()
 
 
+@pytest.mark.parametrize("ask", [ampsim.explore, ampsim.search])
+def test_a_schedule_that_does_not_fit_at_a_point_fails_there_and_is_tried_at_the_others(ask):
+    """The model has four stages, and 1F1B wants a worker for each."""
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    how = {**LEARNS, "over": {"workers": [2, 4]}}
+    if ask is ampsim.search:
+        how |= {"trials": 8, "minimise": "epoch_s", "sampler": "random"}
+    found = ask(MODEL, cluster, ("amp", "1f1b"), **how)
+    what = "basis" if ask is ampsim.explore else "outcome"
+    failed = found.table[found.table[what] == "failed"]
+    assert {(row["workers"], row["schedule"]) for row in failed.to_dict("records")} == {(2, "1f1b")}
+    (said,) = [one for one in found.sentences if one.startswith("Where ")]
+    assert "workers = 2, seed 0: 1f1b gives each stage a worker of its own" in said
+    there = found.table[(found.table["workers"] == 4) & (found.table["schedule"] == "1f1b")]
+    alone = ampsim.simulate(
+        MODEL, ampsim.load_cluster("tflops-1", workers=4), "1f1b", mode="sleep", instances=100
+    )
+    assert set(there["epoch_s"]) == {alone.epochs["time_s"].iloc[0]}
+
+
+def test_where_no_schedule_fits_at_any_point_it_is_one_line():
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    with pytest.raises(SimulationError, match=r"workers = 1, seed 0: (1f1b|zb-h1) gives each"):
+        ampsim.explore(MODEL, cluster, ("1f1b", "zb-h1"), over={"workers": [1, 2]}, **LEARNS)
+
+
 def test_solve_finds_the_memory_from_which_on_a_model_fits():
     over = {"device.memory_bytes": "1e3..1e9"}
     found = ampsim.solve(MODEL, CLUSTER, "amp", over=over, until="epoch_s <= 1e9", instances=100)
