@@ -166,10 +166,6 @@ class Asked:
             yield PointRuns(self, executor)
 
 
-class BudgetSpentError(KeyboardInterrupt):
-    """The time that a question was given is over; it ends as Ctrl-C ends it."""
-
-
 class Timing(Task):
     """An epoch of which only the time is wanted; what does not fit there gives nothing."""
 
@@ -271,10 +267,10 @@ class PointRuns:
         """Go on only if there is time.
 
         Raises:
-            BudgetSpentError: time is over.
+            KeyboardInterrupt: time is over, which ends a question as Ctrl-C does.
         """
         if time.monotonic() >= self._end_s:
-            raise BudgetSpentError
+            raise KeyboardInterrupt
 
     def stopped(self, done: str) -> dict[str, Any]:
         """What a finding says of why it ended early, with how far it is; that may be nothing.

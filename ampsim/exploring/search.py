@@ -37,7 +37,6 @@ from ampsim.forecasting.making import times_validation
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
-from ampsim.runs.rows import table_of
 from ampsim.runs.task import Row
 from ampsim.study.provenance import code_digest
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
@@ -317,18 +316,15 @@ def table_of_trials(
     """The table of trials: number, point and what came of it."""
     last = ("violation", "seeds", "is_pareto", "note")
     columns = ["trial", *keys, "outcome", *objectives, *last]
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     for number, (point, trial) in trials:
         values = trial.values or (math.nan,) * len(objectives)
         told = (trial.outcome, *values, trial.violation, trial.seeds, number in front, trial.note)
-        own = (number, *map(point.get, keys), *told)
-        rows.append(dict(zip(columns, own, strict=True)))
-    if not rows:
-        return pd.DataFrame(columns=columns)
-    names = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    texts = pd.DataFrame([{name: row[name] for name in row if name in names} for row in rows])
-    others = table_of([{name: row[name] for name in row if name not in names} for row in rows])
-    return pd.concat([others, texts], axis=1)[columns]
+        rows.append((number, *map(point.get, keys), *told))
+    table: Any = pd.DataFrame(rows, columns=columns)
+    objects = [name for name in columns if table[name].dtype == object]
+    numbers = [name for name in objects if not any(isinstance(one, str) for one in table[name])]
+    return table.astype(dict.fromkeys(numbers, float) | {"is_pareto": "boolean"})
 
 
 def front_of(table: pd.DataFrame, keys: Sequence[str], objectives: Sequence[str]) -> pd.DataFrame:
