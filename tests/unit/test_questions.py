@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import multiprocessing
 import signal
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 
 import ampsim
-from ampsim.errors import SimulationError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.explore import evidence_from_plain
+from ampsim.exploring.making import How
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -32,6 +34,19 @@ QUESTIONS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         ampsim.solve, "amp", {"over": {"flop_per_s": "1e9..1e11"}, "until": "time_s <= 0.01"},
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_all_questions_share_is_shown_and_checked_as_of_a_forecast(name):
+    function, schedules, how = QUESTIONS[name]
+    forecast, own = (inspect.signature(one).parameters for one in (ampsim.forecast, function))
+    for option in How.__annotations__:
+        assert (own[option].kind, own[option].default) == (
+            inspect.Parameter.KEYWORD_ONLY, forecast[option].default,
+        ), option  # fmt: skip
+    for wrong, said in (("jobs", "jobs must be a whole number >= 1"), ("job", "keyword argument")):
+        with pytest.raises(OptionError, match=said):
+            function(MODEL, CLUSTER, schedules, **{**LEARNS, **how, wrong: 0})
 
 
 @pytest.fixture(scope="module", params=QUESTIONS)
