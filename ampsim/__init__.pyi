@@ -17,10 +17,10 @@ from .dependency import Naive as Naive
 from .dependency import PerDevice as PerDevice
 from .dependency import Pooled as Pooled
 from .errors import AmpsimError as AmpsimError
-from .exploring.exploration import Exploration as Exploration
+from .exploring.explore import Exploration as Exploration
 from .exploring.explore import explore as explore
+from .exploring.search import Searched as Searched
 from .exploring.search import search as search
-from .exploring.searched import Searched as Searched
 from .exploring.solve import Solved as Solved
 from .exploring.solve import solve as solve
 from .exploring.whatif import WhatIf as WhatIf

@@ -232,7 +232,7 @@ def explore(
     budget. The object of --json: ampsim, model, cluster, seed, verdict, learnings, wrong, left_out,
     interrupted, rows (one a point and schedule, with the columns of explore.csv).
     """
-    from ampsim.exploring.exploration import Exploration
+    from ampsim.exploring.explore import Exploration
     from ampsim.exploring.explore import explore as ask
 
     names = asking.schedule or SEVERAL
@@ -264,8 +264,8 @@ def search(
     hypervolume_random, interrupted, rows (one a trial, with the columns of search.csv).
     """
     from ampsim.exploring.sampling import optuna_here
+    from ampsim.exploring.search import Searched
     from ampsim.exploring.search import search as ask
-    from ampsim.exploring.searched import Searched
 
     optuna_here()
     names = asking.schedule or SEVERAL

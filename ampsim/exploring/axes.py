@@ -22,7 +22,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.errors import OptionError
@@ -38,6 +37,8 @@ from ampsim.report.words import plain
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model
 from ampsim.study.schedule_names import option_names, option_types, schedules_of
+from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike, cluster_of, model_of
+from ampsim.study.simulation import schedules_of as schedules_like
 from ampsim.text import short
 from ampsim.units import format_bytes, format_flop, format_seconds
 
@@ -48,6 +49,10 @@ Point: TypeAlias = Mapping[str, Value]
 """A value of each axis, by key."""
 
 
+Over: TypeAlias = Mapping[str, str | Sequence[Value]]
+"""Values of each key: a list, or a text as on the command line."""
+
+
 class Setup(NamedTuple):
     """What is trained, on what, and how; a point of some axes is one."""
 
@@ -56,24 +61,21 @@ class Setup(NamedTuple):
     schedules: tuple[Schedule, ...]
 
 
+def setup_of(model: ModelLike, cluster: ClusterLike, schedules: SchedulesLike) -> Setup:
+    """A setup of what a question was given: objects, or names of them."""
+    return Setup(model_of(model), cluster_of(cluster), tuple(schedules_like(schedules)))
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What varies, and over which values.
-
-    Args:
-        key: what varies.
-        values: those that are named, in that order; empty for a range.
-        low, high: ends of the range; NaN where values are named.
-        is_log: whether points of the range lie evenly in its logarithm.
-        is_whole: whether only whole numbers are values.
-    """
+    """What varies, and over which values: those that are named, in that order, or a range."""
 
     key: str
-    values: tuple[Value, ...] = ()
+    values: tuple[Value, ...] = ()  # empty of a range
     low: float = math.nan
     high: float = math.nan
-    is_log: bool = False
-    is_whole: bool = False
+    is_log: bool = False  # whether points of the range lie evenly in its logarithm
+    is_whole: bool = False  # whether only whole numbers are values
 
     @property
     def is_range(self) -> bool:
@@ -107,14 +109,10 @@ class Axis:
 
 NAMES: Final = ("schedule", "cluster", "device", "topology")
 """Keys whose values are names."""
-
 LINKS: Final = ("latency_s", "bandwidth_bytes_per_s")
 PORTS: Final = ("egress_bytes_per_s", "ingress_bytes_per_s")
-
-
 DEVICE_NUMBERS: Final = tuple(key for key in NUMBERS if key not in (*CURVES, *SURFACES))
 """Keys of a device that are one number each."""
-
 
 _UNITS: Final = {
     "flop_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "functions_per_s": "1/s", "_s": "s",
@@ -132,13 +130,11 @@ def unit_of(key: str) -> str:
 
 
 _SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
-    "s": format_seconds,
+    "s": format_seconds, "bytes": format_bytes,
     "FLOP/s": lambda value: f"{format_flop(value)}/s",
     "bytes/s": lambda value: f"{format_bytes(value)}/s",
-    "bytes": format_bytes,
-}
+}  # fmt: skip
 """How a number with some units is written."""
-
 
 _PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
 """Keys of which the unit says enough."""
@@ -218,44 +214,34 @@ def texts_over(texts: Iterable[str]) -> dict[str, str]:
                 f"an axis must be KEY=A,B,... or KEY=A..B[:log], such as "
                 f"latency_s=1e-7..1e-4:log, got {short(text)}"
             )
-        if key in given:
-            raise OptionError(f"axes must differ, got {key} twice; name all its values at once")
+        _require_new(key, given)
         given[key] = values
     return given
 
 
-def axes_over(given: Mapping[str, str | Sequence[Value] | Axis], setup: Setup) -> tuple[Axis, ...]:
+def axes_over(given: Over, setup: Setup) -> tuple[Axis, ...]:
     """The axes of keys and values, each a text as above, or a list of values.
 
     Raises:
         OptionError: a key comes twice or varies nothing here, or a value is none that it can have.
         UnknownNameError: a value names nothing that there is.
     """
-    found = tuple(_axis(key, values, setup) for key, values in given.items())
-    for place, one in enumerate(found):
-        if one.key in [other.key for other in found[:place]]:
-            raise OptionError(f"axes must differ, got {one.key} twice; name all its values at once")
-        for value in one.points(2):
-            setup_at(setup, {one.key: value})
-    return found
+    found: dict[str, Axis] = {}
+    for given_key, values in given.items():
+        key = f"device.{given_key}" if given_key in DEVICE_NUMBERS else given_key
+        if key not in keys_of(setup):
+            raise OptionError(_unknown(key, keys_of(setup)))
+        _require_new(key, found)
+        found[key] = _axis(key, values, _kind(key, setup))
+    for key, axis in found.items():
+        for value in axis.points(2):
+            setup_at(setup, {key: value})
+    return tuple(found.values())
 
 
-def _axis(key: str, values: str | Sequence[Value] | Axis, setup: Setup) -> Axis:
-    """One axis, whose values are not tried yet."""
-    key = f"device.{key}" if key in DEVICE_NUMBERS else key
-    if key not in keys_of(setup):
-        raise OptionError(_unknown(key, keys_of(setup)))
-    is_whole = _is_whole(key, setup)
-    if isinstance(values, Axis):
-        return replace(values, key=key, is_whole=is_whole)
-    if isinstance(values, str):
-        if ".." in values and key not in NAMES:
-            return _range(key, values, is_whole=is_whole)
-        values = [one.strip() for one in values.split(",")]
-    read = tuple(_value(key, one, is_whole=is_whole) for one in values)
-    if not read or len(set(read)) < len(read):
-        raise OptionError(f"{key} must have values that differ, got {short(values)}")
-    return Axis(key, read, is_whole=is_whole)
+def _require_new(key: str, known: Mapping[str, Any]) -> None:
+    if key in known:
+        raise OptionError(f"axes must differ, got {key} twice; name all its values at once")
 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
@@ -273,16 +259,31 @@ def _unknown(key: str, known: Sequence[str]) -> str:
     )
 
 
-def _is_whole(key: str, setup: Setup) -> bool:
-    """Tell whether a key counts something, so that its values are whole numbers."""
-    if key == "workers":
-        return True
+def _kind(key: str, setup: Setup) -> type:
+    """What values of a key are: `str` of names, `int` of what is counted, `float`, `bool`.
+
+    It is `object` of an option of the model that is no count: the model says itself what it takes.
+    """
     room, _dot, name = key.rpartition(".")
-    if room in ("device", "host"):
-        return name.endswith("_bytes")
+    if key in NAMES:
+        return str
     if room == "model":
-        return type(getattr(setup.model.config, name)) is int
-    return not room and option_types().get(name) is int
+        return int if type(getattr(setup.model.config, name)) is int else object
+    if key == "workers" or (room in ("device", "host") and name.endswith("_bytes")):
+        return int
+    return float if room else option_types().get(name, float)
+
+
+def _axis(key: str, values: str | Sequence[Value], kind: type) -> Axis:
+    """One axis, whose values are not tried yet."""
+    if isinstance(values, str):
+        if ".." in values and key not in NAMES:
+            return _range(key, values, is_whole=kind is int)
+        values = [one.strip() for one in values.split(",")]
+    read = tuple(_value(key, one, kind) for one in values)
+    if not read or len(set(read)) < len(read):
+        raise OptionError(f"{key} must have values that differ, got {short(values)}")
+    return Axis(key, read, is_whole=kind is int)
 
 
 _RANGE: Final = re.compile(r"(.+?)\.\.(.+?)(:log)?")
@@ -318,34 +319,28 @@ def _number(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _value(key: str, value: Any, *, is_whole: bool) -> Value:
+def _value(key: str, value: Any, kind: type) -> Value:
     """A value that is named.
 
     Raises:
         OptionError: it is none that the key can have.
     """
-    if key in NAMES or (key.startswith("model.") and isinstance(value, str) and not is_whole):
-        if value == "":
-            raise OptionError(f"{key} must be values with single commas between, got an empty one")
+    if value == "" and (key in NAMES or kind is object):
+        raise OptionError(f"{key} must be values with single commas between, got an empty one")
+    if kind is str or (kind is object and isinstance(value, str)):
         return str(value) if key in NAMES else value
-    is_option = "." not in key and key in option_types()
-    if is_option and option_types()[key] in (str, bool):
-        return value if option_types()[key] is str else _flag(key, value)
-    number = _number(str(value)) if not isinstance(value, bool) else math.nan
-    if math.isnan(number) or (is_whole and not number.is_integer()):
-        what = "whole numbers" if is_whole else "numbers"
+    if kind is bool:
+        known = {"true": True, "false": False}
+        if str(value).lower() not in known:
+            raise OptionError(f"{key} must be true or false, got {short(value)}")
+        return known[str(value).lower()]
+    number = math.nan if isinstance(value, bool) else _number(str(value))
+    if math.isnan(number) or (kind is int and not number.is_integer()):
+        what = "whole numbers" if kind is int else "numbers"
         raise OptionError(
             f"{key} must be {what} with commas between, or a range A..B, got {short(value)}"
         )
-    return int(number) if is_whole else number
-
-
-def _flag(key: str, value: Any) -> bool:
-    """A truth value."""
-    known = {"true": True, "false": False}
-    if str(value).lower() not in known:
-        raise OptionError(f"{key} must be true or false, got {short(value)}")
-    return known[str(value).lower()]
+    return int(number) if kind is int else number
 
 
 def setup_at(setup: Setup, point: Point) -> Setup:
@@ -376,10 +371,22 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     links: dict[str, Any] = {key: point[key] for key in (*LINKS, "topology") if key in point}
     if links:
         cluster = relinked(cluster, **links)
-    for room, change in (("device", _with_numbers), ("host", _with_host), ("ports", _with_ports)):
-        numbers = _of(room, point)
-        cluster = change(cluster, numbers) if numbers else cluster
+    if numbers := _of("device", point):
+        made = {one: _device_with(one, numbers) for one in dict.fromkeys(cluster.devices)}
+        cluster = changed(cluster, devices=tuple(made[one] for one in cluster.devices))
+    if numbers := _of("host", point):
+        host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
+        cluster = changed(cluster, host=_device_with(host, numbers))
+    if numbers := _of("ports", point):
+        ports = Ports(**{**_content(cluster.ports), **numbers, "source": UNSOURCED})
+        cluster = changed(cluster, ports=ports)
     return cluster
+
+
+def _of(room: str, point: Point) -> dict[str, Value]:
+    """What a point says of the model, of devices, of the host or of ports."""
+    rooms = {key: key.rpartition(".") for key in point}
+    return {name: point[key] for key, (of, _dot, name) in rooms.items() if of == room}
 
 
 def _named_cluster(name: str, workers: int | None, cluster: Cluster) -> Cluster:
@@ -389,32 +396,6 @@ def _named_cluster(name: str, workers: int | None, cluster: Cluster) -> Cluster:
     usual = None if is_groups(name) else cluster.workers
     own = load_cluster(name, workers=usual if workers is None else workers)
     return changed(cluster, name=own.name, description=own.description, devices=own.devices)
-
-
-def _of(room: str, point: Point) -> dict[str, Value]:
-    """What a point says of the model, of devices, of the host or of ports."""
-    rooms = {key: key.rpartition(".") for key in point}
-    return {name: point[key] for key, (of, _dot, name) in rooms.items() if of == room}
-
-
-def changed(cluster: Cluster, **parts: Any) -> Cluster:
-    """A cluster with other parts, checked as one that is read.
-
-    Raises:
-        OptionError: the parts do not fit.
-    """
-    return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
-
-
-def changed_device(device: Device, numbers: Mapping[str, Any]) -> Device:
-    """A device with other numbers, which no file vouches for any more; checked as one that is read.
-
-    Raises:
-        OptionError: a number is none that the device can have.
-    """
-    sources = device.sources.model_copy(update=dict.fromkeys(numbers, UNSOURCED))
-    content = {key: getattr(device, key) for key in Device.model_fields}
-    return Device(**{**content, **numbers, "sources": sources})
 
 
 def _with_workers(cluster: Cluster, workers: int) -> Cluster:
@@ -430,44 +411,42 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
     return changed(cluster, name=name, devices=(cluster.devices[0],) * workers)
 
 
-def _with_numbers(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
-    made = {one: changed_device(one, numbers) for one in dict.fromkeys(cluster.devices)}
-    return changed(cluster, devices=tuple(made[one] for one in cluster.devices))
+def _content(part: Cluster | Device | Ports | None) -> dict[str, Any]:
+    return {} if part is None else {key: getattr(part, key) for key in type(part).model_fields}
 
 
-def _with_host(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
-    host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
-    return changed(cluster, host=changed_device(host, numbers))
+def changed(cluster: Cluster, **parts: Any) -> Cluster:
+    """A cluster with other parts, checked as one that is read.
+
+    Raises:
+        OptionError: the parts do not fit.
+    """
+    return Cluster(**{**_content(cluster), **parts})
 
 
-def _with_ports(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
-    before = cluster.ports
-    content = {} if before is None else {key: getattr(before, key) for key in Ports.model_fields}
-    return changed(cluster, ports=Ports(**{**content, **numbers, "source": UNSOURCED}))
+def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:
+    """A device with other numbers, which no file vouches for any more; checked as one that is read.
+
+    Raises:
+        OptionError: a number is none that the device can have.
+    """
+    sources = device.sources.model_copy(update=dict.fromkeys(numbers, UNSOURCED))
+    return Device(**{**_content(device), **numbers, "sources": sources})
 
 
 def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule, ...]:
-    found = list(schedules)
+    """Those of the name that a point says, or all, with its options where they take them."""
+    found: list[Any] = list(schedules)
     if "schedule" in point:
-        found = _named(schedules, str(point["schedule"]))
-    for option, value in point.items():
-        if option not in option_names():
-            continue
-        if "schedule" not in point and not any(map(partial(_takes, option), found)):
+        name = str(point["schedule"])
+        found = [one for one in schedules if one.name == name] or schedules_of(name)
+    for option in (key for key in point if key in option_names()):
+        takes = [option in [own.name for own in fields(one)] for one in found]
+        if "schedule" not in point and not any(takes):
             names = ", ".join(dict.fromkeys(one.name for one in found))
             raise OptionError(f"{option} has no effect on {names}; leave it out")
-        found = [_with_option(one, option, value) for one in found]
+        found = [
+            replace(one, **{option: point[option]}) if does else one
+            for one, does in zip(found, takes, strict=True)
+        ]
     return tuple(found)
-
-
-def _named(schedules: Sequence[Schedule], name: str) -> list[Schedule]:
-    """Those of a setup that have a name, with their options; else the one of that name."""
-    return [one for one in schedules if one.name == name] or schedules_of(name)
-
-
-def _takes(option: str, schedule: Any) -> bool:
-    return option in [one.name for one in fields(schedule)]
-
-
-def _with_option(schedule: Any, option: str, value: Value) -> Schedule:
-    return replace(schedule, **{option: value}) if _takes(option, schedule) else schedule

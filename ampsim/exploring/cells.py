@@ -3,8 +3,8 @@
 A cell is one method at one point. Its first epoch is timed exactly. It is *learned* if its runs
 were made; *shared* if those of another point were made that learn the same, by the digests of their
 first epochs: times are those of that point, seed by seed times the ratio of the two first epochs;
-*failed* if its first epoch cannot end, as memory is too small; *predicted* else, with an interval
-(`ampsim.exploring.predicting`).
+*failed* if its first epoch cannot end, as memory is too small, or cannot begin, as the schedule
+does not fit; *predicted* else, with an interval (`ampsim.exploring.predicting`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from statistics import median
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
@@ -25,6 +24,8 @@ from ampsim.runs.ranking import Ranking, Standing, rank
 from ampsim.runs.rows import median_interval
 
 Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed"]
+Timed: TypeAlias = dict[int, dict[int, FirstEpoch]]
+Times: TypeAlias = dict[int, dict[int, float]]
 
 COVERED: Final = 0.9
 """Coverage aimed at by intervals, as elsewhere in a forecast."""
@@ -40,21 +41,13 @@ neighbours, of which the logarithm must be finite)."""
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is known of a cell.
-
-    Args:
-        basis: on what it rests.
-        epoch_s: what the first epoch takes.
-        guess: of the logarithm of the time to the target, over that of the first epoch.
-        times_s: time to the target by seed, infinite where it is not reached; None of a prediction.
-        epochs_max: by when a run ends.
-    """
+    """What is known of a cell."""
 
     basis: Basis
-    epoch_s: float
-    guess: Guess
-    times_s: Mapping[int, float] | None
-    epochs_max: int
+    epoch_s: float  # what the first epoch takes
+    guess: Guess  # of the logarithm of the time to the target, over that of the first epoch
+    times_s: Mapping[int, float] | None  # to the target, by seed, or inf; None of a prediction
+    epochs_max: int  # by when a run ends
 
     @property
     def middle(self) -> float:
@@ -62,9 +55,8 @@ class Estimate:
         if self.times_s is not None:
             middle_s = median(self.times_s.values()) if self.times_s else math.inf
             return math.log(middle_s) if middle_s > 0 else -math.inf
-        if self.guess.mean >= math.log(self.epochs_max + 0.5):
-            return math.inf
-        return self.guess.mean + math.log(self.epoch_s)
+        is_late = self.guess.mean >= math.log(self.epochs_max + 0.5)
+        return math.inf if is_late else self.guess.mean + math.log(self.epoch_s)
 
     @property
     def time_s(self) -> float | None:
@@ -83,24 +75,16 @@ class Estimate:
 
 @dataclass(eq=False)
 class Entrant:
-    """One method over all points, and what has been found of it.
+    """One method over all points, and what has been found of it, by point and seed.
 
-    Args:
-        drains: whether equal first epochs are followed by equal ones with every seed.
-        first_seed: the seed of which all points are timed.
-        epochs_max: by when a run ends.
-        timed: what the first epoch takes, by point and seed.
-        learned: time to the target, by point and seed.
-        lost: points whose runs gave nothing, and those that learn the same; none is tried again.
+    Points are `lost` whose runs gave nothing, and those that learn the same; none is tried again.
     """
 
-    drains: bool
-    first_seed: int
-    epochs_max: int
-    timed: dict[int, dict[int, FirstEpoch]] = field(
-        default_factory=dict[int, dict[int, FirstEpoch]]
-    )
-    learned: dict[int, dict[int, float]] = field(default_factory=dict[int, dict[int, float]])
+    drains: bool  # so that equal first epochs are followed by equal ones with every seed
+    first_seed: int  # of which all points are timed
+    epochs_max: int  # by when a run ends
+    timed: Timed = field(default_factory=Timed)
+    learned: Times = field(default_factory=Times)  # seconds to the target
     lost: set[int] = field(default_factory=set[int])
 
     @cached_property
@@ -123,7 +107,6 @@ class Entrant:
 
     @cached_property
     def _classes(self) -> dict[str, list[int]]:
-        """Points by their digests, if they have one."""
         found: dict[str, list[int]] = {}
         for point in self.points:
             if digest := self.first(point).digest:
@@ -137,10 +120,8 @@ class Entrant:
         return next((one for one in self.learned if self._is_same(point, one)), None)
 
     def _is_same(self, point: int, learned: int) -> bool:
-        if self.drains:
-            return learned in self.alike(point)
         here, there = self.timed[point], self.timed[learned]
-        seeds = self.learned[learned]
+        seeds = (self.first_seed,) if self.drains else self.learned[learned]
         both = [(here.get(seed), there.get(seed)) for seed in seeds]
         return all(one and two and one.digest and one.digest == two.digest for one, two in both)
 
@@ -167,6 +148,14 @@ class Entrant:
         most = _NEVER * self.epochs_max
         return math.log(min(max(middle_s / epoch_s, 1e-9), most)) if epoch_s else math.log(most)
 
+    def predictor(self) -> Predictor:
+        """What the learned points say of all; places in it are those in `points`."""
+        nodes = sorted({node for one in self.points for node in self.first(one).staleness})
+        ages = [[self.first(p).staleness.get(node, 0.0) for node in nodes] for p in self.points]
+        places = np.log1p(np.array(ages, float).reshape(len(self.points), len(nodes)))
+        known = [self.points.index(point) for point in self.learned]
+        return Predictor(places, known, [self.value(point) for point in self.learned])
+
     def plain(self, digests: dict[str, int]) -> dict[str, Any]:
         """What is read of it, as JSON can hold it; a time that is infinite is the text "inf".
 
@@ -177,63 +166,31 @@ class Entrant:
         """
 
         def known(seed: int, one: FirstEpoch) -> dict[str, Any]:
-            number = str(digests.setdefault(one.digest, len(digests) + 1)) if one.digest else ""
-            own: dict[str, Any] = {"epoch_s": one.epoch_s}
-            own = asdict(one) if seed == self.first_seed else own
-            found = {**own, "digest": number}
-            is_known = {key: value is not None and value == value for key, value in found.items()}
-            return {key: value for key, value in found.items() if is_known[key]}
+            digest = str(digests.setdefault(one.digest, len(digests) + 1)) if one.digest else ""
+            own = asdict(one) if seed == self.first_seed else {"epoch_s": one.epoch_s}
+            found: dict[str, Any] = {**own, "digest": digest}
+            return {key: of for key, of in found.items() if of is not None and of == of}  # not NaN
 
-        timed = {
-            point: {seed: known(seed, one) for seed, one in of.items()}
-            for point, of in self.timed.items()
-        }
-        times = {point: _plain_times(of) for point, of in self.learned.items()}
+        def plain_times(of: Mapping[int, float]) -> dict[int, float | str]:
+            return {seed: one if math.isfinite(one) else "inf" for seed, one in of.items()}
+
         return {
             "drains": self.drains, "first_seed": self.first_seed, "epochs_max": self.epochs_max,
-            "timed": timed, "learned": times, **({"lost": sorted(self.lost)} if self.lost else {}),
+            "timed": {point: {seed: known(seed, one) for seed, one in of.items()}
+                      for point, of in self.timed.items()},
+            "learned": {point: plain_times(of) for point, of in self.learned.items()},
+            **({"lost": sorted(self.lost)} if self.lost else {}),
         }  # fmt: skip
-
-    def predictor(self) -> Predictor:
-        """What the learned points say of all; places in it are those in `points`."""
-        nodes = sorted({node for one in self.points for node in self.first(one).staleness})
-        ages = [[self.first(p).staleness.get(node, 0.0) for node in nodes] for p in self.points]
-        places = np.log1p(np.array(ages, float).reshape(len(self.points), len(nodes)))
-        known = [self.points.index(point) for point in self.learned]
-        return Predictor(places, known, [self.value(point) for point in self.learned])
-
-
-_ENTRANT: Final = TypeAdapter(Entrant)
-
-
-def entrant_from_plain(plain: Any) -> Entrant:
-    """The entrant that `Entrant.plain` gave.
-
-    Raises:
-        ValueError: it is none.
-    """
-    return _ENTRANT.validate_python(plain)
-
-
-def _plain_times(times: Mapping[int, float]) -> dict[int, float | str]:
-    return {seed: one if math.isfinite(one) else "inf" for seed, one in times.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class WinnerCall:
-    """Who is first at a point.
+    """Who is first at a point."""
 
-    Args:
-        best: its place among the methods; None where none arrives.
-        wrong: the probability that training what is predicted names another; 0 where nothing is.
-        others: what each other method adds to it.
-        ranking: by the seeds, as of a forecast; None where something is predicted.
-    """
-
-    best: int | None
-    wrong: float
-    others: tuple[float, ...]
-    ranking: Ranking | None = None
+    best: int | None  # its place among the methods; None where none arrives
+    wrong: float  # the probability that training what is predicted names another
+    others: tuple[float, ...]  # what each other method adds to that
+    ranking: Ranking | None = None  # by the seeds; None where something is predicted
 
     @property
     def doubt(self) -> float:
@@ -260,8 +217,7 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
     )
     wrong = min(sum(chances), 1 - 1 / len(estimates)) if len(estimates) > 1 else 0.0
     times = [one.times_s for one in estimates if one.times_s is not None]
-    seeds = {seed for of in times for seed in of}
-    never = dict.fromkeys(seeds, math.inf)  # of what failed
+    never = dict.fromkeys((seed for of in times for seed in of), math.inf)  # of what failed
     ranking = rank([of or never for of in times]) if len(times) == len(estimates) else None
     return WinnerCall(best, wrong, chances, ranking)
 
@@ -277,33 +233,21 @@ def _overtakes(best: Estimate, other: Estimate) -> float:
     elif math.isinf(there):  # so that the best is first as long as it arrives itself
         there = math.log(best.epochs_max * best.epoch_s)
     spread = math.hypot(*(one.spread for one in unknown))
-    freedom = min(one.freedom for one in unknown)
-    return probability_below(there - best.middle, spread, freedom)
+    return probability_below(there - best.middle, spread, min(one.freedom for one in unknown))
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What came of predicting each learned cell from the others.
+    """What came of predicting each learned cell from the others."""
 
-    Args:
-        cells: how many there were.
-        wrong: of how many points the winner was another than when all is known.
-        expected: how many should have been, by the predictions themselves.
-        inside: in how many cells the time was within the interval.
-    """
-
-    cells: int = 0
-    wrong: int = 0
-    expected: float = 0.0
-    inside: int = 0
+    cells: int = 0  # how many there were
+    wrong: int = 0  # of how many points the winner was another than when all is known
+    expected: float = 0.0  # how many should have been, by the predictions themselves
+    inside: int = 0  # in how many cells the time was within the interval
 
 
 class Cells:
-    """All cells of a map, as far as they are known.
-
-    Args:
-        methods: one for each schedule, all timed at the same points.
-    """
+    """All cells of a map, as far as they are known; all methods are timed at the same points."""
 
     def __init__(self, methods: Sequence[Entrant]) -> None:
         """Predict what is not known."""
@@ -314,10 +258,8 @@ class Cells:
         for method, predictor in zip(methods, self._predictors, strict=True):
             guesses = predictor.guesses(range(len(method.points)))
             guess_at = dict(zip(method.points, guesses, strict=True))
-            for point in self.points:
-                self.estimates[point].append(
-                    method.estimate(point, guess_at.get(point, Guess(0.0)))
-                )
+            for point, of in self.estimates.items():
+                of.append(method.estimate(point, guess_at.get(point, Guess(0.0))))
         self.calls = dict.fromkeys(self.points, WinnerCall(None, 0.5, (0.0,) * len(methods)))
         if all(method.learned or not method.points for method in methods):
             self.calls = {point: call(of) for point, of in self.estimates.items()}
@@ -337,10 +279,6 @@ class Cells:
         of_all = (of[place].basis == "predicted" for of in self.estimates.values())
         return len(self.methods[place].learned) < LEARNED_MIN and any(of_all)
 
-    def predicted(self) -> list[int]:
-        """The points at which something is predicted."""
-        return [p for p in self.points if any(e.basis == "predicted" for e in self.estimates[p])]
-
     def next(self) -> tuple[int, int] | None:
         """Method and point whose learning takes most doubt away; None where all is known.
 
@@ -354,27 +292,19 @@ class Cells:
             gives_nothing = not method.learned and len(method.lost) >= LEARNED_MIN
             if not weights or gives_nothing:
                 continue
-            open_points = [*weights]
-            chosen = [*{self._first_alike(method, point): None for point in open_points}]
+            chosen = [*{_first_alike(method, point): None for point in weights}]
             told = self._predictors[place].told(
-                [method.points.index(one) for one in chosen],
-                [method.points.index(one) for one in open_points],
+                *([method.points.index(one) for one in points] for points in (chosen, weights))
             )
             for one, shares in zip(chosen, told, strict=True):
                 same = set(method.alike(one)) | {one}
-                all_shares = [
-                    1.0 if point in same else share
-                    for point, share in zip(open_points, shares, strict=True)
-                ]
-                gain = sum(w * s for w, s in zip(weights.values(), all_shares, strict=True))
+                gain = sum(
+                    weight * (1.0 if point in same else share)
+                    for (point, weight), share in zip(weights.items(), shares, strict=True)
+                )
                 found.append((gain, -place, -one))
         best = max(found, default=None)
         return None if best is None else (-best[1], -best[2])
-
-    def _first_alike(self, method: Entrant, point: int) -> int:
-        """One point for all that learn the same: the first that is open."""
-        alike = [p for p in method.alike(point) if method.source(p) is None]
-        return alike[0] if alike else point
 
     def _weights(self, place: int) -> Iterator[tuple[int, float]]:
         """The open points of a method, and the doubt in which it takes part there."""
@@ -399,16 +329,20 @@ class Cells:
 
     def _without(self, place: int, point: int) -> tuple[bool, float, bool]:
         """Whether a cell would be called wrongly, how likely that was, whether it is inside."""
-        method, predictor = self.methods[place], self._predictors[place]
+        method = self.methods[place]
         index = method.points.index(point)
-        (guess,) = predictor.without(index).guesses([index])
+        (guess,) = self._predictors[place].without(index).guesses([index])
+        blind = [*self.estimates[point]]
         epoch_s = method.first(point).epoch_s
-        known = self.estimates[point]
-        blind = Estimate("predicted", epoch_s, guess, None, method.epochs_max)
-        called = call([*known[:place], blind, *known[place + 1 :]])
-        low, high = guess.interval(COVERED)
-        is_inside = low <= method.value(point) <= high
-        return called.best != self.calls[point].best, called.wrong, is_inside
+        blind[place] = Estimate("predicted", epoch_s, guess, None, method.epochs_max)
+        called, (low, high) = call(blind), guess.interval(COVERED)
+        is_wrong = called.best != self.calls[point].best
+        return is_wrong, called.wrong, low <= method.value(point) <= high
+
+
+def _first_alike(method: Entrant, point: int) -> int:
+    """One point for all that learn the same: the first that is open."""
+    return next((one for one in method.alike(point) if method.source(one) is None), point)
 
 
 def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
@@ -417,9 +351,11 @@ def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
     It is the mean of what the predictions say of themselves, times how many more were wrong of
     those left out than these said of themselves, each counted with one more; never fewer.
     """
-    points = cells.predicted()
-    if not points:
+    called = [
+        cells.calls[point].wrong for point, of in cells.estimates.items()
+        if any(one.basis == "predicted" for one in of)
+    ]  # fmt: skip
+    if not called:
         return 0.0
-    own = sum(cells.calls[point].wrong for point in points) / len(points)
     more = max((left_out.wrong + 1) / (left_out.expected + 1), 1.0)
-    return min(own * more, 1 - 1 / len(cells.methods))
+    return min(sum(called) / len(called) * more, 1 - 1 / len(cells.methods))

@@ -32,39 +32,26 @@ _WORKERS_MAX: Final = 16
 """Most links, and most workers, that are changed each by itself: those of the largest elasticities
 (chosen: a table that nobody reads is a slip)."""
 
+_RATES: Final = (BANDWIDTH, "egress_bytes_per_s", "ingress_bytes_per_s")
+_SCHEDULE_WAITS: Final = ("group_wait_s", "round_trip_s")
+_VARYING: Final = {
+    "failures": ("mean_time_between_s", "mean_time_to_repair_s"),
+    "checkpoints": ("every_s", "takes_s", BANDWIDTH), "messages": ("retry_after_s",),
+}  # fmt: skip
+"""Times of what varies, by the cluster's key."""
+
 System: TypeAlias = tuple[Cluster, Schedule]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that is made faster.
+    """Something that is made faster."""
 
-    Args:
-        what: as the table calls it.
-        on: gives cluster and schedule with it so many times as fast.
-        share: the elasticity of the time over it; None where it is no time constant.
-        factors: that are tried.
-        frees_light: whether light steps take no time under it.
-    """
-
-    what: str
-    on: Callable[[Cluster, Schedule, float], System]
-    share: float | None
-    factors: Sequence[float] = FACTORS
-    frees_light: bool = False
-
-
-def _of_cluster(
-    what: str,
-    change: Callable[[Cluster, float], Cluster],
-    share: float | None,
-    factors: Sequence[float] = FACTORS,
-) -> Change:
-    return Change(what, lambda on, under, factor: (change(on, factor), under), share, factors)
-
-
-def _unchanged(cluster: Cluster, schedule: Schedule, _factor: float) -> System:
-    return cluster, schedule
+    what: str  # as the table calls it
+    on: Callable[[Cluster, Schedule, float], System]  # with it so many times as fast
+    share: float | None  # the elasticity of the time over it; None of what is no time constant
+    factors: Sequence[float] = FACTORS  # that are tried
+    frees_light: bool = False  # whether light steps take no time under it
 
 
 def sped(key: str, value: Any, factor: float) -> Any:
@@ -82,40 +69,39 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
     """Everything that is tried on a cluster: of what takes time there, each thing."""
     return [
         *_of_devices(cluster, shares),
-        *_of_numbers(cluster, shares),
         *_of_links(cluster, shares, are_apart=not isinstance(schedule, Solver)),
-        *_of_waits(schedule),
-        *_of_more(cluster),
+        *_of_more(cluster, schedule),
         Change("everything", everything, 1.0, (0.5, 2.0)),
     ]
 
 
+def _of_cluster(
+    what: str, change: Callable[[Cluster, float], Cluster], share: float | None, *factors: float
+) -> Change:
+    def on(cluster: Cluster, under: Schedule, factor: float) -> System:
+        return change(cluster, factor), under
+
+    return Change(what, on, share, factors or FACTORS)
+
+
 def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
-    kinds = list(dict.fromkeys(cluster.devices))
+    """Devices of each kind, each worker, the host, and each time constant of all devices."""
+    kinds, every = list(dict.fromkeys(cluster.devices)), range(cluster.workers)
     for device, name in zip(kinds, distinct([one.name for one in kinds]), strict=True):
-        on = [place for place, one in enumerate(cluster.devices) if one == device]
+        on = [place for place in every if cluster.devices[place] == device]
         share = sum(shares.of(("worker", worker)) for worker in on)
         if len(on) > 1 or cluster.workers == 1:  # else it is its worker's row
             yield _of_cluster(f"device {name}", partial(_workers, on), share)
-    if cluster.workers > 1:
-        workers = sorted(range(cluster.workers), key=lambda one: -shares.of(("worker", one)))
-        for worker in sorted(workers[:_WORKERS_MAX]):
-            share = shares.of(("worker", worker))
-            yield _of_cluster(f"worker {worker}", partial(_workers, [worker]), share)
+    most = sorted(every, key=lambda one: -shares.of(("worker", one)))[:_WORKERS_MAX]
+    for worker in sorted(most) if cluster.workers > 1 else ():
+        share = shares.of(("worker", worker))
+        yield _of_cluster(f"worker {worker}", partial(_workers, [worker]), share)
     if not cluster.is_host_free:
         yield _of_cluster("host", _host, shares.of(HOST_PLACE))
-
-
-def _of_numbers(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
-    """Each time constant of all devices together, where there are several."""
-    keys = dict.fromkeys(
-        key for one in dict.fromkeys(cluster.devices) for key in one.numbers if sign_of(key)
-    )
-    if len(keys) > 1:
-        every = list(range(cluster.workers))
-        for key in keys:
-            share = sum(shares.of(("worker", worker), key) for worker in every)
-            yield _of_cluster(key, partial(_workers, every, keys=(key,)), share)
+    keys = dict.fromkeys(key for one in kinds for key in one.numbers if sign_of(key))
+    for key in keys if len(keys) > 1 else ():
+        share = sum(shares.of(("worker", worker), key) for worker in every)
+        yield _of_cluster(key, partial(_workers, every, keys=(key,)), share)
 
 
 def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Iterator[Change]:
@@ -124,23 +110,18 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
     Links of a solver are not `are_apart`: a collective goes over all of them at once.
     """
     pairs = [place for place in shares.places if len(place) == 3]
-    latency = sum(shares.of(place, LATENCY) for place in pairs)
-    bandwidth = sum(shares.of(place, BANDWIDTH) for place in pairs)
-    has_latency, has_bandwidth = _has(cluster, LATENCY), _has(cluster, BANDWIDTH)
-    if has_latency:
-        yield _of_cluster("latency of links", partial(_links, keys=(LATENCY,)), latency)
-    if has_bandwidth:
-        yield _of_cluster("bandwidth of links", partial(_links, keys=_RATES), bandwidth)
-    if cluster.has_shared_bandwidth or not are_apart or not (has_latency or has_bandwidth):
+    parts = {LATENCY: ("latency", (LATENCY,)), BANDWIDTH: ("bandwidth", _RATES)}
+    there = [key for key in parts if _has(cluster, key)]
+    for key in there:
+        (name, keys), share = parts[key], sum(shares.of(place, key) for place in pairs)
+        yield _of_cluster(f"{name} of links", partial(_links, keys=keys), share)
+    if cluster.has_shared_bandwidth or not are_apart or not there:
         return
     used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
     for pair in used[:_PAIRS_MAX]:
         source, target = pair[1:]
         name = " to ".join("host" if place == HOST else str(place) for place in (source, target))
         yield _of_cluster(f"link {name}", partial(_pair, source, target), shares.of(pair))
-
-
-_RATES: Final = (BANDWIDTH, "egress_bytes_per_s", "ingress_bytes_per_s")
 
 
 def _has(cluster: Cluster, key: str) -> bool:
@@ -151,32 +132,36 @@ def _has(cluster: Cluster, key: str) -> bool:
     return any(found) or (key == BANDWIDTH and cluster.ports is not None)
 
 
-_SCHEDULE_WAITS: Final = ("group_wait_s", "round_trip_s")
-
-
-def _of_waits(schedule: Any) -> Iterator[Change]:
-    names = [one.name for one in fields(schedule)]
+def _of_more(cluster: Cluster, schedule: Any) -> Iterator[Change]:
+    """Waits of the schedule, and what can only be there or not."""
     for key in _SCHEDULE_WAITS:
-        if key in names and getattr(schedule, key):
+        if getattr(schedule, key, None):
             yield Change(f"{key} of the schedule", partial(_waits, keys=(key,)), None)
+    if not all(map(light_is_free, cluster.devices)):
+        same = _of_cluster("no light work", lambda one, _factor: one, None, math.inf)
+        yield replace(same, frees_light=True)
+    varies = cluster.events or cluster.failures or cluster.checkpoints or cluster.messages
+    if varies or any(one.jitter_cv for one in cluster.devices):
+        yield _of_cluster("no stragglers", _steady, None, math.inf)
+
+
+def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
+    """A record of hardware with these of its numbers so many times as fast; None stays None.
+
+    It is not checked as a file is: a memory may become faster than the cache before it.
+    """
+    if part is None:
+        return None
+    own = {key: getattr(part, key) for key in keys if hasattr(part, key)}
+    return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
 
 
 def _waits(
     cluster: Cluster, schedule: Any, factor: float, keys: Sequence[str] = _SCHEDULE_WAITS
 ) -> System:
     known = [one.name for one in fields(schedule) if one.name in keys]
-    return cluster, replace(
-        schedule, **{key: sped(key, getattr(schedule, key), factor) for key in known}
-    )
-
-
-def _of_more(cluster: Cluster) -> Iterator[Change]:
-    """What can only be there or not."""
-    if not all(map(light_is_free, cluster.devices)):
-        yield Change("no light work", _unchanged, None, (math.inf,), frees_light=True)
-    varies = cluster.events or cluster.failures or cluster.checkpoints or cluster.messages
-    if varies or any(one.jitter_cv for one in cluster.devices):
-        yield _of_cluster("no stragglers", _steady, None, (math.inf,))
+    faster = {key: sped(key, getattr(schedule, key), factor) for key in known}
+    return cluster, replace(schedule, **faster)
 
 
 def _steady(cluster: Cluster, _factor: float) -> Cluster:
@@ -189,34 +174,28 @@ def _steady(cluster: Cluster, _factor: float) -> Cluster:
 def _workers(
     on: Sequence[int], cluster: Cluster, factor: float, keys: Collection[str] = NUMBERS
 ) -> Cluster:
-    made = {one: _faster(one, factor, keys) for one in dict.fromkeys(cluster.devices)}
-    places = set(on)
+    made, places = {one: _faster(one, factor, keys) for one in set(cluster.devices)}, set(on)
     devices = [made[one] if at in places else one for at, one in enumerate(cluster.devices)]
     return cluster.model_copy(update={"devices": tuple(devices)})
 
 
 def _host(cluster: Cluster, factor: float) -> Cluster:
-    assert cluster.host is not None, "a host that takes no time is not changed"
     return cluster.model_copy(update={"host": _faster(cluster.host, factor, HOST_NUMBERS)})
 
 
 def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
-    before = cluster.link_between(source, target)
-    own = Route(source=source, target=target, link=_faster(before, factor, (LATENCY, BANDWIDTH)))
+    link = _faster(cluster.link_between(source, target), factor, (LATENCY, BANDWIDTH))
+    own = Route(source=source, target=target, link=link)
     others = [one for one in cluster.links if (one.source, one.target) != (source, target)]
     return changed(cluster, links=(*others, own))
 
 
 def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_RATES)) -> Cluster:
     """A cluster all of whose links, edges and ports are faster."""
-
-    def faster(one: Any) -> Any:
-        return None if one is None else _faster(one, factor, keys)
-
+    faster = partial(_faster, factor=factor, keys=keys)
     topology, ports = faster(cluster.topology), faster(cluster.ports)
     if topology is not None:
-        levels = tuple(map(faster, topology.levels))
-        topology = topology.model_copy(update={"levels": levels})
+        topology = topology.model_copy(update={"levels": tuple(map(faster, topology.levels))})
     if ports is not None:
         ports = ports.model_copy(update={"host": faster(ports.host)})
     routes = (one.model_copy(update={"link": faster(one.link)}) for one in cluster.links)
@@ -226,23 +205,6 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
     )  # fmt: skip
 
 
-def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
-    """A record of hardware with these of its numbers so many times as fast.
-
-    It is not checked as a file is: a memory may become faster than the cache before it.
-    """
-    own = {key: getattr(part, key) for key in keys if hasattr(part, key)}
-    return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
-
-
-_TIMES: Final = {
-    "failures": ("mean_time_between_s", "mean_time_to_repair_s"),
-    "checkpoints": ("every_s", "takes_s", BANDWIDTH),
-    "messages": ("retry_after_s",),
-}
-"""Times of what varies, by the cluster's key."""
-
-
 def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:
     """All time constants so many times as fast: every time of the run is that over the factor."""
     cluster, schedule = _waits(_links(cluster, factor), schedule, factor)
@@ -250,11 +212,8 @@ def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:
         cluster = _steady(cluster, factor)
     else:
         varying = {
-            key: _faster(getattr(cluster, key), factor, times)
-            for key, times in _TIMES.items()
-            if getattr(cluster, key) is not None
+            key: _faster(getattr(cluster, key), factor, times) for key, times in _VARYING.items()
         }
         events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
         cluster = changed(cluster, events=events, **varying)
-    cluster = _workers(range(cluster.workers), cluster, factor)
-    return (cluster if cluster.host is None else _host(cluster, factor)), schedule
+    return _host(_workers(range(cluster.workers), cluster, factor), factor), schedule

@@ -14,8 +14,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ampsim.errors import OptionError, one_of
 from ampsim.text import short
@@ -42,26 +41,17 @@ LEARNED: Final = {
 """Columns that are learned; of those to the target, a run that does not arrive has no end."""
 
 SHORT: Final = {
-    "time_s": "time_to_target_s",
-    "dollars": "cost_to_target_usd",
-    "joules": "energy_to_target_j",
+    "time_s": "time_to_target_s", "dollars": "cost_to_target_usd", "joules": "energy_to_target_j",
     "epochs": "epochs_to_target",
-}
+}  # fmt: skip
 """Short names of columns."""
 
 Value: TypeAlias = "tuple[str, str]"
 """A column, and the schedule that it is of as written; "" for each one asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A product of numbers and columns.
-
-    Args:
-        number: the product of its numbers.
-        over: columns that multiply.
-        under: columns that divide.
-    """
+class Side(NamedTuple):
+    """A product: a number, times the columns that are `over`, through those that are `under`."""
 
     number: float
     over: tuple[Value, ...]
@@ -82,15 +72,8 @@ _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition on columns of forecasts.
-
-    Args:
-        text: as it was written.
-        left, right: its two sides.
-        sign: between them.
-    """
+class Condition(NamedTuple):
+    """A condition on columns of forecasts: its text as it was written, and a sign between sides."""
 
     text: str
     left: Side
@@ -135,11 +118,12 @@ def condition_of(text: str) -> Condition:
     if not found.values:
         raise OptionError(
             f"until must name a column, such as 'time_s <= 0.5', got {short(text)}; there are "
-            f"{', '.join(_known())}"
+            f"{', '.join(_KNOWN)}"
         )
     return found
 
 
+_KNOWN: Final = [*SHORT, *TIMED, *LEARNED]
 _FACTOR: Final = re.compile(
     r"(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<column>[A-Za-z_]+)\s*(?:\(\s*(?P<schedule>[^()]*?)\s*\))?"
@@ -158,7 +142,7 @@ def _product(side: str, text: str) -> Side:
             value = _number(factor["number"], text)
             number = number * value if sign == "*" else number / value
         else:
-            (over if sign == "*" else under).append(_column(factor, text))
+            (over if sign == "*" else under).append(_column(factor))
     return Side(number, tuple(over), tuple(under))
 
 
@@ -172,17 +156,13 @@ def _number(word: str, text: str) -> float:
     return value
 
 
-def _column(factor: re.Match[str], text: str) -> Value:
+def _column(factor: re.Match[str]) -> Value:
     column = SHORT.get(factor["column"], factor["column"])
-    if column not in _known():
-        raise OptionError(f"until: {one_of('column', column, _known())}")
+    if column not in _KNOWN:
+        raise OptionError(f"until: {one_of('column', column, _KNOWN)}")
     if factor["schedule"] == "":
         raise OptionError(f"until: {column}() must name a schedule, such as {column}(amp:8)")
     return column, factor["schedule"] or ""
-
-
-def _known() -> list[str]:
-    return [*SHORT, *TIMED, *LEARNED]
 
 
 def _wrong(rest: str, text: str) -> OptionError:

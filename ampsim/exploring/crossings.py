@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ampsim.exploring.axes import Axis
 from ampsim.runs.rows import median_interval
@@ -33,12 +33,7 @@ Ask: TypeAlias = "Callable[[Sequence[tuple[int, float]]], Sequence[bool]]"
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """A crossing of one function.
-
-    Args:
-        low, high: values between which it lies.
-        rises: whether the condition holds at `high`, and not at `low`.
-    """
+    """A crossing of one function, between two values; it `rises` if the condition holds above."""
 
     low: float
     high: float
@@ -50,11 +45,6 @@ class Bracket:
         low, high = self.low, self.high
         return math.sqrt(low) * math.sqrt(high) if low > 0 else (low + high) / 2
 
-    @property
-    def holding(self) -> float:
-        """The end at which the condition holds."""
-        return self.high if self.rises else self.low
-
 
 def between(points: Sequence[float], holds: Sequence[bool]) -> list[Bracket]:
     """The crossings between neighbouring points."""
@@ -62,8 +52,7 @@ def between(points: Sequence[float], holds: Sequence[bool]) -> list[Bracket]:
     return [Bracket(*ends, rises=after) for ends, (before, after) in pairs if before != after]
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A crossing of most of the functions.
 
     Args:
@@ -98,30 +87,33 @@ class Crossings:
     holds: Mapping[int, tuple[bool, ...]]
     brackets: Mapping[int, tuple[Bracket, ...]]
 
+    @property
+    def most(self) -> list[bool]:
+        """Whether most conditions hold at each point."""
+        return [2 * sum(held) > len(held) for held in zip(*self.holds.values(), strict=True)]
+
     def roots(self) -> list[Root]:
         """The crossings of most functions, in order; none where most hold throughout, or nowhere.
 
         Of each function that is the nearest crossing in the same direction.
         """
-        if len(self.holds) == 1:
-            (own,) = self.brackets.values()
-            return [Root(one.holding, one.low, one.high, one.rises) for one in own]
-        count = len(self.holds)
-        most = [2 * sum(held) > count for held in zip(*self.holds.values(), strict=True)]
-        return [self._root(one) for one in between(self.points, most)]
+        if len(self.holds) > 1:
+            return [self._root(one) for one in between(self.points, self.most)]
+        (own,) = self.brackets.values()
+        return [Root(o.high if o.rises else o.low, o.low, o.high, o.rises) for o in own]
 
     def _root(self, about: Bracket) -> Root:
         values = sorted(self._of(seed, about) for seed in self.holds)
         found = median_interval(values, WANTED)
-        middle = median(values)
         below, above = values.count(-math.inf), values.count(math.inf)
-        return Root(middle, found.low, found.high, about.rises, below, above, found.coverage)
+        ends = found.low, found.high
+        return Root(median(values), *ends, about.rises, below, above, found.coverage)
 
     def _of(self, seed: int, about: Bracket) -> float:
         """The root of one function near a crossing of most; infinite where it has none."""
-        own = [one for one in self.brackets[seed] if one.rises == about.rises]
+        own = [one.middle for one in self.brackets[seed] if one.rises == about.rises]
         if own:
-            return min(own, key=lambda one: distance(one.middle, about.middle)).middle
+            return min(own, key=lambda middle: distance(middle, about.middle))
         held = self.holds[seed][self.points.index(about.high)]
         return -math.inf if held == about.rises else math.inf
 
@@ -140,8 +132,7 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
         ask: is asked for all functions at once.
         tolerance: a bracket is narrow where its ends differ by this share; of whole numbers, by 1.
     """
-    even = Axis(axis.key, low=axis.low, high=axis.high, is_log=axis.low > 0, is_whole=axis.is_whole)
-    points = tuple(float(one) for one in even.points(POINTS))
+    points = tuple(float(one) for one in replace(axis, is_log=axis.low > 0).points(POINTS))
     held = iter(ask([(seed, point) for seed in seeds for point in points]))
     holds = {seed: tuple(next(held) for _point in points) for seed in seeds}
     brackets = {seed: between(points, holds[seed]) for seed in seeds}
@@ -149,20 +140,14 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
         (seed, place, one)
         for seed, own in brackets.items()
         for place, one in enumerate(own)
-        if not _is_narrow(one, axis, tolerance)
+        if one.high - one.low
+        > (1 if axis.is_whole else tolerance * max(one.high, 1e-12 * axis.high))
     ]:
         middles = [_middle(one, axis) for _seed, _place, one in wide]
         held = ask([(seed, x) for (seed, _place, _one), x in zip(wide, middles, strict=True)])
         for (seed, place, one), x, now in zip(wide, middles, held, strict=True):
-            end = "high" if now == one.rises else "low"
-            brackets[seed][place] = replace(one, **{end: x})
+            brackets[seed][place] = replace(one, **{"high" if now == one.rises else "low": x})
     return Crossings(points, holds, {seed: tuple(own) for seed, own in brackets.items()})
-
-
-def _is_narrow(one: Bracket, axis: Axis, tolerance: float) -> bool:
-    if axis.is_whole:
-        return one.high - one.low <= 1
-    return one.high - one.low <= tolerance * max(one.high, 1e-12 * axis.high)
 
 
 def _middle(one: Bracket, axis: Axis) -> float:

@@ -27,8 +27,6 @@ from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Holding, hel
 Place: TypeAlias = "tuple[str, int] | tuple[str, int, int] | tuple[str]"
 """("worker", number), ("link", source, target), the host, or what is neither."""
 
-_Constant: TypeAlias = "tuple[Place, str]"
-
 LATENCY: Final = "latency_s"
 BANDWIDTH: Final = "bandwidth_bytes_per_s"
 HOST_PLACE: Final = ("host",)
@@ -62,16 +60,12 @@ class Elasticities:
     @property
     def table(self) -> pd.DataFrame:
         """One row a time constant: where, constant, elasticity; the largest first."""
-        rows = [(_words(place), key, one) for (place, key), one in self.by_constant.items()]
+        rows: list[tuple[str, str, float]] = []
+        for ((kind, *numbers), key), one in self.by_constant.items():
+            ends = " to ".join("host" if end == HOST else str(end) for end in numbers)
+            rows.append((f"{kind} {ends}".strip(), key, one))
         frame = pd.DataFrame(rows, columns=["where", "constant", "elasticity"])
         return frame.sort_values("elasticity", ascending=False, kind="stable", ignore_index=True)
-
-
-def _words(place: Place) -> str:
-    """A place in words."""
-    kind, *numbers = place
-    ends = ["host" if one == HOST else str(one) for one in numbers]
-    return " ".join([kind, " to ".join(ends)]).strip()
 
 
 def elasticities(result: Result, cluster: Cluster) -> Elasticities:
@@ -81,12 +75,10 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
         result: of a run that kept all of its records.
         cluster: on what it ran.
     """
-    spans, found = result.recorder.columns("spans"), defaultdict[_Constant, float](float)
-    times_s = spans["start_s"], spans["end_s"]
-    down_s = down_within_s(result.outages, spans["worker"], times_s)
+    spans, found = result.recorder.columns("spans"), defaultdict[tuple[Place, str], float](float)
+    down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
     path = held_path(result.recorder, result.crossings, down_s)
-    total_s = sum(path.values())
-    prices = _Prices(result, cluster)
+    total_s, prices = sum(path.values()), _Prices(result, cluster)
     for held, seconds in path.items():
         for place, key, share in prices.shares(held):
             found[place, key] += seconds * share / total_s
@@ -97,50 +89,40 @@ class _Prices:
     """What the steps of a run are charged by."""
 
     def __init__(self, result: Result, cluster: Cluster) -> None:
-        self._cluster = cluster
-        kinds = result.recorder.kinds
-        numbers = {kind: number for number, kind in enumerate(kinds.all)}
+        self._cluster, kinds = cluster, result.recorder.kinds
         self._seconds_on = {
-            kind: kinds.seconds_on[number]
-            for kind, number in numbers.items()
+            kind: kinds.seconds_on[number] for number, kind in enumerate(kinds.all)
             if number in kinds.seconds_on
-        }
+        }  # fmt: skip
         self._alike = {kind[:3]: one for kind, one in self._seconds_on.items()}
         self._known: dict[tuple[int, ...], tuple[float, dict[str, float]]] = {}
 
     def shares(self, held: Holding) -> Iterator[tuple[Place, str, float]]:
         """The share of each time constant in what held a run up."""
+        host, on_link = self._cluster.host, {"latency": LATENCY, "bandwidth": BANDWIDTH}
         if held.kind == "wait":
             yield WAITS, "", 1.0
-        elif held.kind == "latency":
-            yield ("link", held.source_worker, held.worker), LATENCY, 1.0
-        elif held.kind == "bandwidth":
-            yield ("link", held.source_worker, held.worker), BANDWIDTH, 1.0
+        elif held.kind in on_link:
+            yield ("link", held.source_worker, held.worker), on_link[held.kind], 1.0
         elif held.worker == HOST:
-            for key, share in _split(self._host_s(), "message_overhead_s", held.size):
+            known = {} if host is None else {"step_overhead_s": host.step_overhead_s}
+            for key, share in _split(known, "message_overhead_s", held.size):
                 yield HOST_PLACE, key, share
         else:
-            device = self._cluster.devices[held.worker]
-            for key, share in self._of_step(held, device):
+            for key, share in self._of_step(held, self._cluster.devices[held.worker]):
                 yield ("worker", held.worker), key, share
-
-    def _host_s(self) -> dict[str, float]:
-        host = self._cluster.host
-        return {} if host is None else {"step_overhead_s": host.step_overhead_s}
 
     def _of_step(self, held: Holding, device: Device) -> Iterator[tuple[str, float]]:
         lane = held.step[-1]
         if lane in (COPY_OUT_LANE, COPY_IN_LANE):
-            yield from _split(
-                {"copy_latency_s": device.copy_latency_s}, "copy_bandwidth_bytes_per_s", held.size
-            )
+            known = {"copy_latency_s": device.copy_latency_s}
+            yield from _split(known, "copy_bandwidth_bytes_per_s", held.size)
         elif lane != COMPUTE_LANE:
             yield "dispatch_s", 1.0
         else:
             priced_s, parts = self._parts(held.step, device)
             is_longer = device.message_overhead_s and held.size > priced_s
-            size = held.size if is_longer else priced_s
-            yield from _split(parts, "message_overhead_s", size)
+            yield from _split(parts, "message_overhead_s", held.size if is_longer else priced_s)
 
     def _parts(self, step: tuple[int, ...], device: Device) -> tuple[float, dict[str, float]]:
         """What a step is priced, and the seconds of it of each time constant.
@@ -149,19 +131,19 @@ class _Prices:
         that only waited has no price.
         """
         if step not in self._known:
-            is_free = step not in self._seconds_on and not any(step[3:6])
-            seconds_on = self._seconds_on.get(step) or self._alike.get(step[:3])
-            if is_free or seconds_on is None:
-                self._known[step] = 0.0, {}
-            else:
-                keys = [key for key in NUMBERS if sign_of(key) and getattr(device, key)]
-                parts: dict[str, float] = {}
-                for key in keys:
-                    more = seconds_on(_slower(device, key, 1 + _STEP))
-                    less = seconds_on(_slower(device, key, 1 - _STEP))
-                    parts[key] = (more - less) / (2 * _STEP)
-                self._known[step] = seconds_on(device), parts
+            self._known[step] = self._priced(step, device)
         return self._known[step]
+
+    def _priced(self, step: tuple[int, ...], device: Device) -> tuple[float, dict[str, float]]:
+        is_free = step not in self._seconds_on and not any(step[3:6])
+        seconds_on = self._seconds_on.get(step) or self._alike.get(step[:3])
+        if is_free or seconds_on is None:
+            return 0.0, {}
+        parts: dict[str, float] = {}
+        for key in (key for key in NUMBERS if sign_of(key) and getattr(device, key)):
+            more, less = (seconds_on(_slower(device, key, 1 + of)) for of in (_STEP, -_STEP))
+            parts[key] = (more - less) / (2 * _STEP)
+        return seconds_on(device), parts
 
 
 def _slower(device: Device, key: str, factor: float) -> Device:

@@ -10,36 +10,42 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Final, Unpack
 
+import pandas as pd
 from annotated_types import Ge, Le
+from pydantic import TypeAdapter
 
-from ampsim.arguments import checked
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, setup_at
-from ampsim.exploring.cells import Cells, Entrant
-from ampsim.exploring.exploration import NOT_TUNED, Evidence, Exploration, exploration_of
-from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, RunLimit, point_runs
-from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.options import REPEATS_MAX, Count, Seed
-from ampsim.runs.jobs import ExecutorLike
-from ampsim.runs.ranking import SURE
-from ampsim.runs.rows import times_of
-from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping
-from ampsim.runs.task import Row
-from ampsim.study.progress import OnProgress
-from ampsim.study.schedule_names import labels_of
-from ampsim.study.simulation import (
-    ClusterLike,
-    ModelLike,
-    PlacementLike,
-    SchedulesLike,
-    cluster_of,
-    model_of,
-    schedules_of,
+from ampsim.exploring.axes import (
+    Over,
+    Point,
+    Setup,
+    Value,
+    axes_over,
+    named_words,
+    place_words,
+    point_words,
+    setup_at,
+    setup_of,
+    value_words,
 )
+from ampsim.exploring.cells import Cells, Entrant, LeftOut, stated_wrong
+from ampsim.exploring.finding import LONGEST, Finding, Lines
+from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question
+from ampsim.metric import ACCURACY, Metric
+from ampsim.output_folder import Kind
+from ampsim.report.frames import texts
+from ampsim.report.style import line_styles
+from ampsim.report.words import plain
+from ampsim.runs.ranking import SURE
+from ampsim.runs.rows import table_of, times_of
+from ampsim.runs.run import Run
+from ampsim.runs.task import Row
+from ampsim.study.schedule_names import labels_of
+from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
+from ampsim.units import format_percent
 
 POINTS: Final = 8
 """Points of a range, unless told otherwise (chosen: eight of three decades are a factor of 2.7)."""
@@ -50,28 +56,21 @@ REPEATS: Final = 8
 POINTS_MAX: Final = 4096
 """Most points of a map (chosen: more are not timed in a day, and fill no page)."""
 
+NOT_TUNED: Final = "Nothing is tuned: learning rates are the model's own for all schedules."
 
-@checked
+
+@question
 def explore(
     model: ModelLike,
     cluster: ClusterLike,
     schedules: SchedulesLike,
     *,
-    over: Mapping[str, str | Sequence[Value] | Axis],
+    over: Over,
     points: Annotated[int, Ge(2), Le(POINTS_MAX)] = POINTS,
     budget_s: float | None = None,
-    target: float | None = None,
-    max_epochs: Count = MAX_EPOCHS,
-    repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = REPEATS,
-    instances: Count | None = None,
-    seed: Seed = 0,
-    placement: PlacementLike | None = None,
+    repeats: Many = REPEATS,
     sure: Annotated[float, Ge(0.5), Le(0.999)] = SURE,
-    jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
-    on_progress: OnProgress | None = None,
-    keeping: Keeping | None = None,
-    executor: ExecutorLike = None,
-    run_limit_s: RunLimit = None,
+    **how: Unpack[How],
 ) -> Exploration:
     """Map which schedule reaches the target first at each point of a space, and how sure that is.
 
@@ -85,60 +84,39 @@ def explore(
             text is read as on the command line (`ampsim.exploring.axes` says which keys there are).
         points: of each range.
         budget_s: seconds after which it ends; None until it is `sure`.
-        target: as of `forecast`; there must be one.
         repeats: seeds of each cell that is trained: `seed`, `seed` + 1, …
-        seed: of the first repeat, and of all times.
-        placement: as of `forecast`, found anew at each point.
         sure: ends where at every point the probability is this high that training what is
             predicted would name the same winner.
-        keeping: where finished runs are kept and those of an earlier call are taken from.
-        max_epochs: as of `forecast`.
-        instances: as of `forecast`.
-        jobs: as of `forecast`.
-        on_progress: as of `forecast`.
-        executor: as of `forecast`.
-        run_limit_s: as of `forecast`.
+        how: as of `forecast`: `target` (there must be one), `max_epochs`, `instances`, `seed` (of
+            the first repeat, and of all times), `placement` (found anew at each point), `jobs`,
+            `on_progress`, `keeping`, `executor`, `run_limit_s`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or the model has no target.
         UnknownNameError: a value names nothing that there is.
         SimulationError: no point can be timed.
     """
-    model, cluster = model_of(model), cluster_of(cluster)
-    setup = Setup(model, cluster, tuple(schedules_of(schedules)))
-    target = model.measure.require_target(target)
-    target = model.target if target is None else target
-    if target is None:
-        raise OptionError(
-            f"explore compares times to a target, and {model.name} has none; give target"
-        )
-    asked = Asked(
-        target=target, max_epochs=max_epochs, repeats=repeats, instances=instances, seed=seed,
-        placement=placement,
-    )  # fmt: skip
+    setup = setup_of(model, cluster, schedules)
+    if how.get("target") is None:
+        how["target"] = setup.model.target
+    asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
+    if asked.target is None:
+        name = setup.model.name
+        raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
-    places = [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
-    rows = [_rows_at(point, setup_at(setup, point), asked) for point in places]
-    with point_runs(
-        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
-        run_limit_s=run_limit_s, budget_s=budget_s,
-    ) as runs:  # fmt: skip
-        explorer = Explorer(rows, asked, runs)
-        interrupted = explorer.run(sure)
-    over_plain = {key: list(one) for key, one in values.items()}
+    with asked.runs() as runs:
+        explorer = Explorer([_rows_at(one, asked) for one in points_of(values)], asked, runs)
+        stopped = explorer.run(sure)
+    evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
     found = exploration_of(
-        Evidence(values, tuple(labels_of(setup.schedules)), tuple(explorer.methods), repeats),
-        target=target, metric=model.measure, model=model.name, cluster=cluster.name,
-        manifest=asked.manifest(setup, over=over_plain, sure=sure),
-        said=(NOT_TUNED, *runs.said()),
+        evidence, target=asked.target, metric=setup.model.measure, model=setup.model.name,
+        cluster=setup.cluster.name, said=(NOT_TUNED, *runs.said()),
+        manifest=asked.manifest(over={key: list(one) for key, one in values.items()}, sure=sure),
     )  # fmt: skip
-    is_stopped = interrupted is not None and not runs.clock.is_over
-    return replace(found, interrupted=interrupted, is_stopped=is_stopped)
+    return replace(found, **stopped)
 
 
-def values_of(
-    over: Mapping[str, str | Sequence[Value] | Axis], setup: Setup, points: int
-) -> dict[str, tuple[Value, ...]]:
+def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, ...]]:
     """The values of each key.
 
     Raises:
@@ -160,69 +138,62 @@ def values_of(
     return values
 
 
+def points_of(values: Mapping[str, Sequence[Value]]) -> list[Point]:
+    """All points, the last key's values side by side."""
+    return [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
+
+
 def label_at(label: str, point: Point) -> str:
     """The label of a row at a point, which no other point's has."""
-    told = [
-        f"{key} = {value:.4g}" if isinstance(value, float) else f"{key} = {value}"
-        for key, value in point.items()
-    ]
+    told = [f"{key} = {one:.4g}" if isinstance(one, float) else f"{key} = {one}"
+            for key, one in point.items()]  # fmt: skip
     return ", ".join([label, *told])
 
 
-def _rows_at(point: Point, setup: Setup, asked: Asked) -> list[Row]:
+def _rows_at(point: Point, asked: Asked) -> list[Row]:
     """The rows of one point, one for each schedule."""
-    rows = asked.rows(setup, are_many=True)
+    rows = asked.rows(setup_at(asked.setup, point), are_many=True)
     return [replace(one, label=label_at(one.label, point)) for one in rows]
 
 
 class Explorer:
-    """Times all cells, then learns one after the other.
-
-    Args:
-        rows: of each point, one for each method.
-        asked: how their runs are made.
-        runs: makes them.
-    """
+    """Times all cells, then learns one after the other; rows are of each point, one a method."""
 
     def __init__(self, rows: Sequence[Sequence[Row]], asked: Asked, runs: PointRuns) -> None:
         """Know nothing yet."""
-        self._rows, self._asked, self._runs = rows, asked, runs
-        self.methods = [
+        self._rows, self._seeds, self._runs = rows, asked.seeds, runs
+        self.methods = tuple(
             Entrant(row.schedule.admission.drains, asked.seed, asked.max_epochs) for row in rows[0]
-        ]
+        )
 
     @property
     def learnings(self) -> int:
         """Cells that were trained."""
         return sum(len(method.learned) for method in self.methods)
 
-    def run(self, sure: float) -> str | None:
+    def run(self, sure: float) -> dict[str, Any]:
         """Go on until all is sure; say why not, if something came first."""
-        clock, places = self._runs.clock, range(len(self.methods))
+        places = range(len(self.methods))
         cells = [(point, place) for point in range(len(self._rows)) for place in places]
         try:
-            self._time([(point, place, self._asked.seed) for point, place in cells])
-            while (chosen := self._next(sure)) is not None:
-                clock.require_left()
+            self._time([(point, place, self._seeds[0]) for point, place in cells])
+            while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
+                self._runs.require_time()
                 self._learn(*chosen)
         except KeyboardInterrupt:
             timed = sum(len(method.timed) for method in self.methods)
-            if not timed:
-                clock.refuse()
-                raise
-            told = f"{self.learnings} of {len(cells)} cells are trained"
-            if timed < len(cells):
-                told = f"{timed} of {len(cells)} cells are timed, none is trained"
-            return clock.sentence(told)
-        return None
+            told = f"{timed} of {len(cells)} cells are timed, none is trained" if timed else ""
+            if timed == len(cells):
+                told = f"{self.learnings} of {len(cells)} cells are trained"
+            return self._runs.stopped(told)
+        return {}
 
     def _time(self, cells: Sequence[tuple[int, int, int]]) -> None:
         """Time cells, each a point, a method and a seed."""
         left = [
-            (point, place, seed)
-            for point, place, seed in cells
+            (point, place, seed) for point, place, seed in cells
             if seed not in self.methods[place].timed.get(point, {})
-        ]
+        ]  # fmt: skip
 
         def take(index: int, found: FirstEpoch) -> None:
             point, place, seed = left[index]
@@ -232,17 +203,228 @@ class Explorer:
         if not any(method.points for method in self.methods):
             raise SimulationError(self.methods[0].failures[0])
 
-    def _next(self, sure: float) -> tuple[int, int] | None:
-        cells = Cells(self.methods)
-        return None if cells.is_sure(sure) else cells.next()
-
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
-        row, method, seeds = self._rows[point][place], self.methods[place], self._asked.seeds
-        made = self._runs.learn([(row, seed) for seed in seeds])
+        row, method = self._rows[point][place], self.methods[place]
+        made = self._runs.learn([(row, seed) for seed in self._seeds])
         runs = [one for one in made if isinstance(one, Run)]
         if not runs:
             method.lost |= {point, *method.alike(point)}
             return
-        self._time([(one, place, seed) for one in method.alike(point) for seed in seeds])
+        self._time([(one, place, seed) for one in method.alike(point) for seed in self._seeds])
         method.learned[point] = dict(times_of(row.plan.goal, runs))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a map rests on: all else that it says follows."""
+
+    over: dict[str, tuple[Any, ...]]  # the values of each key
+    labels: tuple[str, ...]  # of the methods
+    methods: tuple[Entrant, ...]  # points are places in the product of `over`
+    repeats: int  # seeds of each cell that is trained
+
+    def plain(self) -> dict[str, Any]:
+        """It as JSON can hold it."""
+        digests: dict[str, int] = {}
+        return {
+            "over": {key: list(values) for key, values in self.over.items()},
+            "labels": list(self.labels),
+            "methods": [one.plain(digests) for one in self.methods],
+            "repeats": self.repeats,
+        }
+
+
+def evidence_from_plain(plain: Mapping[str, Any]) -> Evidence:
+    """What `Evidence.plain` gave.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return TypeAdapter(Evidence).validate_python(plain)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Exploration(Finding):
+    """What `explore` returns.
+
+    Attributes:
+        table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
+            high (its 90 % interval), basis ("learned", "shared", "predicted", "failed" or missing),
+            is_first (by medians), doubt (the probability that another is), standing (what seeds let
+            one say, as of a forecast; missing of a prediction), epoch_s, train_per_s,
+            staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
+            equal where the first epoch learns the same). Unknown is missing, never 0.
+        over: the values of each key.
+        target: validation accuracy, or error, aimed at.
+        metric: what the model is measured by.
+        learnings: cells that were trained.
+        wrong: share of the points with a prediction of which the winner may turn out to be another
+            one when it is trained.
+        left_out: what came of predicting trained cells from the others.
+        evidence: what was timed and learned, from which all of that follows.
+        sentences, model, cluster, manifest, interrupted, is_stopped: as of `Finding`.
+    """
+
+    kind: ClassVar[Kind] = "exploration"
+    files: ClassVar = {"index.html": "page", "explore.csv": "table"}
+    told = ("verdict", "learnings", "wrong", "left_out", "interrupted", "rows")
+
+    over: dict[str, tuple[Any, ...]]
+    target: float
+    metric: Metric = ACCURACY
+    learnings: int
+    wrong: float
+    left_out: LeftOut
+    evidence: Evidence = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """What it maps."""
+        return f"Map: {self.model} over {', '.join(self.over)}"
+
+    @property
+    def cells(self) -> Lines:
+        """For each method, the point at which it leads most."""
+        most: dict[str, tuple[float, list[str]]] = {}
+        for _point, of in self.table.groupby(list(self.over), sort=False):
+            known = of.dropna(subset=["time_to_target_s"]).sort_values("time_to_target_s")
+            if len(known) < 2:
+                continue
+            first, second = known.to_dict("records")[:2]
+            lead = second["time_to_target_s"] / first["time_to_target_s"]
+            name = plain(str(first["schedule"]), LONGEST)
+            if lead > most.get(name, (0.0, []))[0]:
+                where = point_words({key: first[key] for key in self.over})
+                most[name] = (lead, [name, f"{lead:.2f} times", where, str(first["basis"])])
+        headings = ["ahead", "sooner than the next", "where", "its time is"]
+        return headings, [line for _lead, line in most.values()]
+
+    def page(self, csv: str = "explore.csv") -> str:
+        """The page of HTML: the map, and where each method leads most; `csv` has its table."""
+        setting = f"{self.metric.target_text(self.target)} on {plain(self.cluster, LONGEST)}"
+        return self.html("explore.html", csv=csv, setting=setting, data=self._data())
+
+    def _data(self) -> dict[str, Any]:
+        """What the map draws: axes, methods, and the cells of each point in the table's order."""
+        names = list(dict.fromkeys(texts(self.table, "schedule")))
+        colours, count = line_styles(names), len(names)
+        columns = ("time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing")
+        lines = [[one[name] for name in columns] for one in self.rows]
+        return {
+            "keys": [
+                {"name": key, "values": list(of), "ticks": [value_words(key, one) for one in of],
+                 "words": [named_words(key, one) for one in of]}
+                for key, of in self.over.items()
+            ],
+            "methods": [
+                {"name": plain(one, LONGEST), "colour": colours[one].colour} for one in names
+            ],
+            "points": [lines[place : place + count] for place in range(0, len(lines), count)],
+        }  # fmt: skip
+
+
+def exploration_of(
+    evidence: Evidence, *, said: Sequence[str], cluster: str, **about: Any
+) -> Exploration:
+    """The map that follows from what was timed and learned.
+
+    Args:
+        evidence: that.
+        said: sentences to add.
+        cluster: the name of that of which nothing varies.
+        about: model, target, metric and manifest.
+    """
+    over, cells = evidence.over, Cells(evidence.methods)
+    lines = [
+        {**point, "schedule": label, **_line(cells, number, place)}
+        for number, point in enumerate(points_of(over))
+        for place, label in enumerate(evidence.labels)
+    ]
+    digests = dict.fromkeys(line["learning"] for line in lines if line["learning"])
+    numbers = {digest: number for number, digest in enumerate(digests, 1)}
+    table = table_of([{**line, "learning": numbers.get(line["learning"])} for line in lines])
+    learnings = sum(len(method.learned) for method in evidence.methods)
+    left_out = cells.left_out()
+    wrong = stated_wrong(cells, left_out)
+    told = sentences_of(table, learnings, wrong, left_out, evidence.repeats)
+    failures = [failure for method in evidence.methods for failure in method.failures]
+    failed = [f"Where cells failed: {one}." for one in failures[:1]]
+    return Exploration(
+        table=table, over=over, learnings=learnings, wrong=wrong, left_out=left_out,
+        sentences=(*told, *failed, *said), evidence=evidence, cluster=place_words(cluster, over),
+        **about,
+    )  # fmt: skip
+
+
+def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
+    """What the table says of a cell beside its keys; unknown is None."""
+    method, called = cells.methods[place], cells.calls.get(point)
+    timed = method.timed.get(point, {}).get(method.first_seed) or FirstEpoch()
+    is_known = called is not None and (method.learned or timed.failure)
+    found = cells.estimates[point][place] if is_known else None
+    best = None if called is None else called.best
+    time_s = None if found is None else found.time_s
+    low, high = (None, None) if found is None else found.interval_s
+
+    def to_target(rate: float | None) -> float | None:
+        return None if rate is None or time_s is None else rate * time_s
+
+    return {
+        "time_to_target_s": time_s, "low": low, "high": high,
+        "basis": None if found is None else found.basis,
+        "is_first": None if best is None else best == place,
+        "doubt": None if best is None or called is None else round(called.doubt, 12),
+        "standing": None if called is None else called.standing(place),
+        "epoch_s": timed.epoch_s, "train_per_s": timed.train_per_s,
+        "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,
+        "cost_to_target_usd": to_target(timed.usd_per_s),
+        "energy_to_target_j": to_target(timed.power_w), "learning": timed.digest or None,
+    }  # fmt: skip
+
+
+OPEN: Final = {
+    "tie": "Methods tie within 5 % at {count}",
+    "too few seeds": "With {seeds} it is open who is first at {count}",
+    "predicted": "It is predicted who is ahead at {count}",
+}
+"""Why nobody is first for sure, by the standing of who is ahead."""
+
+
+def sentences_of(
+    table: pd.DataFrame, learnings: int, wrong: float, left: LeftOut, seeds: int
+) -> tuple[str, ...]:
+    """What a map says: who is first where, on what that rests, and how sure it is."""
+    points = len(table) // max(table["schedule"].nunique(), 1)
+    ahead = table[table["is_first"].fillna(False).astype(bool)]
+    if not len(ahead):
+        return (f"No method is known to reach the target at any of {points} points.",)
+    standing = ahead["standing"].fillna("predicted")
+    first = ahead[standing == "first"]["schedule"].value_counts()
+    told = [f"{plain(name, LONGEST)} is first at {count}" for name, count in first.items()]
+    said = [f"Of {points} points, {', '.join(told) or 'nobody is first for sure at any'}."]
+    for what, why in OPEN.items():
+        own = ahead[standing == what]["schedule"].value_counts()
+        names = ", ".join(f"{plain(name, LONGEST)} at {count}" for name, count in own.items())
+        where = why.format(count=own.sum(), seeds=f"{seeds} seed{'s' * (seeds != 1)}")
+        said += [f"{where}; ahead in the median: {names}."] if names else []
+    nobody = points - len(ahead)
+    said += [f"No method is known to reach the target at {nobody}."] if nobody else []
+    basis = table["basis"].value_counts()
+    shared, predicted, failed = (int(basis.get(of, 0)) for of in ("shared", "predicted", "failed"))
+    said += [
+        f"Of {len(table)} cells {learnings} were trained, {shared} learn the same as one of "
+        f"these, and {predicted} are predicted{f'; {failed} cannot be run' if failed else ''}.",
+    ]
+    if predicted:
+        said.append(
+            f"Where something is predicted, at most {format_percent(wrong)} of the winners may "
+            "turn out to be others when trained."
+        )
+    if predicted and left.cells:
+        said.append(
+            f"Left out one by one, {left.wrong} of {left.cells} trained cells would have been "
+            f"called wrongly, where the predictions expected {left.expected:.1f}; {left.inside} "
+            "of the times lay in their 90 % interval."
+        )
+    return tuple(said)

@@ -23,7 +23,6 @@ from ampsim.text import html_table, to_toml
 LONGEST: Final = 80
 """Characters of a name on a page (chosen)."""
 
-_FORMAT: Final = 1
 _WHOLE: Final = (
     "trial", "seeds", "seeds_agree", "learning", "workers", "max_active_keys",
     "min_update_interval",
@@ -50,8 +49,9 @@ class Finding(Saveable):
         is_stopped: whether Ctrl-C did that, not the budget.
     """
 
-    files: ClassVar[tuple[str, ...]]
-    """Those of its folder beside the manifest, the page first; a figure may be left out."""
+    files: ClassVar[Mapping[str, str]]
+    """Those of its folder beside the manifest, the page first, and what they hold: of a table the
+    attribute; a figure may be left out."""
     told: ClassVar[tuple[str, ...]]
     """Attributes that JSON has beside model, cluster and seed."""
 
@@ -66,7 +66,7 @@ class Finding(Saveable):
     @property
     def title(self) -> str:
         """What it is, in a line."""
-        return f"{self.kind}: {self.model} on {self.cluster}"
+        raise NotImplementedError
 
     @property
     def cells(self) -> Lines:
@@ -81,7 +81,7 @@ class Finding(Saveable):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table as JSON can hold them."""
-        return plain_rows(self.table)
+        return _plain(self.table)
 
     def page(self) -> str:
         """The page, which loads nothing from any network: Markdown unless a question has more."""
@@ -99,19 +99,10 @@ class Finding(Saveable):
         """The page that a template makes of what all findings have, and more."""
         headings, lines = self.cells
         return render(
-            template,
-            title=plain(self.title, 200),
-            sentences=self.sentences,
-            interrupted=plain(self.interrupted or "", 400),
-            headings=headings,
-            lines=lines,
-            manifest=to_toml(self.manifest),
-            **more,
-        )
-
-    def tables(self) -> Mapping[str, pd.DataFrame]:
-        """Its tables, by their files."""
-        return {self.files[1]: self.table}
+            template, title=plain(self.title, 200), sentences=self.sentences,
+            interrupted=plain(self.interrupted or "", 400), headings=headings, lines=lines,
+            manifest=to_toml(self.manifest), **more,
+        )  # fmt: skip
 
     def figures(self) -> Figures:
         """Its figures, by their files."""
@@ -119,19 +110,21 @@ class Finding(Saveable):
 
     def contents(self) -> dict[str, str | bytes]:
         """Page, tables and figures."""
-        tables = {name: to_csv(one) for name, one in self.tables().items()}
+        page, *others = self.files
+        tables = [name for name in others if name.endswith(".csv")]
+        written = {name: to_csv(getattr(self, self.files[name])) for name in tables}
         figures = {name: encode(one, ".png") for name, one in self.figures().items()}
-        return {self.files[0]: self.page(), **tables, **figures}
+        return {page: self.page(), **written, **figures}
 
     def origin(self) -> dict[str, Any]:
         """Format, command, versions, seeds and hashes."""
-        return {"format": _FORMAT, **self.manifest}
+        return {"format": 1, **self.manifest}
 
     def to_json(self) -> str:
         """It as JSON text that ends with a newline; unknown is null."""
         named = {"model": self.model, "cluster": self.cluster, "seed": self.manifest["seeds"][0]}
-        content = {"ampsim": own_version(), **named}
-        content |= {name: _json_of(getattr(self, name)) for name in self.told}
+        told = {name: _plain(getattr(self, name)) for name in self.told}
+        content = {"ampsim": own_version(), **named, **told}
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
     def __repr__(self) -> str:
@@ -142,13 +135,8 @@ class Finding(Saveable):
         return html_table(self.title, lines, headings=headings, note=self.verdict)
 
 
-def _json_of(value: Any) -> Any:
-    """An attribute as JSON can hold it."""
+def _plain(value: Any) -> Any:
+    """An attribute as JSON can hold it; unknown and infinite numbers of a table are None."""
     if isinstance(value, pd.DataFrame):
-        return plain_rows(value)
+        return [plain_row(record, _WHOLE) for record in value.to_dict("records")]
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-
-
-def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as JSON can hold them; unknown and infinite are None."""
-    return [plain_row(record, _WHOLE) for record in table.to_dict("records")]

@@ -7,15 +7,17 @@ its digest which points learn the same. What is kept of it are a few numbers in 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, TypeAlias
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 
-from annotated_types import Gt
+from annotated_types import Ge, Gt, Le
 
+from ampsim.arguments import checked
 from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Setup
 from ampsim.exploring.condition import TIMED
@@ -24,6 +26,7 @@ from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import RunMaker, entries_of, require_fit
 from ampsim.metric import Goal
 from ampsim.model_parallel import placement_of
+from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import finite
@@ -34,30 +37,80 @@ from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.result import Result
-from ampsim.study.simulation import PlacementLike, RunOptions
+from ampsim.study.simulation import Mode, PlacementLike, RunOptions, Simulation
 from ampsim.text import mapping
 from ampsim.units import format_seconds
 
-RunLimit: TypeAlias = Annotated[float, Gt(0)] | None
-"""Seconds that a run may take, as of `forecast`; None for no limit."""
+Many: TypeAlias = Annotated[int, Ge(1), Le(REPEATS_MAX)]
+"""A number of seeds, points or processes."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class How(TypedDict, total=False):
+    """How the runs of every question are made: what `forecast` takes by the same names."""
+
+    target: float | None
+    max_epochs: Count
+    instances: Count | None
+    seed: Seed
+    placement: PlacementLike | None
+    jobs: Many
+    on_progress: OnProgress | None
+    keeping: Keeping | None
+    executor: ExecutorLike
+    run_limit_s: Annotated[float, Gt(0)] | None
+
+
+def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Let a function that takes `**how: Unpack[How]` check these as its own, and show them."""
+    untyped: Any = function
+    hints, own = inspect.get_annotations(Asked, eval_str=True), inspect.signature(function)
+    parameters = [*own.parameters.values()][:-1]
+    for one in (one for one in fields(Asked) if one.name in How.__annotations__):
+        shown = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
+        parameters.append(shown.replace(annotation=one.type))
+        hint = hints[one.name]  # a text where a name is imported late
+        untyped.__annotations__[one.name] = Any if isinstance(hint, str) else hint
+    untyped.__signature__ = own.replace(parameters=parameters)
+    return checked(function)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How the runs of a question are made: what `forecast` takes by the same names."""
+    """What is asked about, and how its runs are made, as of `How`.
 
-    target: float | None = None
-    max_epochs: int = MAX_EPOCHS
+    Raises:
+        OptionError: the model's metric has no such target.
+    """
+
+    setup: Setup
     repeats: int = 1
-    instances: int | None = None
-    seed: int = 0
-    is_numeric: bool = True
+    mode: Mode = "numeric"
+    budget_s: float | None = None
+    target: float | None = None
+    max_epochs: Count = MAX_EPOCHS
+    instances: Count | None = None
+    seed: Seed = 0
     placement: PlacementLike | None = None
+    jobs: Many = 1
+    on_progress: OnProgress | None = None
+    keeping: Keeping | None = None
+    executor: ExecutorLike = None
+    run_limit_s: Annotated[float, Gt(0)] | None = None
+
+    def __post_init__(self) -> None:
+        self.setup.model.measure.require_target(self.target)
 
     @property
     def seeds(self) -> range:
         """Those of the runs."""
         return range(self.seed, self.seed + self.repeats)
+
+    def target_of(self, setup: Setup) -> float | None:
+        """What is aimed at; of the model itself unless it was given."""
+        return setup.model.target if self.target is None else self.target
 
     def rows(self, setup: Setup, *, are_many: bool = False) -> list[Row]:
         """A row for each schedule of a setup, ready to run.
@@ -72,10 +125,9 @@ class Asked:
             GraphError: the model's graph breaks a rule.
             FileFormatError: a placement file does not fit graph or cluster.
         """
-        target = setup.model.target if self.target is None else self.target
         options = RunOptions(
-            epochs=self.max_epochs, instances=self.instances, target=target,
-            mode="numeric" if self.is_numeric else "sleep",
+            epochs=self.max_epochs, instances=self.instances, target=self.target_of(setup),
+            mode=self.mode,
             placement=placement_of(DEFAULT if self.placement is None else self.placement),
         )  # fmt: skip
         plan = RunPlan(setup.model, setup.cluster, options)
@@ -86,114 +138,67 @@ class Asked:
         pairs = zip(rows, placements, strict=True)
         return [replace(row, plan=row.plan.having(placement=placed)) for row, placed in pairs]
 
-    def manifest(self, setup: Setup, **more: Any) -> dict[str, Any]:
-        """Where numbers come from: software, and what was asked."""
-        return {**software(), **self.origin(setup), **more}
-
-    def origin(self, setup: Setup) -> dict[str, Any]:
-        """What was asked, and of what, as plain values."""
-        return {
-            "model": model_origin(setup.model),
-            "cluster": setup.cluster.name,
-            "cluster_sha256": setup.cluster.digest,
-            "schedules": [schedule_origin(one) for one in setup.schedules],
-            "seeds": [self.seeds.start, self.seeds.stop - 1],
-            "target": setup.model.target if self.target is None else self.target,
-            "max_epochs": self.max_epochs,
-            "instances": self.instances,
-            "placement": None if self.placement is None else placement_of(self.placement).origin,
-        }
-
-
-def sleeping(row: Row) -> Row:
-    """The same row for an epoch of which only the time is wanted."""
-    plan = row.plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
-    return replace(row, plan=plan)
-
-
-class BudgetSpentError(KeyboardInterrupt):
-    """The time that a question was given is over; it ends as Ctrl-C ends it."""
-
-
-class TimeBudget:
-    """The wall clock of a question: says when its time is over, to runs under way as well."""
-
-    def __init__(self, budget_s: float | None, on_progress: OnProgress | None) -> None:
-        self._end_s = math.inf if budget_s is None else time.monotonic() + budget_s
-        self._budget_s, self._on_progress = budget_s, on_progress
-
-    def tell(self, progress: Progress) -> None:
-        """Hand news on.
-
-        Raises:
-            BudgetSpentError: time is over.
-        """
-        self.require_left()
-        if self._on_progress is not None:
-            self._on_progress(progress)
-
-    def require_left(self) -> None:
-        """Go on only if there is time.
-
-        Raises:
-            BudgetSpentError: time is over.
-        """
-        if self.is_over:
-            raise BudgetSpentError
-
     @property
-    def is_over(self) -> bool:
-        """Whether there is no time left."""
-        return time.monotonic() >= self._end_s
+    def origin(self) -> dict[str, Any]:
+        """What was asked, and of what, as plain values."""
+        model, cluster, schedules = self.setup
+        placed = None if self.placement is None else placement_of(self.placement).origin
+        return {
+            "model": model_origin(model), "cluster": cluster.name, "cluster_sha256": cluster.digest,
+            "schedules": [schedule_origin(one) for one in schedules],
+            "seeds": [self.seeds.start, self.seeds.stop - 1], "target": self.target_of(self.setup),
+            "max_epochs": self.max_epochs, "instances": self.instances, "placement": placed,
+        }  # fmt: skip
 
-    def sentence(self, done: str) -> str:
-        """Why it ended, and how far it is."""
-        spent = f"the budget of {format_seconds(self._budget_s)} was spent"
-        return f"{spent if self.is_over else 'interrupted'}: {done}; the same call goes on"
+    def manifest(self, **more: Any) -> dict[str, Any]:
+        """Where numbers come from: software, and what was asked."""
+        return {**software(), **self.origin, **more}
 
-    def refuse(self) -> None:
-        """Tell that the budget is too small, if it is over.
+    @contextlib.contextmanager
+    def runs(self) -> Generator[PointRuns]:
+        """What makes its runs, while the block lasts.
 
         Raises:
-            OptionError: it is.
+            OptionError: the executor is none, or cannot be reached.
         """
-        if self.is_over:
-            raise OptionError(
-                f"budget_s must be enough to time a point, got {self._budget_s:g}; give more"
-            ) from None
+        given = self.jobs if self.executor is None else self.executor
+        with opened(given, self.jobs, self.run_limit_s) as executor:
+            yield PointRuns(self, executor)
+
+
+class Timing(Task):
+    """An epoch of which only the time is wanted; what does not fit there gives nothing."""
+
+    __slots__ = ()
+
+    def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
+        """Run it here.
+
+        Raises:
+            SimulationError: the schedule does not fit the model or the cluster.
+        """
+        try:
+            return Task.run(self, on_progress)
+        except OptionError as error:
+            raise SimulationError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
 class FirstEpoch:
-    """What the first epoch of a run takes.
+    """What the first epoch of a run takes; None is unknown, or of nothing."""
 
-    Args:
-        epoch_s: training and validation, in virtual seconds; NaN where it did not end.
-        train_per_s: training items per second of training; None where that takes no time.
-        digest: equal where the epoch learns the same; empty where no order is taken down.
-        staleness: mean of each node that learns.
-        power_w: of all devices, in the mean over the epoch; None where unknown.
-        usd_per_s: likewise, dollars.
-        peak_bytes: what lies in the fullest memory at most; None where nobody counted.
-        valid_per_s: validation items per second of validation; None where there are none.
-        utilisation: share of the workers' time in which they are busy.
-        staleness_mean: over all gradients; None where there are none.
-        staleness_max: likewise.
-        failure: why it did not end; None where it did.
-    """
-
-    epoch_s: float = math.nan
-    train_per_s: float | None = None
-    digest: str = ""
-    staleness: Mapping[str, float] = field(default_factory=dict[str, float])
-    power_w: float | None = None
-    usd_per_s: float | None = None
-    peak_bytes: int | None = None
-    valid_per_s: float | None = None
-    utilisation: float | None = None
-    staleness_mean: float | None = None
+    epoch_s: float = math.nan  # training and validation, in virtual time; NaN where it did not end
+    train_per_s: float | None = None  # training items a second of training
+    digest: str = ""  # equal where the epoch learns the same; empty where no order is taken down
+    staleness: Mapping[str, float] = field(default_factory=dict[str, float])  # mean of each node
+    power_w: float | None = None  # of all devices, in the mean over the epoch
+    usd_per_s: float | None = None  # likewise
+    peak_bytes: int | None = None  # what lies in the fullest memory at most
+    valid_per_s: float | None = None  # validation items a second of validation
+    utilisation: float | None = None  # share of the workers' time in which they are busy
+    staleness_mean: float | None = None  # over all gradients
     staleness_max: int | None = None
-    failure: str | None = None
+    failure: str | None = None  # why it did not end; None where it did
 
     @property
     def columns(self) -> dict[str, float | None]:
@@ -205,51 +210,83 @@ def timed(result: Result | Run, failure: str | None) -> FirstEpoch:
     """What a run of one epoch took; why it failed, if it did."""
     if failure is not None:
         return FirstEpoch(failure=failure)
-    rows = result.staleness
+    rows, memory = result.staleness, result.peak_memory
     sums = (rows["staleness"] * rows["count"]).groupby(rows["node"]).sum()
-    counts = rows["count"].groupby(rows["node"]).sum()
-    end_s, memory = result.makespan_s, result.peak_memory
+    means = sums / rows["count"].groupby(rows["node"]).sum()
+
+    def per_s(whole: float) -> float | None:
+        is_known = result.makespan_s and whole == whole  # not NaN
+        return whole / result.makespan_s if is_known else None
+
     return FirstEpoch(
-        epoch_s=float(result.epochs["time_s"].iloc[0]),
-        train_per_s=finite(result.train_per_s),
-        digest=result.learning_digest or "",
-        staleness={str(name): float(mean) for name, mean in (sums / counts).items()},
-        power_w=_share(result.energy_j, end_s),
-        usd_per_s=_share(result.cost_usd, end_s),
+        epoch_s=float(result.epochs["time_s"].iloc[0]), digest=result.learning_digest or "",
+        staleness={str(name): float(mean) for name, mean in means.items()},
+        power_w=per_s(result.energy_j), usd_per_s=per_s(result.cost_usd),
         peak_bytes=int(memory["bytes"].max()) if len(memory) else None,
-        valid_per_s=finite(result.valid_per_s),
-        utilisation=finite(result.utilisation),
-        staleness_mean=finite(result.staleness_mean),
+        train_per_s=finite(result.train_per_s), valid_per_s=finite(result.valid_per_s),
+        utilisation=finite(result.utilisation), staleness_mean=finite(result.staleness_mean),
         staleness_max=result.staleness_max,
+    )  # fmt: skip
+
+
+def traced(row: Row, seed: int) -> Result:
+    """An epoch of a row in mode "sleep", with all of its records."""
+    plan = row.plan
+    options = replace(
+        plan.options, seed=seed, mode="sleep", target=None, spans_kept=None, counts_memory=True
     )
-
-
-def _share(whole: float, seconds: float) -> float | None:
-    return whole / seconds if seconds and whole == whole else None  # not NaN
+    simulation = Simulation(plan.model, plan.cluster, row.schedule, options)
+    simulation.run_epoch()
+    return simulation.result()
 
 
 class PointRuns:
-    """Makes the runs of a question, or finds those that are kept.
+    """Makes the runs of a question, or finds those that are kept, as long as there is time.
 
     Args:
-        asked: how.
+        asked: how, where they are kept, and by when.
         executor: on what.
-        clock: says when their time is over.
-        keeping: where they are kept; None for nowhere.
     """
 
-    def __init__(
-        self, asked: Asked, executor: RunExecutor, clock: TimeBudget, keeping: Keeping | None
-    ) -> None:
-        """Read what was timed before."""
-        self._asked, self.clock = asked, clock
-        self._maker = RunMaker(executor, clock.tell, keeping)
+    def __init__(self, asked: Asked, executor: RunExecutor) -> None:
+        """Start the clock, and read what was timed before."""
+        self._asked, keeping = asked, asked.keeping
+        self._end_s = math.inf if asked.budget_s is None else time.monotonic() + asked.budget_s
+        self._maker = RunMaker(executor, self._tell, keeping)
         self._lost: dict[str, None] = {}
-        self._best: float | None = None
-        self._goal: Goal | None = None
-        self._epochs, self._arrived = 0, False
+        self._learned: list[tuple[Goal, float | None, int, bool]] = []
         self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
+
+    def _tell(self, progress: Progress) -> None:
+        self.require_time()
+        if self._asked.on_progress is not None:
+            self._asked.on_progress(progress)
+
+    def require_time(self) -> None:
+        """Go on only if there is time.
+
+        Raises:
+            KeyboardInterrupt: time is over, which ends a question as Ctrl-C does.
+        """
+        if time.monotonic() >= self._end_s:
+            raise KeyboardInterrupt
+
+    def stopped(self, done: str) -> dict[str, Any]:
+        """What a finding says of why it ended early, with how far it is; that may be nothing.
+
+        Raises:
+            OptionError: nothing is done, for the budget is too small.
+            KeyboardInterrupt: nothing is done, for Ctrl-C came.
+        """
+        is_spent, budget_s = time.monotonic() >= self._end_s, self._asked.budget_s
+        if not done and not is_spent:
+            raise KeyboardInterrupt
+        if not done:
+            said = f"budget_s must be enough to time a point, got {budget_s:g}; give more"
+            raise OptionError(said) from None
+        why = f"the budget of {format_seconds(budget_s)} was spent" if is_spent else "interrupted"
+        return {"interrupted": f"{why}: {done}; the same call goes on", "is_stopped": not is_spent}
 
     def time(
         self,
@@ -263,11 +300,11 @@ class PointRuns:
             take: is told of each, by its place, as soon as it is known.
 
         Raises:
-            OptionError: mode "sleep" cannot run a row.
             KeyboardInterrupt: what `take` was told is kept.
         """
+        how: dict[str, Any] = {"mode": "sleep", "epochs": 1, "target": None, "validate_every": None}
         tasks = [
-            sleeping(row).task(seed, number, len(wanted))
+            Timing(row.plan.having(**how), row.schedule, seed, row.label, number, len(wanted))
             for number, (row, seed) in enumerate(wanted, 1)
         ]
         keys = [None if self._file is None else self._maker.key(one) for one in tasks]
@@ -277,15 +314,14 @@ class PointRuns:
         left = [place for place in range(len(tasks)) if place not in found]
 
         def keep(index: int, made: FirstEpoch) -> None:
-            place = left[index]
-            self._keep(keys[place], made)
-            found[place] = made
-            take(place, made)
+            found[left[index]] = made
+            self._keep(keys[left[index]], made)
+            take(left[index], made)
 
-        def lose(index: int, sentence: str) -> None:
-            keep(index, FirstEpoch(failure=sentence))
-
-        self._maker.make_beside([tasks[place] for place in left], keep, timed, lose)
+        self._maker.make_beside(
+            [tasks[place] for place in left], keep, timed,
+            lambda index, sentence: keep(index, FirstEpoch(failure=sentence)),
+        )  # fmt: skip
         return [found[place] for place in range(len(tasks))]
 
     def _keep(self, key: str | None, made: FirstEpoch) -> None:
@@ -309,7 +345,7 @@ class PointRuns:
         if not wanted:
             return []
         first, repeats = self._asked.seed, self._asked.repeats
-        tasks: list[Task] = [row.task(seed, seed - first + 1, repeats) for row, seed in wanted]
+        tasks = [row.task(seed, seed - first + 1, repeats) for row, seed in wanted]
         try:
             made = self._maker.make(tasks)
         except SimulationError as error:  # none gave anything
@@ -320,58 +356,31 @@ class PointRuns:
         found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
         goals = {row.label: row.plan.goal for row, _seed in wanted}
         for run in found.values():
-            self._note(goals[run.label], run)
+            goal = goals[run.label]
+            scores = run.looks[goal.metric.kind]
+            arrives = goal.target is None or goal.reached_by(scores) is not None
+            self._learned.append((goal, goal.metric.best(scores), len(run.epochs), arrives))
         self._lost |= dict.fromkeys(made.lost)
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
 
     def said(self) -> list[str]:
-        """What runs that learned say themselves: which gave nothing, and that none arrived."""
-        return [f"{one}: nothing is known of it." for one in self._lost] + self._unreached()
+        """What runs that learned say themselves: which gave nothing, and that none arrived.
 
-    def _unreached(self) -> list[str]:
-        """That no run has reached the target, in a sentence, and how near one came; else none.
-
-        Nothing is known of times to the target then, whatever the hardware.
+        Where none did, nothing is known of times to the target, whatever the hardware.
         """
-        goal = self._goal
-        if goal is None or self._arrived:
-            return []
+        said = [f"{one}: nothing is known of it." for one in self._lost]
+        if not self._learned or any(arrives for *_rest, arrives in self._learned):
+            return said
+        goals, bests, epochs, _arrive = zip(*self._learned, strict=True)
+        goal, most = goals[-1], max(epochs)
+        best = goal.metric.best([one for one in bests if one is not None])
         return [
-            f"No run reached {goal.text} within {self._epochs} "
-            f"epoch{'s' * (self._epochs != 1)}; the best "
-            f"{goal.metric.kind} was {goal.metric.text(self._best)}. Give another target, more "
-            "epochs, or other options of the model."
+            *said,
+            f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
+            f"{goal.metric.kind} was {goal.metric.text(best)}. Give another target, more epochs, "
+            "or other options of the model.",
         ]
-
-    def _note(self, goal: Goal, run: Run) -> None:
-        """Take down how near a run came."""
-        scores = run.looks[goal.metric.kind]
-        known = [one for one in (self._best, goal.metric.best(scores)) if one is not None]
-        self._goal, self._best = goal, goal.metric.best(known)
-        self._epochs = max(self._epochs, len(run.epochs))
-        self._arrived |= goal.target is None or goal.reached_by(scores) is not None
-
-
-@contextlib.contextmanager
-def point_runs(
-    asked: Asked,
-    *,
-    jobs: int,
-    executor: ExecutorLike,
-    on_progress: OnProgress | None,
-    keeping: Keeping | None,
-    run_limit_s: float | None,
-    budget_s: float | None = None,
-) -> Generator[PointRuns]:
-    """What makes the runs of a question while the block lasts; arguments are those of `forecast`.
-
-    Raises:
-        OptionError: the executor is none, or cannot be reached.
-    """
-    clock = TimeBudget(budget_s, on_progress)
-    with opened(jobs if executor is None else executor, jobs, run_limit_s) as makes:
-        yield PointRuns(asked, makes, clock, keeping)
 
 
 def _read(file: Any) -> dict[str | None, FirstEpoch]:

@@ -13,6 +13,7 @@ mean) and 5.2 (weights); Gelman et al., "Bayesian Data Analysis", 3rd edition, S
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,17 +40,11 @@ NOISES: Final = (0.01, 0.1, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What is known of the logarithm of epochs at a point: Student's t.
-
-    Args:
-        mean: its middle.
-        spread: its scale; 0 where the point is known.
-        freedom: degrees of freedom.
-    """
+    """What is known of the logarithm of epochs at a point: Student's t."""
 
     mean: float
-    spread: float = 0.0
-    freedom: int = _PRIOR_FREEDOM
+    spread: float = 0.0  # its scale; 0 where the point is known
+    freedom: int = _PRIOR_FREEDOM  # degrees of it
 
     def interval(self, covered: float) -> tuple[float, float]:
         """The ends of the logarithm."""
@@ -59,9 +54,7 @@ class Guess:
         return self.mean - margin, self.mean + margin
 
 
-@lru_cache(maxsize=1024)
-def _quantile(probability: float, freedom: int) -> float:
-    return student_quantile(probability, freedom)
+_quantile: Final = lru_cache(maxsize=1024)(student_quantile)
 
 
 def probability_below(gap: float, spread: float, freedom: int) -> float:
@@ -90,13 +83,9 @@ class Process:
     """
 
     def __init__(
-        self,
-        places: np.ndarray,
-        known: Sequence[int],
-        values: Sequence[float],
-        length: float,
+        self, places: np.ndarray, known: Sequence[int], values: Sequence[float], length: float,
         noise: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Solve for mean and variance, and how likely they make what is known."""
         self._places, self._known, self._length, self._noise = places, list(known), length, noise
         self.freedom, self.likelihood = _PRIOR_FREEDOM, 0.0
@@ -156,22 +145,17 @@ class Predictor:
     """Processes of all lengths and noises, weighted by how likely each makes what is known.
 
     Args:
-        places: as of `Process`.
-        known: likewise.
-        values: likewise.
+        places, known, values: as of `Process`.
     """
 
     def __init__(self, places: np.ndarray, known: Sequence[int], values: Sequence[float]) -> None:
         """Weigh the processes."""
-        self._places, self._known, self._values = places, tuple(known), tuple(values)
+        self._places, self._values = places, dict(zip(known, values, strict=True))
         apart = np.sqrt(_apart_2(places, places))
         is_apart = apart > 1e-6  # below it there is rounding
         usual = float(np.median(apart[is_apart])) if is_apart.any() else 1.0
-        self._all = [
-            Process(places, self._known, self._values, times * usual, noise)
-            for times in LENGTHS
-            for noise in NOISES
-        ]
+        pairs = itertools.product(LENGTHS, NOISES)
+        self._all = [Process(places, known, values, times * usual, noise) for times, noise in pairs]
         likely = np.array([one.likelihood for one in self._all])
         weights = np.exp(likely - likely.max())
         self._weights = weights / weights.sum()
@@ -193,6 +177,5 @@ class Predictor:
 
     def without(self, place: int) -> Predictor:
         """The same with one known point less."""
-        pairs = zip(self._known, self._values, strict=True)
-        left = [(known, value) for known, value in pairs if known != place]
-        return Predictor(self._places, [one for one, _ in left], [one for _, one in left])
+        left = {known: value for known, value in self._values.items() if known != place}
+        return Predictor(self._places, [*left], [*left.values()])

@@ -25,7 +25,6 @@ SamplerName: TypeAlias = Literal["tpe", "random"]
 JOURNAL: Final = "search.journal"
 _TRIAL: Final = "ampsim"
 _STARTS: Final = "starts"
-_SEEDS: Final = 2**31
 
 
 def optuna_here() -> Any:
@@ -86,11 +85,11 @@ def _is_on(axis: Axis, value: Any) -> bool:
 
 
 def _suggested(trial: Any, axis: Axis) -> Value:
-    if axis.is_range and axis.is_whole:
+    if not axis.is_range:
+        return trial.suggest_categorical(axis.key, list(axis.values))
+    if axis.is_whole:
         return trial.suggest_int(axis.key, int(axis.low), int(axis.high), log=axis.is_log)
-    if axis.is_range:
-        return trial.suggest_float(axis.key, axis.low, axis.high, log=axis.is_log)
-    return trial.suggest_categorical(axis.key, list(axis.values))
+    return trial.suggest_float(axis.key, axis.low, axis.high, log=axis.is_log)
 
 
 Told: TypeAlias = tuple[dict[str, Value], PointOutcome]
@@ -110,18 +109,15 @@ class Proposals:
         journal: the file; None for none.
         sampler: proposes the points.
         seed: of that.
+
+    Attributes:
+        known: the trials that were told, by number.
     """
 
     def __init__(
-        self,
-        name: str,
-        space: Space,
-        *,
-        objectives: int,
-        journal: Path | None,
-        sampler: SamplerName,
-        seed: int,
-    ) -> None:
+        self, name: str, space: Space, *, objectives: int, journal: Path | None,
+        sampler: str, seed: int,
+    ) -> None:  # fmt: skip
         """Find those of an earlier call."""
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
         directions = ["minimize"] * objectives
@@ -135,18 +131,15 @@ class Proposals:
                 storage=storages.JournalStorage(file), study_name=name, load_if_exists=True,
                 directions=directions,
             )  # fmt: skip
-            self._memory.add_trials(self._kept.get_trials(deepcopy=False))
+            self._memory.add_trials(_trials(self._kept))
         self.known: dict[int, Told] = {}
         self._open: dict[int, dict[str, Value]] = {}
-        for frozen in self._trials():
+        for frozen in _trials(self._memory):
             point = dict(frozen.params)
             if frozen.state.is_finished():
-                self.known[frozen.number] = (point, _outcome(frozen.user_attrs.get(_TRIAL)))
+                self.known[frozen.number] = (point, _outcome(frozen))
             else:
                 self._open[frozen.number] = point
-
-    def _trials(self) -> Any:
-        return self._memory.get_trials(deepcopy=False)
 
     def start_from_others(self, most: int) -> None:
         """Let the first points be those that other searches in the journal completed.
@@ -156,22 +149,22 @@ class Proposals:
         if self._kept is None:
             return
         if _STARTS not in self._kept.user_attrs:
-            self._kept.set_user_attr(_STARTS, list(self._others().values())[:most])
-        for point in self._kept.user_attrs[_STARTS][len(self._trials()) :]:
+            self._kept.set_user_attr(_STARTS, self._others()[:most])
+        for point in self._kept.user_attrs[_STARTS][len(_trials(self._memory)) :]:
             self._memory.enqueue_trial(point)
 
-    def _others(self) -> dict[str, dict[str, Value]]:
+    def _others(self) -> list[dict[str, Value]]:
         """Points of this space that other searches completed, each once."""
-        points: dict[str, dict[str, Value]] = {}
         storage = self._kept._storage
-        for name in self._optuna.get_all_study_names(storage=storage):
-            other = self._optuna.load_study(storage=storage, study_name=name)
-            for frozen in other.get_trials(deepcopy=False):
-                told = frozen.user_attrs.get(_TRIAL)
-                is_known = told is not None and _outcome(told).outcome == "complete"
-                if is_known and self._space.has(frozen.params):
-                    points[json.dumps(frozen.params, sort_keys=True)] = dict(frozen.params)
-        return points
+        names = self._optuna.get_all_study_names(storage=storage)
+        others = [self._optuna.load_study(storage=storage, study_name=name) for name in names]
+        points = {
+            json.dumps(frozen.params, sort_keys=True): dict(frozen.params)
+            for other in others
+            for frozen in _trials(other)
+            if _outcome(frozen).outcome == "complete" and self._space.has(frozen.params)
+        }
+        return list(points.values())
 
     def batch(self, size: int, most: int) -> tuple[dict[int, dict[str, Value]], list[Told]]:
         """The points of the batch that is not all told yet, by number; fewer at the end.
@@ -188,26 +181,24 @@ class Proposals:
 
     def _ask(self, number: int) -> dict[str, Value]:
         """The point of the next trial."""
-        own = int(stream(self._seed, f"trial {number} of a search").integers(_SEEDS))
+        own = int(stream(self._seed, f"trial {number} of a search").integers(2**31))
         samplers = self._optuna.samplers
         with warnings.catch_warnings(action="ignore"):  # that an option of it is experimental
             self._memory.sampler = (
-                samplers.RandomSampler(seed=own)
-                if self._sampler == "random"
+                samplers.RandomSampler(seed=own) if self._sampler == "random"
                 else samplers.TPESampler(seed=own, multivariate=True, group=True)
-            )
+            )  # fmt: skip
             asked = self._memory.ask()
             assert asked.number == number, "trials are asked for one after the other"
             point = self._space.point(asked)
             if self._kept is not None:
-                self._kept.add_trial(self._trials()[number])
+                self._kept.add_trial(_trials(self._memory)[number])
         return point
 
     def tell(self, number: int, point: dict[str, Value], outcome: PointOutcome) -> None:
         """Say what came of a trial."""
         for study in [one for one in (self._memory, self._kept) if one is not None]:
-            frozen = study.get_trials(deepcopy=False)[number]
-            asked = self._optuna.trial.Trial(study, frozen._trial_id)
+            asked = self._optuna.trial.Trial(study, _trials(study)[number]._trial_id)
             asked.set_user_attr(_TRIAL, json.dumps(asdict(outcome)))
             asked.set_constraint("holds", outcome.violation)
             if outcome.outcome == "failed":
@@ -217,7 +208,13 @@ class Proposals:
         self.known[number] = (point, outcome)
 
 
-def _outcome(text: Any) -> PointOutcome:
+def _trials(study: Any) -> Any:
+    return study.get_trials(deepcopy=False)
+
+
+def _outcome(frozen: Any) -> PointOutcome:
+    """What came of a trial; it failed where something else than ampsim told it."""
+    text = frozen.user_attrs.get(_TRIAL)
     if text is None:
         return PointOutcome("failed", (), note="it was told by something else than ampsim")
     content: dict[str, Any] = json.loads(text)

@@ -1,42 +1,45 @@
-"""Search: which points of a space no other one beats, in time, money, energy or memory."""
+"""Search: which points of a space no other one beats, in time, money, energy or memory.
+
+Points are proposed (`ampsim.exploring.sampling`), evaluated as far as they may be on the front
+(`ampsim.exploring.trials`), and told back, batch by batch.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, Unpack
 
-from annotated_types import Ge, Le
+import pandas as pd
 
-from ampsim.arguments import checked
 from ampsim.errors import OptionError
-from ampsim.exploring.axes import Axis, Point, Setup, Value, axes_over, place_words, setup_at
-from ampsim.exploring.condition import Condition, condition_of
-from ampsim.exploring.making import Asked, PointRuns, RunLimit, point_runs
-from ampsim.exploring.pareto import hypervolume, pareto, reference_of
-from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
-from ampsim.exploring.searched import Searched, front_of, sentences_of, table_of_trials
-from ampsim.exploring.trials import Aim, Evaluator, objectives_of
-from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.forecasting.making import times_validation
-from ampsim.options import REPEATS_MAX, Count, Seed
-from ampsim.runs.jobs import ExecutorLike
-from ampsim.runs.store import Keeping
-from ampsim.runs.task import Row
-from ampsim.study.progress import OnProgress
-from ampsim.study.provenance import code_digest
-from ampsim.study.simulation import (
-    ClusterLike,
-    ModelLike,
-    PlacementLike,
-    SchedulesLike,
-    cluster_of,
-    model_of,
-    schedules_of,
+from ampsim.exploring.axes import (
+    Axis,
+    Over,
+    Point,
+    axes_over,
+    place_words,
+    setup_at,
+    setup_of,
+    unit_of,
+    value_words,
 )
+from ampsim.exploring.condition import Condition, condition_of
+from ampsim.exploring.finding import LONGEST, Finding, Lines
+from ampsim.exploring.making import Asked, How, Many, PointRuns, question
+from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space, Told
+from ampsim.exploring.trials import Aim, Evaluator, hypervolume, objectives_of, pareto, reference_of
+from ampsim.forecasting.making import times_validation
+from ampsim.output_folder import Kind
+from ampsim.report.table import cell_text
+from ampsim.report.words import plain
+from ampsim.runs.task import Row
+from ampsim.study.provenance import code_digest
+from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
 
 TRIALS: Final = 100
 """Points tried unless told otherwise (chosen: ten times what starts at random)."""
@@ -48,32 +51,23 @@ IN_FLIGHT: Final = 8
 """Points under way at a time (chosen: not the cores, so that every machine finds the same)."""
 
 
-@checked
+@question
 def search(
     model: ModelLike,
     cluster: ClusterLike,
     schedules: SchedulesLike,
     *,
-    over: Mapping[str, str | Sequence[Value] | Axis],
+    over: Over,
     minimise: str | Sequence[str] = "time_s",
     subject_to: str | Sequence[str] = (),
-    trials: Annotated[int, Ge(1), Le(REPEATS_MAX)] = TRIALS,
+    trials: Many = TRIALS,
     budget_s: float | None = None,
-    repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = REPEATS,
-    in_flight: Annotated[int, Ge(1), Le(REPEATS_MAX)] = IN_FLIGHT,
+    repeats: Many = REPEATS,
+    in_flight: Many = IN_FLIGHT,
     sampler: SamplerName = "tpe",
     prunes: bool = True,
     against_random: bool = False,
-    target: float | None = None,
-    max_epochs: Count = MAX_EPOCHS,
-    instances: Count | None = None,
-    seed: Seed = 0,
-    placement: PlacementLike | None = None,
-    jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
-    on_progress: OnProgress | None = None,
-    keeping: Keeping | None = None,
-    executor: ExecutorLike = None,
-    run_limit_s: RunLimit = None,
+    **how: Unpack[How],
 ) -> Searched:
     """Search a space for the points that no other one beats in all that is minimised.
 
@@ -95,55 +89,32 @@ def search(
         sampler: "tpe", or "random".
         prunes: whether a point is left as soon as it is dominated; the front stays the same.
         against_random: also try as many points at random, and say how both compare.
-        seed: of the first repeat, and of what is proposed.
-        placement: as of `forecast`, found anew at each point.
-        keeping: where finished runs, and the journal of trials, are kept, and taken from.
-        target: as of `forecast`.
-        max_epochs: as of `forecast`.
-        instances: as of `forecast`.
-        jobs: as of `forecast`.
-        on_progress: as of `forecast`.
-        executor: as of `forecast`.
-        run_limit_s: as of `forecast`.
+        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed` (of the first repeat, and
+            of what is proposed), `placement` (found anew at each point), `jobs`, `on_progress`,
+            `keeping` (of finished runs, and of the journal of trials), `executor`, `run_limit_s`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or Optuna is not installed.
         UnknownNameError: a value names nothing that there is.
     """
-    setup = Setup(model_of(model), cluster_of(cluster), tuple(schedules_of(schedules)))
-    target = setup.model.measure.require_target(target)
-    asked = Asked(
-        target=target, max_epochs=max_epochs, repeats=repeats, instances=instances, seed=seed,
-        placement=placement,
-    )  # fmt: skip
+    setup = setup_of(model, cluster, schedules)
+    asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
     conditions = tuple(map(_condition, _words(subject_to)))
     aim = Aim(objectives_of(_words(minimise)), conditions, asked.seeds, prunes)
-    if aim.learns and target is None and setup.model.target is None:
+    if aim.learns and asked.target_of(setup) is None:
         raise OptionError(
             f"{setup.model.name} has no target, and what is minimised needs one; give target"
         )
-    searcher = _Searcher(setup, over, asked, aim)
-    journal = None if keeping is None else keeping.runs / JOURNAL
-    interrupted: str | None = None
-    of_each: dict[SamplerName, Proposals] = {}
-    samplers: tuple[SamplerName, ...] = (sampler, "random") if against_random else (sampler,)
-    with point_runs(
-        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
-        run_limit_s=run_limit_s, budget_s=budget_s,
-    ) as runs:  # fmt: skip
-        for name in dict.fromkeys(samplers):
-            of_each[name] = Proposals(
-                searcher.name(sampler=name, in_flight=in_flight), searcher.space,
-                objectives=len(aim.objectives), journal=journal, sampler=name, seed=seed,
-            )  # fmt: skip
+    searcher, stopped = _Searcher(over, asked, aim), dict[str, Any]()
+    of_each: dict[str, Proposals] = {}
+    with asked.runs() as runs:
+        for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
+            proposals = of_each[name] = searcher.proposals(name, in_flight)
             if name != "random":
-                of_each[name].start_from_others(trials // 2)
-            if interrupted is None:
-                interrupted = searcher.run(of_each[name], runs, trials, in_flight)
-    is_stopped = interrupted is not None and not runs.clock.is_over
-    found = searcher.found(of_each, sampler)
-    said = (*found.sentences, *runs.said())
-    return replace(found, sentences=said, interrupted=interrupted, is_stopped=is_stopped)
+                proposals.start_from_others(trials // 2)
+            stopped = stopped or searcher.run(proposals, runs, trials, in_flight)
+    found = searcher.found({name: one.known for name, one in of_each.items()}, sampler)
+    return replace(found, sentences=(*found.sentences, *runs.said()), **stopped)
 
 
 def _words(given: str | Sequence[str]) -> list[str]:
@@ -172,14 +143,8 @@ def _condition(text: str) -> Condition:
 class _Searcher:
     """Asks, evaluates and tells, batch by batch."""
 
-    def __init__(
-        self,
-        setup: Setup,
-        over: Mapping[str, str | Sequence[Value] | Axis],
-        asked: Asked,
-        aim: Aim,
-    ) -> None:
-        self._setup, self._asked, self._aim = setup, asked, aim
+    def __init__(self, over: Over, asked: Asked, aim: Aim) -> None:
+        self._asked, self._aim, setup = asked, aim, asked.setup
         axes = list(axes_over(over, setup))
         if len(setup.schedules) > 1 and "schedule" not in over:
             named = [one.name for one in setup.schedules]
@@ -191,41 +156,37 @@ class _Searcher:
             axes.append(Axis("schedule", tuple(named)))
         if not axes:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
-        self.space, self._keys = Space(axes, setup), tuple(axis.key for axis in axes)
+        self._space, self._keys = Space(axes, setup), tuple(axis.key for axis in axes)
         self._beside = [
             schedule
             for axis in axes
             for name in (axis.values if axis.key == "schedule" else ())
             for schedule in setup_at(setup, {"schedule": name}).schedules
         ]
+        self._origin: dict[str, Any] = {
+            **asked.origin,
+            "over": {axis.key: list(axis.values) or [axis.low, axis.high, axis.is_log]
+                     for axis in self._space.axes},
+            "minimise": aim.objectives, "subject_to": [one.text for one in aim.conditions],
+            "prunes": aim.prunes,
+        }  # fmt: skip
 
-    @property
-    def _origin(self) -> dict[str, Any]:
-        """What is searched, as plain values."""
-        return {
-            **self._asked.origin(self._setup),
-            "over": {
-                axis.key: list(axis.values) or [axis.low, axis.high, axis.is_log]
-                for axis in self.space.axes
-            },
-            "minimise": self._aim.objectives,
-            "subject_to": [one.text for one in self._aim.conditions],
-            "prunes": self._aim.prunes,
-        }
+    def proposals(self, sampler: str, in_flight: int) -> Proposals:
+        """What a sampler proposes; another search has another name, so that it has others."""
+        told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
+        text, keeping = json.dumps(told, sort_keys=True, default=str), self._asked.keeping
+        return Proposals(
+            f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,
+            objectives=len(self._aim.objectives), sampler=sampler, seed=self._asked.seed,
+            journal=None if keeping is None else keeping.runs / JOURNAL,
+        )  # fmt: skip
 
-    def name(self, **how: Any) -> str:
-        """A name that no other search has."""
-        text = json.dumps(
-            {**self._origin, **how, "code": code_digest()}, sort_keys=True, default=str
-        )
-        return f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}"
-
-    def run(self, trials: Proposals, runs: PointRuns, count: int, in_flight: int) -> str | None:
+    def run(self, trials: Proposals, runs: PointRuns, count: int, in_flight: int) -> dict[str, Any]:
         """Go on until so many points are tried; say why not, if something came first."""
         evaluator = Evaluator(self._aim, runs)
         try:
             while len(trials.known) < count:
-                runs.clock.require_left()
+                runs.require_time()
                 points, before = trials.batch(in_flight, count)
                 known = {_text(point): one for point, one in before}
                 front = [one.values for one in known.values() if one.outcome == "complete"]
@@ -237,42 +198,174 @@ class _Searcher:
                 for number, point in points.items():
                     trials.tell(number, point, known[texts[number]])
         except KeyboardInterrupt:
-            return runs.clock.sentence(f"{len(trials.known)} of {count} points are tried")
-        return None
+            return runs.stopped(f"{len(trials.known)} of {count} points are tried")
+        return {}
 
     def _row(self, point: Point) -> Row:
         """The row of a point, which is compared with those of all schedules."""
-        at = setup_at(self._setup, point)
+        at = setup_at(self._asked.setup, point)
         (row,) = self._asked.rows(at._replace(schedules=at.schedules[:1]), are_many=True)
         plan = times_validation(row.plan, row.schedule, self._beside)
         return replace(row, plan=plan, label=_text(point))
 
-    def found(self, of_each: Mapping[SamplerName, Proposals], sampler: SamplerName) -> Searched:
-        """What came of it."""
+    def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
+        """What came of the trials of each sampler."""
         complete = {
-            name: [one.values for _point, one in of.known.values() if one.outcome == "complete"]
+            name: {number: one.values for number, (_point, one) in sorted(of.items())
+                   if one.outcome == "complete"}
             for name, of in of_each.items()
-        }
-        every = list(itertools.chain.from_iterable(complete.values()))
+        }  # fmt: skip
+        every = list(itertools.chain.from_iterable(of.values() for of in complete.values()))
         reference = reference_of(every) if every else ()
-        volumes = {name: hypervolume(of, reference) for name, of in complete.items() if reference}
-        mine = sorted(of_each[sampler].known.items())
-        first = {number: one for number, (_point, one) in mine if one.outcome == "complete"}
-        places = pareto([one.values for one in first.values()])
+        volumes = {
+            name: hypervolume([*of.values()], reference)
+            for name, of in complete.items()
+            if reference
+        }
+        own = complete[sampler]
+        front = {[*own][place] for place in pareto([*own.values()])}
         keys, objectives = self._keys, self._aim.objectives
-        table = table_of_trials(mine, keys, objectives, {[*first][place] for place in places})
-        own, varies = volumes.get(sampler, 0.0), {one.key: one.values for one in self.space.axes}
+        table = table_of_trials(sorted(of_each[sampler].items()), keys, objectives, front)
+        volume = volumes.get(sampler, 0.0)
         chance = volumes.get("random", 0.0) if "random" in of_each else None
-        on_front = len(front_of(table, keys, objectives))
+        varies, (model, cluster, _schedules) = self._space.axes, self._asked.setup
+        count = len(front_of(table, keys, objectives))
         return Searched(
-            table=table, objectives=objectives, keys=keys, sampler=sampler,
-            model=self._setup.model.name, cluster=place_words(self._setup.cluster.name, varies),
-            sentences=sentences_of(table, on_front, objectives, (own, chance)),
-            hypervolume=own, hypervolume_random=chance, reference=reference,
-            manifest={**self._asked.manifest(self._setup), **self._origin, "sampler": sampler},
+            table=table, objectives=objectives, keys=keys, sampler=sampler, model=model.name,
+            cluster=place_words(cluster.name, {one.key: one.values for one in varies}),
+            sentences=sentences_of(table, count, objectives, (volume, chance)),
+            hypervolume=volume, hypervolume_random=chance, reference=reference,
+            manifest=self._asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
 
 def _text(point: Point) -> str:
     """A point in words that no other one has."""
     return ", ".join(f"{key} = {value!r}" for key, value in sorted(point.items()))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Searched(Finding):
+    """What `search` returns.
+
+    Attributes:
+        table: one row a trial: trial, the keys that vary, outcome ("complete", "pruned",
+            "infeasible", "not reached" or "failed"), the objectives (of a trial that is not
+            complete, what it takes at least), violation (how far conditions are from holding),
+            seeds (whose runs went on to their end), is_pareto, note. Unknown is missing.
+        objectives: the columns that were minimised.
+        keys: what varied.
+        sampler: what proposed the points.
+        hypervolume: what the front dominates, up to `reference`.
+        hypervolume_random: the same of as many points at random; None where none were tried.
+        reference: a tenth beyond the largest value of each objective, of all complete trials.
+        sentences, model, cluster, manifest, interrupted, is_stopped: as of `Finding`.
+    """
+
+    kind: ClassVar[Kind] = "search"
+    files: ClassVar = {"index.html": "page", "search.csv": "table"}
+    told = (
+        "verdict", "objectives", "hypervolume", "hypervolume_random", "interrupted", "rows",
+    )  # fmt: skip
+
+    objectives: tuple[str, ...]
+    keys: tuple[str, ...]
+    sampler: str
+    hypervolume: float
+    hypervolume_random: float | None
+    reference: tuple[float, ...]
+
+    @property
+    def title(self) -> str:
+        """What was searched."""
+        return f"Search: {self.model} on {self.cluster}"
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """The trials that no other one dominates, best first in the first objective."""
+        return front_of(self.table, self.keys, self.objectives)
+
+    @property
+    def cells(self) -> Lines:
+        """The front."""
+        headings = ["trial", *self.keys, *self.objectives]
+        records = self.front.to_dict("records")
+        return headings, [[_cell(name, row[name]) for name in headings] for row in records]
+
+    def page(self) -> str:
+        """The page of HTML: the front, and all points."""
+        known = self.table[self.table["outcome"].isin(["complete", "pruned"])]
+        trials = [
+            {
+                "text": ", ".join(f"{key} {_cell(key, row[key])}" for key in self.keys),
+                "values": [row[name] for name in self.objectives],
+                "words": [_cell(name, row[name]) for name in self.objectives],
+                "isPareto": bool(row["is_pareto"]), "isPruned": row["outcome"] == "pruned",
+                "trial": int(row["trial"]),
+            }
+            for row in known.to_dict("records")
+        ]  # fmt: skip
+        data = {"objectives": list(self.objectives), "trials": trials}
+        return self.html("search.html", data=data)
+
+
+def table_of_trials(
+    trials: Sequence[tuple[int, Told]], keys: Sequence[str], objectives: Sequence[str],
+    front: set[int],
+) -> pd.DataFrame:  # fmt: skip
+    """The table of trials: number, point and what came of it."""
+    last = ("violation", "seeds", "is_pareto", "note")
+    columns = ["trial", *keys, "outcome", *objectives, *last]
+    rows: list[tuple[Any, ...]] = []
+    for number, (point, trial) in trials:
+        values = trial.values or (math.nan,) * len(objectives)
+        told = (trial.outcome, *values, trial.violation, trial.seeds, number in front, trial.note)
+        rows.append((number, *map(point.get, keys), *told))
+    table: Any = pd.DataFrame(rows, columns=columns)
+    objects = [name for name in columns if table[name].dtype == object]
+    numbers = [name for name in objects if not any(isinstance(one, str) for one in table[name])]
+    return table.astype(dict.fromkeys(numbers, float) | {"is_pareto": "boolean"})
+
+
+def front_of(table: pd.DataFrame, keys: Sequence[str], objectives: Sequence[str]) -> pd.DataFrame:
+    """The rows of the front, each once, best first in the first objective."""
+    front = table[table["is_pareto"].astype(bool)].drop_duplicates([*keys, *objectives])
+    return front.sort_values([*objectives], kind="stable").reset_index(drop=True)
+
+
+def sentences_of(
+    table: pd.DataFrame, front: int, objectives: Sequence[str], volumes: Sequence[float | None]
+) -> tuple[str, ...]:
+    """How many points were tried, what is on the front, and how far it is ahead of chance.
+
+    Args:
+        table: of trials.
+        front: how many points are on it.
+        objectives: that were minimised.
+        volumes: that the front dominates, and as many points at random; None where none were tried.
+    """
+    told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
+    of, are = " and ".join(objectives), "is" if front == 1 else "are"
+    said = [f"{front} of {len(table)} points tried {are} beaten by none in {of}."]
+    if not front and len(table):
+        why = "reaches the target" if set(table["outcome"]) == {"not reached"} else "is complete"
+        said = [f"None of {len(table)} points tried {why}, so that {of} cannot be compared."]
+    said += [f"Of all trials: {told}."] if told else []
+    failed = table[table["outcome"] == "failed"]["note"]
+    said += [f"Where one failed: {note}." for note in failed[:1]]
+    own, chance = volumes
+    if own is not None and chance is not None:
+        more = f", {own / chance:.3g} times as much" if chance else ""
+        volume = f"The front dominates a volume of {own:.4g}, as many points at random {chance:.4g}"
+        said.append(f"{volume}{more}.")
+    return tuple(said)
+
+
+def _cell(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return plain(value, LONGEST)
+    if value is None or value != value:  # NaN
+        return "–"
+    if unit_of(name):
+        return value_words(name, value)
+    return f"{int(value)}" if value == int(value) else cell_text(name, {name: float(value)})

@@ -8,44 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import pandas as pd
-from annotated_types import Ge, Le
 
 from ampsim import assets
-from ampsim.arguments import checked
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Setup, axes_over, place_words, setup_at, unit_of
-from ampsim.exploring.condition import TIMED, Condition, condition_of
+from ampsim.exploring.axes import Axis, axes_over, place_words, setup_at, setup_of, unit_of
+from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, RunLimit, point_runs
-from ampsim.exploring.whatif import traced
-from ampsim.forecasting.forecast import MAX_EPOCHS
+from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, traced
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
-from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import both_sides
-from ampsim.runs.jobs import ExecutorLike
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row
 from ampsim.study.bound_words import named
-from ampsim.study.progress import OnProgress
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of, schedules_of
-from ampsim.study.simulation import (
-    ClusterLike,
-    ModelLike,
-    PlacementLike,
-    SchedulesLike,
-    cluster_of,
-    model_of,
-)
+from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.study.simulation import schedules_of as schedules_like
 
 EXACT: Final = 1e-3
@@ -65,6 +50,292 @@ COLUMNS: Final = (
 ABOVE, BELOW, EVERYWHERE, NOWHERE = "above", "below", "everywhere", "nowhere"
 UNKNOWN: Final = "unknown"
 """Where along the range the condition holds, of a row; unknown where neither side has a number."""
+
+
+@question
+def solve(
+    model: ModelLike,
+    cluster: ClusterLike,
+    schedules: SchedulesLike | None = None,
+    *,
+    over: Mapping[str, str],
+    until: str,
+    repeats: Many = REPEATS,
+    **how: Unpack[How],
+) -> Solved:
+    """Find where along a range of something a condition begins or ends to hold.
+
+    Args:
+        model: as of `forecast`.
+        cluster: as of `forecast`.
+        schedules: whose columns are meant where the condition names no schedule; None for "amp".
+        over: one key and its range, such as ``{"device.flop_per_s": "1e11..1e14"}``; keys are those
+            of `ampsim.exploring.axes`. From 0 on steps are even, else in the logarithm.
+        until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
+            columns are those of `ampsim.exploring.condition`.
+        repeats: seeds, from `seed` on, of what is learned.
+        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed`, `placement`, `jobs`,
+            `on_progress`, `keeping`, `executor`, `run_limit_s`.
+
+    Raises:
+        OptionError: an option has a value that it cannot have, the condition is none, or names what
+            no run says.
+        UnknownNameError: a name is not known.
+        SimulationError: a run could not go on.
+        KeyboardInterrupt: Ctrl-C came; what finished is kept, if runs are.
+
+    Example:
+        >>> import ampsim
+        >>> model = ampsim.load_model("mlp", hidden=16, data="synthetic")
+        >>> found = ampsim.solve(model, "tflops-1", "sequential", instances=400,
+        ...     over={"device.flop_per_s": "1e9..1e12"}, until="epoch_s <= 0.01")
+        >>> found.table["holds"].tolist(), found.table["unit"].tolist()
+        (['above'], ['FLOP/s'])
+    """
+    condition = condition_of(until)
+    is_learned, topics = condition.is_learned, _topics(condition, schedules)
+    setup = setup_of(model, cluster, next(iter(topics.values())))
+    axis = _range(axes_over(over, setup))
+    mode: Mode = "numeric" if is_learned else "sleep"
+    asked = Asked(setup=setup, repeats=repeats if is_learned else 1, mode=mode, **how)
+    rows: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
+    failed: list[str] = []
+    with asked.runs() as runs:
+        for label, own in topics.items():
+            tried = _Points(condition, axis, asked, runs, (label, own))
+            width = LEARNED if is_learned else EXACT
+            rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
+            curves += tried.curve()
+            failed += tried.failed()
+        failed += runs.said()
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return Solved(
+        table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
+        curve=pd.DataFrame(curves), key=axis.key, until=condition.text, model=setup.model.name,
+        sentences=(*(_sentence(row, axis, condition) for row in rows), *failed),
+        cluster=place_words(setup.cluster.name, {axis.key: ()}),
+        manifest=asked.manifest(over={axis.key: [axis.low, axis.high]}, until=condition.text),
+    )  # fmt: skip
+
+
+def _written(condition: Condition) -> list[str]:
+    """The schedules that a condition names."""
+    return [one for one in dict.fromkeys(name for _column, name in condition.values) if one]
+
+
+def _topics(
+    condition: Condition, schedules: SchedulesLike | None
+) -> dict[str, tuple[Schedule, ...]]:
+    """What rows of the answer are about, by label: schedules that the condition names, and one.
+
+    That one is each that is asked about; none, where the condition names all of its own.
+
+    Raises:
+        OptionError: schedules are given that have no effect.
+    """
+    written = _written(condition)
+    own = [schedules_of(one)[0] for one in written]
+    if all(schedule for _column, schedule in condition.values):
+        if schedules is not None:
+            raise OptionError(
+                f"schedules have no effect on {condition.text!r}, which names its own; leave them "
+                "out"
+            )
+        return {", ".join(written): tuple(own)}
+    bare = schedules_like("amp" if schedules is None else schedules)
+    return {label: (*own, one) for one, label in zip(bare, labels_of(bare), strict=True)}
+
+
+def _range(axes: Sequence[Axis]) -> Axis:
+    """The one range.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if len(axes) != 1 or not axes[0].is_range:
+        keys = ", ".join(one.key for one in axes)
+        raise OptionError(
+            "solve varies one key over a range, such as device.flop_per_s=1e11..1e14, got "
+            f"{keys or 'none'}{'' if len(axes) != 1 else ' with values by name'}"
+        )
+    return axes[0]
+
+
+class _TriedPoint(NamedTuple):
+    """A point that was tried."""
+
+    left: float  # side of the condition; NaN where it is unknown
+    right: float
+    is_held: bool  # which it is not where a side is unknown
+    made: Run | Row | None  # the last run, or its row where that is timed; None where one failed
+    failure: str  # why, in the first run that did
+
+
+class _Points:
+    """The points that were tried, of one topic, by seed and value."""
+
+    def __init__(
+        self, condition: Condition, axis: Axis, asked: Asked, runs: PointRuns,
+        topic: tuple[str, tuple[Schedule, ...]],
+    ) -> None:  # fmt: skip
+        self._condition, self._axis, self._asked, self._runs = condition, axis, asked, runs
+        self._label, schedules = topic
+        self._setup = asked.setup._replace(schedules=schedules)
+        self._known: dict[tuple[int, float], _TriedPoint] = {}
+
+    def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
+        """Whether the condition holds with these seeds at these values."""
+        known = self._known
+        new = [one for one in dict.fromkeys(wanted) if one not in known]
+        rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
+        pairs = [(row, seed) for seed, x in new for row in rows[x]]
+        make = self._runs.learn if self._condition.is_learned else self._runs.time
+        made = iter(make(pairs))
+        for seed, x in new:
+            known[seed, x] = self._tried([(row, next(made)) for row in rows[x]])
+        if not any(one.made for one in known.values()):
+            raise SimulationError(next(one.failure for one in known.values()))
+        return [known[one].is_held for one in wanted]
+
+    def _rows_at(self, x: float) -> list[Row]:
+        """The rows at a value, one for each schedule."""
+        key, value = self._axis.key, int(x) if self._axis.is_whole else x
+        rows = self._asked.rows(setup_at(self._setup, {key: value}))
+        return [
+            replace(one, label=f"{one.label}, {key}={value:.6g} ({place})")
+            for place, one in enumerate(rows, 1)
+        ]
+
+    def _tried(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
+        condition, names = self._condition, [*_written(self._condition), ""]
+        values = {
+            (column, name): column_of(column, *made[names.index(name)])
+            for column, name in condition.values
+        }
+        failures = [(row, one if isinstance(one, str) else one.failure) for row, one in made]
+        why = next((f"{row.label}: {failure}" for row, failure in failures if failure), "")
+        row, last = made[-1]
+        run = None if why else last if isinstance(last, Run) else row
+        sides = condition.left.of(values), condition.right.of(values)
+        return _TriedPoint(*sides, condition.holds(values), run, why)
+
+    def failed(self) -> list[str]:
+        """At how many points a run failed, in a sentence, and why; else none."""
+        failures = [one.failure for one in self._known.values() if one.failure]
+        told = f"{len(failures)} of {len(self._known)} points tried"
+        return [
+            f"At {told} a run failed, where the condition is taken not to hold: {failure}."
+            for failure in failures[:1]
+        ]
+
+    def curve(self) -> list[dict[str, Any]]:
+        """Every point that was tried, in order."""
+        return [
+            {"schedule": self._label, "value": x, "seed": seed, "left": one.left,
+             "right": one.right, "is_held": one.is_held}
+            for (seed, x), one in sorted(self._known.items(), key=lambda one: one[0][::-1])
+        ]  # fmt: skip
+
+    def rows(self, found: Crossings) -> list[dict[str, Any]]:
+        """The rows of the answer."""
+        roots = found.roots()
+        if roots:
+            return list(map(self._row, roots))
+        sides = [side for one in self._known.values() for side in (one.left, one.right)]
+        if not any(map(math.isfinite, sides)):
+            return [self._record(UNKNOWN)]
+        return [self._record(EVERYWHERE if found.most[0] else NOWHERE)]
+
+    def _row(self, root: Root) -> dict[str, Any]:
+        more: dict[str, Any] = {
+            "low": root.low, "high": root.high, "coverage": root.coverage or None,
+            "seeds_below": root.below, "seeds_above": root.above,
+        }  # fmt: skip
+        if math.isfinite(root.value):
+            below, above = nearest(self._axis.key, root.value)
+            more |= {
+                "value": root.value, "bound_by": self._bound_at(root.value),
+                "device_below": below, "device_above": above,
+            }  # fmt: skip
+        return self._record(ABOVE if root.rises else BELOW, **more)
+
+    def _record(self, holds: str, **more: Any) -> dict[str, Any]:
+        known = {
+            "schedule": self._label, "unit": unit_of(self._axis.key), "holds": holds,
+            "seeds": self._asked.repeats,
+        }  # fmt: skip
+        return {**dict.fromkeys(COLUMNS), **known, **more}
+
+    def _bound_at(self, value: float) -> str | None:
+        """What binds the run at the point tried that is nearest to a value."""
+        known = {key: one.made for key, one in self._known.items() if one.made is not None}
+        near = min(known, key=lambda key: (distance(key[1], value), key[0]))
+        made = known[near]
+        run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
+        name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
+        return named(name, run.bound_at) if name else None
+
+
+def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
+    """The value of a column of a run; infinite of one to the target that does not arrive.
+
+    NaN of a run that failed, where the failure leaves it unknown.
+
+    Raises:
+        OptionError: nobody says it, as the price of a device that has none.
+    """
+    if isinstance(made, str) or (column in TIMED and made.failure):
+        return math.nan
+    if isinstance(made, FirstEpoch):
+        value = made.columns[column]
+    elif column == "epoch_s":
+        value = float(made.epochs["time_s"].iloc[0])
+    else:
+        found = row_of(row.label, row.plan.goal, [made])
+        value = found[column]
+        if column in SHORT.values() and found["time_to_target_s"] is None:
+            return math.inf
+    if value is not None and not math.isnan(value):
+        return float(value)
+    if made.failure:
+        return math.nan
+    raise OptionError(f"until: {row.label} says no {column}; ask for another column")
+
+
+def nearest(key: str, value: float) -> tuple[str | None, str | None]:
+    """The shipped devices whose number is nearest below a value, and at it or above."""
+    room, _dot, number = key.partition(".")
+    if room != "device":
+        return None, None
+    devices = [load_device(name) for name in assets.names("devices")]
+    known = [(getattr(one, number), one.name) for one in devices if getattr(one, number)]
+    below = max((one for one in known if one[0] < value), default=(0, None))
+    above = min((one for one in known if one[0] >= value), default=(0, None))
+    return below[1], above[1]
+
+
+def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
+    """What a row says."""
+    start, holds = f"{row['schedule']}: {condition.text}", row["holds"]
+    if row["value"] is None:
+        where = {one: f"holds {one}" for one in (EVERYWHERE, NOWHERE)} | {UNKNOWN: "is unknown"}
+        beyond = "begins or ends to hold with most seeds outside of"
+        found = f"{where[holds]} from" if holds in where else beyond
+        return f"{start} {found} {axis.key} = {axis.low:g} to {axis.high:g}."
+    way = "from" if holds == ABOVE else "up to"
+    said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
+    low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
+    if row["coverage"] is None:
+        said += f" (between {low} and {high})"
+    else:
+        said += f" ({low} to {high}, {100 * row['coverage']:.3g} % by {row['seeds']} seeds)"
+    outside = row["seeds_below"] + row["seeds_above"]
+    said += f"; {outside} of {row['seeds']} seeds do not cross in the range" if outside else ""
+    said += f"; what binds there: {row['bound_by']}" if row["bound_by"] else ""
+    words = {"device_below": "less", "device_above": "more" if holds == BELOW else "enough"}
+    bought = [f"{row[name]} has {word}" for name, word in words.items() if row[name]]
+    return f"{said}; {' and '.join(bought)}." if bought else f"{said}."
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -89,7 +360,9 @@ class Solved(Finding):
     """
 
     kind: ClassVar[Kind] = "solve"
-    files = ("report.md", "solve.csv", "curve.csv", "solve.png")
+    files: ClassVar = {
+        "report.md": "page", "solve.csv": "table", "curve.csv": "curve", "solve.png": "figure",
+    }  # fmt: skip
     told = ("sentences", "rows", "curve")
 
     curve: pd.DataFrame
@@ -113,355 +386,7 @@ class Solved(Finding):
             lines.append([str(one["schedule"]), str(one["holds"]), *numbers, *more])
         return headings, lines
 
-    def tables(self) -> Mapping[str, pd.DataFrame]:
-        """Its tables, by their files."""
-        return {"solve.csv": self.table, "curve.csv": self.curve}
-
     def figures(self) -> Figures:
         """Both sides of the condition over what varies."""
         is_log = bool((self.curve["value"] > 0).all())
         return {"solve.png": both_sides(self.curve, self.key, self.until, is_log=is_log)}
-
-
-@checked
-def solve(
-    model: ModelLike,
-    cluster: ClusterLike,
-    schedules: SchedulesLike | None = None,
-    *,
-    over: Mapping[str, str],
-    until: str,
-    target: float | None = None,
-    max_epochs: Count = MAX_EPOCHS,
-    repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = REPEATS,
-    instances: Count | None = None,
-    seed: Seed = 0,
-    placement: PlacementLike | None = None,
-    jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
-    on_progress: OnProgress | None = None,
-    keeping: Keeping | None = None,
-    executor: ExecutorLike = None,
-    run_limit_s: RunLimit = None,
-) -> Solved:
-    """Find where along a range of something a condition begins or ends to hold.
-
-    Args:
-        model: as of `forecast`.
-        cluster: as of `forecast`.
-        schedules: whose columns are meant where the condition names no schedule; None for "amp".
-        over: one key and its range, such as ``{"device.flop_per_s": "1e11..1e14"}``; keys are those
-            of `ampsim.exploring.axes`. From 0 on steps are even, else in the logarithm.
-        until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
-            columns are those of `ampsim.exploring.condition`.
-        repeats: seeds, from `seed` on, of what is learned.
-        target: as of `forecast`.
-        max_epochs: as of `forecast`.
-        instances: as of `forecast`.
-        seed: as of `forecast`.
-        placement: as of `forecast`.
-        jobs: as of `forecast`.
-        on_progress: as of `forecast`.
-        keeping: as of `forecast`.
-        executor: as of `forecast`.
-        run_limit_s: as of `forecast`.
-
-    Raises:
-        OptionError: an option has a value that it cannot have, the condition is none, or names what
-            no run says.
-        UnknownNameError: a name is not known.
-        SimulationError: a run could not go on.
-        KeyboardInterrupt: Ctrl-C came; what finished is kept, if runs are.
-
-    Example:
-        >>> import ampsim
-        >>> model = ampsim.load_model("mlp", hidden=16, data="synthetic")
-        >>> found = ampsim.solve(model, "tflops-1", "sequential", instances=400,
-        ...     over={"device.flop_per_s": "1e9..1e12"}, until="epoch_s <= 0.01")
-        >>> found.table["holds"].tolist(), found.table["unit"].tolist()
-        (['above'], ['FLOP/s'])
-    """
-    setup = Setup(model_of(model), cluster_of(cluster), ())
-    condition = condition_of(until)
-    topics = _topics(condition, schedules)
-    setup = setup._replace(schedules=topics[0].schedules)
-    axis = _range(axes_over(over, setup))
-    asked = Asked(
-        target=setup.model.measure.require_target(target), max_epochs=max_epochs,
-        repeats=repeats if condition.is_learned else 1, instances=instances, seed=seed,
-        is_numeric=condition.is_learned, placement=placement,
-    )  # fmt: skip
-    rows: list[dict[str, Any]] = []
-    curves: list[dict[str, Any]] = []
-    failed: list[str] = []
-    with point_runs(
-        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
-        run_limit_s=run_limit_s,
-    ) as runs:  # fmt: skip
-        for topic in topics:
-            tried = _Points(condition, topic, setup, axis, asked, runs)
-            width = LEARNED if condition.is_learned else EXACT
-            rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
-            curves += tried.curve()
-            failed += tried.failed()
-        missed = [*failed, *runs.said()]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
-    said = (*(_sentence(row, axis, condition) for row in rows), *missed)
-    asked_of = {"over": {axis.key: [axis.low, axis.high]}, "until": condition.text}
-    return Solved(
-        table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
-        curve=pd.DataFrame(curves), sentences=said, key=axis.key, until=condition.text,
-        model=setup.model.name, cluster=place_words(setup.cluster.name, {axis.key: ()}),
-        manifest=asked.manifest(setup, **asked_of),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """What one row of the answer is about.
-
-    Args:
-        label: the schedule's, or those that the condition names.
-        schedules: that run.
-        places: for each schedule of the condition as written, which of them it is.
-    """
-
-    label: str
-    schedules: tuple[Schedule, ...]
-    places: Mapping[str, int]
-
-
-def _topics(condition: Condition, schedules: SchedulesLike | None) -> list[_Topic]:
-    """A topic for each schedule asked about; one, where the condition names all of its own.
-
-    Raises:
-        OptionError: schedules are given that have no effect.
-    """
-    written = [one for one in dict.fromkeys(name for _column, name in condition.values) if one]
-    own = [schedules_of(one)[0] for one in written]
-    places = {name: place for place, name in enumerate(written)}
-    if all(schedule for _column, schedule in condition.values):
-        if schedules is not None:
-            raise OptionError(
-                f"schedules have no effect on {condition.text!r}, which names its own; leave them "
-                "out"
-            )
-        return [_Topic(", ".join(written), tuple(own), places)]
-    bare = schedules_like("amp" if schedules is None else schedules)
-    return [
-        _Topic(label, (*own, one), {**places, "": len(own)})
-        for one, label in zip(bare, labels_of(bare), strict=True)
-    ]
-
-
-def _range(axes: Sequence[Axis]) -> Axis:
-    """The one range.
-
-    Raises:
-        OptionError: it is none.
-    """
-    if len(axes) != 1 or not axes[0].is_range:
-        keys = ", ".join(one.key for one in axes)
-        raise OptionError(
-            "solve varies one key over a range, such as device.flop_per_s=1e11..1e14, got "
-            f"{keys or 'none'}{'' if len(axes) != 1 else ' with values by name'}"
-        )
-    return axes[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _TriedPoint:
-    """A point that was tried.
-
-    Args:
-        left, right: sides of the condition; NaN where they are unknown.
-        is_held: whether it holds, which it does not where a side is unknown.
-        made: the last run that says so, or its row where that is timed; None where one failed.
-        failure: why, in the first run that did.
-    """
-
-    left: float
-    right: float
-    is_held: bool
-    made: Run | Row | None
-    failure: str = ""
-
-
-@dataclass
-class _Points:
-    """The points that were tried, of one topic, by seed and value."""
-
-    condition: Condition
-    topic: _Topic
-    setup: Setup
-    axis: Axis
-    asked: Asked
-    runs: PointRuns
-    known: dict[tuple[int, float], _TriedPoint] = field(
-        default_factory=dict[tuple[int, float], _TriedPoint]
-    )
-
-    def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
-        """Whether the condition holds with these seeds at these values."""
-        new = [one for one in dict.fromkeys(wanted) if one not in self.known]
-        rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
-        pairs = [(row, seed) for seed, x in new for row in rows[x]]
-        is_learned = self.condition.is_learned
-        made = iter(self.runs.learn(pairs) if is_learned else self.runs.time(pairs))
-        for seed, x in new:
-            own = [(row, next(made)) for row in rows[x]]
-            self.known[seed, x] = self._sides(own)
-        if not any(one.made for one in self.known.values()):
-            raise SimulationError(next(one.failure for one in self.known.values()))
-        return [self.known[one].is_held for one in wanted]
-
-    def _rows_at(self, x: float) -> list[Row]:
-        """The rows at a value, one for each schedule."""
-        value = int(x) if self.axis.is_whole else x
-        at = self.setup._replace(schedules=self.topic.schedules)
-        rows = self.asked.rows(setup_at(at, {self.axis.key: value}))
-        return [
-            replace(one, label=f"{one.label}, {self.axis.key}={value:.6g} ({place})")
-            for place, one in enumerate(rows, 1)
-        ]
-
-    def _sides(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
-        values = {
-            (column, name): column_of(column, *made[self.topic.places[name]])
-            for column, name in self.condition.values
-        }
-        sides = self.condition.left.of(values), self.condition.right.of(values)
-        why = [f"{row.label}: {failure}" for row, one in made if (failure := _failure(one))]
-        row, last = made[-1]
-        run = None if why else last if isinstance(last, Run) else row
-        return _TriedPoint(*sides, self.condition.holds(values), run, *why[:1])
-
-    def failed(self) -> list[str]:
-        """At how many points a run failed, in a sentence, and why; else none."""
-        failures = [one.failure for one in self.known.values() if one.failure]
-        told = f"{len(failures)} of {len(self.known)} points tried"
-        return [
-            f"At {told} a run failed, where the condition is taken not to hold: {failure}."
-            for failure in failures[:1]
-        ]
-
-    def curve(self) -> list[dict[str, Any]]:
-        """Every point that was tried, in order."""
-        return [
-            {"schedule": self.topic.label, "value": x, "seed": seed, "left": one.left,
-             "right": one.right, "is_held": one.is_held}
-            for x, seed, one in sorted((x, seed, one) for (seed, x), one in self.known.items())
-        ]  # fmt: skip
-
-    def rows(self, found: Crossings) -> list[dict[str, Any]]:
-        """The rows of the answer."""
-        roots = found.roots()
-        if roots:
-            return [self._row(root) for root in roots]
-        sides = [side for one in self.known.values() for side in (one.left, one.right)]
-        if not any(map(math.isfinite, sides)):
-            return [self._record(UNKNOWN)]
-        held = [2 * sum(one) > len(one) for one in zip(*found.holds.values(), strict=True)]
-        return [self._record(EVERYWHERE if held[0] else NOWHERE)]
-
-    def _row(self, root: Root) -> dict[str, Any]:
-        more: dict[str, Any] = {
-            "low": root.low, "high": root.high, "coverage": root.coverage or None,
-            "seeds_below": root.below, "seeds_above": root.above,
-        }  # fmt: skip
-        if math.isfinite(root.value):
-            more |= dict(zip(_NEAREST, nearest(self.axis.key, root.value), strict=True))
-            more |= {"value": root.value, "bound_by": self._bound_at(root.value)}
-        return self._record(ABOVE if root.rises else BELOW, **more)
-
-    def _record(self, holds: str, **more: Any) -> dict[str, Any]:
-        known = {
-            "schedule": self.topic.label, "unit": unit_of(self.axis.key), "holds": holds,
-            "seeds": self.asked.repeats,
-        }  # fmt: skip
-        return {**dict.fromkeys(COLUMNS), **known, **more}
-
-    def _bound_at(self, value: float) -> str | None:
-        """What binds the run at the point tried that is nearest to a value."""
-        known = {key: one.made for key, one in self.known.items() if one.made is not None}
-        near = min(known, key=lambda key: (distance(key[1], value), key[0]))
-        made = known[near]
-        run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
-        name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
-        return named(name, run.bound_at) if name else None
-
-
-_NEAREST: Final = ("device_below", "device_above")
-_TO_TARGET: Final = (
-    "time_to_target_s", "epochs_to_target", "cost_to_target_usd", "energy_to_target_j",
-)  # fmt: skip
-
-
-def _failure(made: Run | FirstEpoch | str) -> str | None:
-    return made if isinstance(made, str) else made.failure
-
-
-def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
-    """The value of a column of a run; infinite of one to the target that does not arrive.
-
-    NaN of a run that failed, where the failure leaves it unknown.
-
-    Raises:
-        OptionError: nobody says it, as the price of a device that has none.
-    """
-    if isinstance(made, str) or (column in TIMED and made.failure):
-        return math.nan
-    if isinstance(made, FirstEpoch):
-        value = made.columns[column]
-    elif column == "epoch_s":
-        value = float(made.epochs["time_s"].iloc[0])
-    else:
-        found = row_of(row.label, row.plan.goal, [made])
-        value = found[column]
-        if column in _TO_TARGET and found["time_to_target_s"] is None:
-            return math.inf
-    if value is None or math.isnan(value):
-        if made.failure:
-            return math.nan
-        raise OptionError(f"until: {row.label} says no {column}; ask for another column")
-    return float(value)
-
-
-def nearest(key: str, value: float) -> tuple[str | None, str | None]:
-    """The shipped devices whose number is nearest below a value, and at it or above."""
-    room, _dot, number = key.partition(".")
-    if room != "device":
-        return None, None
-    devices = [load_device(name) for name in assets.names("devices")]
-    known = [(getattr(one, number), one.name) for one in devices if getattr(one, number)]
-    below = max((one for one in known if one[0] < value), default=(0, None))
-    above = min((one for one in known if one[0] >= value), default=(0, None))
-    return below[1], above[1]
-
-
-def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
-    """What a row says."""
-    start = f"{row['schedule']}: {condition.text}"
-    ends = f"{axis.low:g} to {axis.high:g}"
-    if row["value"] is None:
-        where = {one: f"holds {one}" for one in (EVERYWHERE, NOWHERE)} | {UNKNOWN: "is unknown"}
-        beyond = "begins or ends to hold with most seeds"
-        inside = "from" if row["holds"] in where else "outside of"
-        return f"{start} {where.get(row['holds'], beyond)} {inside} {axis.key} = {ends}."
-    way = "from" if row["holds"] == ABOVE else "up to"
-    said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
-    low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
-    if row["coverage"] is None:
-        said += f" (between {low} and {high})"
-    else:
-        covered = f"{100 * row['coverage']:.3g} %"
-        said += f" ({low} to {high}, {covered} by {row['seeds']} seeds)"
-    outside = row["seeds_below"] + row["seeds_above"]
-    said += f"; {outside} of {row['seeds']} seeds do not cross in the range" if outside else ""
-    said += f"; what binds there: {row['bound_by']}" if row["bound_by"] else ""
-    bought = [
-        f"{row[name]} has {word}" for name, word in zip(_NEAREST, ("less", "enough"), strict=True)
-        if row[name]
-    ]  # fmt: skip
-    if row["holds"] == BELOW:
-        bought = [one.replace("enough", "more") for one in bought]
-    return f"{said}; {' and '.join(bought)}." if bought else f"{said}."

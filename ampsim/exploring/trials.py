@@ -17,7 +17,6 @@ from typing import Final, Literal, TypeAlias
 from ampsim.errors import OptionError, one_of
 from ampsim.exploring.condition import SHORT, Condition
 from ampsim.exploring.making import FirstEpoch, PointRuns
-from ampsim.exploring.pareto import Values, dominates
 from ampsim.metric import Goal
 from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
@@ -25,13 +24,17 @@ from ampsim.runs.task import Row
 
 Outcome: TypeAlias = Literal["complete", "pruned", "infeasible", "not reached", "failed"]
 
+Values: TypeAlias = tuple[float, ...]
+"""A value of each objective."""
+
 SPENT: Final = {
-    "time_to_target_s": "makespan_s",
-    "cost_to_target_usd": "cost_usd",
-    "energy_to_target_j": "energy_j",
-    "epochs_to_target": "",
-}
+    "time_to_target_s": "makespan_s", "cost_to_target_usd": "cost_usd",
+    "energy_to_target_j": "energy_j", "epochs_to_target": "",
+}  # fmt: skip
 """Objectives that grow as a run goes on, with the number of a run that has what it spent."""
+
+PER_S: Final = {"cost_to_target_usd": "usd_per_s", "energy_to_target_j": "power_w"}
+"""Those of which an epoch in mode "sleep" has a rate, and its name."""
 
 OF_TIMING: Final = ("epoch_s", "peak_bytes")
 """Objectives that an epoch in mode "sleep" gives."""
@@ -49,48 +52,36 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
         if name not in known:
             raise OptionError(f"minimise: {one_of('column', name, [*known, *SHORT])}")
     if not found or len(set(found)) < len(found):
+        given = ",".join(names) or "none"
         raise OptionError(
-            f"minimise must name columns that differ, such as time_s,dollars, got "
-            f"{','.join(names) or 'none'}"
+            f"minimise must name columns that differ, such as time_s,dollars, got {given}"
         )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class PointOutcome:
-    """What came of a point.
+    """What came of a point; "complete" if all objectives are known and all conditions hold.
 
-    Args:
-        outcome: "complete" if all objectives are known and all conditions hold.
-        values: of the objectives; of a point that was pruned, or did not arrive, what it takes at
-            least; infinite where nothing is known.
-        violation: how far the conditions are from holding, 0 where they do.
-        seeds: of how many the runs went on to their end.
-        note: why it failed; else empty.
+    Values are of the objectives; of a point that was pruned, or did not arrive, what it takes at
+    least; infinite where nothing is known.
     """
 
     outcome: Outcome
     values: Values
-    violation: float = 0.0
-    seeds: int = 0
-    note: str = ""
+    violation: float = 0.0  # how far the conditions are from holding, 0 where they do
+    seeds: int = 0  # of how many the runs went on to their end
+    note: str = ""  # why it failed
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a search is for.
+    """What a search is for."""
 
-    Args:
-        objectives: columns that are minimised.
-        conditions: that must hold.
-        seeds: of each point.
-        prunes: whether points are left as soon as they are dominated.
-    """
-
-    objectives: tuple[str, ...]
-    conditions: tuple[Condition, ...]
-    seeds: range
-    prunes: bool = True
+    objectives: tuple[str, ...]  # columns that are minimised
+    conditions: tuple[Condition, ...]  # that must hold
+    seeds: range  # of each point
+    prunes: bool = True  # whether points are left as soon as they are dominated
 
     @property
     def learns(self) -> bool:
@@ -98,17 +89,21 @@ class Aim:
         is_objective = any(name in SPENT for name in self.objectives)
         return is_objective or any(one.is_learned for one in self.conditions)
 
-    def violation(self, columns: Mapping[str, float | None], *, learned: bool) -> float:
-        """How far conditions are from holding, added up; those that are not known yet are left."""
-        wanted = [one for one in self.conditions if learned or not one.is_learned]
-        return sum(_violation(one, columns) for one in wanted)
+    def judged(
+        self, values: Values, columns: Mapping[str, float | None], seeds: int | None = None
+    ) -> PointOutcome:
+        """What came of a point with these values; without seeds, by what timing tells alone."""
+        wanted = [one for one in self.conditions if seeds is not None or not one.is_learned]
+        violation = sum(_violation(one, columns) for one in wanted)
+        return PointOutcome(
+            "infeasible" if violation else "complete", values, violation, seeds or 0
+        )
 
 
 def _violation(condition: Condition, columns: Mapping[str, float | None]) -> float:
-    known: dict[tuple[str, str], float] = {}
-    for column, schedule in condition.values:
-        value = columns.get(column)
-        known[column, schedule] = math.nan if value is None else float(value)
+    """How far a condition is from holding: the logarithm of its sides' ratio, 1 of what is none."""
+    found = {of: columns.get(of[0]) for of in condition.values}
+    known = {of: math.nan if value is None else float(value) for of, value in found.items()}
     if condition.holds(known):
         return 0.0
     left, right = condition.left.of(known), condition.right.of(known)
@@ -122,10 +117,10 @@ class _Candidate:
     """A point under evaluation."""
 
     row: Row
-    timed: FirstEpoch
-    runs: dict[int, Run] = field(default_factory=dict[int, Run])
+    timed: FirstEpoch  # with the first seed
+    runs: dict[int, Run] = field(default_factory=dict[int, Run])  # made so far, by seed
     whole: set[int] = field(default_factory=set[int])  # seeds whose runs went to their end
-    trial: PointOutcome | None = None
+    trial: PointOutcome | None = None  # what came of it; None as long as that is open
 
     @property
     def epochs_max(self) -> int:
@@ -134,19 +129,14 @@ class _Candidate:
 
 
 class Evaluator:
-    """Evaluates points of a search.
-
-    Args:
-        aim: what the search is for.
-        runs: makes the runs.
-    """
+    """Evaluates points of a search."""
 
     def __init__(self, aim: Aim, runs: PointRuns) -> None:
         """Evaluate nothing yet."""
         self._aim, self._runs = aim, runs
 
     def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[PointOutcome]:
-        """What comes of rows, one for each point; those of one label are one point.
+        """What comes of rows, one for each point.
 
         Args:
             rows: of the points.
@@ -156,21 +146,18 @@ class Evaluator:
             KeyboardInterrupt: what has finished is kept, if runs are.
             OptionError: an objective is unknown, as devices have no price or power.
         """
-        own = {row.label: row for row in rows}
-        timed = self._runs.time([(row, self._aim.seeds.start) for row in own.values()])
-        points = dict(zip(own, map(_Candidate, own.values(), timed), strict=True))
-        for one in points.values():
+        aim = self._aim
+        timed = self._runs.time([(row, aim.seeds.start) for row in rows])
+        points = list(map(_Candidate, rows, timed))
+        for one in points:
             if one.timed.failure is not None:
-                unknown = (math.inf,) * len(self._aim.objectives)
+                unknown = (math.inf,) * len(aim.objectives)
                 one.trial = PointOutcome("failed", unknown, note=one.timed.failure)
                 continue
-            violation = self._aim.violation(one.timed.columns, learned=False)
-            if violation or not self._aim.learns:
-                outcome: Outcome = "infeasible" if violation else "complete"
-                one.trial = PointOutcome(outcome, self._values(one), violation)
-        self._learn([one for one in points.values() if one.trial is None], front)
-        found = [points[row.label].trial for row in rows]
-        return [one for one in found if one is not None]
+            judged = aim.judged(self._values(one), one.timed.columns)
+            one.trial = judged if judged.violation or not aim.learns else None
+        self._learn([one for one in points if one.trial is None], front)
+        return [one.trial for one in points if one.trial is not None]
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""
@@ -201,18 +188,16 @@ class Evaluator:
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
-        fixed = self._values(one)
         rates = [_per_epoch(one.timed, name) for name in self._aim.objectives]
-        enough = math.inf
-        for known in front:
-            needed = 1.0
-            for value, rate, own in zip(known, rates, fixed, strict=True):
-                if rate is None:
-                    needed = needed if value <= own else math.inf
-                else:
-                    needed = max(needed, value / rate if rate else math.inf)
-            enough = min(enough, needed)
-        most = one.epochs_max
+
+        def needed(value: float, rate: float | None, own: float) -> float:
+            if rate is None:
+                return 1.0 if value <= own else math.inf
+            return value / rate if rate else math.inf
+
+        own = self._values(one)
+        of_each = [max(1.0, *map(needed, known, rates, own)) for known in front]
+        enough, most = min(of_each), one.epochs_max
         return most if enough >= most else min(math.floor(enough) + 1, most)
 
     def _settled(self, one: _Candidate) -> PointOutcome:
@@ -222,41 +207,34 @@ class Evaluator:
         columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}
         if columns["time_to_target_s"] is None and any(n in SPENT for n in self._aim.objectives):
             return PointOutcome("not reached", values, 1.0, len(runs))
-        violation = self._aim.violation(columns, learned=True)
-        return PointOutcome("infeasible" if violation else "complete", values, violation, len(runs))
+        return self._aim.judged(values, columns, len(runs))
 
     def _values(self, one: _Candidate) -> Values:
         """Medians over all seeds; what they are at least, as far as seeds have not ended."""
-        timed = one.timed
-        needed = {"cost_to_target_usd": timed.usd_per_s, "energy_to_target_j": timed.power_w}
-        known = timed.columns | needed
+        goal, rates = (
+            one.row.plan.goal,
+            {name: getattr(one.timed, of) for name, of in PER_S.items()},
+        )
+        known = one.timed.columns | rates
         found: list[float] = []
         for name in self._aim.objectives:
             if name in known and known[name] is None:
+                what = "their prices" if name.startswith("cost") else "what it takes"
                 raise OptionError(
                     f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
-                    f"{'their prices' if name.startswith('cost') else 'what it takes'}, or leave "
-                    "it out"
+                    f"{what}, or leave it out"
                 )
-            spent = [
-                _spent(name, one.row.plan.goal, one.runs[seed]) if seed in one.runs else 0.0
-                for seed in self._aim.seeds
-                if name in SPENT
-            ]
+            seeds = self._aim.seeds if name in SPENT else ()
+            spent = [_spent(name, goal, one.runs[of]) if of in one.runs else 0.0 for of in seeds]
             found.append(median(spent) if spent else float(known[name] or 0.0))
         return tuple(found)
 
 
 def _per_epoch(timed: FirstEpoch, name: str) -> float | None:
     """What an epoch adds to an objective; None of one that no run changes."""
-    per_s = {
-        "time_to_target_s": 1.0,
-        "cost_to_target_usd": timed.usd_per_s or 0.0,
-        "energy_to_target_j": timed.power_w or 0.0,
-    }
-    if name == "epochs_to_target":
-        return 1.0
-    return per_s[name] * timed.epoch_s if name in per_s else None
+    if name in PER_S:
+        return (getattr(timed, PER_S[name]) or 0.0) * timed.epoch_s
+    return {"time_to_target_s": timed.epoch_s, "epochs_to_target": 1.0}.get(name)
 
 
 def _reached_s(goal: Goal, run: Run) -> float:
@@ -271,3 +249,59 @@ def _spent(name: str, goal: Goal, run: Run) -> float:
     time_s, whole = _reached_s(goal, run), float(getattr(run, SPENT[name]))
     is_part = math.isfinite(time_s) and run.makespan_s
     return whole * min(time_s / run.makespan_s, 1.0) if is_part else whole
+
+
+def dominates(one: Values, other: Values) -> bool:
+    """Whether one is nowhere worse, and somewhere better.
+
+    >>> dominates((1.0, 2.0), (1.0, 3.0)), dominates((1.0, 2.0), (1.0, 2.0))
+    (True, False)
+    """
+    return all(a <= b for a, b in zip(one, other, strict=True)) and one != other
+
+
+def pareto(points: Sequence[Values]) -> list[int]:
+    """The places of the points that no other one dominates; equal ones are all among them.
+
+    >>> pareto([(1.0, 3.0), (2.0, 2.0), (2.0, 4.0), (1.0, 3.0)])
+    [0, 1, 3]
+    """
+    return [
+        place
+        for place, one in enumerate(points)
+        if not any(dominates(other, one) for other in points)
+    ]
+
+
+def hypervolume(points: Sequence[Values], reference: Values) -> float:
+    """The volume that points dominate, up to a reference that none of them may exceed to count.
+
+    Slices along the last objective, each the hypervolume of what lies below it in the others.
+    Source: While, Hingston, Barone and Huband, "A faster algorithm for calculating hypervolume",
+    2006, Section II (hypervolume by slicing objectives).
+
+    >>> hypervolume([(1.0, 2.0), (2.0, 1.0)], (3.0, 3.0))
+    3.0
+    """
+    inside = [one for one in points if all(a < b for a, b in zip(one, reference, strict=True))]
+    if not inside:
+        return 0.0
+    if len(reference) == 1:
+        return reference[0] - min(one[0] for one in inside)
+    ordered = sorted(inside, key=lambda one: one[-1])
+    ends = [*(one[-1] for one in ordered[1:]), reference[-1]]
+    volume = 0.0
+    for count, (one, end) in enumerate(zip(ordered, ends, strict=True), 1):
+        if end > one[-1]:
+            below = [other[:-1] for other in ordered[:count]]
+            volume += (end - one[-1]) * hypervolume(below, reference[:-1])
+    return volume
+
+
+def reference_of(points: Sequence[Values]) -> Values:
+    """Where volumes end: a tenth beyond the largest value of each objective (chosen: as usual)."""
+    return tuple(
+        high + 0.1 * (high - min(column) or abs(high) or 1.0)
+        for column in zip(*points, strict=True)
+        if math.isfinite(high := max(column))
+    )

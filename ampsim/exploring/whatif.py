@@ -18,45 +18,29 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, Unpack
 
 import pandas as pd
-from annotated_types import Ge, Le
+from annotated_types import Ge
 
-from ampsim.arguments import checked
 from ampsim.errors import SimulationError
-from ampsim.exploring.axes import Setup
+from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.elasticity import elasticities
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, PointRuns, RunLimit, point_runs
-from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, traced
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
-from ampsim.runs.jobs import ExecutorLike
 from ampsim.runs.ranking import finite
 from ampsim.runs.rows import median_interval, times_of
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping
 from ampsim.runs.task import Row
-from ampsim.study.progress import OnProgress
 from ampsim.study.result import Result
-from ampsim.study.simulation import (
-    ClusterLike,
-    Mode,
-    ModelLike,
-    PlacementLike,
-    SchedulesLike,
-    Simulation,
-    cluster_of,
-    model_of,
-    schedules_of,
-)
+from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.units import format_percent, format_seconds
 
 Basis: TypeAlias = Literal["learned", "shared", "timing"]
@@ -66,9 +50,7 @@ COLUMNS: Final = (
     "schedule", "what", "factor", "time_to_target_s", "change", "low", "high", "epoch_s",
     "epochs_to_target", "share", "basis", "seeds", "seeds_agree",
 )  # fmt: skip
-NUMBERS: Final = tuple(
-    name for name in COLUMNS if name not in ("schedule", "what", "basis", "seeds")
-)
+TEXTS: Final = ("schedule", "what", "basis", "seeds")
 NOW: Final = "now"
 EVERYTHING: Final = "everything"
 CURVES_MAX: Final = 3
@@ -78,96 +60,16 @@ _SAME: Final = 1e-6
 """Relative difference of two times below which they are called equal; chosen: no one acts on it."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class WhatIf(Finding):
-    """What `whatif` returns.
-
-    Attributes:
-        table: one row a thing and factor: `schedule`; `what` is made `factor` times as fast, and
-            infinitely; `time_to_target_s`, the median over seeds; `change`, that over the time now,
-            less 1, the median over seeds, with the ends of its interval, `low` and `high`;
-            `epoch_s`, of an epoch with validation; `epochs_to_target`; `share`, the elasticity of
-            the time over what is made faster; `basis`: "learned", "shared" (the first epoch learns
-            the same) or "timing" (epochs taken to stay); `seeds`, and in how many of them the
-            change has the sign of the median. Without a target `change` is of the time of an epoch.
-            Unknown is missing.
-        curves: schedule, what, factor, change of the time of an epoch; of what matters most.
-        elasticities: schedule, where, constant, elasticity; those of a schedule add up to 1.
-        sentences: what matters most, and anomalies, in words.
-        target: that is aimed at; None without one.
-        model, cluster, manifest: as of `Finding`.
-    """
-
-    kind: ClassVar[Kind] = "whatif"
-    files = (
-        "report.md", "whatif.csv", "curves.csv", "elasticities.csv", "tornado.png", "curves.png",
-    )  # fmt: skip
-    told = ("sentences", "rows", "curves", "elasticities")
-
-    curves: pd.DataFrame
-    elasticities: pd.DataFrame
-    target: float | None
-
-    @property
-    def title(self) -> str:
-        """What was asked."""
-        return f"{self.model} on {self.cluster}: what each thing would buy"
-
-    @property
-    def cells(self) -> Lines:
-        """A line a thing, its factors beside each other; one for all that do nothing."""
-        headings = [
-            "schedule", "what", "share now", "half", "twice", "no time", "time to target", "basis",
-        ]  # fmt: skip
-        lines: list[list[str]] = []
-        idle: dict[str, list[str]] = {}
-        for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
-            records: Any = own.to_dict("records")
-            if what != NOW and not any(
-                abs(one["change"]) > _SAME or one["share"] for one in records
-            ):
-                idle.setdefault(str(schedule), []).append(str(what))
-                continue
-            by_factor = {one["factor"]: one for one in records}
-            twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
-            changes = [_change_text(by_factor.get(factor)) for factor in (0.5, 2.0, math.inf)]
-            time = format_seconds(twice["time_to_target_s"])
-            share = format_percent(twice["share"])
-            lines.append([str(schedule), str(what), share, *changes, time, str(twice["basis"])])
-        for schedule, names in idle.items():
-            what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-            lines.append([schedule, what, *["0 %"] * 4, "", ""])
-        return headings, lines
-
-    def tables(self) -> Mapping[str, pd.DataFrame]:
-        """Its tables, by their files."""
-        return dict(zip(self.files[1:4], (self.table, self.curves, self.elasticities), strict=True))
-
-    def figures(self) -> Figures:
-        """Its figures, by their files."""
-        curves = {"curves.png": speed_up_curves(self.curves)} if len(self.curves) else {}
-        return {"tornado.png": tornado(self.table), **curves}
-
-
-@checked
+@question
 def whatif(
     model: ModelLike,
     cluster: ClusterLike,
     schedules: SchedulesLike = "amp",
     *,
-    target: float | None = None,
-    max_epochs: Count = MAX_EPOCHS,
-    repeats: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 3,
-    instances: Count | None = None,
-    seed: Seed = 0,
+    repeats: Many = 3,
     mode: Mode = "numeric",
-    placement: PlacementLike | None = None,
     learn: Annotated[int, Ge(0)] = CURVES_MAX,
-    jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
-    on_progress: OnProgress | None = None,
-    keeping: Keeping | None = None,
-    executor: ExecutorLike = None,
-    run_limit_s: RunLimit = None,
+    **how: Unpack[How],
 ) -> WhatIf:
     """Say what binds a run, and what each device, worker, link and overhead would buy if faster.
 
@@ -176,19 +78,12 @@ def whatif(
         cluster: as of `forecast`.
         schedules: one table each: objects or names.
         repeats: runs of each row that is learned, with seeds `seed`, `seed` + 1, …
-        seed: of the first repeat, and of the runs that are only timed.
         mode: "numeric", or "sleep" for the time of an epoch alone.
-        placement: as of `forecast`; the same for all rows.
         learn: so many things, those that matter most, are learned again at twice their speed, where
             that changes the order of learning.
-        target: as of `forecast`.
-        max_epochs: as of `forecast`.
-        instances: as of `forecast`.
-        jobs: as of `forecast`.
-        on_progress: as of `forecast`.
-        keeping: as of `forecast`.
-        executor: as of `forecast`.
-        run_limit_s: as of `forecast`.
+        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed` (of the first repeat, and
+            of runs that are only timed), `placement` (the same for all rows), `jobs`,
+            `on_progress`, `keeping`, `executor`, `run_limit_s`.
 
     Raises:
         OptionError: an option has a value that it cannot have, or control flow reads values, so
@@ -204,62 +99,45 @@ def whatif(
         >>> round(float(found.elasticities["elasticity"].sum()), 9)
         1.0
     """
-    loaded, on = model_of(model), cluster_of(cluster)
-    asked = Asked(
-        target=loaded.measure.require_target(target), max_epochs=max_epochs, repeats=repeats,
-        instances=instances, seed=seed, is_numeric=mode == "numeric", placement=placement,
-    )  # fmt: skip
-    setup = Setup(loaded, on, tuple(schedules_of(schedules)))
-    with point_runs(
-        asked, jobs=jobs, executor=executor, on_progress=on_progress, keeping=keeping,
-        run_limit_s=run_limit_s,
-    ) as runs:  # fmt: skip
-        answers = [_Question(row, asked, runs, learn).answer() for row in asked.rows(setup)]
+    setup = setup_of(model, cluster, schedules)
+    asked = Asked(setup=setup, repeats=repeats, mode=mode, **how)
+    with asked.runs() as runs:
+        answers = [_Question(row, asked, runs).answer(learn) for row in asked.rows(setup)]
         missed = runs.said()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     return WhatIf(
-        table=table, curves=curves, elasticities=elastic,
+        table=table, curves=curves, elasticities=elastic, target=asked.target_of(setup),
         sentences=(*itertools.chain.from_iterable(said), *missed),
-        target=loaded.target if asked.target is None else asked.target,
-        model=loaded.name, cluster=on.name, manifest=asked.manifest(setup, learn=learn),
+        model=setup.model.name, cluster=setup.cluster.name, manifest=asked.manifest(learn=learn),
     )  # fmt: skip
 
 
 @dataclass
 class _Tried:
-    """A thing so many times as fast, and what came of it.
-
-    Args:
-        what: it is.
-        factor: how many times as fast.
-        row: that runs.
-        change: that made it; None of what there is now.
-        epoch: what an epoch of it takes.
-        times_s: to the target, by seed, of runs that learned; empty where none did.
-    """
+    """A thing so many times as fast, and what came of it."""
 
     what: str
     factor: float
     row: Row
-    change: Change | None = None
+    change: Change | None = None  # that made it; None of what there is now
     epoch: FirstEpoch = field(default_factory=FirstEpoch)
-    times_s: dict[int, float] = field(default_factory=dict[int, float])
+    times_s: dict[int, float] = field(default_factory=dict[int, float])  # to the target, by seed
 
 
 class _Question:
     """One schedule's."""
 
-    def __init__(self, row: Row, asked: Asked, runs: PointRuns, learn: int) -> None:
-        self._row, self._asked, self._runs, self._learn = row, asked, runs, learn
+    def __init__(self, row: Row, asked: Asked, runs: PointRuns) -> None:
+        self._row, self._asked, self._runs = row, asked, runs
         self._now = _Tried(NOW, 1.0, row)
 
-    def answer(self) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[str]]:
+    def answer(self, learn: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[str]]:
         """Make the runs: the table, the curves, the elasticities, and what they say."""
-        row = self._row
+        row, cluster = self._row, self._row.plan.cluster
         base = traced(row, self._asked.seed)
-        shares = elasticities(base, row.plan.cluster)
-        changes = changes_of(row.plan.cluster, row.schedule, shares)
+        shares = elasticities(base, cluster)
+        changes = changes_of(cluster, row.schedule, shares)
         tried = [self._tried(one, factor) for one in changes for factor in one.factors]
         self._time([self._now, *tried])
         if not self._now.epoch.epoch_s > 0:
@@ -267,9 +145,10 @@ class _Question:
             raise SimulationError(f"{row.label}: {why}")
         doubled = [one for one in tried if one.factor == 2.0 and one.what != EVERYTHING]
         first = sorted(doubled, key=lambda one: -self._effect(one))
-        self._learn_again(first[: self._learn])
+        self._learn_again(first[:learn])
         records = [self._record(one) for one in (self._now, *tried)]
-        table = pd.DataFrame(records, columns=list(COLUMNS)).astype(dict.fromkeys(NUMBERS, float))
+        numbers = [name for name in COLUMNS if name not in TEXTS]
+        table = pd.DataFrame(records, columns=list(COLUMNS)).astype(dict.fromkeys(numbers, float))
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
         first = [one for one in first[:CURVES_MAX] if self._effect(one) > _SAME]
         said = [f"{row.label}: {_sentence(dict(twice.loc[one.what]))}" for one in first]
@@ -281,8 +160,7 @@ class _Question:
         plan = self._row.plan
         cluster, schedule = change.on(plan.cluster, self._row.schedule, factor)
         plan = replace(plan, cluster=cluster)
-        if change.frees_light:
-            plan = plan.having(light_is_free=True)
+        plan = plan.having(light_is_free=True) if change.frees_light else plan
         label = f"{self._row.label}, {change.what} {_times(factor)}"
         row = replace(self._row, label=label, schedule=schedule, plan=plan)
         return _Tried(change.what, factor, row, change)
@@ -296,16 +174,16 @@ class _Question:
     def _learn_again(self, first: Sequence[_Tried]) -> None:
         """Runs of the row with all seeds, and of those of the first that learn something else."""
         goal, seeds = self._row.plan.goal, self._asked.seeds
-        if not self._asked.is_numeric or goal.target is None:
+        if self._asked.mode != "numeric" or goal.target is None:
             return
         learned = [self._now, *(one for one in first if not self._shares(one))]
         rows = [self._row, *(replace(o.row, label=f"{o.row.label}, learned") for o in learned[1:])]
-        made = self._runs.learn([(row, seed) for row in rows for seed in seeds])
-        for place, one in enumerate(learned):
-            own = made[place * len(seeds) : (place + 1) * len(seeds)]
+        made = iter(self._runs.learn([(row, seed) for row in rows for seed in seeds]))
+        for one in learned:
+            own = [next(made) for _seed in seeds]
             one.times_s = dict(times_of(goal, [run for run in own if isinstance(run, Run)]))
-        if not self._now.times_s:
-            raise SimulationError(str(made[0]))
+            if not self._now.times_s:
+                raise SimulationError(str(own[0]))
 
     def _curves(self, first: Sequence[_Tried], tried: Sequence[_Tried]) -> pd.DataFrame:
         """What factors between do to the time of an epoch; what was tried is taken."""
@@ -326,8 +204,7 @@ class _Question:
 
     def _anomalies(self, tried: Sequence[_Tried], base: Result) -> Iterator[str]:
         """What is slower though something is faster, or the reverse, and where that begins."""
-        signs = {one.row.label: _sign(self._ratio(one) - 1) for one in tried}
-        odd = [one for one in tried if signs[one.row.label] == (1 if one.factor > 1 else -1)]
+        odd = [one for one in tried if _sign(self._ratio(one) - 1) == (1 if one.factor > 1 else -1)]
         for one in sorted(odd, key=lambda one: -self._effect(one))[:CURVES_MAX]:
             change = self._ratio(one) - 1
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
@@ -351,33 +228,26 @@ class _Question:
 
     def _record(self, one: _Tried) -> dict[str, Any]:
         """A row of the table."""
-        now, ratio = self._now.times_s, self._ratio(one)
+        now, ratio, changed = self._now.times_s, self._ratio(one), one.change
         after = one.times_s or {seed: time_s * ratio for seed, time_s in now.items()}
-        arrives = one is self._now or any(map(math.isfinite, [*now.values(), *after.values()]))
-        basis: Basis = "shared" if one.change and self._shares(one) else "timing"
+        arrives = changed is None or any(map(math.isfinite, [*now.values(), *after.values()]))
+        basis: Basis = "shared" if changed and self._shares(one) else "timing"
         basis = "learned" if one.times_s and arrives else basis
         changes = [_change(now[seed], its_s) for seed, its_s in after.items() if seed in now]
         known = [change for change in changes if not math.isnan(change)]
-        found = median_interval(known)
+        found, is_by_seed = median_interval(known), basis == "learned" and changed is not None
         change = found.middle if known else ratio - 1
         agree = sum(_sign(its) == _sign(change or 0.0) for its in known)
-        is_by_seed = basis == "learned" and one.change is not None
         time_s, epoch_s = median(after.values()) if after else math.nan, one.epoch.epoch_s
         return {
-            "schedule": self._row.label,
-            "what": one.what,
-            "factor": one.factor,
-            "time_to_target_s": finite(time_s),
-            "change": change,
-            "low": found.low if is_by_seed else None,
-            "high": found.high if is_by_seed else None,
+            "schedule": self._row.label, "what": one.what, "factor": one.factor,
+            "time_to_target_s": finite(time_s), "change": change,
+            "low": found.low if is_by_seed else None, "high": found.high if is_by_seed else None,
             "epoch_s": finite(epoch_s),
             "epochs_to_target": finite(time_s / epoch_s) if epoch_s else None,
-            "share": one.change.share if one.change else None,
-            "basis": basis,
-            "seeds": len(after) or 1,
+            "share": changed.share if changed else None, "basis": basis, "seeds": len(after) or 1,
             "seeds_agree": agree if is_by_seed else None,
-        }
+        }  # fmt: skip
 
 
 def _change(before: float, after: float) -> float:
@@ -395,17 +265,6 @@ def _times(factor: float) -> str:
     """A factor in words."""
     known = {0.5: "half as fast", 2.0: "twice as fast", math.inf: "taking no time"}
     return known.get(factor, f"{factor:g} times as fast")
-
-
-def traced(row: Row, seed: int) -> Result:
-    """An epoch of a row in mode "sleep", with all of its records."""
-    plan = row.plan
-    options = replace(
-        plan.options, seed=seed, mode="sleep", target=None, spans_kept=None, counts_memory=True
-    )
-    simulation = Simulation(plan.model, plan.cluster, row.schedule, options)
-    simulation.run_epoch()
-    return simulation.result()
 
 
 _STEP: Final = ("start_s", "node", "direction", "instance", "state")
@@ -448,9 +307,9 @@ def _sentence(record: dict[str, Any]) -> str:
     way = "sooner" if change < 0 else "later"
     said = f"{record['what']} twice as fast: {format_percent(abs(change))} {way}"
     if not math.isnan(record["low"]) and not math.isnan(record["high"]):
-        ends = sorted(abs(record[name]) for name in ("low", "high"))
+        low, high = sorted(abs(record[name]) for name in ("low", "high"))
         seeds = f"{record['seeds_agree']:.0f} of {record['seeds']} seeds"
-        said += f" ({format_percent(ends[0])} to {format_percent(ends[1])}, {seeds})"
+        said += f" ({format_percent(low)} to {format_percent(high)}, {seeds})"
     elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):
         said += ", if it takes as many epochs as now"
     if share is None or math.isnan(share):
@@ -467,3 +326,68 @@ def _change_text(record: dict[str, Any] | None) -> str:
         return "0 %"
     size = format_percent(abs(change))
     return size if size.startswith("<") else f"{'+' if change > 0 else '-'}{size}"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WhatIf(Finding):
+    """What `whatif` returns.
+
+    Attributes:
+        table: one row a thing and factor: `schedule`; `what` is made `factor` times as fast, and
+            infinitely; `time_to_target_s`, the median over seeds; `change`, that over the time now,
+            less 1, the median over seeds, with the ends of its interval, `low` and `high`;
+            `epoch_s`, of an epoch with validation; `epochs_to_target`; `share`, the elasticity of
+            the time over what is made faster; `basis`: "learned", "shared" (the first epoch learns
+            the same) or "timing" (epochs taken to stay); `seeds`, and in how many of them the
+            change has the sign of the median. Without a target `change` is of the time of an epoch.
+            Unknown is missing.
+        curves: schedule, what, factor, change of the time of an epoch; of what matters most.
+        elasticities: schedule, where, constant, elasticity; those of a schedule add up to 1.
+        sentences: what matters most, and anomalies, in words.
+        target: that is aimed at; None without one.
+        model, cluster, manifest: as of `Finding`.
+    """
+
+    kind: ClassVar[Kind] = "whatif"
+    files: ClassVar = {
+        "report.md": "page", "whatif.csv": "table", "curves.csv": "curves",
+        "elasticities.csv": "elasticities", "tornado.png": "figure", "curves.png": "figure",
+    }  # fmt: skip
+    told = ("sentences", "rows", "curves", "elasticities")
+
+    curves: pd.DataFrame
+    elasticities: pd.DataFrame
+    target: float | None
+
+    @property
+    def title(self) -> str:
+        """What was asked."""
+        return f"{self.model} on {self.cluster}: what each thing would buy"
+
+    @property
+    def cells(self) -> Lines:
+        """A line a thing, its factors beside each other; one for all that do nothing."""
+        headings = [
+            "schedule", "what", "share now", "half", "twice", "no time", "time to target", "basis",
+        ]  # fmt: skip
+        lines: list[list[str]] = []
+        idle: dict[str, list[str]] = {}
+        for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
+            records: Any = own.to_dict("records")
+            if what != NOW and not any(abs(o["change"]) > _SAME or o["share"] for o in records):
+                idle.setdefault(str(schedule), []).append(str(what))
+                continue
+            by_factor = {one["factor"]: one for one in records}
+            twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
+            changes = [_change_text(by_factor.get(factor)) for factor in (0.5, 2.0, math.inf)]
+            time, share = format_seconds(twice["time_to_target_s"]), format_percent(twice["share"])
+            lines.append([str(schedule), str(what), share, *changes, time, str(twice["basis"])])
+        for schedule, names in idle.items():
+            what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+            lines.append([schedule, what, *["0 %"] * 4, "", ""])
+        return headings, lines
+
+    def figures(self) -> Figures:
+        """Its figures, by their files."""
+        curves = {"curves.png": speed_up_curves(self.curves)} if len(self.curves) else {}
+        return {"tornado.png": tornado(self.table), **curves}

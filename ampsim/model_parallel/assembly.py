@@ -29,7 +29,7 @@ from ampsim.model_parallel.checkpoints import (
 from ampsim.model_parallel.controller import Admitting, Controller
 from ampsim.model_parallel.footprint import STASHES, Footprint
 from ampsim.model_parallel.grouping import GroupingWorker
-from ampsim.model_parallel.job import Job, RunSettings, require_mode, whole_table, without_numbers
+from ampsim.model_parallel.job import Job, RunSettings, require_sound_node, without_numbers
 from ampsim.model_parallel.lanes import HostLane, Lanes
 from ampsim.model_parallel.memories import SharedMachine
 from ampsim.model_parallel.message_overhead import WithMessageOverhead, far_ports
@@ -117,15 +117,13 @@ def assemble(
 
 def _set_modes(job: Job, schedule: Schedule, is_abstract: bool) -> None:
     for node in job.graph.nodes:
-        require_mode(node, is_abstract=is_abstract)
+        require_sound_node(node, job.optimizer, is_abstract=is_abstract)
         node.is_abstract = is_abstract
     require_sound(schedule, [node.name for node in job.graph.parameterized])
     for node in job.graph.parameterized:
         preferred = job.min_update_interval(node.name)
         node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
         node.step_by(job.optimizer.arrays, job.optimizer.passes)
-        if node.is_sparse and job.optimizer.touches_all:
-            raise whole_table(node, job.optimizer)
 
 
 def _controller(setup: AssemblySetup) -> Controller:

@@ -133,8 +133,8 @@ class Job:
     min_update_interval: Callable[[str], int]
 
 
-def require_mode(node: Node, *, is_abstract: bool) -> None:
-    """Check that a node can run with numbers, or without.
+def require_sound_node(node: Node, optimizer: Optimizer, *, is_abstract: bool) -> None:
+    """Check that a node can run with numbers, or without, and that the optimizer can step it.
 
     Raises:
         OptionError: it cannot.
@@ -149,15 +149,12 @@ def require_mode(node: Node, *, is_abstract: bool) -> None:
             f"mode 'numeric' computes with weights, but {node.describe()} has shapes alone; "
             "use mode 'sleep'"
         )
-
-
-def whole_table(node: ParameterizedNode, optimizer: Optimizer) -> OptionError:
-    """The error of an optimizer that cannot step some rows of a table alone."""
-    return OptionError(
-        f"{node.describe()} updates the rows of its table that were looked up, and "
-        f"{optimizer.name} as given, with all of it at once, cannot; take no weight decay and "
-        "another optimizer than lars, or is_sparse=False"
-    )
+    if optimizer.touches_all and isinstance(node, ParameterizedNode) and node.is_sparse:
+        raise OptionError(
+            f"{node.describe()} updates the rows of its table that were looked up, and "
+            f"{optimizer.name} as given, with all of it at once, cannot; take no weight decay and "
+            "another optimizer than lars, or is_sparse=False"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,16 +15,16 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.exploring.axes import NAMES, point_words
-from ampsim.exploring.exploration import (
+from ampsim.exploring.axes import NAMES, Setup, point_words
+from ampsim.exploring.explore import (
     NOT_TUNED,
     Evidence,
     Exploration,
+    Explorer,
     evidence_from_plain,
     exploration_of,
 )
-from ampsim.exploring.explore import Explorer
-from ampsim.exploring.making import Asked, PointRuns, TimeBudget
+from ampsim.exploring.making import Asked, PointRuns
 from ampsim.hardware import Cluster
 from ampsim.metric import Metric
 from ampsim.recipes.beside import OUTLINES_FILE, read_json, witnesses_to_text
@@ -185,29 +185,31 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     """
     space, file = space_of(recipe), recipe.file
     assert file.explore is not None, "the recipe explores"
+    setup = Setup(space.base.model, space.base.cluster, tuple(r.schedule for r in space.base.rows))
+    keeping = Keeping(folder, options.is_fresh, say=options.say)
     asked = Asked(
-        target=file.target, max_epochs=file.max_epochs or 1, repeats=len(file.seeds),
-        seed=file.seeds[0], instances=file.instances,
+        setup=setup, target=file.target, max_epochs=file.max_epochs or 1,
+        repeats=len(file.seeds), seed=file.seeds[0], instances=file.instances,
+        on_progress=options.on_progress, keeping=keeping,
     )  # fmt: skip
     rows = [space.rows_at(point) for point in space.points]
     cells = sum(map(len, rows))
-    keeping = Keeping(folder, options.is_fresh, say=options.say)
     with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
         ends = space.at_ends.rows
         try:
             witnesses = witnesses_of(ends, space.base.goal, asked.seed, executor)
         except KeyboardInterrupt:
             raise InterruptedReport(None, cells, "cells") from None
-        runs = PointRuns(asked, executor, TimeBudget(None, options.on_progress), keeping)
+        runs = PointRuns(asked, executor)
         explorer = Explorer(rows, asked, runs)
         try:
-            interrupted = explorer.run(file.explore.sure)
+            stopped = bool(explorer.run(file.explore.sure))
         except KeyboardInterrupt:
-            interrupted = ""
-    if interrupted is not None:
+            stopped = True
+    if stopped:
         raise InterruptedReport(explorer.learnings, cells, "cells")
     labels = tuple(row.label for row in space.base.rows)
-    evidence = Evidence(space.values, labels, tuple(explorer.methods), asked.repeats)
+    evidence = Evidence(space.values, labels, explorer.methods, asked.repeats)
     has_own = any(entry.set for entry in file.schedules)
     said = (_OWN_OPTIONS if has_own else NOT_TUNED, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])

@@ -17,8 +17,8 @@ from typing import Any
 
 import ampsim
 from ampsim.exploring.axes import Setup, setup_at
-from ampsim.exploring.pareto import pareto
 from ampsim.exploring.sampling import SamplerName
+from ampsim.exploring.trials import pareto
 
 OVER: dict[str, Any] = {"workers": [1, 2, 3, 4, 6, 8], "max_active_keys": [1, 2, 4, 8, 16]}
 INSTANCES = 400

@@ -20,7 +20,7 @@ from ampsim.exploring import explore as library
 from ampsim.exploring import making
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.cells import Estimate, LeftOut, call
-from ampsim.exploring.exploration import sentences_of
+from ampsim.exploring.explore import sentences_of
 from ampsim.exploring.predicting import Guess
 from ampsim.runs import Keeping
 from ampsim.runs.store import TIMINGS

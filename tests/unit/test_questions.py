@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import multiprocessing
 import signal
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 
 import ampsim
-from ampsim.errors import SimulationError
-from ampsim.exploring.exploration import evidence_from_plain
+from ampsim.errors import OptionError, SimulationError
+from ampsim.exploring.explore import evidence_from_plain
+from ampsim.exploring.making import How
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -32,6 +34,19 @@ QUESTIONS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         ampsim.solve, "amp", {"over": {"flop_per_s": "1e9..1e11"}, "until": "time_s <= 0.01"},
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_all_questions_share_is_shown_and_checked_as_of_a_forecast(name):
+    function, schedules, how = QUESTIONS[name]
+    forecast, own = (inspect.signature(one).parameters for one in (ampsim.forecast, function))
+    for option in How.__annotations__:
+        assert (own[option].kind, own[option].default) == (
+            inspect.Parameter.KEYWORD_ONLY, forecast[option].default,
+        ), option  # fmt: skip
+    for wrong, said in (("jobs", "jobs must be a whole number >= 1"), ("job", "keyword argument")):
+        with pytest.raises(OptionError, match=said):
+            function(MODEL, CLUSTER, schedules, **{**LEARNS, **how, wrong: 0})
 
 
 @pytest.fixture(scope="module", params=QUESTIONS)
@@ -106,6 +121,32 @@ def test_a_cell_of_a_map_that_memory_does_not_hold_fails_and_the_other_is_first(
     lines = json.loads(json.dumps(found.evidence.plain()))
     again = evidence_from_plain(lines)
     assert again.plain() == found.evidence.plain()
+
+
+@pytest.mark.parametrize("ask", [ampsim.explore, ampsim.search])
+def test_a_schedule_that_does_not_fit_at_a_point_fails_there_and_is_tried_at_the_others(ask):
+    """The model has four stages, and 1F1B wants a worker for each."""
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    how = {**LEARNS, "over": {"workers": [2, 4]}}
+    if ask is ampsim.search:
+        how |= {"trials": 8, "minimise": "epoch_s", "sampler": "random"}
+    found = ask(MODEL, cluster, ("amp", "1f1b"), **how)
+    what = "basis" if ask is ampsim.explore else "outcome"
+    failed = found.table[found.table[what] == "failed"]
+    assert {(row["workers"], row["schedule"]) for row in failed.to_dict("records")} == {(2, "1f1b")}
+    (said,) = [one for one in found.sentences if one.startswith("Where ")]
+    assert "workers = 2, seed 0: 1f1b gives each stage a worker of its own" in said
+    there = found.table[(found.table["workers"] == 4) & (found.table["schedule"] == "1f1b")]
+    alone = ampsim.simulate(
+        MODEL, ampsim.load_cluster("tflops-1", workers=4), "1f1b", mode="sleep", instances=100
+    )
+    assert set(there["epoch_s"]) == {alone.epochs["time_s"].iloc[0]}
+
+
+def test_where_no_schedule_fits_at_any_point_it_is_one_line():
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    with pytest.raises(SimulationError, match=r"workers = 1, seed 0: (1f1b|zb-h1) gives each"):
+        ampsim.explore(MODEL, cluster, ("1f1b", "zb-h1"), over={"workers": [1, 2]}, **LEARNS)
 
 
 def test_solve_finds_the_memory_from_which_on_a_model_fits():

@@ -19,9 +19,9 @@ from ampsim.errors import OptionError
 from ampsim.exploring import sampling
 from ampsim.exploring import search as library
 from ampsim.exploring.axes import Setup, setup_at
-from ampsim.exploring.pareto import dominates, hypervolume, pareto, reference_of
 from ampsim.exploring.sampling import Proposals, Space
-from ampsim.exploring.searched import sentences_of
+from ampsim.exploring.search import sentences_of
+from ampsim.exploring.trials import dominates, hypervolume, pareto, reference_of
 from ampsim.runs import Keeping
 
 pytest.importorskip("optuna", reason="optuna is not installed")
