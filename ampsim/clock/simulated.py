@@ -118,30 +118,25 @@ class SimClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` virtual seconds."""
-        self._calling(delay_s, callback)
+        ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
+        assert ticks >= 0, f"time never goes back, as by {delay_s} s"
+        # no event of SimPy's: nobody awaits it, and `_process` makes the call itself
+        entry = (environment._now + ticks, NORMAL, next(environment._eid), callback)
+        heappush(environment._queue, entry)
 
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in `delay_s` virtual seconds, unless what is returned is called first.
 
         Time does not pass on to an alarm that was taken back.
         """
-        return partial(self._take_back, self._calling(delay_s, callback))
+        alarm = partial(callback)  # an object of its own, by which the entry is found
+        self.call_later(delay_s, alarm)
+        return partial(self._take_back, alarm)
 
-    def _calling(self, delay_s: float, callback: Callable[[], None]) -> Event:
-
-        def call(_event: Event) -> None:
-            callback()
-
-        ticks = round(delay_s * TICKS_PER_SECOND)
-        assert ticks >= 0, f"time never goes back, as by {delay_s} s"
-        event = self._event(self._environment._now + ticks)
-        event.callbacks = [call]
-        return event
-
-    def _take_back(self, event: Event) -> None:
-        """Remove an event that is yet to come from SimPy's heap."""
+    def _take_back(self, alarm: Callable[[], None]) -> None:
+        """Remove a call that is yet to come from SimPy's heap."""
         events = self._environment._queue
-        place = next(place for place, entry in enumerate(events) if entry[3] is event)
+        place = next(place for place, entry in enumerate(events) if entry[3] is alarm)
         events[place] = events[-1]
         events.pop()
         heapify(events)
@@ -187,6 +182,9 @@ class SimClock:
         while events:
             environment._now, _priority, _number, event = heappop(events)
             self.now = environment._now * SECONDS_PER_TICK
+            if callable(event):  # as of `call_later`
+                event()
+                continue
             callbacks, event.callbacks = event.callbacks, None
             for callback in callbacks:
                 callback(event)

@@ -112,7 +112,9 @@ class RecordTable:
         if not values:
             return
         assert len(values) % width == 0, f"{values[-width:]} does not fit {list(self._fields)}"
-        columns = {name: _column(values[one.place :: width], one) for name, one in self._fields.items()}
+        columns = {
+            name: _column(values[one.place :: width], one) for name, one in self._fields.items()
+        }
         self._flushed += len(values) // width
         values.clear()
         if self._spell_out is not None:
