@@ -103,7 +103,7 @@ class RowPool:
     def __init__(self, shape: tuple[int, ...], dtype: Any, axis: int = 0) -> None:
         self._axis, self._used, self._stop = axis, 1, CAPACITY
         self.values = np.empty(_with(shape, axis, CAPACITY), dtype)
-        self._taken: list[tuple[int, int, Sequence[Item]]] = []
+        self._taken: list[tuple[int, int, set[Life]]] = []
 
     def put(self, rows: np.ndarray, items: Sequence[Item], place: int) -> None:
         """Give items rows, one after the other.
@@ -118,7 +118,7 @@ class RowPool:
             self._make_room(count)
         at = self._used
         self._used += count
-        self._taken.append((at, self._used, items))
+        self._taken.append((at, self._used, {item.life for item in items}))
         if self._axis:
             self.values[..., at : at + count, :] = rows
         else:
@@ -151,16 +151,11 @@ class RowPool:
 
         The array grows where that would soon be full again.
         """
-        taken: list[tuple[int, int, Sequence[Item]]] = []
-        for one in self._taken:
-            for item in one[2]:
-                if item.life.left:
-                    taken.append(one)
-                    break
+        taken = [one for one in self._taken if any(life.left for life in one[2])]
         taken.sort(key=itemgetter(0))
         self._taken, capacity = taken, self.values.shape[self._axis]
-        starts = [1, *[end for _at, end, _items in taken]]
-        stops = [*[at for at, _end, _items in taken], capacity]
+        starts = [1, *[end for _at, end, _lives in taken]]
+        stops = [*[at for at, _end, _lives in taken], capacity]
         room, at = max([(stop - at, at) for at, stop in zip(starts, stops, strict=True)])
         if room < max(count, capacity // 4):
             at, room = starts[-1], max(count, 2 * capacity - starts[-1])
