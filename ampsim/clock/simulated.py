@@ -53,15 +53,11 @@ class SimSleep:
         due: the tick at which the coroutine goes on that awaits it now; None where none does.
     """
 
-    __slots__ = ("_alone", "due")
-
-    def __init__(self) -> None:
-        self.due: int | None = None
-        self._alone = (self,)
+    due: int | None = None
 
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait until the time is over."""
-        return iter(self._alone)  # pyright: ignore[reportReturnType]  # as of `SimSignal`
+        return iter((self,))  # pyright: ignore[reportReturnType]  # as of `SimSignal`
 
 
 class _Stop(Exception):
