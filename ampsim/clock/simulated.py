@@ -142,7 +142,7 @@ class SimClock:
         heapify(events)
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Let `coroutine` run; what it awaits are SimPy's events."""
+        """Let `coroutine` run; what it awaits are SimPy's events, or a sleep."""
         # As `simpy.Process`, in half the time, for nobody interrupts these or waits for their ends.
         coroutine.__name__ = name
         environment, send, sleep = self._environment, coroutine.send, self._sleep
