@@ -28,11 +28,12 @@ SETTLED: Final = cast("EventPriority", 2)
 class SimSignal(Event):
     """A SimPy event that a coroutine can await and that fires last in its instant."""
 
+    _ok = True
+    _value = None
+
     def fire(self) -> None:
         """Wake whoever awaits this when the present instant has settled."""
         # As `Event.succeed`, which has no priority: SimPy's own events are written like this.
-        self._ok = True
-        self._value = None
         environment = self.env
         entry = (environment._now, SETTLED, next(environment._eid), self)  # pyright: ignore[reportPrivateUsage]  # see above
         heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
@@ -43,13 +44,18 @@ class SimSignal(Event):
         return iter((self,))  # pyright: ignore[reportReturnType]  # does what is asked of it
 
 
-class SimSleep(Event):
-    """A SimPy timeout that a coroutine can await, which happens whatever comes."""
+class SimSleep:
+    """What a clock's `sleep` gives: one for all, for each is awaited at once.
 
-    _ok = True
-    _value = None
+    It is no event of SimPy's: the one coroutine that awaits it is called itself when time is over.
 
-    def __await__(self) -> Generator[Event, Any, None]:
+    Attributes:
+        due: the tick at which the coroutine goes on that awaits it now; None where none does.
+    """
+
+    due: int | None = None
+
+    def __await__(self) -> Generator[Any, Any, None]:
         """Wait until the time is over."""
         return iter((self,))  # pyright: ignore[reportReturnType]  # as of `SimSignal`
 
@@ -67,6 +73,7 @@ class SimClock:
 
     def __init__(self) -> None:
         self._environment: Any = simpy.Environment(initial_time=0)  # its private parts are used
+        self._sleep = SimSleep()
         self.now = 0.0
 
     @property
@@ -96,19 +103,12 @@ class SimClock:
         ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
         assert ticks >= 0, f"time never goes back, as by {delay_s} s"
         due, events = environment._now + ticks, environment._queue
-        if events and events[0][0] <= due:
-            return self._event(due)
-        environment._now, self.now = due, due * SECONDS_PER_TICK
-        return OVER
-
-    def _event(self, due: int) -> SimSleep:
-        """An event at a tick."""
-        # As `Timeout`, in one call for four: one is made for each step.
-        environment = self._environment
-        event = SimSleep.__new__(SimSleep)
-        event.env, event.callbacks = environment, []
-        heappush(environment._queue, (due, NORMAL, next(environment._eid), event))
-        return event
+        if not events or events[0][0] > due:
+            environment._now, self.now = due, due * SECONDS_PER_TICK
+            return OVER
+        assert self._sleep.due is None, "a sleep was not awaited at once"
+        self._sleep.due = due
+        return self._sleep
 
     def signal(self) -> SimSignal:
         """Return a new signal that has not fired."""
@@ -118,55 +118,53 @@ class SimClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` virtual seconds."""
-        self._calling(delay_s, callback)
+        ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
+        assert ticks >= 0, f"time never goes back, as by {delay_s} s"
+        # no event of SimPy's: nobody awaits it, and `_process` makes the call itself
+        entry = (environment._now + ticks, NORMAL, next(environment._eid), callback)
+        heappush(environment._queue, entry)
 
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in `delay_s` virtual seconds, unless what is returned is called first.
 
         Time does not pass on to an alarm that was taken back.
         """
-        return partial(self._take_back, self._calling(delay_s, callback))
+        alarm = partial(callback)  # an object of its own, by which the entry is found
+        self.call_later(delay_s, alarm)
+        return partial(self._take_back, alarm)
 
-    def _calling(self, delay_s: float, callback: Callable[[], None]) -> Event:
-
-        def call(_event: Event) -> None:
-            callback()
-
-        ticks = round(delay_s * TICKS_PER_SECOND)
-        assert ticks >= 0, f"time never goes back, as by {delay_s} s"
-        event = self._event(self._environment._now + ticks)
-        event.callbacks = [call]
-        return event
-
-    def _take_back(self, event: Event) -> None:
-        """Remove an event that is yet to come from SimPy's heap."""
+    def _take_back(self, alarm: Callable[[], None]) -> None:
+        """Remove a call that is yet to come from SimPy's heap."""
         events = self._environment._queue
-        place = next(place for place, entry in enumerate(events) if entry[3] is event)
+        place = next(place for place, entry in enumerate(events) if entry[3] is alarm)
         events[place] = events[-1]
         events.pop()
         heapify(events)
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Let `coroutine` run; what it awaits are SimPy's events."""
+        """Let `coroutine` run; what it awaits are SimPy's events, or a sleep."""
         # As `simpy.Process`, in half the time, for nobody interrupts these or waits for their ends.
         coroutine.__name__ = name
-        environment, send = self._environment, coroutine.send
+        environment, send, sleep = self._environment, coroutine.send, self._sleep
 
-        def resume(_event: Event) -> None:
+        def resume(_event: Event | None = None) -> None:
             try:
                 awaited = send(None)
-                while awaited.callbacks is None:  # it has happened already
+                while awaited is not sleep and awaited.callbacks is None:  # it has happened already
                     awaited = send(None)
             except StopIteration:
                 return
             except BaseException as error:
                 environment.event().fail(error)
+                return
+            if awaited is sleep:
+                entry = (sleep.due, NORMAL, next(environment._eid), resume)
+                sleep.due = None
+                heappush(environment._queue, entry)
             else:
                 awaited.callbacks.append(resume)
 
-        first = environment.event()
-        first._ok, first._value, first.callbacks = True, None, [resume]
-        environment.schedule(first, URGENT)
+        heappush(environment._queue, (environment._now, URGENT, next(environment._eid), resume))
 
     def run(self, until: Signal | None = None) -> None:
         """Process events until none is left; an exception of a process is raised here.
@@ -187,6 +185,9 @@ class SimClock:
         while events:
             environment._now, _priority, _number, event = heappop(events)
             self.now = environment._now * SECONDS_PER_TICK
+            if callable(event):  # what was to be called: SimPy's events cannot
+                event()
+                continue
             callbacks, event.callbacks = event.callbacks, None
             for callback in callbacks:
                 callback(event)

@@ -132,7 +132,7 @@ class RowOperation(ABC):
         pool.put(gradient, items, port)
 
     def give_all_back(self, items: list[Item], backs: Sequence[Payload]) -> None:
-        """Give each input that needs one its gradient; all were computed before rows may move."""
+        """Give each input that needs one its gradient."""
         for port, back in enumerate(backs):
             if any([item.refs[port][0].needs for item in items]):  # noqa: C419  # faster
                 self.give_back(items, port, back)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -85,7 +86,8 @@ Gradient: TypeAlias = "tuple[Item, int, int, int, Columns]"
 class RowPool:
     """An array in which items have rows. Row 0 is nobody's.
 
-    When it is full, rows of instances that are over are forgotten, and others move.
+    Rows are given out one after the other; where no more are free, those of instances that are over
+    are given out again. None ever moves.
 
     Args:
         shape: of all, in which the extent of rows is of no matter.
@@ -96,12 +98,12 @@ class RowPool:
         values: the rows.
     """
 
-    __slots__ = ("_axis", "_capacity", "_places", "_used", "values")
+    __slots__ = ("_axis", "_stop", "_taken", "_used", "values")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, axis: int = 0) -> None:
-        self._axis, self._capacity, self._used = axis, CAPACITY, 1
+        self._axis, self._used, self._stop = axis, 1, CAPACITY
         self.values = np.empty(_with(shape, axis, CAPACITY), dtype)
-        self._places: list[tuple[Item, int]] = []
+        self._taken: list[tuple[int, int, set[Life]]] = []
 
     def put(self, rows: np.ndarray, items: Sequence[Item], place: int) -> None:
         """Give items rows, one after the other.
@@ -112,17 +114,17 @@ class RowPool:
             place: what they are to them: `VALUE`, `KEPT`, `EVERY` gradient, or that of a port.
         """
         count = rows.shape[self._axis]
-        if self._used + count > self._capacity:
-            rows = rows.copy()  # they may be some of those that move
-            self._compact(count)
+        if self._used + count > self._stop:
+            self._make_room(count)
         at = self._used
         self._used += count
+        self._taken.append((at, self._used, {item.life for item in items}))
         if self._axis:
             self.values[..., at : at + count, :] = rows
         else:
             self.values[at : at + count] = rows
         if place == EVERY:
-            self._note_every(items, at)
+            _note_every(items, at)
         elif place >= 0:
             for item in items:
                 item.back[place] = at
@@ -135,15 +137,6 @@ class RowPool:
             for item in items:
                 item.pool, item.at = self, at
                 at += item.rows
-        if place != EVERY:
-            self._places += [(item, place) for item in items]
-
-    def _note_every(self, items: Sequence[Item], at: int) -> None:
-        for item in items:
-            for port, ref in enumerate(item.refs):
-                item.back[port] = at
-                at += ref[2]
-                self._places.append((item, port))
 
     def kept(self, items: Sequence[Item]) -> np.ndarray:
         """Give back what was kept of items."""
@@ -153,51 +146,37 @@ class RowPool:
         rows = _spans([item.kept for item in items], [item.rows for item in items])
         return self.values.take(rows, axis=self._axis)
 
-    def _compact(self, more: int) -> None:
-        self._places = [one for one in self._places if one[0].life.left]
-        starts: list[int] = []
-        counts: list[int] = []
-        end = 1
-        for item, place in self._places:
-            start = item.back[place] if place >= 0 else item.at if place == VALUE else item.kept
-            after = _moved_to(item, place, end)
-            starts.append(start)
-            counts.append(after - end)
-            end = after
-        while 2 * (end + more) > self._capacity:
-            self._capacity *= 2
-        self.values = _moved(self.values, spans(starts, counts), self._capacity, self._axis)
-        self._used = end
+    def _make_room(self, count: int) -> None:
+        """Go on in the largest gap between rows of which an instance is under way, or behind all.
+
+        The array grows where that would soon be full again.
+        """
+        taken = [one for one in self._taken if any(life.left for life in one[2])]
+        taken.sort(key=itemgetter(0))
+        self._taken, capacity = taken, self.values.shape[self._axis]
+        starts = [1, *[end for _at, end, _lives in taken]]
+        stops = [*[at for at, _end, _lives in taken], capacity]
+        room, at = max([(stop - at, at) for at, stop in zip(starts, stops, strict=True)])
+        if room < max(count, capacity // 4):
+            at, room = starts[-1], max(count, 2 * capacity - starts[-1])
+            values = np.empty(_with(self.values.shape, self._axis, at + room), self.values.dtype)
+            whole = np.s_[..., :capacity, :] if self._axis else np.s_[:capacity]
+            values[whole] = self.values
+            self.values = values
+        self._used, self._stop = at, at + room
 
 
-def _moved_to(item: Item, place: int, at: int) -> int:
-    """Let some of an item's rows begin at `at`; return where they end."""
-    if place >= 0:
-        item.back[place] = at
-        return at + item.refs[place][2]
-    if place == VALUE:
-        item.at = at
-    else:
-        item.kept = at
-    return at + item.rows
+def _note_every(items: Sequence[Item], at: int) -> None:
+    for item in items:
+        for port, ref in enumerate(item.refs):
+            item.back[port] = at
+            at += ref[2]
 
 
 def _with(shape: tuple[int, ...], axis: int, extent: int) -> list[int]:
     extents = list(shape)
     extents[axis] = extent
     return extents
-
-
-def _moved(array: np.ndarray, order: np.ndarray, capacity: int, axis: int) -> np.ndarray:
-    """Rows of that order from 1 on; in place, if there is room enough."""
-    kept = array.take(order, axis=axis)
-    if array.shape[axis] < capacity:
-        array = np.empty(_with(array.shape, axis, capacity), array.dtype)
-    if axis:
-        array[..., 1 : 1 + len(order), :] = kept
-    else:
-        array[1 : 1 + len(order)] = kept
-    return array
 
 
 def spans(starts: Sequence[int], counts: Sequence[int]) -> np.ndarray:

@@ -63,18 +63,22 @@ class QueuedChannel:
     ) -> None:
         """Send so many bytes, as `Flight.send`; all times are known at once."""
         now = self._clock.now
-        wait_s = 0.0
-        for holder in self._holders:
-            wait_s = max(wait_s, holder.free_at_s - now)
-        held_s = 0.0 if self._rate is None else size_bytes / self._rate
-        free_at_s = now + wait_s + held_s
-        for holder in self._holders:
-            assert holder.free_at_s <= free_at_s * _ROUNDING, "two messages on one edge or port"
-            holder.free_at_s = free_at_s
+        wait_s = held_s = 0.0
+        if self._rate is not None:
+            for holder in self._holders:
+                wait_s = max(wait_s, holder.free_at_s - now)
+            held_s = size_bytes / self._rate
+            free_at_s = now + wait_s + held_s
+            for holder in self._holders:
+                assert holder.free_at_s <= free_at_s * _ROUNDING, "two messages on one edge or port"
+                holder.free_at_s = free_at_s
         delay_s = wait_s + held_s + (self.latency_s if latency_s is None else latency_s)
         start_s = now + wait_s
-        times = (start_s, now + delay_s, now, start_s + held_s)
-        transfer = self._transfers.add((*nodes, size_bytes, *times, *self._workers, cause))
+        end_s, left_s = now + delay_s, start_s + held_s
+        (source, target), (sender, receiver) = nodes, self._workers
+        transfer = self._transfers.add(
+            (source, target, size_bytes, start_s, end_s, now, left_s, sender, receiver, cause)
+        )
         settle = self._settle
 
         def deliver() -> None:

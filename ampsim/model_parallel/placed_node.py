@@ -14,7 +14,6 @@ from ampsim.ir import (
     Node,
     ParameterizedNode,
     Payload,
-    Send,
     Sends,
     State,
 )
@@ -260,7 +259,7 @@ def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
             size_bytes = 0 if payload is None else payload.nbytes
             if memories is not None and memories[0] is not None:
                 memories[0].take(MESSAGES, size_bytes)
-            arrive = partial(_arrive, routes[port], source, (0, state, payload))
+            arrive = partial(_arrive, routes[port], state, payload)
             channel.send(size_bytes, (source, placed.index), cause, arrive)
             continue
         if memories is not None and payload is not None:
@@ -278,9 +277,19 @@ def send(routes: Routes, source: int, sends: Sends, cause: Cause) -> None:
             processor.instant.waiting.append(processor)
 
 
-def _arrive(route: _Plain, source: int, message: Send, cause: Cause) -> None:
+def _arrive(route: _Plain, state: State, payload: Payload, cause: Cause) -> None:
     """Deliver a message that has crossed the channel of its route."""
     accept, placed, port, processor, is_free, _channel, memories = route
-    if memories is not None and memories[0] is not None and message[2] is not None:
-        memories[0].give(MESSAGES, message[2].nbytes)
-    send(((accept, placed, port, processor, is_free, None, memories),), source, (message,), cause)
+    if memories is not None and payload is not None:
+        sender, receiver = memories
+        if sender is not None:
+            sender.give(MESSAGES, payload.nbytes)
+        if receiver is not None:
+            receiver.take(MESSAGES, payload.nbytes)
+    accept((placed, port, state, payload, cause))
+    if processor is None:
+        return
+    if is_free:
+        processor.instant.add(processor)
+    else:
+        processor.wake()

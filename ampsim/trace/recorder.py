@@ -191,15 +191,15 @@ class Recorder:
 
     def latest_span(self) -> tuple[int, float]:
         """Return the number of the span that was added last and its end; `START` and 0 of none."""
-        rows = self.spans.waiting
-        end_s: float = rows[-1][2] if rows else self.summary.end_s  # they are added as they end
+        rows = self.spans.latest(1)
+        end_s: float = rows[0][2] if rows else self.summary.end_s  # they are added as they end
         return (self.spans.count - 1, end_s) if self.spans.count else (START, 0.0)
 
     def latest_steps(self, count: int) -> list[Step]:
         """Return what workers computed last and is no column yet, in the order of the ends."""
         kinds: list[tuple[int, ...]] = self.kinds.all
         steps: list[Step] = []
-        for number, start_s, end_s, *_rest in self.spans.waiting[-count:]:
+        for number, start_s, end_s, *_rest in self.spans.latest(count):
             kind = kinds[int(number)]
             worker, direction, lane = kind[0], kind[2], kind[-1]
             if worker >= 0 and lane == COMPUTE_LANE:
@@ -331,12 +331,14 @@ class States:
 
     def codes(self, states: Iterable[tuple[Any, ...]]) -> Iterator[int]:
         """Return the code of each state, a named tuple whose first field is its instance."""
-        kinds = self._kinds
+        kinds, before, code = self._kinds, None, 0
         for state in states:  # a loop, for a call for each state takes longer than what it does
-            kind = kinds.get(type(state)) or kinds.setdefault(type(state), _kind(state))
-            values = kind[0](state)
-            code = kind[1].get(values)
-            yield self._add(kind, values) if code is None else code
+            if state is not before:  # most steps serve the state that the step before sent on
+                kind = kinds.get(type(state)) or kinds.setdefault(type(state), _kind(state))
+                values = kind[0](state)
+                known = kind[1].get(values)
+                before, code = state, self._add(kind, values) if known is None else known
+            yield code
 
     def _add(self, kind: _Kind, values: Any) -> int:
         _get, codes, form = kind

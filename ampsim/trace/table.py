@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 CHUNK_ROWS: Final = 1 << 16
-"""Rows that wait as Python tuples before they become columns (chosen: 13 MB at most)."""
+"""Rows that wait as Python objects before they become columns (chosen: 13 MB at most)."""
 
 Columns: TypeAlias = "dict[str, np.ndarray]"
 Schema: TypeAlias = "dict[str, Any]"
@@ -58,7 +58,8 @@ class RecordTable:
 
     Attributes:
         append: adds one row, a tuple in the order of the fields' places. It is a plain list's
-            method, for it runs once a message; `flush_if_full` is called now and then.
+            method, for it runs once a message; `flush_if_full` is called now and then. The list has
+            the values of all rows one after the other: no tuple is kept.
     """
 
     def __init__(
@@ -68,23 +69,22 @@ class RecordTable:
         spell_out: Callable[[Columns], Columns] | None = None,
     ) -> None:
         self._fields = fields
-        kinds = {one.place: object if one.coder else one.kind for one in fields.values()}
-        self._row = np.dtype([(str(place), kinds[place]) for place in range(len(kinds))])
+        self._width = 1 + max(one.place for one in fields.values())
         self._sinks = sinks
         self._spell_out = spell_out
-        self._rows: list[tuple[Any, ...]] = []
+        self._values: list[Any] = []
         self._flushed = 0
-        self.append: Callable[[tuple[Any, ...]], None] = self._rows.append
+        self.append: Callable[[tuple[Any, ...]], None] = self._values.extend
 
     @property
     def count(self) -> int:
         """Rows that have come so far."""
-        return self._flushed + len(self._rows)
+        return self._flushed + len(self._values) // self._width
 
-    @property
-    def waiting(self) -> Sequence[tuple[Any, ...]]:
-        """The rows that are not columns yet."""
-        return self._rows
+    def latest(self, count: int) -> list[tuple[Any, ...]]:
+        """The last rows, at most so many, of those that are not columns yet."""
+        values = self._values[-count * self._width :]
+        return list(zip(*[iter(values)] * self._width, strict=True))
 
     def listen(self, sink: Sink) -> None:
         """Hand chunks to one more sink."""
@@ -103,37 +103,34 @@ class RecordTable:
 
     def flush_if_full(self) -> None:
         """Hand a chunk on if one is full."""
-        if len(self._rows) >= CHUNK_ROWS:
+        if len(self._values) >= CHUNK_ROWS * self._width:
             self.flush()
 
     def flush(self) -> None:
         """Hand on what there is."""
-        if not self._rows:
+        values, width = self._values, self._width
+        if not values:
             return
-        rows = self._rows
-        assert len(rows[0]) == len(self._row.names or ()), (
-            f"{rows[0]} does not fit {list(self._fields)}"
-        )
-        whole = np.fromiter(rows, self._row, len(rows))  # column by column takes half as long again
-        columns = {name: _column(whole, field) for name, field in self._fields.items()}
-        self._flushed += len(rows)
-        rows.clear()
+        assert len(values) % width == 0, f"{values[-width:]} does not fit {list(self._fields)}"
+        columns = {
+            name: _column(values[one.place :: width], one) for name, one in self._fields.items()
+        }
+        self._flushed += len(values) // width
+        values.clear()
         if self._spell_out is not None:
             columns = self._spell_out(columns)
         for sink in self._sinks:
             sink(columns)
 
 
-def _column(rows: np.ndarray, field: Field) -> np.ndarray:
-    values = rows[str(field.place)]
-    if field.coder is None:
-        return values.copy()
+def _column(values: list[Any], field: Field) -> np.ndarray:
+    coder = iter if field.coder is None else field.coder
     try:
-        return np.fromiter(field.coder(values.tolist()), field.kind, len(values))
+        return np.fromiter(coder(values), field.kind, len(values))
     except (TypeError, ValueError, LookupError):
         if field.rough is None:
             raise
-        return np.fromiter(field.rough(values.tolist()), field.kind, len(values))
+        return np.fromiter(field.rough(values), field.kind, len(values))
 
 
 def plain_fields(schema: Mapping[str, Any]) -> dict[str, Field]:

@@ -155,6 +155,20 @@ def test_an_alarm_that_is_taken_back_is_as_if_it_had_never_been(clock):
     assert clock.now - start < 20 * LONG_S
 
 
+def test_of_two_alarms_with_one_callback_the_one_is_taken_back_that_was_meant(clock):
+    called = []
+
+    def ring():
+        called.append(clock.now)
+
+    clock.set_alarm(2 * LONG_S, ring)
+    clock.set_alarm(LONG_S, ring)()
+    start = clock.now
+    clock.run()
+    assert len(called) == 1
+    assert called[0] - start >= 2 * LONG_S
+
+
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt])
 def test_an_exception_of_a_coroutine_ends_run_and_keeps_its_cause(clock, kind):
     first = LookupError("first")
