@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from ampsim.clock import Clock
 from ampsim.dataflow.executor import Executor
@@ -37,16 +37,24 @@ class CountingExecutor(Executor):
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step; what it has read, and what it has made, is then held by others alone."""
+        if not step.is_counted:
+            Executor.run(self, step, iteration)
+            return
         if step.is_kernel and not iteration.is_dead[step.number]:
             step.live += 1  # its kernel lets go of what it reads
-            if not self._compute(step, iteration):
-                self._ended(iteration)
+            if self._run_ahead and not step.is_read:
+                self._deliver(step.targets[0], self._host.compute(step, iteration), iteration)
+            elif self._compute(step, iteration):
+                return
+            iteration.outstanding -= 1
+            if not iteration.outstanding:
+                self._retire(iteration.frame)
             return
-        first, taken = step.first, cast("list[Owner]", [])
-        for one in iteration.inputs[first : first + (step.count or 1)]:
+        taken: list[Owner] = []
+        for one in iteration.inputs[step.reads]:
             if one.__class__ is DeviceTensor:
                 taken.append(one.owner)
-        super().run(step, iteration)
+        Executor.run(self, step, iteration)
         made = self._host.owners.made
         if made:
             taken += made
@@ -103,7 +111,6 @@ class CountingHost(Host):
         self.has_others = False
         self._queue: deque[Queued] = deque()
         self.owners = Owners(self.memory, self._queue)
-        self._next: Queued
         self._running: Queued | None = None
         self._varying = partial(
             paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
@@ -133,27 +140,34 @@ class CountingHost(Host):
     # --- what steps give
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
-        """The value of a live step, with its owner where it lies on the device."""
-        first = step.first
-        inputs = iteration.inputs[first : first + step.count]
-        given, reads = inputs if step.is_kernel else inputs.copy(), cast("list[Owner]", [])
+        """The value of a live step, with its owner where it lies on the device.
+
+        A kernel then waits for the device, until its turn has come, and there is room.
+        """
+        inputs = iteration.inputs[step.reads]
+        if not step.is_counted:
+            return self.value_of(step, iteration, inputs)
+        given = inputs if step.is_kernel else inputs.copy()
+        reads: list[Any] = []
         for place, one in enumerate(inputs):
             if one.__class__ is DeviceTensor:
                 inputs[place] = one.value
                 reads.append(one.owner)
         value = self.value_of(step, iteration, inputs)
-        rule = None if step.is_kernel else Owners.rules.get(step.kind)
-        if rule is None and not step.is_kernel:
-            return value
         maker = Maker(step.node, iteration.state)
-        if rule is not None:
-            return rule(self.owners, maker, given, value)
+        if not step.is_kernel:
+            rule = Owners.rules.get(step.kind)
+            return value if rule is None else rule(self.owners, maker, given, value)
+        cost = self._cost
         if step.is_view and len(reads) == 1:
-            self._next = Queued(reads, maker=maker)
-            return DeviceTensor(value, reads[0])
-        buffer = Buffer(self.memory, self._cost.size_bytes, maker)
-        self._next = Queued(reads, buffer)
-        return value if step.is_read else DeviceTensor(value, buffer)
+            task, result = Queued(reads, None, None, maker), DeviceTensor(value, reads[0])
+        else:
+            buffer = Buffer(self.memory, cost.size_bytes, maker)
+            task = Queued(reads, buffer)
+            result = value if step.is_read else DeviceTensor(value, buffer)
+        task.cost, task.cause, task.since_s = cost, self.cause, self._clock.now
+        self._queue.append(task)
+        return result
 
     # --- the device
 
@@ -161,20 +175,15 @@ class CountingHost(Host):
         """Run all steps that are ready; then, as after each dispatch, the device goes on."""
         if not self._dispatch_s:
             super().do_free(now_s)
-        if self._queue and self._running is None:
+        if self._running is None and self._queue:
+            self._copy()
             self._advance()
-            return
-        if self.swapper is not None:
-            self._copy(self.swapper)
-        if self.ready:
-            self._go_on()
+        elif self.swapper is not None:
+            self.swapper.copy(self.cause)
 
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
-        """Let the device compute the step, when its turn has come, and there is room."""
-        task = self._next
-        task.cost, task.cause, task.since_s = self._cost, self.cause, self._clock.now
-        task.then = then
-        self._queue.append(task)
+        """Let `then` follow when the device has computed the kernel that waits since just now."""
+        self._queue[-1].then = then
         return False
 
     def publish(self, value: Any, post: Callable[..., None]) -> None:
@@ -201,11 +210,9 @@ class CountingHost(Host):
     def _advance(self) -> None:
         """Start what can start, and go on with what comes of it."""
         queue, swapper = self._queue, self.swapper
-        if swapper is not None:
-            self._copy(swapper)
         while queue and self._running is None:
             first = queue[0]
-            writes = first.writes
+            writes, cost = first.writes, first.cost
             has_room = (
                 writes is None
                 or self.memory.total_bytes + writes.size_bytes <= self._capacity_bytes
@@ -213,30 +220,24 @@ class CountingHost(Host):
             is_whole = swapper is None or swapper.out_bytes == swapper.in_bytes or first.lies_there
             if not (has_room and is_whole):
                 first.is_stalled = True
-                if swapper is not None:
-                    self._copy(swapper)
                 self._require_progress()
                 break
             queue.popleft()
-            self._start(first)
+            if writes is not None:
+                writes.begin()
+            if cost is None:
+                self._finish(first)
+                continue
+            now_s = self._clock.now
+            if first.is_stalled or (not cost.seconds and first.since_s < now_s):
+                first.cause = self.cause  # what has ended just now let it start
+            if cost.seconds:
+                self._running = first
+                self._lane.add(first)
+            else:
+                self._record(first, now_s)
         if self.ready:
             self._go_on()
-
-    def _start(self, task: Queued) -> None:
-        """Start a kernel; or do what takes no time."""
-        if task.writes is not None:
-            task.writes.begin()
-        cost, now_s = task.cost, self._clock.now
-        if cost is None:
-            self._finish(task)
-            return
-        if task.is_stalled or (not cost.seconds and task.since_s < now_s):
-            task.cause = self.cause  # what has ended just now let it start
-        if cost.seconds:
-            self._running = task
-            self._lane.add(task)
-        else:
-            self._record(task, now_s)
 
     def _ended(self, kernel: Any, start_s: float) -> None:
         """Record a kernel that has ended."""
@@ -262,19 +263,19 @@ class CountingHost(Host):
             writes.end()
         for owner in task.reads:
             owner.release()
-        if swapper is not None:
-            self._copy(swapper)
+        self._copy()
 
     def _copied(self, number: Cause) -> None:
         """Go on when a copy has ended."""
         self.cause = number
+        self._copy()
         self._advance()
 
-    def _copy(self, swapper: Swapper) -> None:
+    def _copy(self) -> None:
         """Begin the copies for which it is time."""
-        if self.memory.total_bytes > swapper.above_bytes or swapper.out_bytes > swapper.in_bytes:
-            is_waiting = swapper.may_come and self._running is None and self._queue
-            swapper.copy(self.cause, self._queue[0].away() if is_waiting else ())
+        if self.swapper is not None:
+            is_waiting = self._running is None and self._queue
+            self.swapper.copy(self.cause, self._queue[0].away if is_waiting else None)
 
     def _require_progress(self) -> None:
         """Something is under way, here or on another worker, that can make room for the first task.
@@ -299,7 +300,8 @@ class CountingHost(Host):
         away = task.away()
         buffer = away[0] if away else task.writes
         assert buffer is not None, "what waits for memory needs bytes"
-        node, state = task.maker or buffer.maker
+        maker = task.maker or buffer.maker
+        node, state = maker.node, maker.state
         remedy = "swap_memory=True" if self.swapper is None else "a lower swap_threshold"
         held = ", ".join(
             f"{name} {format_bytes(memory.held(place))}"

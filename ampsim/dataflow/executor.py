@@ -153,7 +153,7 @@ class Executor:
             self._deliver(false, DEAD, iteration)
             self._deliver(true, DEAD, iteration)
             return
-        data, predicate = iteration.inputs[step.first : step.first + 2]
+        data, predicate = iteration.inputs[step.reads]
         side = self._side(step, iteration, predicate)
         self._deliver(false, DEAD if side else data, iteration)
         self._deliver(true, data if side else DEAD, iteration)
@@ -213,7 +213,7 @@ class Executor:
         self._deliver(step.targets[0], self._given_to(step.node), iteration)
 
     def _asked(self, step: Step, iteration: Iteration) -> None:
-        self._asked_for = iteration.inputs[step.first : step.first + step.count]
+        self._asked_for = iteration.inputs[step.reads]
         self.result = dict(zip(step.places, map(hold, self._asked_for), strict=True))
 
     # --- other workers
@@ -272,9 +272,8 @@ class Executor:
         inputs, pending, is_dead = iteration.inputs, iteration.pending, iteration.is_dead
         if value.__class__ is DeviceTensor:
             value.owner.holders += targets.readers
-        for target, slot in targets:
-            number = target.number
-            if target.is_merge:
+        for target, slot, number, is_merge in targets:
+            if is_merge:
                 if pending[number] <= 0:
                     continue  # it has run
                 pending[number] = left = 0 if value is not DEAD else pending[number] - 1

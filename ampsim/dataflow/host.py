@@ -176,7 +176,9 @@ class Host:
             if step.dispatched is None:
                 shown = (self.worker, step.node.index, step.node.direction, 0, 0, 0)
                 step.dispatched = self._recorder.kinds.number(shown, DISPATCH_LANE)
-            self._append(step.dispatched, start_s, iteration.state, cause)
+            row = (step.dispatched, start_s, self._clock.now, NO_STALENESS, iteration.state, cause)
+            self._add_span(row)
+            self.cause = self._span_number()
         self._run(step, iteration)
 
     @property
@@ -211,8 +213,7 @@ class Host:
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step."""
-        first = step.first
-        return self.value_of(step, iteration, iteration.inputs[first : first + step.count])
+        return self.value_of(step, iteration, iteration.inputs[step.reads])
 
     def value_of(self, step: Step, iteration: Iteration, inputs: list[Any]) -> Any:
         """The value of a live step on these inputs."""

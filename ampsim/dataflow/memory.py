@@ -9,7 +9,8 @@ the time of the device, however far ahead the host is. Source: Yu et al. (2018),
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from ampsim.dataflow.frame import Tag
 from ampsim.dataflow.graph import Node
@@ -21,14 +22,16 @@ CATEGORIES: Final = ("stacks", "activations", "arrays", "inputs")
 STACKS, ACTIVATIONS, ARRAYS, INPUTS = range(len(CATEGORIES))
 
 
-class Maker(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Maker:
     """Which step asks for bytes, and in which iteration."""
 
     node: Node
     state: Tag
 
 
-class DeviceTensor(NamedTuple):
+@dataclass(slots=True, eq=False)
+class DeviceTensor:
     """A value on the device, or a handle, with its owner."""
 
     value: Any
@@ -60,13 +63,14 @@ class Buffer:
 
     Attributes:
         holders: how many hold it, the kernel that computes it among them.
+        is_readable: whether a kernel can read it now, which must have been computed.
         is_computed: whether its kernel has ended.
         saved: what stands for it on stacks.
     """
 
     __slots__ = (
-        "_arrays", "_category", "_copy", "_is_input", "_memory", "holders", "is_computed", "maker",
-        "saved", "size_bytes",
+        "_arrays", "_category", "_copy", "_is_input", "_memory", "holders", "is_computed",
+        "is_readable", "maker", "saved", "size_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +80,7 @@ class Buffer:
         self._is_input = self.is_computed = is_input
         self.holders, self._arrays = 1, 0
         self._category: int | None = None
+        self.is_readable = False
         self._copy: Literal["none", "leaving", "away", "coming", "back"] = "none"
         self.saved: Sequence[Saved] = ()
 
@@ -83,11 +88,6 @@ class Buffer:
     def lies_there(self) -> bool:
         """Whether its bytes are taken."""
         return self._category is not None
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether a kernel can read it now, which must have been computed."""
-        return self._category is not None and self._copy != "coming"
 
     @property
     def can_leave(self) -> bool:
@@ -102,9 +102,10 @@ class Buffer:
         """Whether a stack that has it is being popped."""
         return any(one.stack.is_popped for one in self.saved)
 
-    def buffers(self) -> Sequence[Buffer]:
+    @property
+    def buffer(self) -> Buffer:
         """Itself."""
-        return (self,)
+        return self
 
     def release(self) -> None:
         """Have one holder fewer; with the last its bytes go."""
@@ -121,6 +122,7 @@ class Buffer:
         """Take its bytes: the kernel that computes it starts."""
         assert self._category is None, "a buffer takes its bytes once"
         self._category = category = self._due
+        self.is_readable = self._copy != "coming"
         self._memory.take(category, self.size_bytes)
 
     def end(self) -> None:
@@ -141,6 +143,7 @@ class Buffer:
         """Note that its copy has ended: in vain, where a stack is being popped by now."""
         has_come = self._copy == "coming" or self._is_wanted
         self._copy = "back" if has_come else "away"
+        self.is_readable = True
         self.settle()
 
     def stay(self) -> bool:
@@ -159,7 +162,9 @@ class Buffer:
         self._category = after = self._due if is_needed else None
         if after != before:
             self._memory.give(before, self.size_bytes)
-            if after is not None:
+            if after is None:
+                self.is_readable = False
+            else:
                 self._memory.take(after, self.size_bytes)
 
     @property
@@ -196,9 +201,10 @@ class Saved:
         buffer.saved = (*buffer.saved, self)
         buffer.settle()
 
-    def buffers(self) -> Sequence[Buffer]:
-        """The one that was pushed."""
-        return (self.buffer,)
+    @property
+    def is_readable(self) -> bool:
+        """Whether a kernel can read it now."""
+        return self.buffer.is_readable
 
     def release(self) -> None:
         """Have one holder fewer."""
@@ -231,6 +237,7 @@ class Resource:
     """
 
     __slots__ = ("_drop", "_kept", "holders", "is_popped", "places", "pushed", "stack")
+    buffer = None
 
     def __init__(self, drop: Callable[[Resource], None]) -> None:
         self._drop, self.holders = drop, 1
@@ -238,18 +245,14 @@ class Resource:
         self.stack: list[Owner | None] = []
         self.pushed: list[Saved] = []
         self.is_popped = False
-        self.places: dict[Any, list[Owner]] = {}
+        self.places: dict[Any, list[Buffer | Saved]] = {}
 
-    def buffers(self) -> Sequence[Buffer]:
-        """None: a handle is no tensor."""
-        return ()
-
-    def keep(self, owner: Owner, places: Sequence[Any]) -> None:
+    def keep(self, owner: Buffer | Saved, places: Sequence[Any]) -> None:
         """Hold what was written to places."""
-        for buffer in owner.buffers():
-            owner.holders += 1
-            buffer.keep(1)
-            self._kept.append((owner, buffer))
+        buffer = owner.buffer
+        owner.holders += 1
+        buffer.keep(1)
+        self._kept.append((owner, buffer))
         for place in places:
             self.places.setdefault(place, []).append(owner)
 

@@ -41,7 +41,7 @@ class Queued:
 
     def __init__(
         self,
-        reads: Sequence[Owner],
+        reads: Sequence[Buffer | Saved],
         writes: Buffer | None = None,
         then: Callable[[], None] | None = None,
         maker: Maker | None = None,
@@ -57,16 +57,13 @@ class Queued:
     def lies_there(self) -> bool:
         """Whether all that it reads lies there, which it does unless something is swapped."""
         for owner in self.reads:
-            for buffer in owner.buffers():
-                if not buffer.is_readable:
-                    return False
+            if not owner.is_readable:
+                return False
         return True
 
     def away(self) -> list[Buffer]:
         """What it reads that does not lie there."""
-        return [
-            buffer for owner in self.reads for buffer in owner.buffers() if not buffer.lies_there
-        ]
+        return [one.buffer for one in self.reads if not one.buffer.lies_there]
 
 
 _WRITES: Final = {
@@ -160,12 +157,11 @@ class Owners:
         if pushed.__class__ is not DeviceTensor:
             stack.stack.append(None)
             return pushed
-        buffers = pushed.owner.buffers()
-        if not buffers:  # a handle
+        buffer = pushed.owner.buffer
+        if buffer is None:  # a handle
             pushed.owner.holders += 1
             stack.stack.append(pushed.owner)
             return pushed
-        buffer = buffers[0]
         self._pushes += 1
         saved = Saved(buffer, stack, maker, self._pushes)
         stack.stack.append(saved)

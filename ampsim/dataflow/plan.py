@@ -23,14 +23,14 @@ from ampsim.dataflow.graph import (
     Tensor,
     primitive,
 )
-from ampsim.dataflow.operator import no_work
+from ampsim.dataflow.operator import RESOURCE, no_work
 from ampsim.dataflow.partition import SEND, Cut, NodePlaces, Placement
 from ampsim.hardware import Cluster
 
 ASKED: Final = primitive("asked")
 
-Target: TypeAlias = "tuple[Step, int]"
-"""Where an output goes: a step, and the slot of its input."""
+Target: TypeAlias = "tuple[Step, int, int, bool]"
+"""Where an output goes: a step, the slot of its input, its number, and whether it is a Merge."""
 
 
 class Targets(list["Target"]):
@@ -77,7 +77,7 @@ class Step:
         node: what it runs; of the last one, which keeps what was asked for, none of the graph.
         kind: the operator's name.
         number: its place among the steps of its frame.
-        first, count: slots of its inputs that it reads.
+        first, reads: slots of its inputs that it reads, the first one and all.
         targets: for each output, where it goes.
         frame: in which it runs; of an Enter the parent's.
         child: of an Enter the frame that it opens.
@@ -85,6 +85,7 @@ class Step:
         kernel: computes the output; None of primitives.
         is_on_device: whether a device computes it, not the host; of a Send, what it sends.
         is_kernel: whether it is a kernel of the device.
+        is_counted: whether it takes or gives what may lie on the device, or a handle.
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
         needs_numbers: whether the host computes it from more than shapes and resources.
@@ -99,15 +100,16 @@ class Step:
     """
 
     __slots__ = (
-        "child", "count", "dead", "dispatched", "first", "frame", "is_decision", "is_kernel",
+        "child", "dead", "dispatched", "first", "frame", "is_counted", "is_decision", "is_kernel",
         "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
         "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
-        "targets",
+        "reads", "targets",
     )  # fmt: skip
 
     def __init__(self, node: Node, kind: str, frame: FramePlan, count: int) -> None:
-        self.node, self.kind, self.frame, self.count = node, kind, frame, count
+        self.node, self.kind, self.frame = node, kind, frame
         self.number, self.first = len(frame.steps), frame.slots
+        self.reads = slice(self.first, self.first + count)
         self.targets = [Targets() for _ in node.outputs]
         self.child: FramePlan
         self.peer: Step
@@ -117,6 +119,9 @@ class Step:
             False
         )
         self.needs_numbers = self.needs_tag = self.is_decision = self.is_view = False
+        self.is_counted = not node.outputs or any(
+            one.is_float or one.dtype == RESOURCE for one in (*node.inputs, *node.outputs)
+        )
         self.known: dict[Any, Any] = {}
         self.dispatched: int | None = None
         self.live = self.dead = 0
@@ -223,8 +228,7 @@ class Plan:
         if operator is SEND:
             step.is_on_device = node.inputs[0].is_float and not node.attributes["is_signal"]
         waits = 1 if is_loop_merge else len(node.inputs) + len(node.controls)
-        slots = 1 if step.count == 1 else max(step.count, 1)
-        self._add_slots(step, slots + len(node.controls), waits)
+        self._add_slots(step, max(count, 1) + len(node.controls), waits)
         return step
 
     def _add_slots(self, step: Step, slots: int, waits: int) -> None:
@@ -240,9 +244,9 @@ class Plan:
         for place, tensor in enumerate(node.inputs):
             shared = node.operator is MERGE
             self._aim(tensor, step, step.first + (0 if shared else place))
+        behind = max(step.reads.stop, step.first + 1)
         for place, tensor in enumerate(node.controls):
-            slot = step.first + max(step.count, 1) + place
-            self._aim(tensor, step, slot, is_signal=True)
+            self._aim(tensor, step, behind + place, is_signal=True)
         if node in self._cut.peers:
             step.peer = self._steps[self._cut.peers[node]]
             step.peer.peer = step
@@ -251,7 +255,7 @@ class Plan:
         worker = target.frame.worker
         found = self._cut.local(tensor, worker, is_signal=is_signal)
         targets = self._steps[found.node, worker].targets[found.output]
-        targets.append((target, slot))
+        targets.append((target, slot, target.number, target.is_merge))
         targets.readers += not is_signal
 
 

@@ -39,7 +39,6 @@ class Swapper:
         after: called with the number of each copy that has ended.
 
     Attributes:
-        above_bytes: the threshold.
         out_bytes, in_bytes: what has been copied to the host, and back.
     """
 
@@ -52,7 +51,7 @@ class Swapper:
     ) -> None:
         self._memory, self._capacity_bytes = memory, capacity_bytes
         self._lanes, self._after = lanes, after
-        self.above_bytes = lanes.above_bytes
+        self._above_bytes = lanes.above_bytes
         self._candidates: deque[Saved] = deque()
         self._away: list[tuple[int, Saved]] = []
         self._is_leaving = self._is_coming = False
@@ -63,11 +62,6 @@ class Swapper:
         """Whether a copy is under way."""
         return self._is_leaving or self._is_coming
 
-    @property
-    def may_come(self) -> bool:
-        """Whether a copy from the host may begin."""
-        return self.out_bytes > self.in_bytes and not self._is_coming
-
     def add(self, saved: Saved) -> None:
         """Let what is on a stack, and has been computed, leave when its turn comes."""
         if saved.buffer.size_bytes >= SWAPPED_BYTES_MIN:
@@ -77,21 +71,23 @@ class Swapper:
         """Bring back what is away, of a stack whose pops have begun."""
         heapq.heappush(self._away, (-saved.number, saved))
 
-    def copy(self, cause: Cause, wanted: Sequence[Buffer]) -> None:
+    def copy(self, cause: Cause, away: Callable[[], Sequence[Buffer]] | None = None) -> None:
         """Begin the copies for which it is time.
 
         Args:
             cause: what has ended just now.
-            wanted: what the next kernel reads and is away.
+            away: gives what the next kernel reads and is away; None while the device computes.
         """
         if (
             self._candidates
             and not self._is_leaving
-            and self._memory.total_bytes > self.above_bytes
+            and self._memory.total_bytes > self._above_bytes
         ):
             self._begin_out(cause)
-        if (wanted or self._away) and not self._is_coming:
-            self._begin_in(cause, wanted)
+        if self.out_bytes > self.in_bytes and not self._is_coming:
+            wanted = () if away is None else away()
+            if wanted or self._away:
+                self._begin_in(cause, wanted)
 
     def _begin_out(self, cause: Cause) -> None:
         while self._candidates:
@@ -112,7 +108,7 @@ class Swapper:
             saved = self._away[0][1]
             buffer = saved.buffer
             if not buffer.lies_there and buffer.saved:
-                if self._memory.total_bytes + buffer.size_bytes > self.above_bytes:
+                if self._memory.total_bytes + buffer.size_bytes > self._above_bytes:
                     return
                 self._bring(buffer, saved.maker, cause)
                 return
@@ -132,8 +128,8 @@ class Swapper:
                 self._is_leaving, self.out_bytes = False, self.out_bytes + size_bytes
             else:
                 self._is_coming, self.in_bytes = False, self.in_bytes + size_bytes
-            node, state = maker
-            number = lanes.record(lane, node.index, size_bytes, start_s, (state, cause))
+            of = maker.state, cause
+            number = lanes.record(lane, maker.node.index, size_bytes, start_s, of)
             buffer.end_copy()
             self._after(number)
 
