@@ -9,7 +9,6 @@ what it computes. What an array makes of its elements takes its turn among them,
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -17,9 +16,9 @@ from typing import Any, ClassVar
 from ampsim.clock import Clock
 from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.frame import DEAD, Iteration
-from ampsim.dataflow.host import Host
+from ampsim.dataflow.host import Host, Queued
 from ampsim.dataflow.memory import CATEGORIES, Buffer, DeviceTensor, Maker, Owner, release
-from ampsim.dataflow.owners import Owners, Queued
+from ampsim.dataflow.owners import Owners
 from ampsim.dataflow.plan import Step
 from ampsim.dataflow.rendezvous import SentValue
 from ampsim.dataflow.swapping import Swapper
@@ -109,9 +108,7 @@ class CountingHost(Host):
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None
         self.has_others = False
-        self._queue: deque[Queued] = deque()
         self.owners = Owners(self.memory, self._queue)
-        self._running: Queued | None = None
         self._varying = partial(
             paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
         )
@@ -165,7 +162,8 @@ class CountingHost(Host):
             buffer = Buffer(self.memory, cost.size_bytes, maker)
             task = Queued(reads, buffer)
             result = value if step.is_read else DeviceTensor(value, buffer)
-        task.cost, task.cause, task.since_s = cost, self.cause, self._clock.now
+        task.cost, task.state = cost, iteration.state
+        task.cause, task.since_s = self.cause, self._clock.now
         self._queue.append(task)
         return result
 
@@ -178,6 +176,8 @@ class CountingHost(Host):
         if self._running is None and self._queue:
             self._copy()
             self._advance()
+            if self.ready:
+                self._go_on()
         elif self.swapper is not None:
             self.swapper.copy(self.cause)
 
@@ -228,28 +228,8 @@ class CountingHost(Host):
             if cost is None:
                 self._finish(first)
                 continue
-            now_s = self._clock.now
-            if first.is_stalled or (not cost.seconds and first.since_s < now_s):
-                first.cause = self.cause  # what has ended just now let it start
-            if cost.seconds:
-                self._running = first
-                self._lane.add(first)
-            else:
-                self._record(first, now_s)
-        if self.ready:
-            self._go_on()
-
-    def _ended(self, kernel: Any, start_s: float) -> None:
-        """Record a kernel that has ended."""
-        self._running = None
-        self._record(kernel, start_s)
-        self._advance()
-
-    def _record(self, task: Queued, start_s: float) -> None:
-        """Leave the span of a kernel, and let go."""
-        assert task.cost is not None and task.maker is not None, "only kernels leave a span"
-        self._append(task.cost.kind, start_s, task.maker.state, task.cause)
-        self._finish(task)
+            first.is_stalled |= not cost.seconds and first.since_s < self._clock.now
+            self._start(first, cost)
 
     def _finish(self, task: Queued) -> None:
         """Let go of what a task has read; what was computed may be swapped from now on."""
@@ -270,6 +250,8 @@ class CountingHost(Host):
         self.cause = number
         self._copy()
         self._advance()
+        if self.ready:
+            self._go_on()
 
     def _copy(self) -> None:
         """Begin the copies for which it is time."""

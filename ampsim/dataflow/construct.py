@@ -12,14 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import (
-    ENTER,
-    ENTER_CONSTANT,
-    EXIT,
-    INPUT,
-    MERGE,
-    NEXT_ITERATION,
-    VARIABLE,
     Branch,
     Conditional,
     FlowGraph,
@@ -54,12 +48,12 @@ def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "floa
     """
     graph = open_graph()
     node = graph.given.get(name)
-    if node is not None and (graph.known is None or node.operator is VARIABLE):
+    if node is not None and (graph.known is None or node.operator is op.VARIABLE):
         raise OptionError(f"input {name!r} is there already; give another name")
     if node is not None:
         return node.outputs[0]
     with graph.inside(graph.root):
-        node = Node(INPUT, [], {"name": name}, graph)
+        node = Node(op.INPUT, [], {"name": name}, graph)
     return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
 
 
@@ -108,7 +102,7 @@ def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) ->
             f"cond of {predicate.node.told}: both branches must give one type, got {true.dtype} "
             f"of {true.node.told} and {false.dtype} of {false.node.told}; use flow.cast"
         )
-    node = graph.add(MERGE, [false, true])
+    node = graph.add(op.MERGE, [false, true])
     merge = graph.output(node, true, graph.context)
     merge.shape = _general(false.shape, true.shape)
     return merge
@@ -201,9 +195,9 @@ def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:
     """A loop variable at the start of each iteration: Enter, and Merge with what comes back."""
-    enter = graph.add(ENTER, [first], {"loop": loop})
+    enter = graph.add(op.ENTER, [first], {"loop": loop})
     entered = graph.output(enter, first, loop)
-    merge = graph.output(graph.add(MERGE, [entered], {"loop": loop}, within=loop), first, loop)
+    merge = graph.output(graph.add(op.MERGE, [entered], {"loop": loop}, within=loop), first, loop)
     merge.shape = shape
     return merge
 
@@ -221,20 +215,20 @@ def decide(
 
 def repeat(graph: FlowGraph, loop: Loop, given: Tensor, merge: Tensor) -> None:
     """Hand a variable on to the next iteration."""
-    node = graph.add(NEXT_ITERATION, [given], {"loop": loop}, within=loop)
+    node = graph.add(op.NEXT_ITERATION, [given], {"loop": loop}, within=loop)
     merge.node.inputs.append(graph.output(node, given, loop))
 
 
 def leave(graph: FlowGraph, loop: Loop, left: Tensor) -> Tensor:
     """A variable after the last iteration."""
     assert loop.outer is not None, "a loop has a context around it"
-    node = graph.add(EXIT, [left], {"loop": loop}, within=loop)
+    node = graph.add(op.EXIT, [left], {"loop": loop}, within=loop)
     return graph.output(node, left, loop.outer)
 
 
 def _iterated(leaf: Tensor) -> Tensor:
     """What a body gives comes once an iteration, also where it is a constant of the loop."""
-    return apply("identity", leaf) if leaf.node.operator is ENTER_CONSTANT else leaf
+    return apply("identity", leaf) if leaf.node.operator is op.ENTER_CONSTANT else leaf
 
 
 def _declared(shapes: Sequence[Any], count: int) -> list[Shape | None]:

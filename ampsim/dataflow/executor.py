@@ -35,8 +35,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.frame import DEAD, Frame, Iteration
-from ampsim.dataflow.graph import CONSTANT, Node
+from ampsim.dataflow.graph import Node
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import DeviceTensor, hold, release
 from ampsim.dataflow.plan import Plan, Step, Targets
@@ -254,7 +255,7 @@ class Executor:
 
     def _given_to(self, node: Node) -> Any:
         """The value of a constant, an input or a variable."""
-        return node.attributes["value"] if node.operator is CONSTANT else self._feeds[node.name]
+        return node.attributes["value"] if node.operator is op.CONSTANT else self._feeds[node.name]
 
     def _side(self, step: Step, iteration: Iteration, predicate: Any) -> bool:
         """Which side a predicate names."""

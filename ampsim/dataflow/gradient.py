@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.construct import (
     begun,
     cond,
@@ -30,7 +31,6 @@ from ampsim.dataflow.construct import (
     while_loop,
 )  # fmt: skip
 from ampsim.dataflow.graph import (
-    TRIGGER,
     Branch,
     Conditional,
     Context,
@@ -290,7 +290,7 @@ class _Builder:
         """An iteration of a backward loop: gradients of the variables, sums of those of others."""
         graph, unit, loop = self._graph, back.unit, back.unit.loop
         self.twins[loop] = graph.context
-        trigger = self._popped[loop] = graph.add(TRIGGER, [left])
+        trigger = self._popped[loop] = graph.add(op.TRIGGER, [left])
         ordered = graph.output(trigger, left, graph.context)
         given = [unit.given[number] for number in back.variables]
         taken = [unit.taken[number] for number in back.variables]
@@ -317,7 +317,7 @@ class _Builder:
             switch = graph.switch(merge, loop.predicate, within=loop)
             index = switch.outputs[True]
             with graph.inside(loop):
-                trigger = graph.add(TRIGGER, [index])
+                trigger = graph.add(op.TRIGGER, [index])
                 after = index + 1
                 after.node.controls.append(graph.output(trigger, index, loop))
                 repeat(graph, loop, after, merge)

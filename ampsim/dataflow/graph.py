@@ -26,24 +26,6 @@ from ampsim.text import shown
 from ampsim.user_code import Place, is_own
 
 
-def primitive(name: str) -> op.Operator:
-    """An operator whose rule is the executor's."""
-    return op.Operator(name, None, op.first_shape, op.first_dtype)
-
-
-CONSTANT: Final = primitive("constant")
-INPUT: Final = primitive("input")
-VARIABLE: Final = primitive("variable")
-SWITCH: Final = primitive("switch")
-MERGE: Final = primitive("merge")
-ENTER: Final = primitive("enter")
-ENTER_CONSTANT: Final = primitive("enter-constant")
-EXIT: Final = primitive("exit")
-NEXT_ITERATION: Final = primitive("next-iteration")
-TRIGGER: Final = primitive("trigger")
-"""Fires when all its inputs have come, dead ones too, and is never dead itself."""
-
-
 def _infix(name: str, *, is_reflected: bool = False) -> Callable[[Tensor, Operand], Tensor]:
     """What Python calls for an operator between a tensor and something else."""
 
@@ -352,7 +334,7 @@ class FlowGraph:
         count = self._counts[name] = self._counts.get(name, 0) + 1
         self.nodes.append(node)
         told = node.attributes.pop("name", None) or f"{name}-{count}"
-        if node.operator in (INPUT, VARIABLE):
+        if node.operator in (op.INPUT, op.VARIABLE):
             self.given[told] = node
         return self._first + len(self.nodes) - 1, told
 
@@ -375,7 +357,7 @@ class FlowGraph:
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self._constants:
             with self.inside(self.root):
-                node = Node(CONSTANT, [], {"value": array}, self)
+                node = Node(op.CONSTANT, [], {"value": array}, self)
                 self._constants[key] = output_of(node, array.shape, array.dtype, self.root)
         return self._constants[key]
 
@@ -400,7 +382,7 @@ class FlowGraph:
         """
         with self.inside(within or self.context) as context:
             node = Node(operator, list(inputs), attributes or {}, self)
-        is_constant = all(one.node.operator is ENTER_CONSTANT for one in inputs)
+        is_constant = all(one.node.operator is op.ENTER_CONSTANT for one in inputs)
         if is_constant and (inputs or operator.is_stateful):
             gate = self._gate(context)
             node.controls += [] if gate is None else [gate]
@@ -442,14 +424,14 @@ class FlowGraph:
             inside = node.outputs[context.side]
         else:
             assert isinstance(context, Loop), f"{context.told} captures nothing"
-            node = self.add(ENTER_CONSTANT, [tensor], {"loop": context}, within=context.outer)
+            node = self.add(op.ENTER_CONSTANT, [tensor], {"loop": context}, within=context.outer)
             inside = output_of(node, tensor.shape, tensor.dtype, context)
         inside.captured_from = tensor
         return inside
 
     def switch(self, tensor: Tensor, predicate: Tensor, *, within: Context) -> Node:
         """A Switch; its outputs are the false and the true one, of the same context."""
-        node = self.add(SWITCH, [tensor, predicate], within=within)
+        node = self.add(op.SWITCH, [tensor, predicate], within=within)
         for _side in (False, True):
             output_of(node, tensor.shape, tensor.dtype, within)
         return node

@@ -14,57 +14,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from ampsim.dataflow.graph import VARIABLE
-from ampsim.dataflow.host import KernelCost
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.host import Queued
 from ampsim.dataflow.memory import Buffer, DeviceTensor, Maker, Owner, Resource, Saved
 from ampsim.dataflow.swapping import Swapper
 from ampsim.machine import Memory
-from ampsim.trace import Cause
-
-
-class Queued:
-    """What waits for the device: a kernel, or what happens among kernels and takes no time.
-
-    Args:
-        reads: owners of what it reads; they hold it for this until it has ended.
-        writes: what it computes, which it holds too.
-        then: done when the device has come to it, or has computed it.
-        maker: the step that it is; by default whose output it computes.
-
-    Attributes:
-        cost: of a kernel; None of what takes no time and leaves no span.
-        cause, since_s: what let it be handed over, and when.
-        is_stalled: whether it has waited for memory.
-    """
-
-    __slots__ = ("cause", "cost", "is_stalled", "maker", "reads", "since_s", "then", "writes")
-
-    def __init__(
-        self,
-        reads: Sequence[Buffer | Saved],
-        writes: Buffer | None = None,
-        then: Callable[[], None] | None = None,
-        maker: Maker | None = None,
-    ) -> None:
-        self.reads, self.writes, self.then = reads, writes, then
-        self.maker = maker if writes is None else writes.maker
-        self.cost: KernelCost | None = None
-        self.cause: Cause
-        self.since_s: float
-        self.is_stalled = False
-
-    @property
-    def lies_there(self) -> bool:
-        """Whether all that it reads lies there, which it does unless something is swapped."""
-        for owner in self.reads:  # noqa: SIM110  # in half the time of all()
-            if not owner.is_readable:
-                return False
-        return True
-
-    def away(self) -> list[Buffer]:
-        """What it reads that does not lie there."""
-        return [one.buffer for one in self.reads if not one.buffer.lies_there]
-
 
 _WRITES: Final = {
     "array_write": (False, False),
@@ -97,7 +51,7 @@ class Owners:
     def given(self, value: Any, maker: Maker) -> DeviceTensor:
         """A value that lies on the device for the whole run; a variable with its optimizer's."""
         node = maker.node
-        slots = node.attributes["held"].slots if node.operator is VARIABLE else 0
+        slots = node.attributes["held"].slots if node.operator is op.VARIABLE else 0
         size_bytes = (1 + slots) * _size_bytes(value, maker)
         buffer = Buffer(self._memory, size_bytes, maker, is_input=True)
         self._keep_to_end(buffer)

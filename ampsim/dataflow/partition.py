@@ -17,31 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampsim.dataflow.graph import (
-    CONSTANT,
-    ENTER,
-    ENTER_CONSTANT,
-    EXIT,
-    MERGE,
-    NEXT_ITERATION,
-    SWITCH,
-    VARIABLE,
-    Context,
-    FlowGraph,
-    Loop,
-    Node,
-    Tensor,
-    output_of,
-    primitive,
-)
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import Context, FlowGraph, Loop, Node, Tensor, output_of
 from ampsim.dataflow.operator import BOOL, RESOURCE, Operator
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster
 
-SEND: Final = primitive("send")
-RECV: Final = primitive("recv")
-
-_EVERYWHERE: Final = (CONSTANT, ENTER_CONSTANT)
+_EVERYWHERE: Final = (op.CONSTANT, op.ENTER_CONSTANT)
 """What has no place: there is one on each worker that reads it."""
 
 Placement = Mapping[str, "int | str"]
@@ -100,11 +82,11 @@ class NodePlaces:
         self._merge = {
             one.node: node
             for node in nodes
-            if node.operator is MERGE and "loop" in node.attributes
+            if node.operator is op.MERGE and "loop" in node.attributes
             for one in node.inputs
         }
         self._variable = {
-            node.attributes["held"]: node for node in nodes if node.operator is VARIABLE
+            node.attributes["held"]: node for node in nodes if node.operator is op.VARIABLE
         }
         self._named = self._checked(nodes, placement)
         self._home = self._homes(nodes)
@@ -130,17 +112,17 @@ class NodePlaces:
         operator = node.operator
         if node in self._merge:
             return self.worker(self._merge[node])
-        if operator is MERGE and "loop" in node.attributes:
+        if operator is op.MERGE and "loop" in node.attributes:
             enter, back = (one.node.inputs[0].node for one in node.inputs)
             found = self._found(back)
             return self._found(enter) if found is None else found
-        if operator is MERGE:
+        if operator is op.MERGE:
             return self._found(node.inputs[1].node)
-        if operator in (SWITCH, EXIT, ENTER_CONSTANT):
+        if operator in (op.SWITCH, op.EXIT, op.ENTER_CONSTANT):
             return self._found(node.inputs[0].node)
-        if operator is not VARIABLE and node.attributes.get("held") in self._variable:
+        if operator is not op.VARIABLE and node.attributes.get("held") in self._variable:
             return self._found(self._variable[node.attributes["held"]])
-        if operator is CONSTANT or node.device is None:
+        if operator is op.CONSTANT or node.device is None:
             return 0
         if isinstance(node.device, Node):
             return self._found(node.device)
@@ -278,9 +260,9 @@ class Cut:
         name += " as a signal" if is_signal else ""
         at, source = tensor.context, self._where(tensor.node)
         told = {"name": f"send {name} to {worker}", "is_signal": is_signal}
-        send = self._added(SEND, [tensor], told, source, like=tensor, context=at)
+        send = self._added(op.SEND, [tensor], told, source, like=tensor, context=at)
         told = {"name": f"recv {name} at {worker}"}
-        recv = self._added(RECV, [], told, worker, like=tensor, context=at)
+        recv = self._added(op.RECV, [], told, worker, like=tensor, context=at)
         recv.controls += [] if go is None else [go]
         self.peers[send] = (recv, worker)
         shape, dtype = ((), BOOL) if is_signal else (tensor.shape, tensor.dtype)
@@ -311,11 +293,11 @@ class Cut:
             output_of(node, (), BOOL, loop)
             return node
 
-        enter = added(ENTER, [start], loop.outer)
-        merge = added(MERGE, [enter.outputs[0]], loop)
+        enter = added(op.ENTER, [start], loop.outer)
+        merge = added(op.MERGE, [enter.outputs[0]], loop)
         go = self._go[loop, worker] = merge.outputs[0]
-        switch = added(SWITCH, [go, predicate], loop)
-        back = added(NEXT_ITERATION, [output_of(switch, (), BOOL, loop)], loop)
+        switch = added(op.SWITCH, [go, predicate], loop)
+        back = added(op.NEXT_ITERATION, [output_of(switch, (), BOOL, loop)], loop)
         merge.inputs.append(back.outputs[0])
         return go
 
@@ -323,7 +305,7 @@ class Cut:
         """What lets the control loops of a worker begin."""
         if (None, worker) not in self._go:
             told = {"value": np.array(True), "name": f"start at {worker}"}
-            node = self._added(CONSTANT, [], told, worker, like=None, context=self._more.root)
+            node = self._added(op.CONSTANT, [], told, worker, like=None, context=self._more.root)
             self._go[None, worker] = output_of(node, (), BOOL, node.context)
         return self._go[None, worker]
 

@@ -9,25 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-from ampsim.dataflow.graph import (
-    ENTER,
-    ENTER_CONSTANT,
-    EXIT,
-    MERGE,
-    SWITCH,
-    FlowGraph,
-    Loop,
-    Node,
-    Tensor,
-    primitive,
-)
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import FlowGraph, Loop, Node, Tensor
 from ampsim.dataflow.operator import RESOURCE, no_work
-from ampsim.dataflow.partition import SEND, Cut, NodePlaces, Placement
+from ampsim.dataflow.partition import Cut, NodePlaces, Placement
 from ampsim.hardware import Cluster
-
-ASKED: Final = primitive("asked")
 
 Target: TypeAlias = "tuple[Step, int, int, bool]"
 """Where an output goes: a step, the slot of its input, its number, and whether it is a Merge."""
@@ -184,8 +172,8 @@ class Plan:
         for place, tensor in enumerate(asked):
             by_worker.setdefault(self._cut.home(tensor), []).append(place)
         for worker, places in by_worker.items():
-            node = Node(ASKED, [], {}, FlowGraph())
-            last = Step(node, ASKED.name, self._frame(None, worker), len(places))
+            node = Node(op.ASKED, [], {}, FlowGraph())
+            last = Step(node, op.ASKED.name, self._frame(None, worker), len(places))
             last.places = places
             self._add_slots(last, len(places), len(places))
             for number, place in enumerate(places):
@@ -202,15 +190,15 @@ class Plan:
 
     def _step(self, node: Node, worker: int) -> Step:
         operator = node.operator
-        is_loop_merge = operator is MERGE and "loop" in node.attributes
+        is_loop_merge = operator is op.MERGE and "loop" in node.attributes
         frame = self._frame(node.context.loop, worker)
-        count = 1 if is_loop_merge or operator is MERGE else len(node.inputs)
+        count = 1 if is_loop_merge or operator is op.MERGE else len(node.inputs)
         step = Step(node, "forward" if is_loop_merge else operator.name, frame, count)
-        step.is_merge = operator is MERGE and not is_loop_merge
-        if operator in (ENTER, ENTER_CONSTANT):
+        step.is_merge = operator is op.MERGE and not is_loop_merge
+        if operator in (op.ENTER, op.ENTER_CONSTANT):
             step.child = self._frame(node.attributes["loop"], worker)
             step.child.enters += 1
-        if operator is EXIT:
+        if operator is op.EXIT:
             frame.exits.append(step)
         if operator.kernel is not None:
             step.kernel = operator.kernel
@@ -225,7 +213,7 @@ class Plan:
             step.needs_tag = operator.needs_tag
             step.is_view = operator.work is no_work and node.outputs[0].is_float
             step.is_read = step.is_on_device and not node.outputs[0].is_float
-        if operator is SEND:
+        if operator is op.SEND:
             step.is_on_device = node.inputs[0].is_float and not node.attributes["is_signal"]
         waits = 1 if is_loop_merge else len(node.inputs) + len(node.controls)
         self._add_slots(step, max(count, 1) + len(node.controls), waits)
@@ -238,11 +226,11 @@ class Plan:
     def _connect(self, node: Node, worker: int) -> None:
         """Let what a node takes go to its slots."""
         step = self._steps[node, worker]
-        if node.operator is SWITCH:
+        if node.operator is op.SWITCH:
             decides = self._cut.local(node.inputs[1], worker).node
             self._steps[decides, worker].is_decision = True
         for place, tensor in enumerate(node.inputs):
-            shared = node.operator is MERGE
+            shared = node.operator is op.MERGE
             self._aim(tensor, step, step.first + (0 if shared else place))
         behind = max(step.reads.stop, step.first + 1)
         for place, tensor in enumerate(node.controls):

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.construct import input_tensor
-from ampsim.dataflow.graph import VARIABLE, FlowGraph, Operand, Tensor, tensors_of
+from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, tensors_of
 from ampsim.dataflow.operators.elements import sigmoid, tanh
 from ampsim.dataflow.operators.rows import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
@@ -238,7 +239,7 @@ class TrainedProgram:
         Raises:
             GraphError: a parameter has no variable, or a variable no parameter.
         """
-        nodes = [node for node in self.graph.given.values() if node.operator is VARIABLE]
+        nodes = [node for node in self.graph.given.values() if node.operator is op.VARIABLE]
         own = {node.name for node in nodes if node.attributes["held"].trainable}
         for name in sorted(own ^ set(self._values)):
             what = "variable" if name in self._values else "parameter of the model"

@@ -13,16 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.graph import (
-    VARIABLE,
-    Node,
-    Operand,
-    Tensor,
-    apply,
-    open_graph,
-    output_of,
-    tensors_of,
-)
+from ampsim.dataflow.graph import Node, Operand, Tensor, apply, open_graph, output_of, tensors_of
 from ampsim.dataflow.variable import Held
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Work
@@ -102,7 +93,7 @@ class Generator:
         if known is None:
             with graph.inside(graph.root):
                 held = DrawnRuns(name, np.array(0))
-                known = Node(VARIABLE, [], {"name": name, "held": held}, graph)
+                known = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
             output_of(known, (), op.INT, graph.root)
         if not isinstance(known.attributes.get("held"), DrawnRuns):
             raise OptionError(

@@ -12,11 +12,12 @@ import pandas as pd
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.accounted import CountingExecutor, CountingHost
 from ampsim.dataflow.construct import fits
 from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.frame import DEAD
-from ampsim.dataflow.graph import INPUT, Tensor
+from ampsim.dataflow.graph import Tensor
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import CATEGORIES
 from ampsim.dataflow.partition import Placement
@@ -422,7 +423,7 @@ def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[s
         OptionError: one is missing, or of no input, or does not fit it.
     """
     nodes = [step.node for step in plan.steps]
-    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is INPUT}
+    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is op.INPUT}
     for name in inputs:
         if name not in feeds:
             raise OptionError(f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}")

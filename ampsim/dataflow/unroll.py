@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ampsim.dataflow.graph import CONSTANT, INPUT, Tensor, constant
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import Tensor, constant
 from ampsim.errors import GraphError
 
 Key: TypeAlias = tuple[Any, ...]
@@ -45,9 +46,9 @@ class KnownInstance:
     def _worked_out(self, tensor: Tensor) -> Any:
         node = tensor.node
         operator = node.operator
-        if operator is CONSTANT:
+        if operator is op.CONSTANT:
             return node.attributes["value"]
-        if operator is INPUT and node.name in self._feeds:
+        if operator is op.INPUT and node.name in self._feeds:
             value = self._feeds[node.name]
             return value if _is_count(value) else None
         if operator.kernel is None or operator.is_stateful or operator.needs_tag:
@@ -64,7 +65,7 @@ class KnownInstance:
 
     def _shaped(self, tensor: Tensor) -> Any:
         """Something of a tensor's shape; None where that is not known."""
-        if tensor.node.operator is INPUT and tensor.node.name in self._feeds:
+        if tensor.node.operator is op.INPUT and tensor.node.name in self._feeds:
             return self._feeds[tensor.node.name]
         shape = tensor.static_shape
         return None if shape is None else np.broadcast_to(np.zeros(()), shape)

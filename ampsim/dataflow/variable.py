@@ -18,9 +18,6 @@ from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import (
-    INPUT,
-    TRIGGER,
-    VARIABLE,
     FlowGraph,
     Node,
     Operand,
@@ -130,13 +127,13 @@ def variable(
         return _same(known, tuple(shape))
     with graph.inside(graph.root):
         held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
-        node = Node(VARIABLE, [], {"name": name, "held": held}, graph)
+        node = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
     return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
 
 
 def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
     tensor = node.outputs[0]
-    if node.operator is INPUT or tensor.shape != shape:
+    if node.operator is op.INPUT or tensor.shape != shape:
         raise OptionError(
             f"variable {node.name!r} of shape {shape} cannot be made: {node.told} of shape "
             f"{tensor.shape} is there already; give another name"
@@ -146,7 +143,9 @@ def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
 
 def variables(graph: FlowGraph) -> dict[str, np.ndarray]:
     """Copies of what all variables of a graph have, by name."""
-    held = [node.attributes["held"] for node in graph.given.values() if node.operator is VARIABLE]
+    held = [
+        node.attributes["held"] for node in graph.given.values() if node.operator is op.VARIABLE
+    ]
     return {one.name: one.value.copy() for one in held if one.value is not None}
 
 
@@ -156,7 +155,7 @@ def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
     Raises:
         OptionError: there is no such variable, or a shape does not fit.
     """
-    known = {node.name: node for node in graph.given.values() if node.operator is VARIABLE}
+    known = {node.name: node for node in graph.given.values() if node.operator is op.VARIABLE}
     for name, value in values.items():
         if name not in known:
             raise OptionError(one_of("variable", name, known))
@@ -178,7 +177,7 @@ def read(nodes: Sequence[Node], *, is_abstract: bool) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for node in nodes:
-        if node.operator is VARIABLE:
+        if node.operator is op.VARIABLE:
             value = node.attributes["held"].value
             if value is None:
                 raise OptionError(
@@ -258,14 +257,14 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
 
 
 def _require_assignable(target: Tensor, what: str) -> None:
-    if target.node.operator is not VARIABLE:
+    if target.node.operator is not op.VARIABLE:
         raise GraphError(f"{what}: {target.node.told} must be a variable; make one: flow.variable")
     _require_once(f"{what} to {target.node.name}")
 
 
 def changed_by(nodes: Sequence[Node]) -> list[Held]:
     """Of which variables a run of some nodes changes what they have."""
-    found = [node.attributes.get("held") for node in nodes if node.operator is not VARIABLE]
+    found = [node.attributes.get("held") for node in nodes if node.operator is not op.VARIABLE]
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
@@ -280,7 +279,7 @@ def _require_once(what: str) -> None:
 def group(*tensors: Tensor) -> Tensor:
     """A truth value that is there when all of these are, to be asked for in their place."""
     graph = open_graph()
-    node = graph.add(TRIGGER, tensors_of(tensors))
+    node = graph.add(op.TRIGGER, tensors_of(tensors))
     return output_of(node, (), op.BOOL, graph.context)
 
 
@@ -301,9 +300,9 @@ def minimize(
     """
     graph = open_graph()
     _require_once("minimize")
-    nodes = [node for node in graph.given.values() if node.operator is VARIABLE]
+    nodes = [node for node in graph.given.values() if node.operator is op.VARIABLE]
     wanted = list(by) or [node.outputs[0] for node in nodes if node.attributes["held"].trainable]
-    if not wanted or any(one.node.operator is not VARIABLE for one in wanted):
+    if not wanted or any(one.node.operator is not op.VARIABLE for one in wanted):
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
     before, graph.direction = graph.direction, int(Direction.UPDATE)
