@@ -87,10 +87,7 @@ class CountingExecutor(Executor):
 
 
 class CountingHost(Host):
-    """A host whose device starts a kernel when there is room for what it computes.
-
-    Args:
-        worker, cluster, clock, recorder, instant, is_abstract, seed: as of `Host`.
+    """A host whose device starts a kernel when there is room; its arguments are `Host`'s.
 
     Attributes:
         memory: the device's.

@@ -48,15 +48,10 @@ from ampsim.trace import Cause
 
 
 class Executor:
-    """Runs what a plan has for one worker.
+    """Runs what a plan has for the worker of a host.
 
-    Args:
-        plan: what to run.
-        rendezvous: where it meets the other workers.
-        feeds: values of the graph's inputs and variables, by name.
-        host: computes, and says what can run.
-        run_ahead: whether a step counts as done once its device has it.
-        instance: number of the run, which spans tell.
+    It is fed values of inputs and variables by their names. With `run_ahead` a step counts as done
+    once its device has it. Spans tell the run's number, `instance`.
 
     Attributes:
         frames: (tag, iteration, opened in s, over in s) of each iteration of a loop.

@@ -42,9 +42,7 @@ class Iteration:
     """One iteration of a frame.
 
     Attributes:
-        number: its place in the frame.
-        path: its tag.
-        state: the same, as spans have it.
+        path, state: its tag, and the same as spans have it.
         inputs: for each slot what has come.
         pending: for each step how many inputs have not come.
         is_dead: for each step whether one that came is dead.

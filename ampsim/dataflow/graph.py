@@ -307,6 +307,11 @@ class FlowGraph:
         self.known = known
         self.root.units.clear()
 
+    @property
+    def variables(self) -> list[Node]:
+        """Those of its nodes that are variables."""
+        return [node for node in self.given.values() if node.operator is op.VARIABLE]
+
     @contextlib.contextmanager
     def inside(self, context: Context) -> Generator[Context]:
         """Build nodes in a context."""

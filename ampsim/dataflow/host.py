@@ -31,14 +31,7 @@ UPDATE: Final = int(Direction.UPDATE)
 
 
 class KernelCost(NamedTuple):
-    """What a step costs on inputs of certain shapes.
-
-    Args:
-        output: what stands for its output in `sleep` mode.
-        seconds: for which it occupies its device.
-        kind: of its span.
-        size_bytes: of its output.
-    """
+    """What a step costs on inputs of certain shapes; `output` stands for its value in `sleep`."""
 
     output: Standin | None
     seconds: float
@@ -94,11 +87,7 @@ class Queued:
 
 
 class Kernels(NothingFree):
-    """The lane of a device: kernels that take time, one after the other.
-
-    Args:
-        ended: called with a kernel that has ended and the time at which it began.
-    """
+    """The lane of a device: calls `ended` with each kernel that has, and when it began."""
 
     __slots__ = ("_clock", "_ended", "_processor", "queues")
 
@@ -126,16 +115,9 @@ class Kernels(NothingFree):
 class Host:
     """A worker: its host, which runs steps, and its device, which computes.
 
-    Args:
-        worker: its number.
-        cluster: has its device.
-        clock: whose time passes.
-        recorder: takes the spans.
-        instant, transfers: shared by all workers.
-        is_abstract: whether floats are shapes without numbers.
-        seed: of what varies.
-        round_trip_s: from a predicate, computed, to what it decides, where a client decides; None
-            where the graph does.
+    All workers share `instant` and `transfers`. If it `is_abstract`, floats are shapes without
+    numbers. Where a client decides, `round_trip_s` pass from a predicate, computed, to what it
+    decides; it is None where the graph does.
 
     Attributes:
         cause: what is being followed at the moment.
@@ -260,7 +242,7 @@ class Host:
         node, kernel = step.node, step.kernel
         assert kernel is not None, f"{step.kind} has a kernel"
         try:
-            if step.needs_tag:
+            if node.operator.needs_tag:
                 return kernel((node.index, iteration.path), *inputs)
             return kernel(*inputs)
         except AmpsimError:

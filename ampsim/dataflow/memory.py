@@ -53,13 +53,7 @@ def release(value: Any) -> None:
 
 
 class Buffer:
-    """The bytes of one tensor.
-
-    Args:
-        memory: in which they are to lie.
-        size_bytes: how many they are.
-        maker: the step that computes them.
-        is_input: whether the caller holds them for the whole run.
+    """The bytes of one tensor; the caller holds those of an input for the whole run.
 
     Attributes:
         holders: how many hold it, the kernel that computes it among them.
@@ -182,13 +176,8 @@ class Buffer:
 class Saved:
     """A tensor on a stack, and after its pop whoever reads it; it may lie on the host meanwhile.
 
-    Args:
-        buffer: what was pushed.
-        stack: on which.
-        maker: the push.
-        number: of the push, in their order.
-
     Attributes:
+        maker, number: the push, and its place among all.
         holders: how many hold it, the stack among them.
         is_popped: whether the pop has come, in the device's time.
     """
@@ -223,10 +212,7 @@ class Saved:
 
 
 class Resource:
-    """What a stack or an array holds, as long as somebody has its handle.
-
-    Args:
-        drop: called when nobody has any more.
+    """What a stack or an array holds, until nobody has its handle; then `drop` is called.
 
     Attributes:
         holders: how many have the handle.

@@ -32,9 +32,7 @@ _WRITES: Final = {
 class Owners:
     """The owners of what the steps of a run give.
 
-    Args:
-        memory: the device's.
-        queue: of the device; what an array makes of its elements takes its turn there.
+    What an array makes of its elements takes its turn in the device's queue.
 
     Attributes:
         made: what the step holds that was run just now, for it has made it.

@@ -63,12 +63,7 @@ class NodePlaces:
     variable is where that is. What uses a stack or an array is where that is: an array where it was
     made, a stack where what is saved was computed. Control flow follows what it forwards: a Switch,
     an Exit and the Merge of a `cond` are where that is computed, Enter, Merge and NextIteration of
-    a loop variable where the body computes it.
-
-    Args:
-        nodes: all that are needed, in the order of the graph.
-        cluster: has the workers; None lets all run on the first.
-        placement: devices by the names of nodes.
+    a loop variable where the body computes it. Without a cluster all is on worker 0.
 
     Raises:
         OptionError: a device is none of the cluster, or a name none of a node that has a place.
@@ -170,13 +165,9 @@ class NodePlaces:
 
 
 class Cut:
-    """The nodes of each worker, with what joins them.
+    """The nodes of each worker, with what joins them, so that `asked` can be computed.
 
-    Args:
-        asked: tensors of the graph itself.
-        places: of all nodes that these need.
-        nodes: the same nodes, in the order of the graph.
-        first: number of the first node beside the graph; by default the next after `nodes`.
+    The first node beside the graph has the number `first`; by default the next after `nodes`.
 
     Attributes:
         placed: (node, worker), in the order of the graph, Sends, Recvs and control loops last.
@@ -222,12 +213,9 @@ class Cut:
         return self._places.worker(tensor.node)
 
     def local(self, tensor: Tensor, worker: int, *, is_signal: bool = False) -> Tensor:
-        """What a worker has for a tensor: itself, or what is received.
+        """What a worker that reads a tensor has for it: itself, or what is received.
 
-        Args:
-            tensor: of any worker.
-            worker: who reads it, or waits for it.
-            is_signal: whether it only waits.
+        If it `is_signal`, the worker only waits for it.
         """
         node = tensor.node
         if node.operator in _EVERYWHERE and node not in self._worker:
@@ -269,11 +257,12 @@ class Cut:
         return output_of(recv, shape, dtype, at)
 
     def _begun(self, loop: Loop | None, worker: int) -> Tensor | None:
-        """What comes on a worker once for each iteration of a loop; None in the graph itself."""
-        return None if loop is None else self._control_loop(loop, worker)
+        """What comes on a worker once for each iteration of a loop; None in the graph itself.
 
-    def _control_loop(self, loop: Loop, worker: int) -> Tensor:
-        """The state machine of one participant of a loop."""
+        It is of the state machine of one participant.
+        """
+        if loop is None:
+            return None
         if (loop, worker) in self._go:
             return self._go[loop, worker]
         predicate: Tensor | None = getattr(loop, "predicate", None)

@@ -7,13 +7,12 @@ not come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import FlowGraph, Loop, Node, Tensor
-from ampsim.dataflow.operator import RESOURCE, no_work
 from ampsim.dataflow.partition import Cut, NodePlaces, Placement
 from ampsim.hardware import Cluster
 
@@ -77,7 +76,6 @@ class Step:
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
         needs_numbers: whether the host computes it from more than shapes and resources.
-        needs_tag: whether its kernel is told where it runs.
         is_decision: whether a Switch reads what it computes.
         is_merge: whether it runs at the first live input.
         is_view: whether its output lies where an input does, so that it takes no bytes.
@@ -90,30 +88,53 @@ class Step:
     __slots__ = (
         "child", "dead", "dispatched", "first", "frame", "is_counted", "is_decision", "is_kernel",
         "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
-        "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
+        "known", "live", "needs_numbers", "node", "number", "peer", "places",
         "reads", "targets",
     )  # fmt: skip
 
-    def __init__(self, node: Node, kind: str, frame: FramePlan, count: int) -> None:
-        self.node, self.kind, self.frame = node, kind, frame
+    def __init__(self, node: Node, frame: FramePlan, count: int | None = None) -> None:
+        operator, tensors = node.operator, (*node.inputs, *node.outputs)
+        is_loop_merge = operator is op.MERGE and "loop" in node.attributes
+        if count is None:
+            count = 1 if operator is op.MERGE else len(node.inputs)
+        self.node, self.frame = node, frame
+        self.kind = "forward" if is_loop_merge else operator.name
         self.number, self.first = len(frame.steps), frame.slots
         self.reads = slice(self.first, self.first + count)
         self.targets = [Targets() for _ in node.outputs]
         self.child: FramePlan
         self.peer: Step
         self.places: list[int] = []
-        self.kernel: Callable[..., Any] | None = None
-        self.is_on_device = self.is_kernel = self.is_read = self.is_merge = self.is_shape_told = (
-            False
+        self.kernel = operator.kernel
+        if operator.kernel is not None and node.attributes:
+            self.kernel = partial(operator.kernel, **node.attributes)
+        gives_float = bool(node.outputs) and node.outputs[0].is_float
+        self.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
+        self.is_kernel = (
+            operator.kernel is not None
+            and self.needs_numbers
+            and any(one.is_float for one in tensors)
         )
-        self.needs_numbers = self.needs_tag = self.is_decision = self.is_view = False
+        self.is_on_device = self.is_kernel or (
+            operator is op.SEND and node.inputs[0].is_float and not node.attributes["is_signal"]
+        )
+        self.is_read = self.is_kernel and not gives_float
+        self.is_view = operator.work is op.no_work and gives_float
+        is_static = bool(node.outputs) and node.outputs[0].static_shape is not None
+        self.is_shape_told = operator.running_shape is not None and not is_static
         self.is_counted = not node.outputs or any(
-            one.is_float or one.dtype == RESOURCE for one in (*node.inputs, *node.outputs)
+            one.is_float or one.dtype == op.RESOURCE for one in tensors
         )
+        self.is_merge = operator is op.MERGE and not is_loop_merge
+        self.is_decision = False
         self.known: dict[Any, Any] = {}
         self.dispatched: int | None = None
         self.live = self.dead = 0
         frame.steps.append(self)
+        frame.slots += max(count, 1) + len(node.controls)
+        frame.pending.append(
+            1 if is_loop_merge else max(count, len(node.inputs)) + len(node.controls)
+        )
 
 
 class Plan:
@@ -173,9 +194,8 @@ class Plan:
             by_worker.setdefault(self._cut.home(tensor), []).append(place)
         for worker, places in by_worker.items():
             node = Node(op.ASKED, [], {}, FlowGraph())
-            last = Step(node, op.ASKED.name, self._frame(None, worker), len(places))
+            last = Step(node, self._frame(None, worker), len(places))
             last.places = places
-            self._add_slots(last, len(places), len(places))
             for number, place in enumerate(places):
                 self._aim(asked[place], last, last.first + number)
 
@@ -189,39 +209,14 @@ class Plan:
         return self._frames[loop, worker]
 
     def _step(self, node: Node, worker: int) -> Step:
-        operator = node.operator
-        is_loop_merge = operator is op.MERGE and "loop" in node.attributes
         frame = self._frame(node.context.loop, worker)
-        count = 1 if is_loop_merge or operator is op.MERGE else len(node.inputs)
-        step = Step(node, "forward" if is_loop_merge else operator.name, frame, count)
-        step.is_merge = operator is op.MERGE and not is_loop_merge
-        if operator in (op.ENTER, op.ENTER_CONSTANT):
+        step = Step(node, frame)
+        if node.operator in (op.ENTER, op.ENTER_CONSTANT):
             step.child = self._frame(node.attributes["loop"], worker)
             step.child.enters += 1
-        if operator is op.EXIT:
+        if node.operator is op.EXIT:
             frame.exits.append(step)
-        if operator.kernel is not None:
-            step.kernel = operator.kernel
-            if node.attributes:
-                step.kernel = partial(operator.kernel, **node.attributes)
-            floats = [one.is_float for one in (*node.inputs, *node.outputs)]
-            is_kernel = any(floats) and not (operator.is_stateful or operator.reads_shapes)
-            step.is_kernel = step.is_on_device = is_kernel
-            static = node.outputs[0].static_shape
-            step.is_shape_told = operator.running_shape is not None and static is None
-            step.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
-            step.needs_tag = operator.needs_tag
-            step.is_view = operator.work is no_work and node.outputs[0].is_float
-            step.is_read = step.is_on_device and not node.outputs[0].is_float
-        if operator is op.SEND:
-            step.is_on_device = node.inputs[0].is_float and not node.attributes["is_signal"]
-        waits = 1 if is_loop_merge else len(node.inputs) + len(node.controls)
-        self._add_slots(step, max(count, 1) + len(node.controls), waits)
         return step
-
-    def _add_slots(self, step: Step, slots: int, waits: int) -> None:
-        step.frame.slots += slots
-        step.frame.pending.append(waits)
 
     def _connect(self, node: Node, worker: int) -> None:
         """Let what a node takes go to its slots."""

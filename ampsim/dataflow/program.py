@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ampsim.dataflow import operator as op
 from ampsim.dataflow.construct import input_tensor
 from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, tensors_of
 from ampsim.dataflow.operators.elements import sigmoid, tanh
@@ -152,12 +151,7 @@ class Plans(NamedTuple):
 class TrainedProgram:
     """A program with gradients and an optimizer: one graph, or one for each shape of an instance.
 
-    Args:
-        program: what is trained.
-        optimizer: how.
-        values: of all parameters, by name.
-        window: iterations of a frame under way at a time; None to unroll all loops.
-        cluster: has the workers on which `flow.device` puts operators.
+    Parameters start from `values`, by name; with a `window` of None all loops are unrolled.
 
     Attributes:
         graph: with all of its nodes.
@@ -239,8 +233,7 @@ class TrainedProgram:
         Raises:
             GraphError: a parameter has no variable, or a variable no parameter.
         """
-        nodes = [node for node in self.graph.given.values() if node.operator is op.VARIABLE]
-        own = {node.name for node in nodes if node.attributes["held"].trainable}
+        own = {one.name for one in self.graph.variables if one.attributes["held"].trainable}
         for name in sorted(own ^ set(self._values)):
             what = "variable" if name in self._values else "parameter of the model"
             raise GraphError(

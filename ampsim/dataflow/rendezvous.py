@@ -44,11 +44,8 @@ _Group: TypeAlias = "tuple[Context, int, int, Path]"
 class Rendezvous:
     """The messages of a run.
 
-    Args:
-        plan: what is run.
-        fabric: the links.
-        broadcasts_dead: whether a branch that is not taken is told once to each worker that waits
-            for something of it, and there to all its Recvs, in place of once for each Recv.
+    If it `broadcasts_dead`, a branch that is not taken is told once to each worker that waits for
+    something of it, and there to all its Recvs, in place of once for each Recv.
 
     Attributes:
         receivers: who serves the Recvs of a worker.

@@ -241,13 +241,7 @@ def run(
 
 
 class Done(NamedTuple):
-    """What is left of a run of a plan.
-
-    Args:
-        plan: what was run.
-        executors: by worker.
-        sent: how many messages went between workers, by what they were.
-    """
+    """What is left of a run: executors by worker, and messages that were sent, by their kinds."""
 
     plan: Plan
     executors: Mapping[int, Executor]
@@ -269,15 +263,7 @@ class Done(NamedTuple):
 
 
 class Session:
-    """Runs of plans on a cluster, one after the other.
-
-    Args:
-        cluster: the devices.
-        clock: whose time passes.
-        recorder: takes the spans.
-        running: how they are run.
-        is_abstract: whether floats are shapes without numbers.
-        seed: of what varies on the cluster.
+    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`.
 
     Attributes:
         hosts: of workers that have taken part.
@@ -317,13 +303,7 @@ class Session:
         return self.hosts[worker]
 
     def run(self, plan: Plan, fed: Mapping[str, Any], instance: int = 0) -> Done:
-        """Run a plan to its end; variables then have what was assigned.
-
-        Args:
-            plan: what to run.
-            fed: values of its inputs and variables, as `fed_to` gives them.
-            instance: number of the run, which spans tell.
-        """
+        """Run a plan on what `fed_to` gives; variables then have what was assigned."""
         nodes = [step.node for step in plan.steps]
         held = changed_by(nodes)
         for one in held:

@@ -32,11 +32,8 @@ SWAP_THRESHOLD: Final = 0.7
 class Swapper:
     """What moves between a device and its host.
 
-    Args:
-        memory: the device's.
-        capacity_bytes: what there is room for there.
-        lanes: to the host and from it; their `above_bytes` is the threshold.
-        after: called with the number of each copy that has ended.
+    The threshold is `above_bytes` of the lanes; `after` is called with the number of each copy that
+    has ended.
 
     Attributes:
         out_bytes, in_bytes: what has been copied to the host, and back.

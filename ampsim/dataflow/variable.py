@@ -155,7 +155,7 @@ def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
     Raises:
         OptionError: there is no such variable, or a shape does not fit.
     """
-    known = {node.name: node for node in graph.given.values() if node.operator is op.VARIABLE}
+    known = {node.name: node for node in graph.variables}
     for name, value in values.items():
         if name not in known:
             raise OptionError(one_of("variable", name, known))
@@ -300,8 +300,9 @@ def minimize(
     """
     graph = open_graph()
     _require_once("minimize")
-    nodes = [node for node in graph.given.values() if node.operator is op.VARIABLE]
-    wanted = list(by) or [node.outputs[0] for node in nodes if node.attributes["held"].trainable]
+    wanted = list(by) or [
+        node.outputs[0] for node in graph.variables if node.attributes["held"].trainable
+    ]
     if not wanted or any(one.node.operator is not op.VARIABLE for one in wanted):
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
