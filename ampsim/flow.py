@@ -1,10 +1,9 @@
 """In-graph control flow: the names with which programs are written, ``from ampsim import flow``."""
 
-from ampsim.dataflow.construct import cond, device, while_loop
+from ampsim.dataflow.construct import cond, device, foldl, foldr, map_fn, scan, while_loop
 from ampsim.dataflow.construct import input_tensor as input
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import FlowGraph, Tensor, constant
-from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
 from ampsim.dataflow.operators.elements import (
     add_n,
     equal,
@@ -48,10 +47,10 @@ from ampsim.dataflow.operators.shape import (
     zeros,
 )
 from ampsim.dataflow.program import Objective, Program, embedding, linear, lstm
-from ampsim.dataflow.random import Generator
 from ampsim.dataflow.session import PARALLEL_ITERATIONS, FlowResult, run
 from ampsim.dataflow.structure import TensorArray
 from ampsim.dataflow.variable import (
+    Generator,
     assign,
     assign_rows,
     group,

@@ -36,11 +36,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.frame import DEAD, Frame, Iteration
 from ampsim.dataflow.graph import Node
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import DeviceTensor, hold, release
-from ampsim.dataflow.plan import Plan, Step, Targets
+from ampsim.dataflow.plan import DEAD, Frame, Iteration, Plan, Step, Targets
 from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.errors import OptionError
 from ampsim.ir import Standin

@@ -302,7 +302,7 @@ class FlowGraph:
         """Build anew: inputs, variables and constants are as they were, and nothing else is there.
 
         Args:
-            known: an `ampsim.dataflow.unroll.KnownInstance`, and loops are unrolled; or None.
+            known: an `ampsim.dataflow.program.KnownInstance`, and loops are unrolled; or None.
         """
         self.known = known
         self.root.units.clear()

@@ -15,9 +15,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ampsim.clock import Clock
-from ampsim.dataflow.frame import Iteration, Ready, Tag
 from ampsim.dataflow.memory import Buffer, Maker, Saved
-from ampsim.dataflow.plan import Step
+from ampsim.dataflow.plan import Iteration, Ready, Step, Tag
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, occupancy_s
 from ampsim.ir import Direction, Standin, standin

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ampsim.dataflow.frame import DEAD, Iteration, Path, told
 from ampsim.dataflow.graph import Branch, Context
-from ampsim.dataflow.plan import Plan, Step
+from ampsim.dataflow.plan import DEAD, Iteration, Path, Plan, Step, told
 from ampsim.errors import SimulationError
 from ampsim.machine import Fabric
 from ampsim.trace import Cause

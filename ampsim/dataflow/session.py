@@ -16,14 +16,12 @@ from ampsim.dataflow import operator as op
 from ampsim.dataflow.accounted import CountingExecutor, CountingHost
 from ampsim.dataflow.construct import fits
 from ampsim.dataflow.executor import Executor
-from ampsim.dataflow.frame import DEAD
 from ampsim.dataflow.graph import Tensor
 from ampsim.dataflow.host import Host
-from ampsim.dataflow.memory import CATEGORIES
+from ampsim.dataflow.memory import CATEGORIES, SWAP_THRESHOLD
 from ampsim.dataflow.partition import Placement
-from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.plan import DEAD, Plan
 from ampsim.dataflow.rendezvous import Rendezvous
-from ampsim.dataflow.swapping import SWAP_THRESHOLD
 from ampsim.dataflow.variable import changed_by, read
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, Device, load_cluster

@@ -10,7 +10,7 @@ import pytest
 from ampsim import flow
 from ampsim.dataflow.graph import Tensor, apply, open_graph
 from ampsim.dataflow.operator import OPERATORS, no_work
-from ampsim.dataflow.random import DrawnRuns
+from ampsim.dataflow.variable import DrawnRuns
 from ampsim.ir import Standin, standin
 
 RNG = np.random.default_rng(0)
