@@ -113,11 +113,8 @@ class Step:
             self.kernel = partial(operator.kernel, **node.attributes)
         gives_float = bool(node.outputs) and node.outputs[0].is_float
         self.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
-        self.is_kernel = (
-            operator.kernel is not None
-            and self.needs_numbers
-            and any(one.is_float for one in tensors)
-        )
+        has_float = any(one.is_float for one in tensors)
+        self.is_kernel = operator.kernel is not None and self.needs_numbers and has_float
         self.is_on_device = self.is_kernel or (
             operator is op.SEND and node.inputs[0].is_float and not node.attributes["is_signal"]
         )
@@ -129,10 +126,9 @@ class Step:
             one.is_float or one.dtype == op.RESOURCE for one in tensors
         )
         self.is_merge = operator is op.MERGE and not is_loop_merge
-        self.is_decision = False
+        self.is_decision, self.live, self.dead = False, 0, 0
         self.known: dict[Any, Any] = {}
         self.dispatched: int | None = None
-        self.live = self.dead = 0
         frame.steps.append(self)
         frame.slots += max(count, 1) + len(node.controls)
         frame.pending.append(

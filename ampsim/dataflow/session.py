@@ -36,16 +36,10 @@ PARALLEL_ITERATIONS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """How graphs are run.
+    """How graphs are run: as the arguments of `run` say, which are explained there.
 
-    Args:
-        window: iterations of a frame under way at a time, 0 for any number; None where loops are
-            unrolled.
-        run_ahead: whether a step counts as done once its device has it.
-        round_trip_s: what each decision takes that a client makes; None where the graph decides.
-        swap_threshold: the share of the memory above which stacks are swapped; None for never.
-        broadcast_dead: whether a branch that is not taken is told once to each worker that waits
-            for it, in place of once for each tensor.
+    With a `window` of None loops are unrolled; with a `swap_threshold` of None nothing is swapped;
+    with a `round_trip_s` a client makes each decision, which takes that long.
     """
 
     window: int | None = PARALLEL_ITERATIONS

@@ -32,9 +32,14 @@ def _wanted(of: Any, place: int, build: Callable[[], Tensor]) -> Tensor | None:
     return of.reduced(build(), place) if of.is_wanted(place) else None
 
 
+def _subtracted(of: Any, gradient: Tensor) -> list[Any]:
+    second = _wanted(of, 1, lambda: -gradient)
+    return [of.reduced(gradient, 0), second]
+
+
 _GRADIENTS: Final[dict[str, op.GradientRule | None]] = {
     "add": _added,
-    "subtract": lambda of, slope: [of.reduced(slope, 0), _wanted(of, 1, lambda: -slope)],
+    "subtract": _subtracted,
     "multiply": lambda of, slope: [
         _wanted(of, 0, lambda: slope * of.input(1)),
         _wanted(of, 1, lambda: slope * of.input(0)),
