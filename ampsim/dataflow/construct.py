@@ -117,14 +117,10 @@ def _general(first: Shape | None, second: Shape | None) -> Shape | None:
 
 @checked
 def while_loop(
-    predicate: Callable[..., Operand],
-    body: Callable[..., Any],
-    inits: Any,
-    *,
+    predicate: Callable[..., Operand], body: Callable[..., Any], inits: Any, *,
     parallel_iterations: int | None = None,
-    shapes: Sequence[Sequence[int | None] | None] | None = None,
-    name: str = "while",
-) -> Any:
+    shapes: Sequence[Sequence[int | None] | None] | None = None, name: str = "while",
+) -> Any:  # fmt: skip
     """Apply `body` to the loop variables as long as `predicate` of them is true.
 
     Args:

@@ -39,16 +39,9 @@ class ProgramEngine:
     """
 
     def __init__(
-        self,
-        program: Program,
-        optimizer: Optimizer,
-        values: Mapping[str, np.ndarray],
-        cluster: Cluster,
-        schedule: OfProgram,
-        *,
-        recorder: Recorder,
-        settings: RunSettings,
-    ) -> None:
+        self, program: Program, optimizer: Optimizer, values: Mapping[str, np.ndarray],
+        cluster: Cluster, schedule: OfProgram, *, recorder: Recorder, settings: RunSettings,
+    ) -> None:  # fmt: skip
         require_meaning(cluster)
         running = schedule.running
         if running.swap_threshold is not None:

@@ -60,15 +60,9 @@ class Executor:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        rendezvous: Rendezvous,
-        feeds: Mapping[str, Any],
-        host: Host,
-        *,
-        run_ahead: bool,
-        instance: int = 0,
-    ) -> None:
+        self, plan: Plan, rendezvous: Rendezvous, feeds: Mapping[str, Any], host: Host, *,
+        run_ahead: bool, instance: int = 0,
+    ) -> None:  # fmt: skip
         self._host, self._run_ahead, self._feeds = host, run_ahead, feeds
         self._ready = host.ready
         self.frames: list[tuple[str, int, float, float]] = []

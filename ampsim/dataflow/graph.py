@@ -50,13 +50,9 @@ class Tensor:
     __slots__ = ("captured_from", "context", "dtype", "node", "output", "shape")
 
     def __init__(
-        self,
-        node: Node,
-        output: int,
-        shape: op.Shape | None,
-        dtype: np.dtype[Any],
+        self, node: Node, output: int, shape: op.Shape | None, dtype: np.dtype[Any],
         context: Context,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.node, self.output, self.shape, self.dtype = node, output, shape, dtype
         self.context = context
         self.captured_from: Tensor | None = None
@@ -367,13 +363,9 @@ class FlowGraph:
         return self._constants[key]
 
     def add(
-        self,
-        operator: op.Operator,
-        inputs: Sequence[Tensor],
-        attributes: dict[str, Any] | None = None,
-        *,
-        within: Context | None = None,
-    ) -> Node:
+        self, operator: op.Operator, inputs: Sequence[Tensor],
+        attributes: dict[str, Any] | None = None, *, within: Context | None = None,
+    ) -> Node:  # fmt: skip
         """Build a node without outputs in the present context; its inputs can be used there.
 
         What would run once more than the body of its loop, for want of an input that comes with
@@ -530,12 +522,9 @@ _P = ParamSpec("_P")
 
 
 def listed(
-    shape: Callable[..., op.Shape | None],
-    dtype: Callable[..., np.dtype[Any]],
-    work: op.WorkRule = op.no_work,
-    gradient: op.GradientRule | None = None,
-    **more: Any,
-) -> Callable[[Callable[_P, Any]], Callable[_P, Tensor]]:
+    shape: Callable[..., op.Shape | None], dtype: Callable[..., np.dtype[Any]],
+    work: op.WorkRule = op.no_work, gradient: op.GradientRule | None = None, **more: Any,
+) -> Callable[[Callable[_P, Any]], Callable[_P, Tensor]]:  # fmt: skip
     """List an operator with the kernel that is decorated, under its name.
 
     What then has the name builds a node of it: of tensors where the kernel takes an `Array`, and of

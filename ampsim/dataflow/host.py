@@ -58,12 +58,9 @@ class Queued:
     )  # fmt: skip
 
     def __init__(
-        self,
-        reads: Sequence[Buffer | Saved] = (),
-        writes: Buffer | None = None,
-        then: Callable[[], None] | None = None,
-        maker: Maker | None = None,
-    ) -> None:
+        self, reads: Sequence[Buffer | Saved] = (), writes: Buffer | None = None,
+        then: Callable[[], None] | None = None, maker: Maker | None = None,
+    ) -> None:  # fmt: skip
         self.reads, self.writes, self.then = reads, writes, then
         self.maker = maker if writes is None else writes.maker
         self.cost: KernelCost | None = None
@@ -125,18 +122,9 @@ class Host:
     """
 
     def __init__(
-        self,
-        worker: int,
-        cluster: Cluster,
-        clock: Clock,
-        recorder: Recorder,
-        *,
-        instant: Instant,
-        transfers: Transfers,
-        is_abstract: bool,
-        seed: int,
-        round_trip_s: float | None = None,
-    ) -> None:
+        self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, *, instant: Instant,
+        transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
+    ) -> None:  # fmt: skip
         self.worker = worker
         self._round_trip_s = round_trip_s
         self._asked: deque[tuple[Step, Callable[[], None]]] = deque()

@@ -302,12 +302,9 @@ class Swapper:
     """
 
     def __init__(
-        self,
-        memory: Memory,
-        capacity_bytes: int,
-        lanes: CopyLanes,
+        self, memory: Memory, capacity_bytes: int, lanes: CopyLanes,
         after: Callable[[Cause], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._memory, self._capacity_bytes = memory, capacity_bytes
         self._lanes, self._after = lanes, after
         self._above_bytes = lanes.above_bytes

@@ -179,12 +179,9 @@ class Cut:
     """
 
     def __init__(
-        self,
-        asked: Sequence[Tensor],
-        places: NodePlaces,
-        nodes: Sequence[Node],
+        self, asked: Sequence[Tensor], places: NodePlaces, nodes: Sequence[Node],
         first: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.peers: dict[Node, tuple[Node, int]] = {}
         self._places = places
         self._recv: dict[tuple[Tensor, int, bool], Tensor] = {}

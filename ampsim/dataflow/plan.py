@@ -156,14 +156,9 @@ class Plan:
     """
 
     def __init__(
-        self,
-        asked: Sequence[Tensor],
-        window: int,
-        cluster: Cluster | None = None,
-        placement: Placement | None = None,
-        *,
-        first: int | None = None,
-    ) -> None:
+        self, asked: Sequence[Tensor], window: int, cluster: Cluster | None = None,
+        placement: Placement | None = None, *, first: int | None = None,
+    ) -> None:  # fmt: skip
         self.asked = len(asked)
         self.roots: dict[int, FramePlan] = {}
         self._window = window

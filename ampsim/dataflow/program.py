@@ -241,14 +241,9 @@ class TrainedProgram:
     """
 
     def __init__(
-        self,
-        program: Program,
-        optimizer: Optimizer,
-        values: Mapping[str, np.ndarray],
-        window: int | None,
-        *,
-        cluster: Cluster,
-    ) -> None:
+        self, program: Program, optimizer: Optimizer, values: Mapping[str, np.ndarray],
+        window: int | None, *, cluster: Cluster,
+    ) -> None:  # fmt: skip
         self._program, self._optimizer, self._window = program, optimizer, window
         self._cluster = cluster
         self._values = values

@@ -162,20 +162,13 @@ def _table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFram
 
 @checked
 def run(
-    asked: Tensor | Sequence[Tensor],
-    feeds: Mapping[str, Any] | None = None,
-    *,
-    cluster: Cluster | str = "tflops-1",
-    mode: Literal["numeric", "sleep"] = "numeric",
-    parallel_iterations: int = PARALLEL_ITERATIONS,
-    run_ahead: bool = True,
-    swap_memory: bool = False,
-    swap_threshold: float | None = None,
-    placement: Placement | None = None,
-    broadcast_dead: bool = False,
-    seed: int = 0,
+    asked: Tensor | Sequence[Tensor], feeds: Mapping[str, Any] | None = None, *,
+    cluster: Cluster | str = "tflops-1", mode: Literal["numeric", "sleep"] = "numeric",
+    parallel_iterations: int = PARALLEL_ITERATIONS, run_ahead: bool = True,
+    swap_memory: bool = False, swap_threshold: float | None = None,
+    placement: Placement | None = None, broadcast_dead: bool = False, seed: int = 0,
     clock: Clock | None = None,
-) -> FlowResult:
+) -> FlowResult:  # fmt: skip
     """Compute tensors of a graph on the devices of a cluster.
 
     What nobody has placed runs on worker 0.
@@ -262,15 +255,9 @@ class Session:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        clock: Clock,
-        recorder: Recorder,
-        running: Running,
-        *,
-        is_abstract: bool,
-        seed: int,
-    ) -> None:
+        self, cluster: Cluster, clock: Clock, recorder: Recorder, running: Running, *,
+        is_abstract: bool, seed: int,
+    ) -> None:  # fmt: skip
         self._cluster, self._clock, self._recorder = cluster, clock, recorder
         self._running = running
         instant = Instant(clock)

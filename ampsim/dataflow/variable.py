@@ -97,13 +97,9 @@ class _Rows:
 
 
 def variable(
-    name: str,
-    value: Any = None,
-    shape: Sequence[int] | None = None,
-    dtype: Any = "float64",
-    *,
+    name: str, value: Any = None, shape: Sequence[int] | None = None, dtype: Any = "float64", *,
     trainable: bool = True,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor that stays from one run to the next.
 
     Of one name there is one in a graph, as it was made first.

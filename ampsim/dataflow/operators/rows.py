@@ -182,12 +182,9 @@ op.register(op.Operator("numpy_function", _called, _told_or_first, op.told_dtype
 
 
 def numpy_function(
-    function: Callable[..., Any],
-    operands: Sequence[Operand],
-    *,
-    shape: Sequence[int] | None = None,
-    dtype: Any = "float64",
-) -> Tensor:
+    function: Callable[..., Any], operands: Sequence[Operand], *,
+    shape: Sequence[int] | None = None, dtype: Any = "float64",
+) -> Tensor:  # fmt: skip
     """What a function of arrays gives that changes none of them and gives the same for the same.
 
     It has no gradient. The host computes what takes and gives whole numbers and truth values alone,
