@@ -80,7 +80,8 @@ def _ours(model: Model, arrays: Arrays, state_of: StateOf) -> dict[str, np.ndarr
     """By a step of gradient descent with rate 1."""
     data = BatchList([arrays], [arrays])
     one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
-    result = simulate(one, "tflops-1", "sequential")
+    schedule = "dataflow" if one.is_program_only else "sequential"
+    result = simulate(one, "tflops-1", schedule)
     before, after = state_of(one), state_of(result)
     found = {
         f"the gradient of {name}": (values - after[name]).numpy() for name, values in before.items()

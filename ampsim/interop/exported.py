@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from ampsim.errors import AmpsimError, OptionError
+from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     Arguments,
     Learned,
@@ -106,6 +107,8 @@ def imported(module: torch.nn.Module, arrays: Sequence[torch.Tensor], loss: Loss
     with _recording(module):
         program = _exported(module, arrays, loss)
     _require_own_weights(module, name)
+    if any(_has_branches(one) and one.target.name() in CONSTRUCTS for one in program.graph.nodes):
+        raise Branching(f"{name}: it has torch.cond, while_loop or scan", program)
     try:
         low = _lowered(module, program)
     except MissingRule as missing:

@@ -13,6 +13,7 @@ from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.interop.agreement import require_agreement
 from ampsim.interop.batches import Arrays, BatchList, dataset_of, examples
+from ampsim.interop.control_flow import Branching, TorchProgram, torch_program
 from ampsim.interop.exported import ImportedModule, Loss, Refusal, imported, the_torch
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.lowering import EXAMPLE_ROWS
@@ -145,7 +146,10 @@ def from_torch(
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), dtype)
     method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
-    found, length = _found(module, dataset, loss)
+    try:
+        found, length = _found(module, dataset, loss)
+    except Branching as branching:
+        return _program_model(module, branching.program, dataset, (loss, method), options)
     _require_labels(dataset, found.classes)
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
     made = TorchGraph(found, state, method if isinstance(method, partial) else None, dataset)
@@ -153,6 +157,24 @@ def from_torch(
     model = _model(module, made, pump, method, options)
     plain = replace(made, found=replace(found, plan=found.plan.with_calls(without_dropout)))
     require_agreement(module, loss, replace(model, make_graph=plain), to_torch)
+    return model
+
+
+def _program_model(
+    module: Any, program: Any, data: ArrayDataset | BatchList, how: Any, options: dict[str, Any]
+) -> Model:
+    """The model of a module with torch.cond, while_loop or scan: a program only."""
+    made, loss, method = torch_program(module, program), *how
+    if isinstance(data, BatchList):
+        raise Refusal(f"{made.name}: sequences must have one length beside torch.scan; pad them")
+    config = TorchConfig(made.name, data.batch, made.digest)
+    optimizer = method() if callable(method) else method
+    model = Model(
+        made.name, config, None, data.for_run, None, optimizer, dtype=_dtype_of(module),
+        make_program=made, make_layers=made.layers, **options,
+    )  # fmt: skip
+    _require_labels(data, made.classes)
+    require_agreement(module, loss, model, to_torch)
     return model
 
 
@@ -335,17 +357,19 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
     """
     torch = the_torch()
     model: Any = getattr(result, "model", result)
-    made = getattr(model, "make_graph", None)
-    if not isinstance(made, TorchGraph):
+    made = getattr(model, "make_graph", None) or getattr(model, "make_program", None)
+    if not isinstance(made, TorchGraph | TorchProgram):
         raise OptionError(
             "to_torch takes a result, or a model, that came from ampsim.from_torch; a result's "
             "numbers are in result.model.parameters()"
         )
     shapes = {name: one.shape for name, one in made.state.items()}
-    state = dict(made.state)
-    ours = model.parameters()
-    for name, laid in made.found.layouts.items():
-        state |= laid.theirs(ours[name], shapes)
+    state, ours = dict(made.state), model.parameters()
+    if isinstance(made, TorchProgram):
+        state |= made.theirs(ours)
+    else:
+        for name, laid in made.found.layouts.items():
+            state |= laid.theirs(ours[name], shapes)
     return OrderedDict(
         (name, torch.from_numpy(np.array(one, dtype=made.state[name].dtype)))
         for name, one in state.items()

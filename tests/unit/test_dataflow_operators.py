@@ -50,6 +50,7 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "log": ([MATRIX], {}),
     "matmul": ([MATRIX, MATRIX.T], {}),
     "transpose": ([MATRIX], {}),
+    "permute": ([MATRIX], {"axes": (1, 0)}),
     "shape_of": ([MATRIX], {}),
     "length": ([MATRIX], {"axis": 1}),
     "filled": ([np.array([2, 3])], {"value": 1.0, "dtype": np.dtype(float), **SHAPE}),

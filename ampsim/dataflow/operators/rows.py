@@ -54,6 +54,23 @@ def transpose(x: Array) -> Any:
     return np.transpose(x)
 
 
+def _permuted_shape(x: op.Shape, *, axes: tuple[int, ...]) -> op.Shape:
+    if sorted(axes) != list(range(len(x))):
+        raise ValueError(f"each axis of {x} once is expected, got {axes}")
+    return tuple(x[axis] for axis in axes)
+
+
+def _permuted_back(of: Any, gradient: Tensor) -> list[Tensor]:
+    axes = of.node.attributes["axes"]
+    return [permute(gradient, tuple(axes.index(axis) for axis in range(len(axes))))]
+
+
+@listed(_permuted_shape, op.first_dtype, op.no_work, _permuted_back)
+def permute(x: Array, axes: tuple[int, ...]) -> Any:
+    """The axes of x in another order."""
+    return np.transpose(x, axes)
+
+
 # --- what a gate needs that chooses by value
 
 
