@@ -269,6 +269,11 @@ def _require_predicate(tensor: Tensor, what: str) -> Tensor:
     return tensor
 
 
+def is_left(left: Tensor, *carried: Any) -> Tensor:
+    """Whether a loop that counts down has iterations left."""
+    return left > 0
+
+
 def map_fn(
     fn: Callable[[Tensor], Tensor], elems: Operand, *, parallel_iterations: int | None = None
 ) -> Tensor:
@@ -303,16 +308,11 @@ def foldr(
     """fn(... fn(fn(init, last row), last but one) ..., first row)."""
     rows, count = _rows(elems)
 
-    def is_left(i: Tensor, a: Tensor) -> Tensor:
-        return i > 0
-
     def body(i: Tensor, a: Tensor) -> tuple[Any, ...]:
         return i - 1, fn(a, rows.read(i - 1))
 
-    _, folded = while_loop(
-        is_left, body, (count, init), parallel_iterations=parallel_iterations, name="foldr"
-    )
-    return folded
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "foldr"}
+    return while_loop(is_left, body, (count, init), **told)[1]
 
 
 def scan(
@@ -323,18 +323,13 @@ def scan(
     rows, count = _rows(elems)
     (first,) = tensors_of([init])
 
-    def is_within(i: Tensor, a: Tensor, given: TensorArray) -> Tensor:
-        return i < count
-
     def body(i: Tensor, a: Tensor, given: TensorArray) -> tuple[Any, ...]:
         a_out = fn(a, rows.read(i))
         return i + 1, a_out, given.write(i, a_out)
 
     inits = (0, first, TensorArray(count, dtype=first.dtype, element_shape=first.shape))
-    _, _, given = while_loop(
-        is_within, body, inits, parallel_iterations=parallel_iterations, name="scan"
-    )
-    return given.stack()
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "scan"}
+    return while_loop(_before(count), body, inits, **told)[2].stack()
 
 
 def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
@@ -350,11 +345,17 @@ def _over(
 ) -> Any:  # fmt: skip
     """The variables of a loop that runs once for each row, from the first to the last."""
 
-    def is_within(i: Tensor, *carried: Any) -> Tensor:
-        return i < count
-
     def counted(i: Tensor, *carried: Any) -> tuple[Any, ...]:
         return i + 1, *body(i, *carried)
 
-    _, *found = while_loop(is_within, counted, (0, *inits), parallel_iterations=window, name=name)
-    return found
+    told: Any = {"parallel_iterations": window, "name": name}
+    return while_loop(_before(count), counted, (0, *inits), **told)[1:]
+
+
+def _before(count: Tensor) -> Callable[..., Tensor]:
+    """The predicate of loops that count up to this."""
+
+    def is_before(i: Tensor, *carried: Any) -> Tensor:
+        return i < count
+
+    return is_before

@@ -26,6 +26,7 @@ from ampsim.dataflow.construct import (
     begun,
     cond,
     fits,
+    is_left,
     leave,
     repeat,
     while_loop,
@@ -272,7 +273,7 @@ class _Builder:
         first += [self.filled(one, 0.0) for one in back.constants]
         with self._graph.device(unit.loop.predicate.node):
             _left, *found = while_loop(
-                _is_left,
+                is_left,
                 partial(self._iteration, back),
                 (self.available(total), *first),
                 parallel_iterations=unit.loop.window,
@@ -385,11 +386,6 @@ class _Builder:
             known = apply("identity", tensor)
         known.shape = shape
         return known
-
-
-def _is_left(left: Tensor, *_carried: Tensor) -> Tensor:
-    """Whether a backward loop has iterations left."""
-    return left > 0
 
 
 def _reached_from(context: Context, xs: Iterable[Tensor]) -> set[Tensor]:

@@ -35,27 +35,24 @@ def _infix(name: str, *, is_reflected: bool = False) -> Callable[[Tensor, Operan
     return built
 
 
+@dataclass(eq=False, slots=True, repr=False)
 class Tensor:
     """An output of a node.
 
     Attributes:
-        node: what makes it.
-        output: which of the node's outputs it is.
+        node, output: what makes it, and which of its outputs it is.
         shape: its static shape; None where not even the number of axes is known.
         dtype: the type of its elements.
         context: where it can be used.
         captured_from: the tensor outside that it stands for; None where it is no capture.
     """
 
-    __slots__ = ("captured_from", "context", "dtype", "node", "output", "shape")
-
-    def __init__(
-        self, node: Node, output: int, shape: op.Shape | None, dtype: np.dtype[Any],
-        context: Context,
-    ) -> None:  # fmt: skip
-        self.node, self.output, self.shape, self.dtype = node, output, shape, dtype
-        self.context = context
-        self.captured_from: Tensor | None = None
+    node: Node
+    output: int
+    shape: op.Shape | None
+    dtype: np.dtype[Any]
+    context: Context
+    captured_from: Tensor | None = None
 
     def __repr__(self) -> str:
         """Name its node, type and shape."""
@@ -108,11 +105,8 @@ class Node:
     """One use of an operator.
 
     Attributes:
-        operator: what it computes.
-        inputs: what it takes.
         controls: tensors that must have come before it runs, and that it does not read.
         attributes: what else the operator is told.
-        context: where it runs.
         outputs: what it makes; two of a Switch, one of all others.
         direction: forward, or backward in a graph of gradients.
         device: where the user has it; None where nothing is said.
@@ -370,12 +364,6 @@ class FlowGraph:
 
         What would run once more than the body of its loop, for want of an input that comes with
         the iterations, waits for the loop's gate.
-
-        Args:
-            operator: what it computes.
-            inputs: what it takes, as it is.
-            attributes: what else the operator is told.
-            within: the context, if it is not the present one.
         """
         with self.inside(within or self.context) as context:
             node = Node(operator, list(inputs), attributes or {}, self)

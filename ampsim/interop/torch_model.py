@@ -168,7 +168,7 @@ def _program_model(
     if isinstance(data, BatchList):
         raise Refusal(f"{made.name}: sequences must have one length beside torch.scan; pad them")
     config = TorchConfig(made.name, data.batch, made.digest)
-    optimizer = method() if callable(method) else method
+    optimizer: Any = method() if callable(method) else method
     model = Model(
         made.name, config, None, data.for_run, None, optimizer, dtype=_dtype_of(module),
         make_program=made, make_layers=made.layers, **options,
