@@ -40,15 +40,41 @@ class Known(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One operation: what it reads and gives, and the user's line."""
+    """One operation: what it reads, of which `first` is a tensor or none, and what it gives."""
 
     name: str
     rule: str
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
-    read: tuple[Like | None, ...]
+    first: Like | None
     gives: Like | None
     place: str
+
+    @property
+    def lengths(self) -> tuple[int | None, ...]:
+        """The shape of the first tensor that it reads."""
+        return () if self.first is None else self.first.shape
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape of what it gives."""
+        return () if self.gives is None else self.gives.shape
+
+    def axes(self, given: Any = None) -> list[int]:
+        """Axes of the first tensor that it reads, all unless given, counted from the first."""
+        every = range(len(self.lengths))
+        return list(every) if given is None else [every[one] for one in np.atleast_1d(given)]
+
+    def length(self, axis: int) -> int:
+        """The length of an axis that is not the batch's."""
+        found = self.lengths[axis]
+        if found is None:
+            raise self.refused("takes the rows of a batch apart")
+        return found
+
+    def refused(self, why: str, remedy: str = REMEDY) -> Refusal:
+        """Say in a line that it cannot be."""
+        return Refusal(f"{self.rule} {why}{self.place and f' ({self.place})'}; {remedy}")
 
 
 class Recorded(NamedTuple):
@@ -84,12 +110,13 @@ def _recorded(module: Any, rows: str) -> Recorded:
             rule = "getitem" if one.target is operator.getitem else short(one)
             told = {name: plain(each) for name, each in one.kwargs.items()}
             told = {name: each for name, each in told.items() if each not in (None, False)}
-            read = tuple(_like(getattr(each, "meta", {}).get("val"), rows) for each in one.args)
-            gives = _like(one.meta.get("val"), rows)
-            arguments = tuple(map(plain, one.args))
-            operations.append(
-                Operation(one.name, rule, arguments, told, read, gives, place_of(one))
+            first, gives = (
+                _like(getattr(each, "meta", {}).get("val"), rows)
+                for each in ((*one.args, 0)[0], one)
             )
+            arguments = plain(one.args)
+            made = Operation(one.name, rule, arguments, told, first, gives, place_of(one))
+            operations.append(made)
     return Recorded(tuple(inputs), tuple(operations), outputs)
 
 
@@ -110,58 +137,26 @@ def _like(value: Any, rows: str) -> Like | None:
     return Like(shape, str(value.dtype).removeprefix("torch."))
 
 
-class At:
-    """An operation that is being built, for its rule.
-
-    Attributes:
-        shape: of what it gives.
-        lengths: the shape of the first tensor that it reads.
-    """
-
-    def __init__(self, builder: Builder, one: Operation) -> None:
-        self.builder, self.operation = builder, one
-        self.shape = () if one.gives is None else one.gives.shape
-        first = one.read[0] if one.read else None
-        self.lengths = () if first is None else first.shape
-
-    def axes(self, given: Any = None) -> list[int]:
-        """Axes of the first tensor that it reads, all unless given, counted from the first."""
-        every = range(len(self.lengths))
-        return list(every) if given is None else [every[one] for one in np.atleast_1d(given)]
-
-    def length(self, axis: int) -> int:
-        """The length of an axis that is not the batch's."""
-        found = self.lengths[axis]
-        if found is None:
-            raise self.refused("takes the rows of a batch apart")
-        return found
-
-    def refused(self, why: str, remedy: str = REMEDY) -> Refusal:
-        """Say in a line that it cannot be."""
-        where = f" ({self.operation.place})" if self.operation.place else ""
-        return Refusal(f"{self.builder.name}: {self.operation.rule} {why}{where}; {remedy}")
-
-
 # --- what PyTorch's operators are here
 
 
-def _same(at: At, x: Any, *others: Any) -> Any:
+def _same(at: Operation, x: Any, *others: Any) -> Any:
     return x
 
 
-def _shaped(at: At, x: Any, *others: Any) -> flow.Tensor:
+def _shaped(at: Operation, x: Any, *others: Any) -> flow.Tensor:
     return flow.reshape(x, [-1 if one is None else one for one in at.shape])
 
 
-def _affine(at: At, x: Any, weight: Any, bias: Any = None) -> flow.Tensor:
+def _affine(at: Operation, x: Any, weight: Any, bias: Any = None) -> flow.Tensor:
     product = flow.matmul(flow.reshape(x, (-1, weight.shape[1])), flow.transpose(weight))
     product = product if bias is None else product + bias
     return _shaped(at, product) if len(at.shape) > 2 else product
 
 
 def _arithmetic(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def rule(at: At, x: Any, y: Any) -> Any:
-        gives = at.operation.gives
+    def rule(at: Operation, x: Any, y: Any) -> Any:
+        gives = at.gives
         if gives is not None and gives.dtype.startswith("float"):
             x, y = (
                 flow.cast(one, gives.dtype) if getattr(one, "is_float", True) is False else one
@@ -172,24 +167,13 @@ def _arithmetic(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return rule
 
 
-def _filled(value: float) -> Callable[..., flow.Tensor]:
-    def rule(at: At, *told: Any) -> flow.Tensor:
-        lengths = [flow.length(at.builder.rows) if one is None else one for one in at.shape]
-        parts = [flow.reshape(one, (1,)) for one in lengths]
-        shape = flow.concat(parts, axis=0) if parts else np.zeros(0, np.int64)
-        assert at.operation.gives is not None, "a tensor is filled"
-        return filled(shape, value, at.operation.gives.dtype, at.shape)
-
-    return rule
-
-
-def _total(at: At, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
+def _total(at: Operation, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
     for axis in sorted(at.axes(axes), reverse=True):
         x = flow.sum(x, axis)
     return _shaped(at, x) if keep else x
 
 
-def _mean(at: At, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
+def _mean(at: Operation, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
     total = _total(at, x, axes, keep)
     for axis in at.axes(axes):
         known = at.lengths[axis]
@@ -197,7 +181,7 @@ def _mean(at: At, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
     return total
 
 
-def _cut(at: At, x: Any, axis: int = 0, first: Any = None, last: Any = None) -> Any:
+def _cut(at: Operation, x: Any, axis: int = 0, first: Any = None, last: Any = None) -> Any:
     (axis,) = at.axes(axis)
     if not first and (last is None or last >= 1 << 62):
         return x
@@ -205,21 +189,21 @@ def _cut(at: At, x: Any, axis: int = 0, first: Any = None, last: Any = None) -> 
     return flow.cut(x, first, last, axis)
 
 
-def _select(at: At, x: Any, axis: int, index: int) -> flow.Tensor:
+def _select(at: Operation, x: Any, axis: int, index: int) -> flow.Tensor:
     (axis,) = at.axes(axis)
     place = range(at.length(axis))[index]
     return _shaped(at, flow.cut(x, place, place + 1, axis))
 
 
-def _joined(at: At, parts: Any, axis: int = 0) -> flow.Tensor:
+def _joined(at: Operation, parts: Any, axis: int = 0) -> flow.Tensor:
     return flow.concat(parts, range(len(at.shape))[axis])
 
 
-def _permuted(at: At, x: Any, axes: Any) -> flow.Tensor:
+def _permuted(at: Operation, x: Any, axes: Any) -> flow.Tensor:
     return flow.permute(x, tuple(at.axes(axes)))
 
 
-def _exchanged(at: At, x: Any, *pair: int) -> flow.Tensor:
+def _exchanged(at: Operation, x: Any, *pair: int) -> flow.Tensor:
     axes, (first, second) = at.axes(), at.axes(pair or (0, 1))
     axes[first], axes[second] = second, first
     return flow.permute(x, tuple(axes))
@@ -230,7 +214,7 @@ def _parts(count: int, gates: Any) -> list[flow.Tensor]:
     return [flow.cut(gates, place * width, (place + 1) * width) for place in range(count)]
 
 
-def _lstm_cell(at: At, x: Any, state: Any, *weights: Any) -> list[Any]:
+def _lstm_cell(at: Operation, x: Any, state: Any, *weights: Any) -> list[Any]:
     w_x, w_h, b_x, b_h = (*weights, None, None)[:4]
     gates = _affine(at, x, w_x, b_x) + _affine(at, state[0], w_h, b_h)
     i, f, g, o = _parts(4, gates)
@@ -238,7 +222,7 @@ def _lstm_cell(at: At, x: Any, state: Any, *weights: Any) -> list[Any]:
     return [flow.sigmoid(o) * flow.tanh(c), c]
 
 
-def _gru_cell(at: At, x: Any, h: Any, *weights: Any) -> Any:
+def _gru_cell(at: Operation, x: Any, h: Any, *weights: Any) -> Any:
     w_x, w_h, b_x, b_h = (*weights, None, None)[:4]
     r, z, n = _parts(3, _affine(at, x, w_x, b_x))
     r_h, z_h, n_h = _parts(3, _affine(at, h, w_h, b_h))
@@ -246,7 +230,7 @@ def _gru_cell(at: At, x: Any, h: Any, *weights: Any) -> Any:
     return new + flow.sigmoid(z + z_h) * (h - new)
 
 
-def _absolute(at: At, x: Any) -> flow.Tensor:
+def _absolute(at: Operation, x: Any) -> flow.Tensor:
     return flow.relu(x) + flow.relu(-x)
 
 
@@ -258,31 +242,22 @@ def _subtracted_from(x: Any, y: Any) -> Any:
     return y - x
 
 
-def _cross_entropy(at: At, logits: Any, label: Any) -> flow.Tensor:
-    if len(at.lengths) != 2 or label.is_float:
-        raise at.refused("is not of (rows, classes) and labels (rows,)")
-    at.builder.scored = logits, label
-    return flow.softmax_cross_entropy(logits, label)
-
-
-def _other_loss(at: At, *given: Any) -> None:
+def _other_loss(at: Operation, *given: Any) -> None:
     raise at.refused("is another loss than a cross-entropy", "take nn.CrossEntropyLoss()")
 
 
 RULES: Final[Mapping[str, Callable[..., Any]]] = {
-    **dict.fromkeys(("alias", "clone", "contiguous", "detach_", "lift_fresh_copy", "to"), _same),
+    **dict.fromkeys(("alias", "clone", "contiguous", "lift_fresh_copy", "to"), _same),
     **dict.fromkeys(("view", "reshape", "flatten", "unsqueeze", "squeeze"), _shaped),
     **{one: _arithmetic(getattr(operator, one)) for one in ("add", "sub", "mul")},
     "div": _arithmetic(_over), "rsub": _arithmetic(_subtracted_from),
     "abs": _absolute, "linear": _affine, "sum": _total, "mean": _mean, "cat": _joined,
     "slice": _cut, "select": _select, "t": _exchanged, "transpose": _exchanged,
     "numpy_T": _exchanged, "permute": _permuted, "lstm_cell": _lstm_cell, "gru_cell": _gru_cell,
-    "cross_entropy_loss": _cross_entropy, "mse_loss": _other_loss, "l1_loss": _other_loss,
+    "mse_loss": _other_loss, "l1_loss": _other_loss,
     "broadcast_tensors": _other_loss,
-    **dict.fromkeys(("zeros", "new_zeros", "zeros_like"), _filled(0.0)),
-    **dict.fromkeys(("ones", "new_ones", "ones_like"), _filled(1.0)),
 }  # fmt: skip
-"""By the names of PyTorch's operators what builds them, of `At` and their arguments; an option that
+"""By the names of PyTorch's operators what builds them, of the operation and its arguments; an option that
 a rule does not take is refused."""
 
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -290,12 +265,19 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "tanh": flow.tanh, "sigmoid": flow.sigmoid, "relu": flow.relu, "exp": flow.exp,
     "log": flow.log, "square": flow.square, "where": flow.where, "any": flow.any,
     "eq": flow.equal, "ne": flow.not_equal, "detach": flow.stop_gradient, "mm": flow.matmul,
-    "embedding": flow.pick, "matmul": flow.matmul,
+    "embedding": flow.pick, "matmul": flow.matmul, "detach_": flow.stop_gradient,
     **dict.fromkeys(("__and__", "bitwise_and", "logical_and"), flow.logical_and),
     **dict.fromkeys(("__or__", "bitwise_or", "logical_or"), flow.logical_or),
     **dict.fromkeys(("bitwise_not", "logical_not"), flow.logical_not),
 }  # fmt: skip
-"""Likewise, of their arguments alone."""
+"""Likewise, of its arguments alone."""
+
+
+FILLED: Final = {
+    **dict.fromkeys(("zeros", "new_zeros", "zeros_like"), 0.0),
+    **dict.fromkeys(("ones", "new_ones", "ones_like"), 1.0),
+}
+"""What is new, and of what number."""
 
 
 class Builder:
@@ -306,8 +288,7 @@ class Builder:
         scored: logits and labels of the cross-entropy, once it was met.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.rows: flow.Tensor
         self.scored: tuple[Any, Any] | None = None
 
@@ -315,29 +296,41 @@ class Builder:
         """What a program gives of what it is given."""
         values = dict(zip(program.inputs, given, strict=True))
         for one in program.operations:
-            at = At(self, one)
             try:
-                value = self._built(at, *_put(one.arguments, values), **one.options)
+                value = self._built(one, *_put(one.arguments, values), **one.options)
             except Refusal:
                 raise
             except (AmpsimError, TypeError) as error:
-                raise at.refused(f"cannot be: {error}") from error
+                raise one.refused(f"cannot be: {error}") from error
             if one.gives is not None and value.dtype != one.gives.dtype:
                 value = flow.cast(value, one.gives.dtype)
             values[one.name] = value
         return _put(program.outputs, values)
 
-    def _built(self, at: At, *arguments: Any, **options: Any) -> Any:
-        rule = at.operation.rule
+    def _built(self, one: Operation, *arguments: Any, **options: Any) -> Any:
+        rule = one.rule
         if rule == "getitem":
             return arguments[0][arguments[1]]
-        if rule in CONSTRUCTS:
-            return getattr(self, f"_{rule}")(*arguments)
+        if rule in (*CONSTRUCTS, "cross_entropy_loss"):
+            return getattr(self, f"_{rule}")(*arguments, **options)
+        if rule in FILLED:
+            return self._filled(one, FILLED[rule])
         if rule in FUNCTIONS:
             return FUNCTIONS[rule](*arguments, **options)
         if rule not in RULES:
-            raise at.refused("has no rule beside torch.cond, while_loop and scan")
-        return RULES[rule](at, *arguments, **options)
+            raise one.refused("has no rule beside torch.cond, while_loop and scan")
+        return RULES[rule](one, *arguments, **options)
+
+    def _filled(self, one: Operation, value: float) -> flow.Tensor:
+        lengths = [flow.length(self.rows) if length is None else length for length in one.shape]
+        parts = [flow.reshape(length, (1,)) for length in lengths]
+        shape = flow.concat(parts, axis=0) if parts else np.zeros(0, np.int64)
+        assert one.gives is not None, "a tensor is filled"
+        return filled(shape, value, one.gives.dtype, one.shape)
+
+    def _cross_entropy_loss(self, logits: Any, label: Any) -> flow.Tensor:
+        self.scored = logits, label
+        return flow.softmax_cross_entropy(logits, label)
 
     def _cond(self, predicate: Any, true: Recorded, false: Recorded, operands: Any = ()) -> Any:
         return flow.cond(
@@ -464,7 +457,7 @@ class TorchProgram:
         return flow.Objective(loss, flow.count_right(logits, label))
 
     def _built(self) -> tuple[Any, Any, Any]:
-        builder, given = Builder(self.name), list[Any]()
+        builder, given = Builder(), list[Any]()
         for one in self.inputs:
             if not isinstance(one, str):
                 given.append(flow.constant(one))
@@ -474,7 +467,10 @@ class TorchProgram:
             else:
                 given.append(flow.input(one, *self.likes[one]))
                 builder.rows = given[-1]
-        (loss,) = builder.run(self.recorded, *given)
+        try:
+            (loss,) = builder.run(self.recorded, *given)
+        except Refusal as error:
+            raise Refusal(f"{self.name}: {error}") from None
         if builder.scored is None or loss.node.operator.name != "softmax_cross_entropy":
             raise Refusal(
                 f"{self.name}: a module with torch.cond, while_loop or scan is trained on a "
