@@ -257,8 +257,8 @@ RULES: Final[Mapping[str, Callable[..., Any]]] = {
     "mse_loss": _other_loss, "l1_loss": _other_loss,
     "broadcast_tensors": _other_loss,
 }  # fmt: skip
-"""By the names of PyTorch's operators what builds them, of the operation and its arguments; an option that
-a rule does not take is refused."""
+"""By the names of PyTorch's operators what builds them, of the operation and its arguments; an
+option that a rule does not take is refused."""
 
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     **{one: getattr(operator, one) for one in ("lt", "le", "gt", "ge", "neg")},
