@@ -328,11 +328,9 @@ class Swapper:
         heapq.heappush(self._away, (-saved.number, saved))
 
     def copy(self, cause: Cause, away: Callable[[], Sequence[Buffer]] | None = None) -> None:
-        """Begin the copies for which it is time.
+        """Begin the copies for which it is time; the cause is what has ended just now.
 
-        Args:
-            cause: what has ended just now.
-            away: gives what the next kernel reads and is away; None while the device computes.
+        While the device waits, `away` gives what the next kernel reads and is away.
         """
         if (
             self._candidates

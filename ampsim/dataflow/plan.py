@@ -137,14 +137,10 @@ class Step:
 
 
 class Plan:
-    """What a run does.
+    """What a run does, for each worker of a cluster; without one all is on the first.
 
-    Args:
-        asked: what to compute.
-        window: iterations of a frame that may be under way at a time; 0 for any number.
-        cluster: has the workers; None lets all run on the first.
-        placement: devices by the names of nodes.
-        first: number of the first Send, Recv or control loop; by default the next after all nodes.
+    At most `window` iterations of a frame are under way at a time, any number where it is 0. The
+    first Send, Recv or control loop has the number `first`; by default the next after all nodes.
 
     Attributes:
         roots: the graph itself, by worker.

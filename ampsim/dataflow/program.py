@@ -29,11 +29,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class KnownInstance:
-    """What is known of an instance before it runs.
-
-    Args:
-        feeds: values of the inputs, of which shapes and single integers count.
-    """
+    """What is known of an instance before it runs: shapes and single integers that are fed."""
 
     def __init__(self, feeds: Mapping[str, Any]) -> None:
         self._feeds = {name: np.asarray(value) for name, value in feeds.items()}
