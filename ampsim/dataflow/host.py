@@ -229,7 +229,7 @@ class Host:
         node, kernel = step.node, step.kernel
         assert kernel is not None, f"{step.kind} has a kernel"
         try:
-            if node.operator.needs_tag:
+            if step.needs_tag:
                 return kernel((node.index, iteration.path), *inputs)
             return kernel(*inputs)
         except AmpsimError:

@@ -78,6 +78,7 @@ class Step:
         is_counted: whether it takes or gives what may lie on the device, or a handle.
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
+        needs_tag: whether its kernel is told where it runs.
         needs_numbers: whether the host computes it from more than shapes and resources.
         is_decision: whether a Switch reads what it computes.
         is_merge: whether it runs at the first live input.
@@ -91,7 +92,7 @@ class Step:
     __slots__ = (
         "child", "dead", "dispatched", "first", "frame", "is_counted", "is_decision", "is_kernel",
         "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
-        "known", "live", "needs_numbers", "node", "number", "peer", "places",
+        "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
         "reads", "targets",
     )  # fmt: skip
 
@@ -126,6 +127,7 @@ class Step:
             one.is_float or one.dtype == op.RESOURCE for one in tensors
         )
         self.is_merge = operator is op.MERGE and not is_loop_merge
+        self.needs_tag = operator.needs_tag
         self.is_decision, self.live, self.dead = False, 0, 0
         self.known: dict[Any, Any] = {}
         self.dispatched: int | None = None
