@@ -33,13 +33,13 @@ class Like(NamedTuple):
     dtype: str
 
 
-class Known(NamedTuple):
+class ValueOf(NamedTuple):
     """The value of an operation, by its name."""
 
     name: str
 
 
-class Operation(NamedTuple):
+class TorchOperation(NamedTuple):
     """One operation: what it reads, of which `first` is a tensor or none, and what it gives."""
 
     name: str
@@ -81,18 +81,18 @@ class Recorded(NamedTuple):
     """An exported program, or one within it, as plain data."""
 
     inputs: tuple[str, ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[TorchOperation, ...]
     outputs: Any
 
 
 def _recorded(module: Any, rows: str) -> Recorded:
     """The record of a module of `torch.fx`; `rows` is what it calls the rows of a batch."""
-    inputs, operations, held = list[str](), list[Operation](), dict[str, Any]()
+    inputs, operations, held = list[str](), list[TorchOperation](), dict[str, Any]()
     outputs: Any = ()
 
     def plain(one: Any) -> Any:
         if hasattr(one, "op"):
-            return held.get(one.name, Known(one.name)) if _is_of_tensors(one) else None
+            return held.get(one.name, ValueOf(one.name)) if _is_of_tensors(one) else None
         if isinstance(one, tuple | list):
             return tuple(map(plain, one))  # pyright: ignore[reportUnknownArgumentType]  # PyTorch's
         return one if isinstance(one, bool | int | float | str) else None
@@ -115,7 +115,7 @@ def _recorded(module: Any, rows: str) -> Recorded:
                 for each in ((*one.args, 0)[0], one)
             )
             arguments = plain(one.args)
-            made = Operation(one.name, rule, arguments, told, first, gives, place_of(one))
+            made = TorchOperation(one.name, rule, arguments, told, first, gives, place_of(one))
             operations.append(made)
     return Recorded(tuple(inputs), tuple(operations), outputs)
 
@@ -140,22 +140,22 @@ def _like(value: Any, rows: str) -> Like | None:
 # --- what PyTorch's operators are here
 
 
-def _same(at: Operation, x: Any, *others: Any) -> Any:
+def _same(at: TorchOperation, x: Any, *others: Any) -> Any:
     return x
 
 
-def _shaped(at: Operation, x: Any, *others: Any) -> flow.Tensor:
+def _shaped(at: TorchOperation, x: Any, *others: Any) -> flow.Tensor:
     return flow.reshape(x, [-1 if one is None else one for one in at.shape])
 
 
-def _affine(at: Operation, x: Any, weight: Any, bias: Any = None) -> flow.Tensor:
+def _affine(at: TorchOperation, x: Any, weight: Any, bias: Any = None) -> flow.Tensor:
     product = flow.matmul(flow.reshape(x, (-1, weight.shape[1])), flow.transpose(weight))
     product = product if bias is None else product + bias
     return _shaped(at, product) if len(at.shape) > 2 else product
 
 
 def _arithmetic(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def rule(at: Operation, x: Any, y: Any) -> Any:
+    def rule(at: TorchOperation, x: Any, y: Any) -> Any:
         gives = at.gives
         if gives is not None and gives.dtype.startswith("float"):
             x, y = (
@@ -167,13 +167,13 @@ def _arithmetic(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return rule
 
 
-def _total(at: Operation, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
+def _total(at: TorchOperation, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
     for axis in sorted(at.axes(axes), reverse=True):
         x = flow.sum(x, axis)
     return _shaped(at, x) if keep else x
 
 
-def _mean(at: Operation, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
+def _mean(at: TorchOperation, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
     total = _total(at, x, axes, keep)
     for axis in at.axes(axes):
         known = at.lengths[axis]
@@ -181,7 +181,7 @@ def _mean(at: Operation, x: Any, axes: Any = None, keep: bool = False) -> flow.T
     return total
 
 
-def _cut(at: Operation, x: Any, axis: int = 0, first: Any = None, last: Any = None) -> Any:
+def _cut(at: TorchOperation, x: Any, axis: int = 0, first: Any = None, last: Any = None) -> Any:
     (axis,) = at.axes(axis)
     if not first and (last is None or last >= 1 << 62):
         return x
@@ -189,21 +189,21 @@ def _cut(at: Operation, x: Any, axis: int = 0, first: Any = None, last: Any = No
     return flow.cut(x, first, last, axis)
 
 
-def _select(at: Operation, x: Any, axis: int, index: int) -> flow.Tensor:
+def _select(at: TorchOperation, x: Any, axis: int, index: int) -> flow.Tensor:
     (axis,) = at.axes(axis)
     place = range(at.length(axis))[index]
     return _shaped(at, flow.cut(x, place, place + 1, axis))
 
 
-def _joined(at: Operation, parts: Any, axis: int = 0) -> flow.Tensor:
+def _joined(at: TorchOperation, parts: Any, axis: int = 0) -> flow.Tensor:
     return flow.concat(parts, range(len(at.shape))[axis])
 
 
-def _permuted(at: Operation, x: Any, axes: Any) -> flow.Tensor:
+def _permuted(at: TorchOperation, x: Any, axes: Any) -> flow.Tensor:
     return flow.permute(x, tuple(at.axes(axes)))
 
 
-def _exchanged(at: Operation, x: Any, *pair: int) -> flow.Tensor:
+def _exchanged(at: TorchOperation, x: Any, *pair: int) -> flow.Tensor:
     axes, (first, second) = at.axes(), at.axes(pair or (0, 1))
     axes[first], axes[second] = second, first
     return flow.permute(x, tuple(axes))
@@ -214,7 +214,7 @@ def _parts(count: int, gates: Any) -> list[flow.Tensor]:
     return [flow.cut(gates, place * width, (place + 1) * width) for place in range(count)]
 
 
-def _lstm_cell(at: Operation, x: Any, state: Any, *weights: Any) -> list[Any]:
+def _lstm_cell(at: TorchOperation, x: Any, state: Any, *weights: Any) -> list[Any]:
     w_x, w_h, b_x, b_h = (*weights, None, None)[:4]
     gates = _affine(at, x, w_x, b_x) + _affine(at, state[0], w_h, b_h)
     i, f, g, o = _parts(4, gates)
@@ -222,7 +222,7 @@ def _lstm_cell(at: Operation, x: Any, state: Any, *weights: Any) -> list[Any]:
     return [flow.sigmoid(o) * flow.tanh(c), c]
 
 
-def _gru_cell(at: Operation, x: Any, h: Any, *weights: Any) -> Any:
+def _gru_cell(at: TorchOperation, x: Any, h: Any, *weights: Any) -> Any:
     w_x, w_h, b_x, b_h = (*weights, None, None)[:4]
     r, z, n = _parts(3, _affine(at, x, w_x, b_x))
     r_h, z_h, n_h = _parts(3, _affine(at, h, w_h, b_h))
@@ -230,7 +230,7 @@ def _gru_cell(at: Operation, x: Any, h: Any, *weights: Any) -> Any:
     return new + flow.sigmoid(z + z_h) * (h - new)
 
 
-def _absolute(at: Operation, x: Any) -> flow.Tensor:
+def _absolute(at: TorchOperation, x: Any) -> flow.Tensor:
     return flow.relu(x) + flow.relu(-x)
 
 
@@ -242,7 +242,7 @@ def _subtracted_from(x: Any, y: Any) -> Any:
     return y - x
 
 
-def _other_loss(at: Operation, *given: Any) -> None:
+def _other_loss(at: TorchOperation, *given: Any) -> None:
     raise at.refused("is another loss than a cross-entropy", "take nn.CrossEntropyLoss()")
 
 
@@ -307,7 +307,7 @@ class Builder:
             values[one.name] = value
         return _put(program.outputs, values)
 
-    def _built(self, one: Operation, *arguments: Any, **options: Any) -> Any:
+    def _built(self, one: TorchOperation, *arguments: Any, **options: Any) -> Any:
         rule = one.rule
         if rule == "getitem":
             return arguments[0][arguments[1]]
@@ -321,7 +321,7 @@ class Builder:
             raise one.refused("has no rule beside torch.cond, while_loop and scan")
         return RULES[rule](one, *arguments, **options)
 
-    def _filled(self, one: Operation, value: float) -> flow.Tensor:
+    def _filled(self, one: TorchOperation, value: float) -> flow.Tensor:
         lengths = [flow.length(self.rows) if length is None else length for length in one.shape]
         parts = [flow.reshape(length, (1,)) for length in lengths]
         shape = flow.concat(parts, axis=0) if parts else np.zeros(0, np.int64)
@@ -370,7 +370,7 @@ class Builder:
 
 def _put(one: Any, values: Mapping[str, Any]) -> Any:
     """What is known by name, as its value."""
-    if isinstance(one, Known):
+    if isinstance(one, ValueOf):
         return values[one.name]
     if isinstance(one, np.ndarray):
         return flow.constant(one)
