@@ -1,10 +1,9 @@
 """In-graph control flow: the names with which programs are written, ``from ampsim import flow``."""
 
-from ampsim.dataflow.construct import cond, device, while_loop
+from ampsim.dataflow.construct import cond, device, foldl, foldr, map_fn, scan, while_loop
 from ampsim.dataflow.construct import input_tensor as input
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import FlowGraph, Tensor, constant
-from ampsim.dataflow.higher import foldl, foldr, map_fn, scan
 from ampsim.dataflow.operators.elements import (
     add_n,
     equal,
@@ -28,6 +27,7 @@ from ampsim.dataflow.operators.rows import (
     count_right,
     matmul,
     numpy_function,
+    permute,
     places,
     softmax,
     softmax_cross_entropy,
@@ -48,10 +48,10 @@ from ampsim.dataflow.operators.shape import (
     zeros,
 )
 from ampsim.dataflow.program import Objective, Program, embedding, linear, lstm
-from ampsim.dataflow.random import Generator
 from ampsim.dataflow.session import PARALLEL_ITERATIONS, FlowResult, run
 from ampsim.dataflow.structure import TensorArray
 from ampsim.dataflow.variable import (
+    Generator,
     assign,
     assign_rows,
     group,
@@ -67,7 +67,7 @@ __all__ = [
     "constant", "count_right", "cut", "device", "embedding", "equal", "exp", "expand", "foldl",
     "foldr", "gradients", "group", "identity", "input", "length", "linear", "log", "logical_and",
     "logical_not", "logical_or", "lstm", "map_fn", "matmul", "minimize", "not_equal",
-    "numpy_function", "pick", "places", "relu", "reshape", "run", "scan", "scatter",
+    "numpy_function", "permute", "pick", "places", "relu", "reshape", "run", "scan", "scatter",
     "set_variables", "shape_of", "sigmoid", "softmax", "softmax_cross_entropy", "square",
     "stop_gradient", "sum", "tanh", "top", "transpose", "variable", "variables", "where",
     "while_loop", "zeros",

@@ -1,28 +1,40 @@
 """Running a graph on a device whose memory has an end: who holds a tensor, when kernels start.
 
 The executor's rules stay as they are. What it delivers are `DeviceTensor`s, held by each input slot
-until its step has run, and by each kernel until it has ended. Kernels wait in the order in which
-they were handed over; the first one starts when what it reads lies in memory and there is room for
-what it computes. What an array makes of its elements takes its turn among them, in no time.
+until its step has run, and by each kernel until it has ended. Each kernel computes into bytes of
+its own, but for one that is charged nothing, as `identity` or `transpose`: its output is its input,
+seen otherwise. Kernels wait in the order in which they were handed over; the first one starts when
+what it reads lies in memory and there is room for what it computes. What an array makes of its
+elements takes its turn among them, in no time. What an integer or truth value takes counts while
+its kernel runs, for then the host has it. Flows of arrays, and integers that are fed or that the
+host computes, are the host's.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final
 
 from ampsim.clock import Clock
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.executor import Executor
-from ampsim.dataflow.frame import DEAD, Iteration
-from ampsim.dataflow.host import Host
-from ampsim.dataflow.memory import CATEGORIES, Buffer, DeviceTensor, Maker, Owner, release
-from ampsim.dataflow.owners import Owners, Queued
-from ampsim.dataflow.plan import Step
+from ampsim.dataflow.host import Host, Queued
+from ampsim.dataflow.memory import (
+    CATEGORIES,
+    Buffer,
+    DeviceTensor,
+    Maker,
+    Owner,
+    Resource,
+    Saved,
+    Swapper,
+    release,
+)
+from ampsim.dataflow.plan import DEAD, Iteration, Step
 from ampsim.dataflow.rendezvous import SentValue
-from ampsim.dataflow.swapping import Swapper
 from ampsim.errors import OutOfMemoryError
 from ampsim.hardware import Cluster
 from ampsim.machine import CopyLanes, Memory, paced
@@ -37,16 +49,24 @@ class CountingExecutor(Executor):
 
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step; what it has read, and what it has made, is then held by others alone."""
+        if not step.is_counted:
+            Executor.run(self, step, iteration)
+            return
         if step.is_kernel and not iteration.is_dead[step.number]:
             step.live += 1  # its kernel lets go of what it reads
-            if not self._compute(step, iteration):
-                self._ended(iteration)
+            if self._run_ahead and not step.is_read:
+                self._deliver(step.targets[0], self._host.compute(step, iteration), iteration)
+            elif self._compute(step, iteration):
+                return
+            iteration.outstanding -= 1
+            if not iteration.outstanding:
+                self._retire(iteration.frame)
             return
-        first, taken = step.first, cast("list[Owner]", [])
-        for one in iteration.inputs[first : first + (step.count or 1)]:
+        taken: list[Owner] = []
+        for one in iteration.inputs[step.reads]:
             if one.__class__ is DeviceTensor:
                 taken.append(one.owner)
-        super().run(step, iteration)
+        Executor.run(self, step, iteration)
         made = self._host.owners.made
         if made:
             taken += made
@@ -80,10 +100,7 @@ class CountingExecutor(Executor):
 
 
 class CountingHost(Host):
-    """A host whose device starts a kernel when there is room for what it computes.
-
-    Args:
-        worker, cluster, clock, recorder, instant, is_abstract, seed: as of `Host`.
+    """A host whose device starts a kernel when there is room; its arguments are `Host`'s.
 
     Attributes:
         memory: the device's.
@@ -101,10 +118,7 @@ class CountingHost(Host):
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None
         self.has_others = False
-        self._queue: deque[Queued] = deque()
         self.owners = Owners(self.memory, self._queue)
-        self._next: Queued
-        self._running: Queued | None = None
         self._varying = partial(
             paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
         )
@@ -133,27 +147,35 @@ class CountingHost(Host):
     # --- what steps give
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
-        """The value of a live step, with its owner where it lies on the device."""
-        first = step.first
-        inputs = iteration.inputs[first : first + step.count]
-        given, reads = inputs if step.is_kernel else inputs.copy(), cast("list[Owner]", [])
+        """The value of a live step, with its owner where it lies on the device.
+
+        A kernel then waits for the device, until its turn has come, and there is room.
+        """
+        inputs = iteration.inputs[step.reads]
+        if not step.is_counted:
+            return self.value_of(step, iteration, inputs)
+        given = inputs if step.is_kernel else inputs.copy()
+        reads: list[Any] = []
         for place, one in enumerate(inputs):
             if one.__class__ is DeviceTensor:
                 inputs[place] = one.value
                 reads.append(one.owner)
         value = self.value_of(step, iteration, inputs)
-        rule = None if step.is_kernel else Owners.rules.get(step.kind)
-        if rule is None and not step.is_kernel:
-            return value
         maker = Maker(step.node, iteration.state)
-        if rule is not None:
-            return rule(self.owners, maker, given, value)
+        if not step.is_kernel:
+            rule = Owners.rules.get(step.kind)
+            return value if rule is None else rule(self.owners, maker, given, value)
+        cost = self._cost
         if step.is_view and len(reads) == 1:
-            self._next = Queued(reads, maker=maker)
-            return DeviceTensor(value, reads[0])
-        buffer = Buffer(self.memory, self._cost.size_bytes, maker)
-        self._next = Queued(reads, buffer)
-        return value if step.is_read else DeviceTensor(value, buffer)
+            task, result = Queued(reads, None, None, maker), DeviceTensor(value, reads[0])
+        else:
+            buffer = Buffer(self.memory, cost.size_bytes, maker)
+            task = Queued(reads, buffer)
+            result = value if step.is_read else DeviceTensor(value, buffer)
+        task.cost, task.state = cost, iteration.state
+        task.cause, task.since_s = self.cause, self._clock.now
+        self._queue.append(task)
+        return result
 
     # --- the device
 
@@ -161,20 +183,17 @@ class CountingHost(Host):
         """Run all steps that are ready; then, as after each dispatch, the device goes on."""
         if not self._dispatch_s:
             super().do_free(now_s)
-        if self._queue and self._running is None:
+        if self._running is None and self._queue:
+            self._copy()
             self._advance()
-            return
-        if self.swapper is not None:
-            self._copy(self.swapper)
-        if self.ready:
-            self._go_on()
+            if self.ready:
+                self._go_on()
+        elif self.swapper is not None:
+            self.swapper.copy(self.cause)
 
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
-        """Let the device compute the step, when its turn has come, and there is room."""
-        task = self._next
-        task.cost, task.cause, task.since_s = self._cost, self.cause, self._clock.now
-        task.then = then
-        self._queue.append(task)
+        """Let `then` follow when the device has computed the kernel that waits since just now."""
+        self._queue[-1].then = then
         return False
 
     def publish(self, value: Any, post: Callable[..., None]) -> None:
@@ -201,11 +220,9 @@ class CountingHost(Host):
     def _advance(self) -> None:
         """Start what can start, and go on with what comes of it."""
         queue, swapper = self._queue, self.swapper
-        if swapper is not None:
-            self._copy(swapper)
         while queue and self._running is None:
             first = queue[0]
-            writes = first.writes
+            writes, cost = first.writes, first.cost
             has_room = (
                 writes is None
                 or self.memory.total_bytes + writes.size_bytes <= self._capacity_bytes
@@ -213,42 +230,16 @@ class CountingHost(Host):
             is_whole = swapper is None or swapper.out_bytes == swapper.in_bytes or first.lies_there
             if not (has_room and is_whole):
                 first.is_stalled = True
-                if swapper is not None:
-                    self._copy(swapper)
                 self._require_progress()
                 break
             queue.popleft()
-            self._start(first)
-        if self.ready:
-            self._go_on()
-
-    def _start(self, task: Queued) -> None:
-        """Start a kernel; or do what takes no time."""
-        if task.writes is not None:
-            task.writes.begin()
-        cost, now_s = task.cost, self._clock.now
-        if cost is None:
-            self._finish(task)
-            return
-        if task.is_stalled or (not cost.seconds and task.since_s < now_s):
-            task.cause = self.cause  # what has ended just now let it start
-        if cost.seconds:
-            self._running = task
-            self._lane.add(task)
-        else:
-            self._record(task, now_s)
-
-    def _ended(self, kernel: Any, start_s: float) -> None:
-        """Record a kernel that has ended."""
-        self._running = None
-        self._record(kernel, start_s)
-        self._advance()
-
-    def _record(self, task: Queued, start_s: float) -> None:
-        """Leave the span of a kernel, and let go."""
-        assert task.cost is not None and task.maker is not None, "only kernels leave a span"
-        self._append(task.cost.kind, start_s, task.maker.state, task.cause)
-        self._finish(task)
+            if writes is not None:
+                writes.begin()
+            if cost is None:
+                self._finish(first)
+                continue
+            first.is_stalled |= not cost.seconds and first.since_s < self._clock.now
+            self._start(first, cost)
 
     def _finish(self, task: Queued) -> None:
         """Let go of what a task has read; what was computed may be swapped from now on."""
@@ -262,19 +253,21 @@ class CountingHost(Host):
             writes.end()
         for owner in task.reads:
             owner.release()
-        if swapper is not None:
-            self._copy(swapper)
+        self._copy()
 
     def _copied(self, number: Cause) -> None:
         """Go on when a copy has ended."""
         self.cause = number
+        self._copy()
         self._advance()
+        if self.ready:
+            self._go_on()
 
-    def _copy(self, swapper: Swapper) -> None:
+    def _copy(self) -> None:
         """Begin the copies for which it is time."""
-        if self.memory.total_bytes > swapper.above_bytes or swapper.out_bytes > swapper.in_bytes:
-            is_waiting = swapper.may_come and self._running is None and self._queue
-            swapper.copy(self.cause, self._queue[0].away() if is_waiting else ())
+        if self.swapper is not None:
+            is_waiting = self._running is None and self._queue
+            self.swapper.copy(self.cause, self._queue[0].away if is_waiting else None)
 
     def _require_progress(self) -> None:
         """Something is under way, here or on another worker, that can make room for the first task.
@@ -299,7 +292,8 @@ class CountingHost(Host):
         away = task.away()
         buffer = away[0] if away else task.writes
         assert buffer is not None, "what waits for memory needs bytes"
-        node, state = task.maker or buffer.maker
+        maker = task.maker or buffer.maker
+        node, state = maker.node, maker.state
         remedy = "swap_memory=True" if self.swapper is None else "a lower swap_threshold"
         held = ", ".join(
             f"{name} {format_bytes(memory.held(place))}"
@@ -313,3 +307,181 @@ class CountingHost(Host):
             f"{self._capacity_bytes:,} are taken ({held or 'by nothing'}); try {remedy}, a "
             "smaller parallel_iterations, or a device with more memory_bytes"
         )
+
+
+_WRITES: Final = {
+    "array_write": (False, False),
+    "array_unstack": (False, True),
+    "array_add": (True, False),
+    "array_add_all": (True, True),
+}
+"""What writes to an array: whether to its gradients, and whether all rows of a tensor."""
+
+
+class Owners:
+    """The owners of what the steps of a run give.
+
+    What an array makes of its elements takes its turn in the device's queue.
+
+    Attributes:
+        made: what the step holds that was run just now, for it has made it.
+        swapper: is told what is pushed; None where nothing is swapped.
+    """
+
+    def __init__(self, memory: Memory, queue: deque[Queued]) -> None:
+        self.made: list[Owner] = []
+        self.swapper: Swapper | None = None
+        self._memory, self._queue = memory, queue
+        self._inputs: list[Owner] = []
+        self._pushes = 0
+
+    def given(self, value: Any, maker: Maker) -> DeviceTensor:
+        """A value that lies on the device for the whole run; a variable with its optimizer's."""
+        node = maker.node
+        slots = node.attributes["held"].slots if node.operator is op.VARIABLE else 0
+        size_bytes = (1 + slots) * _size_bytes(value, maker)
+        buffer = Buffer(self._memory, size_bytes, maker, is_input=True)
+        self._keep_to_end(buffer)
+        self._queue.append(Queued((), buffer))
+        return DeviceTensor(value, buffer)
+
+    def lying(
+        self, value: Any, maker: Maker, reads: Sequence[Buffer | Saved],
+        then: Callable[[], None] | None = None,
+    ) -> Buffer:  # fmt: skip
+        """The bytes of a value that is made of others; it lies there in the device's turn."""
+        buffer = Buffer(self._memory, _size_bytes(value, maker), maker)
+        self._queue.append(Queued(reads, buffer, then))
+        return buffer
+
+    def finish(self) -> None:
+        """Let go of what was given; then nothing is left."""
+        for buffer in self._inputs:
+            buffer.release()
+        self._inputs.clear()
+        left = self._memory.total_bytes
+        assert not left, f"{left} bytes of memory are held by nobody"
+
+    def _keep_to_end(self, owner: Owner) -> None:
+        owner.holders += 1
+        self._inputs.append(owner)
+
+    def _shared(self, value: Any, owner: Owner) -> DeviceTensor:
+        """A value that lies where another does."""
+        owner.holders += 1
+        self.made.append(owner)
+        return DeviceTensor(value, owner)
+
+    def _stacked(self, maker: Maker, value: Any, reads: Sequence[Buffer | Saved]) -> Any:
+        """A value that an array makes of several others."""
+        if not maker.node.outputs[0].is_float:
+            return value
+        reads = list(dict.fromkeys(reads))
+        for owner in reads:
+            owner.holders += 1
+        return self._shared(value, self.lying(value, maker, reads))
+
+    def _new_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        resource = Resource(self._drop)
+        self.made.append(resource)
+        return DeviceTensor(value, resource)
+
+    def _drop(self, resource: Resource) -> None:
+        """Nobody has a handle any more; the device may not have come to that."""
+        self._queue.append(Queued((), None, resource.let_go))
+
+    def _same_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        return self._shared(value, given[0].owner)
+
+    def _push(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        stack, pushed = given[0].owner, given[1]
+        if pushed.__class__ is not DeviceTensor:
+            stack.stack.append(None)
+            return pushed
+        buffer = pushed.owner.buffer
+        if buffer is None:  # a handle
+            pushed.owner.holders += 1
+            stack.stack.append(pushed.owner)
+            return pushed
+        self._pushes += 1
+        saved = Saved(buffer, stack, maker, self._pushes)
+        stack.stack.append(saved)
+        stack.pushed.append(saved)
+        if buffer.is_computed and self.swapper is not None:
+            self.swapper.add(saved)
+        return pushed
+
+    def _pop(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        owner = given[0].owner.stack.pop()
+        if owner is None:
+            return value
+        self.made.append(owner)  # the stack has held it
+        if isinstance(owner, Saved):
+            owner.holders += 1
+            self._queue.append(Queued((), None, partial(self._popped, owner)))
+        return DeviceTensor(value, owner)
+
+    def _popped(self, saved: Saved) -> None:
+        """The device has come to a pop; at the first of its stack, what is away is brought back."""
+        for one in saved.pop():
+            if self.swapper is not None:
+                self.swapper.bring(one)
+        saved.release()
+
+    def _write(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        """Hold what is written to places of an array, or added to its gradients."""
+        is_gradient, is_all = _WRITES[maker.node.operator.name]
+        written = given[1 if is_all else 2]
+        if written.__class__ is DeviceTensor:
+            rows = range(written.value.shape[0]) if is_all else [int(given[1])]
+            places = [(given[0].value, row) for row in rows] if is_gradient else rows
+            given[0].owner.keep(written.owner, places)
+        return value
+
+    def _read(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        owners = given[0].owner.places.get(int(given[1]))
+        return self._shared(value, owners[0]) if owners else value
+
+    def _stack(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        places = given[0].owner.places
+        reads = [
+            one for place, owners in places.items() if place.__class__ is int for one in owners
+        ]
+        return self._stacked(maker, value, reads)
+
+    def _sum(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        owners = given[0].owner.places.get((given[0].value, int(given[1])), [])
+        if len(owners) == 1:
+            return self._shared(value, owners[0])
+        return self._stacked(maker, value, owners)
+
+    def _sums(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        of, places = given[0].value, given[0].owner.places
+        parts = [place for place in places if place.__class__ is tuple and place[0] is of]
+        return self._stacked(maker, value, [one for part in parts for one in places[part]])
+
+    def _assigned(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        """What a variable has from the next run on stays until this one is over."""
+        if given[0].__class__ is not DeviceTensor:
+            return value
+        self._keep_to_end(given[0].owner)
+        return self._shared(value, given[0].owner)
+
+    rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
+        "assign": _assigned,
+        "assign_rows": _assigned,
+        "stack": _new_resource,
+        "push": _push,
+        "pop": _pop,
+        "array": _new_resource,
+        **dict.fromkeys(_WRITES, _write),
+        "array_read": _read,
+        "array_stack": _stack,
+        "array_gradient": _same_resource,
+        "array_sum": _sum,
+        "array_sums": _sums,
+    }
+
+
+def _size_bytes(value: Any, maker: Maker) -> int:
+    return math.prod(value.shape) * maker.node.outputs[0].dtype.itemsize

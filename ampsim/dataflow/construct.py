@@ -1,7 +1,7 @@
-"""`cond` and `while_loop`, compiled into the five primitives.
+"""`cond` and `while_loop`, compiled into the five primitives; `map_fn`, folds and `scan` of these.
 
-Source: Yu et al. (2018), Section 4.2 and Figure 4. Every captured tensor and every loop variable
-has primitives of its own, so that none waits for another.
+Source: Yu et al. (2018), Sections 2.1 and 4.2, Figures 2 and 4. Every captured tensor and every
+loop variable has primitives of its own, so that none waits for another.
 """
 
 from __future__ import annotations
@@ -12,14 +12,8 @@ from typing import Any, cast
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import (
-    ENTER,
-    ENTER_CONSTANT,
-    EXIT,
-    INPUT,
-    MERGE,
-    NEXT_ITERATION,
-    VARIABLE,
     Branch,
     Conditional,
     FlowGraph,
@@ -35,7 +29,7 @@ from ampsim.dataflow.graph import (
     tensors_of,
 )
 from ampsim.dataflow.operator import BOOL, Shape
-from ampsim.dataflow.structure import leaves_of, rebuilt, require_alike
+from ampsim.dataflow.structure import TensorArray, leaves_of, rebuilt, require_alike
 from ampsim.errors import GraphError, OptionError
 from ampsim.text import shown
 
@@ -54,12 +48,12 @@ def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "floa
     """
     graph = open_graph()
     node = graph.given.get(name)
-    if node is not None and (graph.known is None or node.operator is VARIABLE):
+    if node is not None and (graph.known is None or node.operator is op.VARIABLE):
         raise OptionError(f"input {name!r} is there already; give another name")
     if node is not None:
         return node.outputs[0]
     with graph.inside(graph.root):
-        node = Node(INPUT, [], {"name": name}, graph)
+        node = Node(op.INPUT, [], {"name": name}, graph)
     return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
 
 
@@ -108,7 +102,7 @@ def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) ->
             f"cond of {predicate.node.told}: both branches must give one type, got {true.dtype} "
             f"of {true.node.told} and {false.dtype} of {false.node.told}; use flow.cast"
         )
-    node = graph.add(MERGE, [false, true])
+    node = graph.add(op.MERGE, [false, true])
     merge = graph.output(node, true, graph.context)
     merge.shape = _general(false.shape, true.shape)
     return merge
@@ -123,14 +117,10 @@ def _general(first: Shape | None, second: Shape | None) -> Shape | None:
 
 @checked
 def while_loop(
-    predicate: Callable[..., Operand],
-    body: Callable[..., Any],
-    inits: Any,
-    *,
+    predicate: Callable[..., Operand], body: Callable[..., Any], inits: Any, *,
     parallel_iterations: int | None = None,
-    shapes: Sequence[Sequence[int | None] | None] | None = None,
-    name: str = "while",
-) -> Any:
+    shapes: Sequence[Sequence[int | None] | None] | None = None, name: str = "while",
+) -> Any:  # fmt: skip
     """Apply `body` to the loop variables as long as `predicate` of them is true.
 
     Args:
@@ -201,9 +191,9 @@ def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:
     """A loop variable at the start of each iteration: Enter, and Merge with what comes back."""
-    enter = graph.add(ENTER, [first], {"loop": loop})
+    enter = graph.add(op.ENTER, [first], {"loop": loop})
     entered = graph.output(enter, first, loop)
-    merge = graph.output(graph.add(MERGE, [entered], {"loop": loop}, within=loop), first, loop)
+    merge = graph.output(graph.add(op.MERGE, [entered], {"loop": loop}, within=loop), first, loop)
     merge.shape = shape
     return merge
 
@@ -221,20 +211,20 @@ def decide(
 
 def repeat(graph: FlowGraph, loop: Loop, given: Tensor, merge: Tensor) -> None:
     """Hand a variable on to the next iteration."""
-    node = graph.add(NEXT_ITERATION, [given], {"loop": loop}, within=loop)
+    node = graph.add(op.NEXT_ITERATION, [given], {"loop": loop}, within=loop)
     merge.node.inputs.append(graph.output(node, given, loop))
 
 
 def leave(graph: FlowGraph, loop: Loop, left: Tensor) -> Tensor:
     """A variable after the last iteration."""
     assert loop.outer is not None, "a loop has a context around it"
-    node = graph.add(EXIT, [left], {"loop": loop}, within=loop)
+    node = graph.add(op.EXIT, [left], {"loop": loop}, within=loop)
     return graph.output(node, left, loop.outer)
 
 
 def _iterated(leaf: Tensor) -> Tensor:
     """What a body gives comes once an iteration, also where it is a constant of the loop."""
-    return apply("identity", leaf) if leaf.node.operator is ENTER_CONSTANT else leaf
+    return apply("identity", leaf) if leaf.node.operator is op.ENTER_CONSTANT else leaf
 
 
 def _declared(shapes: Sequence[Any], count: int) -> list[Shape | None]:
@@ -277,3 +267,95 @@ def _require_predicate(tensor: Tensor, what: str) -> Tensor:
             f"{tensor.shape}; compare, as in x < y"
         )
     return tensor
+
+
+def is_left(left: Tensor, *carried: Any) -> Tensor:
+    """Whether a loop that counts down has iterations left."""
+    return left > 0
+
+
+def map_fn(
+    fn: Callable[[Tensor], Tensor], elems: Operand, *, parallel_iterations: int | None = None
+) -> Tensor:
+    """Apply fn to each row of `elems`, and stack; no row waits for another."""
+    rows, count = _rows(elems)
+
+    def body(i: Tensor, given: TensorArray) -> tuple[Any, ...]:
+        return (given.write(i, fn(rows.read(i))),)
+
+    (given,) = _over(count, body, (TensorArray(count),), "map", parallel_iterations)
+    return given.stack()
+
+
+def foldl(
+    fn: Callable[[Tensor, Tensor], Tensor], elems: Operand, init: Operand,
+    *, parallel_iterations: int | None = None,
+) -> Tensor:  # fmt: skip
+    """fn(... fn(fn(init, first row), second row) ..., last row)."""
+    rows, count = _rows(elems)
+
+    def body(i: Tensor, a: Tensor) -> tuple[Any, ...]:
+        return (fn(a, rows.read(i)),)
+
+    (folded,) = _over(count, body, (init,), "foldl", parallel_iterations)
+    return folded
+
+
+def foldr(
+    fn: Callable[[Tensor, Tensor], Tensor], elems: Operand, init: Operand,
+    *, parallel_iterations: int | None = None,
+) -> Tensor:  # fmt: skip
+    """fn(... fn(fn(init, last row), last but one) ..., first row)."""
+    rows, count = _rows(elems)
+
+    def body(i: Tensor, a: Tensor) -> tuple[Any, ...]:
+        return i - 1, fn(a, rows.read(i - 1))
+
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "foldr"}
+    return while_loop(is_left, body, (count, init), **told)[1]
+
+
+def scan(
+    fn: Callable[[Tensor, Tensor], Tensor], elems: Operand, init: Operand,
+    *, parallel_iterations: int | None = None,
+) -> Tensor:  # fmt: skip
+    """fn(init, first row), fn of that and the second row, and so on, stacked."""
+    rows, count = _rows(elems)
+    (first,) = tensors_of([init])
+
+    def body(i: Tensor, a: Tensor, given: TensorArray) -> tuple[Any, ...]:
+        a_out = fn(a, rows.read(i))
+        return i + 1, a_out, given.write(i, a_out)
+
+    inits = (0, first, TensorArray(count, dtype=first.dtype, element_shape=first.shape))
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "scan"}
+    return while_loop(_before(count), body, inits, **told)[2].stack()
+
+
+def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
+    """The rows of a tensor as an array, and how many there are."""
+    (tensor,) = tensors_of([elems])
+    rows = TensorArray().unstack(tensor)
+    return rows, rows.size()
+
+
+def _over(
+    count: Tensor, body: Callable[..., tuple[Any, ...]], inits: tuple[Any, ...], name: str,
+    window: int | None,
+) -> Any:  # fmt: skip
+    """The variables of a loop that runs once for each row, from the first to the last."""
+
+    def counted(i: Tensor, *carried: Any) -> tuple[Any, ...]:
+        return i + 1, *body(i, *carried)
+
+    told: Any = {"parallel_iterations": window, "name": name}
+    return while_loop(_before(count), counted, (0, *inits), **told)[1:]
+
+
+def _before(count: Tensor) -> Callable[..., Tensor]:
+    """The predicate of loops that count up to this."""
+
+    def is_before(i: Tensor, *carried: Any) -> Tensor:
+        return i < count
+
+    return is_before

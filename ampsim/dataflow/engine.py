@@ -27,14 +27,7 @@ WEIGHTS, ACTIVATIONS = (MEMORY_CATEGORIES.index(one) for one in ("weights", "act
 class ProgramEngine:
     """Trains a program on the devices of a cluster, on the first where it names no other.
 
-    Args:
-        program: what is trained.
-        optimizer: how.
-        values: of all parameters at the start, by name.
-        cluster: the devices.
-        schedule: what it decides.
-        recorder: takes what happens; it knows no node yet.
-        settings: of the run.
+    Parameters start from `values`, by name; the recorder knows no node yet.
 
     Attributes:
         on_items: called with the number of items of each instance that finishes.
@@ -46,16 +39,9 @@ class ProgramEngine:
     """
 
     def __init__(
-        self,
-        program: Program,
-        optimizer: Optimizer,
-        values: Mapping[str, np.ndarray],
-        cluster: Cluster,
-        schedule: OfProgram,
-        *,
-        recorder: Recorder,
-        settings: RunSettings,
-    ) -> None:
+        self, program: Program, optimizer: Optimizer, values: Mapping[str, np.ndarray],
+        cluster: Cluster, schedule: OfProgram, *, recorder: Recorder, settings: RunSettings,
+    ) -> None:  # fmt: skip
         require_meaning(cluster)
         running = schedule.running
         if running.swap_threshold is not None:
@@ -77,11 +63,7 @@ class ProgramEngine:
         return self._training.parameters
 
     def train(self, batches: Iterable[Any], epochs: Iterator[float]) -> PassReport:
-        """Train on batches, one after the other.
-
-        Args:
-            batches: of the pass.
-            epochs: of which epoch the learning rate of each is; as many are taken.
+        """Train on batches, one after the other, each with the learning rate of its epoch.
 
         Raises:
             DivergenceError: a loss or a weight stopped being finite.

@@ -35,11 +35,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from ampsim.dataflow.frame import DEAD, Frame, Iteration
-from ampsim.dataflow.graph import CONSTANT, Node
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import Node
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import DeviceTensor, hold, release
-from ampsim.dataflow.plan import Plan, Step, Targets
+from ampsim.dataflow.plan import DEAD, Frame, Iteration, Plan, Step, Targets
 from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.errors import OptionError
 from ampsim.ir import Standin
@@ -47,15 +47,10 @@ from ampsim.trace import Cause
 
 
 class Executor:
-    """Runs what a plan has for one worker.
+    """Runs what a plan has for the worker of a host.
 
-    Args:
-        plan: what to run.
-        rendezvous: where it meets the other workers.
-        feeds: values of the graph's inputs and variables, by name.
-        host: computes, and says what can run.
-        run_ahead: whether a step counts as done once its device has it.
-        instance: number of the run, which spans tell.
+    It is fed values of inputs and variables by their names. With `run_ahead` a step counts as done
+    once its device has it. Spans tell the run's number, `instance`.
 
     Attributes:
         frames: (tag, iteration, opened in s, over in s) of each iteration of a loop.
@@ -65,15 +60,9 @@ class Executor:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        rendezvous: Rendezvous,
-        feeds: Mapping[str, Any],
-        host: Host,
-        *,
-        run_ahead: bool,
-        instance: int = 0,
-    ) -> None:
+        self, plan: Plan, rendezvous: Rendezvous, feeds: Mapping[str, Any], host: Host, *,
+        run_ahead: bool, instance: int = 0,
+    ) -> None:  # fmt: skip
         self._host, self._run_ahead, self._feeds = host, run_ahead, feeds
         self._ready = host.ready
         self.frames: list[tuple[str, int, float, float]] = []
@@ -153,7 +142,7 @@ class Executor:
             self._deliver(false, DEAD, iteration)
             self._deliver(true, DEAD, iteration)
             return
-        data, predicate = iteration.inputs[step.first : step.first + 2]
+        data, predicate = iteration.inputs[step.reads]
         side = self._side(step, iteration, predicate)
         self._deliver(false, DEAD if side else data, iteration)
         self._deliver(true, data if side else DEAD, iteration)
@@ -213,7 +202,7 @@ class Executor:
         self._deliver(step.targets[0], self._given_to(step.node), iteration)
 
     def _asked(self, step: Step, iteration: Iteration) -> None:
-        self._asked_for = iteration.inputs[step.first : step.first + step.count]
+        self._asked_for = iteration.inputs[step.reads]
         self.result = dict(zip(step.places, map(hold, self._asked_for), strict=True))
 
     # --- other workers
@@ -254,7 +243,7 @@ class Executor:
 
     def _given_to(self, node: Node) -> Any:
         """The value of a constant, an input or a variable."""
-        return node.attributes["value"] if node.operator is CONSTANT else self._feeds[node.name]
+        return node.attributes["value"] if node.operator is op.CONSTANT else self._feeds[node.name]
 
     def _side(self, step: Step, iteration: Iteration, predicate: Any) -> bool:
         """Which side a predicate names."""
@@ -272,9 +261,8 @@ class Executor:
         inputs, pending, is_dead = iteration.inputs, iteration.pending, iteration.is_dead
         if value.__class__ is DeviceTensor:
             value.owner.holders += targets.readers
-        for target, slot in targets:
-            number = target.number
-            if target.is_merge:
+        for target, slot, number, is_merge in targets:
+            if is_merge:
                 if pending[number] <= 0:
                     continue  # it has run
                 pending[number] = left = 0 if value is not DEAD else pending[number] - 1

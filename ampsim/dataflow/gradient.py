@@ -21,16 +21,17 @@ from typing import Any
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.construct import (
     begun,
     cond,
     fits,
+    is_left,
     leave,
     repeat,
     while_loop,
 )  # fmt: skip
 from ampsim.dataflow.graph import (
-    TRIGGER,
     Branch,
     Conditional,
     Context,
@@ -272,7 +273,7 @@ class _Builder:
         first += [self.filled(one, 0.0) for one in back.constants]
         with self._graph.device(unit.loop.predicate.node):
             _left, *found = while_loop(
-                _is_left,
+                is_left,
                 partial(self._iteration, back),
                 (self.available(total), *first),
                 parallel_iterations=unit.loop.window,
@@ -290,7 +291,7 @@ class _Builder:
         """An iteration of a backward loop: gradients of the variables, sums of those of others."""
         graph, unit, loop = self._graph, back.unit, back.unit.loop
         self.twins[loop] = graph.context
-        trigger = self._popped[loop] = graph.add(TRIGGER, [left])
+        trigger = self._popped[loop] = graph.add(op.TRIGGER, [left])
         ordered = graph.output(trigger, left, graph.context)
         given = [unit.given[number] for number in back.variables]
         taken = [unit.taken[number] for number in back.variables]
@@ -317,7 +318,7 @@ class _Builder:
             switch = graph.switch(merge, loop.predicate, within=loop)
             index = switch.outputs[True]
             with graph.inside(loop):
-                trigger = graph.add(TRIGGER, [index])
+                trigger = graph.add(op.TRIGGER, [index])
                 after = index + 1
                 after.node.controls.append(graph.output(trigger, index, loop))
                 repeat(graph, loop, after, merge)
@@ -385,11 +386,6 @@ class _Builder:
             known = apply("identity", tensor)
         known.shape = shape
         return known
-
-
-def _is_left(left: Tensor, *_carried: Tensor) -> Tensor:
-    """Whether a backward loop has iterations left."""
-    return left > 0
 
 
 def _reached_from(context: Context, xs: Iterable[Tensor]) -> set[Tensor]:

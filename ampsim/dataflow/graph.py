@@ -26,24 +26,6 @@ from ampsim.text import shown
 from ampsim.user_code import Place, is_own
 
 
-def primitive(name: str) -> op.Operator:
-    """An operator whose rule is the executor's."""
-    return op.Operator(name, None, op.first_shape, op.first_dtype)
-
-
-CONSTANT: Final = primitive("constant")
-INPUT: Final = primitive("input")
-VARIABLE: Final = primitive("variable")
-SWITCH: Final = primitive("switch")
-MERGE: Final = primitive("merge")
-ENTER: Final = primitive("enter")
-ENTER_CONSTANT: Final = primitive("enter-constant")
-EXIT: Final = primitive("exit")
-NEXT_ITERATION: Final = primitive("next-iteration")
-TRIGGER: Final = primitive("trigger")
-"""Fires when all its inputs have come, dead ones too, and is never dead itself."""
-
-
 def _infix(name: str, *, is_reflected: bool = False) -> Callable[[Tensor, Operand], Tensor]:
     """What Python calls for an operator between a tensor and something else."""
 
@@ -53,31 +35,24 @@ def _infix(name: str, *, is_reflected: bool = False) -> Callable[[Tensor, Operan
     return built
 
 
+@dataclass(eq=False, slots=True, repr=False)
 class Tensor:
     """An output of a node.
 
     Attributes:
-        node: what makes it.
-        output: which of the node's outputs it is.
+        node, output: what makes it, and which of its outputs it is.
         shape: its static shape; None where not even the number of axes is known.
         dtype: the type of its elements.
         context: where it can be used.
         captured_from: the tensor outside that it stands for; None where it is no capture.
     """
 
-    __slots__ = ("captured_from", "context", "dtype", "node", "output", "shape")
-
-    def __init__(
-        self,
-        node: Node,
-        output: int,
-        shape: op.Shape | None,
-        dtype: np.dtype[Any],
-        context: Context,
-    ) -> None:
-        self.node, self.output, self.shape, self.dtype = node, output, shape, dtype
-        self.context = context
-        self.captured_from: Tensor | None = None
+    node: Node
+    output: int
+    shape: op.Shape | None
+    dtype: np.dtype[Any]
+    context: Context
+    captured_from: Tensor | None = None
 
     def __repr__(self) -> str:
         """Name its node, type and shape."""
@@ -130,11 +105,8 @@ class Node:
     """One use of an operator.
 
     Attributes:
-        operator: what it computes.
-        inputs: what it takes.
         controls: tensors that must have come before it runs, and that it does not read.
         attributes: what else the operator is told.
-        context: where it runs.
         outputs: what it makes; two of a Switch, one of all others.
         direction: forward, or backward in a graph of gradients.
         device: where the user has it; None where nothing is said.
@@ -320,10 +292,15 @@ class FlowGraph:
         """Build anew: inputs, variables and constants are as they were, and nothing else is there.
 
         Args:
-            known: an `ampsim.dataflow.unroll.KnownInstance`, and loops are unrolled; or None.
+            known: an `ampsim.dataflow.program.KnownInstance`, and loops are unrolled; or None.
         """
         self.known = known
         self.root.units.clear()
+
+    @property
+    def variables(self) -> list[Node]:
+        """Those of its nodes that are variables."""
+        return [node for node in self.given.values() if node.operator is op.VARIABLE]
 
     @contextlib.contextmanager
     def inside(self, context: Context) -> Generator[Context]:
@@ -352,7 +329,7 @@ class FlowGraph:
         count = self._counts[name] = self._counts.get(name, 0) + 1
         self.nodes.append(node)
         told = node.attributes.pop("name", None) or f"{name}-{count}"
-        if node.operator in (INPUT, VARIABLE):
+        if node.operator in (op.INPUT, op.VARIABLE):
             self.given[told] = node
         return self._first + len(self.nodes) - 1, told
 
@@ -375,32 +352,22 @@ class FlowGraph:
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self._constants:
             with self.inside(self.root):
-                node = Node(CONSTANT, [], {"value": array}, self)
+                node = Node(op.CONSTANT, [], {"value": array}, self)
                 self._constants[key] = output_of(node, array.shape, array.dtype, self.root)
         return self._constants[key]
 
     def add(
-        self,
-        operator: op.Operator,
-        inputs: Sequence[Tensor],
-        attributes: dict[str, Any] | None = None,
-        *,
-        within: Context | None = None,
-    ) -> Node:
+        self, operator: op.Operator, inputs: Sequence[Tensor],
+        attributes: dict[str, Any] | None = None, *, within: Context | None = None,
+    ) -> Node:  # fmt: skip
         """Build a node without outputs in the present context; its inputs can be used there.
 
         What would run once more than the body of its loop, for want of an input that comes with
         the iterations, waits for the loop's gate.
-
-        Args:
-            operator: what it computes.
-            inputs: what it takes, as it is.
-            attributes: what else the operator is told.
-            within: the context, if it is not the present one.
         """
         with self.inside(within or self.context) as context:
             node = Node(operator, list(inputs), attributes or {}, self)
-        is_constant = all(one.node.operator is ENTER_CONSTANT for one in inputs)
+        is_constant = all(one.node.operator is op.ENTER_CONSTANT for one in inputs)
         if is_constant and (inputs or operator.is_stateful):
             gate = self._gate(context)
             node.controls += [] if gate is None else [gate]
@@ -442,14 +409,14 @@ class FlowGraph:
             inside = node.outputs[context.side]
         else:
             assert isinstance(context, Loop), f"{context.told} captures nothing"
-            node = self.add(ENTER_CONSTANT, [tensor], {"loop": context}, within=context.outer)
+            node = self.add(op.ENTER_CONSTANT, [tensor], {"loop": context}, within=context.outer)
             inside = output_of(node, tensor.shape, tensor.dtype, context)
         inside.captured_from = tensor
         return inside
 
     def switch(self, tensor: Tensor, predicate: Tensor, *, within: Context) -> Node:
         """A Switch; its outputs are the false and the true one, of the same context."""
-        node = self.add(SWITCH, [tensor, predicate], within=within)
+        node = self.add(op.SWITCH, [tensor, predicate], within=within)
         for _side in (False, True):
             output_of(node, tensor.shape, tensor.dtype, within)
         return node
@@ -543,12 +510,9 @@ _P = ParamSpec("_P")
 
 
 def listed(
-    shape: Callable[..., op.Shape | None],
-    dtype: Callable[..., np.dtype[Any]],
-    work: op.WorkRule = op.no_work,
-    gradient: op.GradientRule | None = None,
-    **more: Any,
-) -> Callable[[Callable[_P, Any]], Callable[_P, Tensor]]:
+    shape: Callable[..., op.Shape | None], dtype: Callable[..., np.dtype[Any]],
+    work: op.WorkRule = op.no_work, gradient: op.GradientRule | None = None, **more: Any,
+) -> Callable[[Callable[_P, Any]], Callable[_P, Tensor]]:  # fmt: skip
     """List an operator with the kernel that is decorated, under its name.
 
     What then has the name builds a node of it: of tensors where the kernel takes an `Array`, and of

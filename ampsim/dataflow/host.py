@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ampsim.clock import Clock
-from ampsim.dataflow.frame import Iteration, Ready, Tag
-from ampsim.dataflow.plan import Step
+from ampsim.dataflow.memory import Buffer, Maker, Saved
+from ampsim.dataflow.plan import Iteration, Ready, Step, Tag
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, occupancy_s
 from ampsim.ir import Direction, Standin, standin
@@ -30,14 +30,7 @@ UPDATE: Final = int(Direction.UPDATE)
 
 
 class KernelCost(NamedTuple):
-    """What a step costs on inputs of certain shapes.
-
-    Args:
-        output: what stands for its output in `sleep` mode.
-        seconds: for which it occupies its device.
-        kind: of its span.
-        size_bytes: of its output.
-    """
+    """What a step costs on inputs of certain shapes; `output` stands for its value in `sleep`."""
 
     output: Standin | None
     seconds: float
@@ -45,33 +38,52 @@ class KernelCost(NamedTuple):
     size_bytes: int
 
 
-class Kernel:
-    """A step that its device has not computed yet.
+class Queued:
+    """What waits for the device: a kernel, or what happens among kernels and takes no time.
+
+    Args:
+        reads: owners of what it reads; they hold it for this until it has ended.
+        writes: what it computes, which it holds too.
+        then: done when the device has come to it, or has computed it.
+        maker: the step that it is; by default whose output it computes.
 
     Attributes:
-        state: of its span.
-        cause: what let it be handed over.
-        then: what waits for it.
-        behind: steps that take no time and came while this was the last.
-        published: values that another worker is to have then.
+        cost, state: of a kernel; no cost of what takes no time and leaves no span.
+        cause, since_s: what let it be handed over, and when.
+        is_stalled: whether what has ended just before lets it start, not what handed it over.
     """
 
-    __slots__ = ("behind", "cause", "cost", "published", "state", "then")
+    __slots__ = (
+        "cause", "cost", "is_stalled", "maker", "reads", "since_s", "state", "then", "writes",
+    )  # fmt: skip
 
     def __init__(
-        self, cost: KernelCost, state: Tag, cause: Cause, then: Callable[[], None] | None
-    ) -> None:
-        self.cost, self.state, self.cause, self.then = cost, state, cause, then
-        self.behind: list[Kernel] = []
-        self.published: list[tuple[Callable[..., None], Any]] = []
+        self, reads: Sequence[Buffer | Saved] = (), writes: Buffer | None = None,
+        then: Callable[[], None] | None = None, maker: Maker | None = None,
+    ) -> None:  # fmt: skip
+        self.reads, self.writes, self.then = reads, writes, then
+        self.maker = maker if writes is None else writes.maker
+        self.cost: KernelCost | None = None
+        self.state: Tag
+        self.cause: Cause
+        self.since_s: float
+        self.is_stalled = False
+
+    @property
+    def lies_there(self) -> bool:
+        """Whether all that it reads lies there, which it does unless something is swapped."""
+        for owner in self.reads:  # noqa: SIM110  # in half the time of all()
+            if not owner.is_readable:
+                return False
+        return True
+
+    def away(self) -> list[Buffer]:
+        """What it reads that does not lie there."""
+        return [one.buffer for one in self.reads if not one.buffer.lies_there]
 
 
 class Kernels(NothingFree):
-    """The lane of a device: kernels that take time, one after the other.
-
-    Args:
-        ended: called with a kernel that has ended and the time at which it began.
-    """
+    """The lane of a device: calls `ended` with each kernel that has, and when it began."""
 
     __slots__ = ("_clock", "_ended", "_processor", "queues")
 
@@ -99,16 +111,9 @@ class Kernels(NothingFree):
 class Host:
     """A worker: its host, which runs steps, and its device, which computes.
 
-    Args:
-        worker: its number.
-        cluster: has its device.
-        clock: whose time passes.
-        recorder: takes the spans.
-        instant, transfers: shared by all workers.
-        is_abstract: whether floats are shapes without numbers.
-        seed: of what varies.
-        round_trip_s: from a predicate, computed, to what it decides, where a client decides; None
-            where the graph does.
+    All workers share `instant` and `transfers`. If it `is_abstract`, floats are shapes without
+    numbers. Where a client decides, `round_trip_s` pass from a predicate, computed, to what it
+    decides; it is None where the graph does.
 
     Attributes:
         cause: what is being followed at the moment.
@@ -117,18 +122,9 @@ class Host:
     """
 
     def __init__(
-        self,
-        worker: int,
-        cluster: Cluster,
-        clock: Clock,
-        recorder: Recorder,
-        *,
-        instant: Instant,
-        transfers: Transfers,
-        is_abstract: bool,
-        seed: int,
-        round_trip_s: float | None = None,
-    ) -> None:
+        self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, *, instant: Instant,
+        transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
+    ) -> None:  # fmt: skip
         self.worker = worker
         self._round_trip_s = round_trip_s
         self._asked: deque[tuple[Step, Callable[[], None]]] = deque()
@@ -138,7 +134,8 @@ class Host:
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
         self._instant = instant
         self._cost: KernelCost
-        self._last: Kernel | None = None
+        self._queue: deque[Queued] = deque()
+        self._running: Queued | None = None
         self._run: Callable[[Step, Iteration], None]
         self._dispatch_s = self.device.dispatch_s
         self._add_span, self._span_number = recorder.spans.append, recorder.span_number
@@ -176,7 +173,9 @@ class Host:
             if step.dispatched is None:
                 shown = (self.worker, step.node.index, step.node.direction, 0, 0, 0)
                 step.dispatched = self._recorder.kinds.number(shown, DISPATCH_LANE)
-            self._append(step.dispatched, start_s, iteration.state, cause)
+            row = (step.dispatched, start_s, self._clock.now, NO_STALENESS, iteration.state, cause)
+            self._add_span(row)
+            self.cause = self._span_number()
         self._run(step, iteration)
 
     @property
@@ -211,8 +210,7 @@ class Host:
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step."""
-        first = step.first
-        return self.value_of(step, iteration, iteration.inputs[first : first + step.count])
+        return self.value_of(step, iteration, iteration.inputs[step.reads])
 
     def value_of(self, step: Step, iteration: Iteration, inputs: list[Any]) -> Any:
         """The value of a live step on these inputs."""
@@ -310,44 +308,63 @@ class Host:
     # --- the device
 
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
-        """Let the device spend what the step that was just computed takes."""
-        cost = self._cost
-        last = self._last
-        if not cost.seconds and last is None:
+        """Let the device spend what the step that was just computed takes; whether it has."""
+        cost, has_room = self._cost, self._running is None
+        if has_room and not cost.seconds:
             self._append(cost.kind, self._clock.now, iteration.state, self.cause)
             return True
-        kernel = Kernel(cost, iteration.state, self.cause, then)
-        if not cost.seconds:
-            assert last is not None, "the device is busy"
-            last.behind.append(kernel)
-            return False
-        self._last = kernel
-        self._lane.add(kernel)
+        task = Queued((), None, then)
+        task.cost, task.state, task.cause = cost, iteration.state, self.cause
+        task.is_stalled = not cost.seconds
+        self._queue.append(task)
+        if has_room:
+            self._advance()
         return False
 
     def publish(self, value: Any, post: Callable[..., None]) -> None:
         """Hand a value to `post` when the device has computed all that it has."""
-        if self._last is None:
+        if self._running is None:
             post(self.cause, value)
         else:
-            self._last.published.append((post, value))
+            self._queue.append(Queued((), None, lambda: post(self.cause, value)))
 
-    def _ended(self, kernel: Kernel, start_s: float) -> None:
-        """Record a kernel and what took no time behind it; go on with what waited for them."""
-        if self._last is kernel:
-            self._last = None
-        self._append(kernel.cost.kind, start_s, kernel.state, kernel.cause)
-        now_s, ended = self._clock.now, self.cause
-        for one in kernel.behind:
-            self._append(one.cost.kind, now_s, one.state, ended)
-        self.cause = ended
-        for post, value in kernel.published:
-            post(ended, value)
-        for one in (kernel, *kernel.behind):
-            if one.then is not None:
-                one.then()
+    def _advance(self) -> None:
+        """Start the next kernel, and do what comes before it and takes no time."""
+        while self._queue and self._running is None:
+            task = self._queue.popleft()
+            if task.cost is None:
+                self._finish(task)
+            else:
+                self._start(task, task.cost)
+
+    def _start(self, task: Queued, cost: KernelCost) -> None:
+        """Start a kernel; or record one that takes no time."""
+        if task.is_stalled:
+            task.cause = self.cause
+        if cost.seconds:
+            self._running = task
+            self._lane.add(task)
+        else:
+            self._record(task, self._clock.now)
+
+    def _ended(self, kernel: Any, start_s: float) -> None:
+        """Record a kernel that has ended, and go on."""
+        self._running = None
+        self._record(kernel, start_s)
+        self._advance()
         if self.ready:
             self._go_on()
+
+    def _record(self, task: Queued, start_s: float) -> None:
+        """Leave the span of a kernel, and go on with what waited for it."""
+        assert task.cost is not None, "only kernels leave a span"
+        self._append(task.cost.kind, start_s, task.state, task.cause)
+        self._finish(task)
+
+    def _finish(self, task: Queued) -> None:
+        """Go on with what waited for a task."""
+        if task.then is not None:
+            task.then()
 
     def _append(self, kind: int, start_s: float, state: Tag, cause: Cause) -> None:
         """Record a span that ends now; what follows has it as its cause."""

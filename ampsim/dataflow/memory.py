@@ -3,17 +3,32 @@
 A device tensor is a value with its owner, which has a number of holders: inputs of steps that have
 not run, kernels that the device has not computed, stacks, arrays, the caller. Bytes are taken when
 the kernel that computes them starts and are given back when nobody holds them any more, both in
-the time of the device, however far ahead the host is. Source: Yu et al. (2018), Section 5.3.
+the time of the device, however far ahead the host is.
+
+Swapping: what lies on stacks goes to the host, and comes back before it is popped. Copies have two
+lanes of their own, one a direction, beside what the device computes. What is on a stack is copied
+to the host, the oldest first, one copy after the other, while more bytes are used than the
+threshold; its bytes go when the copy has ended and no kernel reads it any more. Once the device has
+come to the first pop of a stack, nothing of it leaves, and what has left is brought back in the
+order of the pops, the last pushed first, as long as that stays below the threshold. What the next
+kernel reads comes first, and needs no more than room.
+
+Source: Yu et al. (2018), Section 5.3; the least size and the default threshold are TensorFlow's
+(`core/kernels/stack.cc`).
 """
 
 from __future__ import annotations
 
+import heapq
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
 
-from ampsim.dataflow.frame import Tag
 from ampsim.dataflow.graph import Node
-from ampsim.machine import Memory
+from ampsim.dataflow.plan import Tag
+from ampsim.machine import CopyLanes, Job, Memory
+from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause
 
 CATEGORIES: Final = ("stacks", "activations", "arrays", "inputs")
 """What bytes are counted as: saved for a gradient, in use, written to a `TensorArray`, fed."""
@@ -21,14 +36,16 @@ CATEGORIES: Final = ("stacks", "activations", "arrays", "inputs")
 STACKS, ACTIVATIONS, ARRAYS, INPUTS = range(len(CATEGORIES))
 
 
-class Maker(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Maker:
     """Which step asks for bytes, and in which iteration."""
 
     node: Node
     state: Tag
 
 
-class DeviceTensor(NamedTuple):
+@dataclass(slots=True, eq=False)
+class DeviceTensor:
     """A value on the device, or a handle, with its owner."""
 
     value: Any
@@ -50,23 +67,18 @@ def release(value: Any) -> None:
 
 
 class Buffer:
-    """The bytes of one tensor.
-
-    Args:
-        memory: in which they are to lie.
-        size_bytes: how many they are.
-        maker: the step that computes them.
-        is_input: whether the caller holds them for the whole run.
+    """The bytes of one tensor; the caller holds those of an input for the whole run.
 
     Attributes:
         holders: how many hold it, the kernel that computes it among them.
+        is_readable: whether a kernel can read it now, which must have been computed.
         is_computed: whether its kernel has ended.
         saved: what stands for it on stacks.
     """
 
     __slots__ = (
-        "_arrays", "_category", "_copy", "_is_input", "_memory", "holders", "is_computed", "maker",
-        "saved", "size_bytes",
+        "_arrays", "_category", "_copy", "_is_input", "_memory", "holders", "is_computed",
+        "is_readable", "maker", "saved", "size_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +88,7 @@ class Buffer:
         self._is_input = self.is_computed = is_input
         self.holders, self._arrays = 1, 0
         self._category: int | None = None
+        self.is_readable = False
         self._copy: Literal["none", "leaving", "away", "coming", "back"] = "none"
         self.saved: Sequence[Saved] = ()
 
@@ -83,11 +96,6 @@ class Buffer:
     def lies_there(self) -> bool:
         """Whether its bytes are taken."""
         return self._category is not None
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether a kernel can read it now, which must have been computed."""
-        return self._category is not None and self._copy != "coming"
 
     @property
     def can_leave(self) -> bool:
@@ -102,9 +110,10 @@ class Buffer:
         """Whether a stack that has it is being popped."""
         return any(one.stack.is_popped for one in self.saved)
 
-    def buffers(self) -> Sequence[Buffer]:
+    @property
+    def buffer(self) -> Buffer:
         """Itself."""
-        return (self,)
+        return self
 
     def release(self) -> None:
         """Have one holder fewer; with the last its bytes go."""
@@ -121,6 +130,7 @@ class Buffer:
         """Take its bytes: the kernel that computes it starts."""
         assert self._category is None, "a buffer takes its bytes once"
         self._category = category = self._due
+        self.is_readable = self._copy != "coming"
         self._memory.take(category, self.size_bytes)
 
     def end(self) -> None:
@@ -141,6 +151,7 @@ class Buffer:
         """Note that its copy has ended: in vain, where a stack is being popped by now."""
         has_come = self._copy == "coming" or self._is_wanted
         self._copy = "back" if has_come else "away"
+        self.is_readable = True
         self.settle()
 
     def stay(self) -> bool:
@@ -159,7 +170,9 @@ class Buffer:
         self._category = after = self._due if is_needed else None
         if after != before:
             self._memory.give(before, self.size_bytes)
-            if after is not None:
+            if after is None:
+                self.is_readable = False
+            else:
                 self._memory.take(after, self.size_bytes)
 
     @property
@@ -177,13 +190,8 @@ class Buffer:
 class Saved:
     """A tensor on a stack, and after its pop whoever reads it; it may lie on the host meanwhile.
 
-    Args:
-        buffer: what was pushed.
-        stack: on which.
-        maker: the push.
-        number: of the push, in their order.
-
     Attributes:
+        maker, number: the push, and its place among all.
         holders: how many hold it, the stack among them.
         is_popped: whether the pop has come, in the device's time.
     """
@@ -196,9 +204,10 @@ class Saved:
         buffer.saved = (*buffer.saved, self)
         buffer.settle()
 
-    def buffers(self) -> Sequence[Buffer]:
-        """The one that was pushed."""
-        return (self.buffer,)
+    @property
+    def is_readable(self) -> bool:
+        """Whether a kernel can read it now."""
+        return self.buffer.is_readable
 
     def release(self) -> None:
         """Have one holder fewer."""
@@ -217,10 +226,7 @@ class Saved:
 
 
 class Resource:
-    """What a stack or an array holds, as long as somebody has its handle.
-
-    Args:
-        drop: called when nobody has any more.
+    """What a stack or an array holds, until nobody has its handle; then `drop` is called.
 
     Attributes:
         holders: how many have the handle.
@@ -231,6 +237,7 @@ class Resource:
     """
 
     __slots__ = ("_drop", "_kept", "holders", "is_popped", "places", "pushed", "stack")
+    buffer = None
 
     def __init__(self, drop: Callable[[Resource], None]) -> None:
         self._drop, self.holders = drop, 1
@@ -238,18 +245,14 @@ class Resource:
         self.stack: list[Owner | None] = []
         self.pushed: list[Saved] = []
         self.is_popped = False
-        self.places: dict[Any, list[Owner]] = {}
+        self.places: dict[Any, list[Buffer | Saved]] = {}
 
-    def buffers(self) -> Sequence[Buffer]:
-        """None: a handle is no tensor."""
-        return ()
-
-    def keep(self, owner: Owner, places: Sequence[Any]) -> None:
+    def keep(self, owner: Buffer | Saved, places: Sequence[Any]) -> None:
         """Hold what was written to places."""
-        for buffer in owner.buffers():
-            owner.holders += 1
-            buffer.keep(1)
-            self._kept.append((owner, buffer))
+        buffer = owner.buffer
+        owner.holders += 1
+        buffer.keep(1)
+        self._kept.append((owner, buffer))
         for place in places:
             self.places.setdefault(place, []).append(owner)
 
@@ -279,3 +282,110 @@ class Resource:
 
 Owner: TypeAlias = Buffer | Saved | Resource
 """What a value is held by: its bytes, what stands for these on a stack, or a stack or array."""
+
+
+SWAPPED_BYTES_MIN: Final = 2049
+"""Bytes of a tensor at least that is swapped: TensorFlow leaves 2048 and less where they are."""
+
+SWAP_THRESHOLD: Final = 0.7
+"""The share of the memory above which tensors are swapped out, unless somebody says otherwise."""
+
+
+class Swapper:
+    """What moves between a device and its host.
+
+    The threshold is `above_bytes` of the lanes; `after` is called with the number of each copy that
+    has ended.
+
+    Attributes:
+        out_bytes, in_bytes: what has been copied to the host, and back.
+    """
+
+    def __init__(
+        self, memory: Memory, capacity_bytes: int, lanes: CopyLanes,
+        after: Callable[[Cause], None],
+    ) -> None:  # fmt: skip
+        self._memory, self._capacity_bytes = memory, capacity_bytes
+        self._lanes, self._after = lanes, after
+        self._above_bytes = lanes.above_bytes
+        self._candidates: deque[Saved] = deque()
+        self._away: list[tuple[int, Saved]] = []
+        self._is_leaving = self._is_coming = False
+        self.out_bytes = self.in_bytes = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a copy is under way."""
+        return self._is_leaving or self._is_coming
+
+    def add(self, saved: Saved) -> None:
+        """Let what is on a stack, and has been computed, leave when its turn comes."""
+        if saved.buffer.size_bytes >= SWAPPED_BYTES_MIN:
+            self._candidates.append(saved)
+
+    def bring(self, saved: Saved) -> None:
+        """Bring back what is away, of a stack whose pops have begun."""
+        heapq.heappush(self._away, (-saved.number, saved))
+
+    def copy(self, cause: Cause, away: Callable[[], Sequence[Buffer]] | None = None) -> None:
+        """Begin the copies for which it is time; the cause is what has ended just now.
+
+        While the device waits, `away` gives what the next kernel reads and is away.
+        """
+        if (
+            self._candidates
+            and not self._is_leaving
+            and self._memory.total_bytes > self._above_bytes
+        ):
+            self._begin_out(cause)
+        if self.out_bytes > self.in_bytes and not self._is_coming:
+            wanted = () if away is None else away()
+            if wanted or self._away:
+                self._begin_in(cause, wanted)
+
+    def _begin_out(self, cause: Cause) -> None:
+        while self._candidates:
+            saved = self._candidates.popleft()
+            buffer = saved.buffer
+            if buffer.can_leave:
+                self._is_leaving = True
+                buffer.leave()
+                self._submit(COPY_OUT_LANE, buffer, saved.maker, cause)
+                return
+
+    def _begin_in(self, cause: Cause, wanted: Sequence[Buffer]) -> None:
+        for buffer in wanted:
+            if self._memory.total_bytes + buffer.size_bytes <= self._capacity_bytes:
+                self._bring(buffer, buffer.saved[-1].maker, cause)
+            return
+        while self._away:
+            saved = self._away[0][1]
+            buffer = saved.buffer
+            if not buffer.lies_there and buffer.saved:
+                if self._memory.total_bytes + buffer.size_bytes > self._above_bytes:
+                    return
+                self._bring(buffer, saved.maker, cause)
+                return
+            heapq.heappop(self._away)
+
+    def _bring(self, buffer: Buffer, maker: Maker, cause: Cause) -> None:
+        self._is_coming = True
+        buffer.come_back()
+        self._submit(COPY_IN_LANE, buffer, maker, cause)
+
+    def _submit(self, lane: int, buffer: Buffer, maker: Maker, cause: Cause) -> None:
+        """Hand a copy to its lane."""
+        lanes, size_bytes = self._lanes, buffer.size_bytes
+
+        def done(start_s: float) -> None:
+            if lane == COPY_OUT_LANE:
+                self._is_leaving, self.out_bytes = False, self.out_bytes + size_bytes
+            else:
+                self._is_coming, self.in_bytes = False, self.in_bytes + size_bytes
+            of = maker.state, cause
+            number = lanes.record(lane, maker.node.index, size_bytes, start_s, of)
+            buffer.end_copy()
+            self._after(number)
+
+        job = Job(lanes.device.copy_s(size_bytes), done)
+        (lanes.outward if lane == COPY_OUT_LANE else lanes.inward).add(job)

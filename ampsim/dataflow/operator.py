@@ -85,6 +85,11 @@ class Operator:
     needs_tag: bool = False
 
 
+def _primitive(name: str) -> Operator:
+    """An operator whose rule is the executor's."""
+    return Operator(name, None, first_shape, first_dtype)
+
+
 OPERATORS: Final[dict[str, Operator]] = {}
 """Every operator, by its name."""
 
@@ -164,3 +169,13 @@ def _joined(lengths: Sequence[int | None]) -> int | None:
     if long:
         return long.pop()
     return None if None in lengths else 1
+
+
+# --- primitives: what the executor has rules for
+
+CONSTANT, INPUT, VARIABLE = map(_primitive, ("constant", "input", "variable"))
+SWITCH, MERGE, ENTER, EXIT = map(_primitive, ("switch", "merge", "enter", "exit"))
+ENTER_CONSTANT, NEXT_ITERATION = map(_primitive, ("enter-constant", "next-iteration"))
+SEND, RECV, ASKED = map(_primitive, ("send", "recv", "asked"))
+TRIGGER: Final = _primitive("trigger")
+"""Fires when all its inputs have come, dead ones too, and is never dead itself."""

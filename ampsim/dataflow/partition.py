@@ -17,31 +17,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampsim.dataflow.graph import (
-    CONSTANT,
-    ENTER,
-    ENTER_CONSTANT,
-    EXIT,
-    MERGE,
-    NEXT_ITERATION,
-    SWITCH,
-    VARIABLE,
-    Context,
-    FlowGraph,
-    Loop,
-    Node,
-    Tensor,
-    output_of,
-    primitive,
-)
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import Context, FlowGraph, Loop, Node, Tensor, output_of
 from ampsim.dataflow.operator import BOOL, RESOURCE, Operator
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster
 
-SEND: Final = primitive("send")
-RECV: Final = primitive("recv")
-
-_EVERYWHERE: Final = (CONSTANT, ENTER_CONSTANT)
+_EVERYWHERE: Final = (op.CONSTANT, op.ENTER_CONSTANT)
 """What has no place: there is one on each worker that reads it."""
 
 Placement = Mapping[str, "int | str"]
@@ -81,12 +63,7 @@ class NodePlaces:
     variable is where that is. What uses a stack or an array is where that is: an array where it was
     made, a stack where what is saved was computed. Control flow follows what it forwards: a Switch,
     an Exit and the Merge of a `cond` are where that is computed, Enter, Merge and NextIteration of
-    a loop variable where the body computes it.
-
-    Args:
-        nodes: all that are needed, in the order of the graph.
-        cluster: has the workers; None lets all run on the first.
-        placement: devices by the names of nodes.
+    a loop variable where the body computes it. Without a cluster all is on worker 0.
 
     Raises:
         OptionError: a device is none of the cluster, or a name none of a node that has a place.
@@ -100,11 +77,11 @@ class NodePlaces:
         self._merge = {
             one.node: node
             for node in nodes
-            if node.operator is MERGE and "loop" in node.attributes
+            if node.operator is op.MERGE and "loop" in node.attributes
             for one in node.inputs
         }
         self._variable = {
-            node.attributes["held"]: node for node in nodes if node.operator is VARIABLE
+            node.attributes["held"]: node for node in nodes if node.operator is op.VARIABLE
         }
         self._named = self._checked(nodes, placement)
         self._home = self._homes(nodes)
@@ -130,17 +107,17 @@ class NodePlaces:
         operator = node.operator
         if node in self._merge:
             return self.worker(self._merge[node])
-        if operator is MERGE and "loop" in node.attributes:
+        if operator is op.MERGE and "loop" in node.attributes:
             enter, back = (one.node.inputs[0].node for one in node.inputs)
             found = self._found(back)
             return self._found(enter) if found is None else found
-        if operator is MERGE:
+        if operator is op.MERGE:
             return self._found(node.inputs[1].node)
-        if operator in (SWITCH, EXIT, ENTER_CONSTANT):
+        if operator in (op.SWITCH, op.EXIT, op.ENTER_CONSTANT):
             return self._found(node.inputs[0].node)
-        if operator is not VARIABLE and node.attributes.get("held") in self._variable:
+        if operator is not op.VARIABLE and node.attributes.get("held") in self._variable:
             return self._found(self._variable[node.attributes["held"]])
-        if operator is CONSTANT or node.device is None:
+        if operator is op.CONSTANT or node.device is None:
             return 0
         if isinstance(node.device, Node):
             return self._found(node.device)
@@ -188,13 +165,9 @@ class NodePlaces:
 
 
 class Cut:
-    """The nodes of each worker, with what joins them.
+    """The nodes of each worker, with what joins them, so that `asked` can be computed.
 
-    Args:
-        asked: tensors of the graph itself.
-        places: of all nodes that these need.
-        nodes: the same nodes, in the order of the graph.
-        first: number of the first node beside the graph; by default the next after `nodes`.
+    The first node beside the graph has the number `first`; by default the next after `nodes`.
 
     Attributes:
         placed: (node, worker), in the order of the graph, Sends, Recvs and control loops last.
@@ -206,12 +179,9 @@ class Cut:
     """
 
     def __init__(
-        self,
-        asked: Sequence[Tensor],
-        places: NodePlaces,
-        nodes: Sequence[Node],
+        self, asked: Sequence[Tensor], places: NodePlaces, nodes: Sequence[Node],
         first: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.peers: dict[Node, tuple[Node, int]] = {}
         self._places = places
         self._recv: dict[tuple[Tensor, int, bool], Tensor] = {}
@@ -240,12 +210,9 @@ class Cut:
         return self._places.worker(tensor.node)
 
     def local(self, tensor: Tensor, worker: int, *, is_signal: bool = False) -> Tensor:
-        """What a worker has for a tensor: itself, or what is received.
+        """What a worker that reads a tensor has for it: itself, or what is received.
 
-        Args:
-            tensor: of any worker.
-            worker: who reads it, or waits for it.
-            is_signal: whether it only waits.
+        If it `is_signal`, the worker only waits for it.
         """
         node = tensor.node
         if node.operator in _EVERYWHERE and node not in self._worker:
@@ -278,20 +245,21 @@ class Cut:
         name += " as a signal" if is_signal else ""
         at, source = tensor.context, self._where(tensor.node)
         told = {"name": f"send {name} to {worker}", "is_signal": is_signal}
-        send = self._added(SEND, [tensor], told, source, like=tensor, context=at)
+        send = self._added(op.SEND, [tensor], told, source, like=tensor, context=at)
         told = {"name": f"recv {name} at {worker}"}
-        recv = self._added(RECV, [], told, worker, like=tensor, context=at)
+        recv = self._added(op.RECV, [], told, worker, like=tensor, context=at)
         recv.controls += [] if go is None else [go]
         self.peers[send] = (recv, worker)
         shape, dtype = ((), BOOL) if is_signal else (tensor.shape, tensor.dtype)
         return output_of(recv, shape, dtype, at)
 
     def _begun(self, loop: Loop | None, worker: int) -> Tensor | None:
-        """What comes on a worker once for each iteration of a loop; None in the graph itself."""
-        return None if loop is None else self._control_loop(loop, worker)
+        """What comes on a worker once for each iteration of a loop; None in the graph itself.
 
-    def _control_loop(self, loop: Loop, worker: int) -> Tensor:
-        """The state machine of one participant of a loop."""
+        It is of the state machine of one participant.
+        """
+        if loop is None:
+            return None
         if (loop, worker) in self._go:
             return self._go[loop, worker]
         predicate: Tensor | None = getattr(loop, "predicate", None)
@@ -311,11 +279,11 @@ class Cut:
             output_of(node, (), BOOL, loop)
             return node
 
-        enter = added(ENTER, [start], loop.outer)
-        merge = added(MERGE, [enter.outputs[0]], loop)
+        enter = added(op.ENTER, [start], loop.outer)
+        merge = added(op.MERGE, [enter.outputs[0]], loop)
         go = self._go[loop, worker] = merge.outputs[0]
-        switch = added(SWITCH, [go, predicate], loop)
-        back = added(NEXT_ITERATION, [output_of(switch, (), BOOL, loop)], loop)
+        switch = added(op.SWITCH, [go, predicate], loop)
+        back = added(op.NEXT_ITERATION, [output_of(switch, (), BOOL, loop)], loop)
         merge.inputs.append(back.outputs[0])
         return go
 
@@ -323,7 +291,7 @@ class Cut:
         """What lets the control loops of a worker begin."""
         if (None, worker) not in self._go:
             told = {"value": np.array(True), "name": f"start at {worker}"}
-            node = self._added(CONSTANT, [], told, worker, like=None, context=self._more.root)
+            node = self._added(op.CONSTANT, [], told, worker, like=None, context=self._more.root)
             self._go[None, worker] = output_of(node, (), BOOL, node.context)
         return self._go[None, worker]
 

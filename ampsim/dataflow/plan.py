@@ -1,36 +1,26 @@
-"""The plan of a run: what of a graph is needed, as steps with slots for their inputs.
+"""What a run has of a graph: the plan, made once, and the frames in which its steps run.
 
-A step belongs to one worker and one frame of the program's text: the graph itself, or a loop. Each
-iteration has a slot for every input of every step of its frame, and a count of the inputs that have
-not come.
+A step belongs to one worker and one frame of the program's text: the graph itself, or a loop. A
+frame is one run of a loop. Each iteration has a slot for every input of every step of its frame,
+and a count of the inputs that have not come. Within an iteration a step runs at most once, so
+(frame, iteration) is the tag that tells the instances of a tensor apart; frames nest, so tags are
+paths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from ampsim.dataflow.graph import (
-    ENTER,
-    ENTER_CONSTANT,
-    EXIT,
-    MERGE,
-    SWITCH,
-    FlowGraph,
-    Loop,
-    Node,
-    Tensor,
-    primitive,
-)
-from ampsim.dataflow.operator import no_work
-from ampsim.dataflow.partition import SEND, Cut, NodePlaces, Placement
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import FlowGraph, Loop, Node, Tensor
+from ampsim.dataflow.partition import Cut, NodePlaces, Placement
 from ampsim.hardware import Cluster
+from ampsim.trace import Cause
 
-ASKED: Final = primitive("asked")
-
-Target: TypeAlias = "tuple[Step, int]"
-"""Where an output goes: a step, and the slot of its input."""
+Target: TypeAlias = "tuple[Step, int, int, bool]"
+"""Where an output goes: a step, the slot of its input, its number, and whether it is a Merge."""
 
 
 class Targets(list["Target"]):
@@ -77,7 +67,7 @@ class Step:
         node: what it runs; of the last one, which keeps what was asked for, none of the graph.
         kind: the operator's name.
         number: its place among the steps of its frame.
-        first, count: slots of its inputs that it reads.
+        first, reads: slots of its inputs that it reads, the first one and all.
         targets: for each output, where it goes.
         frame: in which it runs; of an Enter the parent's.
         child: of an Enter the frame that it opens.
@@ -85,10 +75,11 @@ class Step:
         kernel: computes the output; None of primitives.
         is_on_device: whether a device computes it, not the host; of a Send, what it sends.
         is_kernel: whether it is a kernel of the device.
+        is_counted: whether it takes or gives what may lie on the device, or a handle.
         is_read: whether the host reads what it computes, so that it must have been computed.
         is_shape_told: whether its output's shape is what an integer input says.
-        needs_numbers: whether the host computes it from more than shapes and resources.
         needs_tag: whether its kernel is told where it runs.
+        needs_numbers: whether the host computes it from more than shapes and resources.
         is_decision: whether a Switch reads what it computes.
         is_merge: whether it runs at the first live input.
         is_view: whether its output lies where an input does, so that it takes no bytes.
@@ -99,39 +90,59 @@ class Step:
     """
 
     __slots__ = (
-        "child", "count", "dead", "dispatched", "first", "frame", "is_decision", "is_kernel",
+        "child", "dead", "dispatched", "first", "frame", "is_counted", "is_decision", "is_kernel",
         "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
         "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
-        "targets",
+        "reads", "targets",
     )  # fmt: skip
 
-    def __init__(self, node: Node, kind: str, frame: FramePlan, count: int) -> None:
-        self.node, self.kind, self.frame, self.count = node, kind, frame, count
+    def __init__(self, node: Node, frame: FramePlan, count: int | None = None) -> None:
+        operator, tensors = node.operator, (*node.inputs, *node.outputs)
+        is_loop_merge = operator is op.MERGE and "loop" in node.attributes
+        if count is None:
+            count = 1 if operator is op.MERGE else len(node.inputs)
+        self.node, self.frame = node, frame
+        self.kind = "forward" if is_loop_merge else operator.name
         self.number, self.first = len(frame.steps), frame.slots
+        self.reads = slice(self.first, self.first + count)
         self.targets = [Targets() for _ in node.outputs]
         self.child: FramePlan
         self.peer: Step
         self.places: list[int] = []
-        self.kernel: Callable[..., Any] | None = None
-        self.is_on_device = self.is_kernel = self.is_read = self.is_merge = self.is_shape_told = (
-            False
+        self.kernel = operator.kernel
+        if operator.kernel is not None and node.attributes:
+            self.kernel = partial(operator.kernel, **node.attributes)
+        gives_float = bool(node.outputs) and node.outputs[0].is_float
+        self.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
+        has_float = any(one.is_float for one in tensors)
+        self.is_kernel = operator.kernel is not None and self.needs_numbers and has_float
+        self.is_on_device = self.is_kernel or (
+            operator is op.SEND and node.inputs[0].is_float and not node.attributes["is_signal"]
         )
-        self.needs_numbers = self.needs_tag = self.is_decision = self.is_view = False
+        self.is_read = self.is_kernel and not gives_float
+        self.is_view = operator.work is op.no_work and gives_float
+        is_static = bool(node.outputs) and node.outputs[0].static_shape is not None
+        self.is_shape_told = operator.running_shape is not None and not is_static
+        self.is_counted = not node.outputs or any(
+            one.is_float or one.dtype == op.RESOURCE for one in tensors
+        )
+        self.is_merge = operator is op.MERGE and not is_loop_merge
+        self.needs_tag = operator.needs_tag
+        self.is_decision, self.live, self.dead = False, 0, 0
         self.known: dict[Any, Any] = {}
         self.dispatched: int | None = None
-        self.live = self.dead = 0
         frame.steps.append(self)
+        frame.slots += max(count, 1) + len(node.controls)
+        frame.pending.append(
+            1 if is_loop_merge else max(count, len(node.inputs)) + len(node.controls)
+        )
 
 
 class Plan:
-    """What a run does.
+    """What a run does, for each worker of a cluster; without one all is on the first.
 
-    Args:
-        asked: what to compute.
-        window: iterations of a frame that may be under way at a time; 0 for any number.
-        cluster: has the workers; None lets all run on the first.
-        placement: devices by the names of nodes.
-        first: number of the first Send, Recv or control loop; by default the next after all nodes.
+    At most `window` iterations of a frame are under way at a time, any number where it is 0. The
+    first Send, Recv or control loop has the number `first`; by default the next after all nodes.
 
     Attributes:
         roots: the graph itself, by worker.
@@ -143,14 +154,9 @@ class Plan:
     """
 
     def __init__(
-        self,
-        asked: Sequence[Tensor],
-        window: int,
-        cluster: Cluster | None = None,
-        placement: Placement | None = None,
-        *,
-        first: int | None = None,
-    ) -> None:
+        self, asked: Sequence[Tensor], window: int, cluster: Cluster | None = None,
+        placement: Placement | None = None, *, first: int | None = None,
+    ) -> None:  # fmt: skip
         self.asked = len(asked)
         self.roots: dict[int, FramePlan] = {}
         self._window = window
@@ -179,10 +185,9 @@ class Plan:
         for place, tensor in enumerate(asked):
             by_worker.setdefault(self._cut.home(tensor), []).append(place)
         for worker, places in by_worker.items():
-            node = Node(ASKED, [], {}, FlowGraph())
-            last = Step(node, ASKED.name, self._frame(None, worker), len(places))
+            node = Node(op.ASKED, [], {}, FlowGraph())
+            last = Step(node, self._frame(None, worker), len(places))
             last.places = places
-            self._add_slots(last, len(places), len(places))
             for number, place in enumerate(places):
                 self._aim(asked[place], last, last.first + number)
 
@@ -196,53 +201,27 @@ class Plan:
         return self._frames[loop, worker]
 
     def _step(self, node: Node, worker: int) -> Step:
-        operator = node.operator
-        is_loop_merge = operator is MERGE and "loop" in node.attributes
         frame = self._frame(node.context.loop, worker)
-        count = 1 if is_loop_merge or operator is MERGE else len(node.inputs)
-        step = Step(node, "forward" if is_loop_merge else operator.name, frame, count)
-        step.is_merge = operator is MERGE and not is_loop_merge
-        if operator in (ENTER, ENTER_CONSTANT):
+        step = Step(node, frame)
+        if node.operator in (op.ENTER, op.ENTER_CONSTANT):
             step.child = self._frame(node.attributes["loop"], worker)
             step.child.enters += 1
-        if operator is EXIT:
+        if node.operator is op.EXIT:
             frame.exits.append(step)
-        if operator.kernel is not None:
-            step.kernel = operator.kernel
-            if node.attributes:
-                step.kernel = partial(operator.kernel, **node.attributes)
-            floats = [one.is_float for one in (*node.inputs, *node.outputs)]
-            is_kernel = any(floats) and not (operator.is_stateful or operator.reads_shapes)
-            step.is_kernel = step.is_on_device = is_kernel
-            static = node.outputs[0].static_shape
-            step.is_shape_told = operator.running_shape is not None and static is None
-            step.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
-            step.needs_tag = operator.needs_tag
-            step.is_view = operator.work is no_work and node.outputs[0].is_float
-            step.is_read = step.is_on_device and not node.outputs[0].is_float
-        if operator is SEND:
-            step.is_on_device = node.inputs[0].is_float and not node.attributes["is_signal"]
-        waits = 1 if is_loop_merge else len(node.inputs) + len(node.controls)
-        slots = 1 if step.count == 1 else max(step.count, 1)
-        self._add_slots(step, slots + len(node.controls), waits)
         return step
-
-    def _add_slots(self, step: Step, slots: int, waits: int) -> None:
-        step.frame.slots += slots
-        step.frame.pending.append(waits)
 
     def _connect(self, node: Node, worker: int) -> None:
         """Let what a node takes go to its slots."""
         step = self._steps[node, worker]
-        if node.operator is SWITCH:
+        if node.operator is op.SWITCH:
             decides = self._cut.local(node.inputs[1], worker).node
             self._steps[decides, worker].is_decision = True
         for place, tensor in enumerate(node.inputs):
-            shared = node.operator is MERGE
+            shared = node.operator is op.MERGE
             self._aim(tensor, step, step.first + (0 if shared else place))
+        behind = max(step.reads.stop, step.first + 1)
         for place, tensor in enumerate(node.controls):
-            slot = step.first + max(step.count, 1) + place
-            self._aim(tensor, step, slot, is_signal=True)
+            self._aim(tensor, step, behind + place, is_signal=True)
         if node in self._cut.peers:
             step.peer = self._steps[self._cut.peers[node]]
             step.peer.peer = step
@@ -251,7 +230,7 @@ class Plan:
         worker = target.frame.worker
         found = self._cut.local(tensor, worker, is_signal=is_signal)
         targets = self._steps[found.node, worker].targets[found.output]
-        targets.append((target, slot))
+        targets.append((target, slot, target.number, target.is_merge))
         targets.readers += not is_signal
 
 
@@ -265,3 +244,119 @@ def needed(asked: Sequence[Tensor]) -> list[Node]:
             found.add(node)
             open_nodes += [tensor.node for tensor in (*node.inputs, *node.controls)]
     return sorted(found, key=lambda node: node.index)
+
+
+Path: TypeAlias = "tuple[tuple[str, int], ...]"
+"""A tag: (name of the loop, number of the iteration), from the outermost loop inward."""
+
+
+Ready: TypeAlias = "tuple[Step, Iteration, Cause]"
+"""A step whose inputs have come, where it runs, and what made it ready."""
+
+
+class _Dead:
+    """The one dead value."""
+
+    def __repr__(self) -> str:
+        """Say so."""
+        return "DEAD"
+
+
+DEAD: Final = _Dead()
+"""In place of a tensor that lies on a side of a Switch that was not taken."""
+
+
+class Tag(NamedTuple):
+    """The state of a span: the instance, and the tag in words."""
+
+    instance: int
+    tag: str
+
+
+class Iteration:
+    """One iteration of a frame.
+
+    Attributes:
+        path, state: its tag, and the same as spans have it.
+        inputs: for each slot what has come.
+        pending: for each step how many inputs have not come.
+        is_dead: for each step whether one that came is dead.
+        outstanding: steps that can run or are running.
+        children: frames that steps of it have opened and that are not over.
+        opened_s: when it began.
+    """
+
+    __slots__ = (
+        "children", "frame", "inputs", "is_dead", "number", "opened_s", "outstanding", "path",
+        "pending", "state",
+    )  # fmt: skip
+
+    def __init__(self, frame: Frame, number: int, path: Path, opened_s: float) -> None:
+        plan = frame.plan
+        self.frame, self.number, self.path, self.opened_s = frame, number, path, opened_s
+        self.state = Tag(frame.instance, told(path))
+        self.inputs: list[Any] = [None] * plan.slots
+        self.pending = plan.pending.copy()
+        self.is_dead = bytearray(len(plan.pending))
+        self.outstanding = self.children = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to run in it, and nothing more can come into it."""
+        if self.outstanding or self.children or self.number != self.frame.first:
+            return False
+        return self.number > 0 or not self.frame.enters
+
+
+class Frame:
+    """One run of a loop, or the graph itself.
+
+    Attributes:
+        plan: what it has in common with other runs of the loop.
+        parent: the iteration in which it was opened; None of the graph itself.
+        instance: number of the run.
+        iterations: those that are not over, by number.
+        first, latest: numbers of the oldest of these and of the newest.
+        enters: how many Enters have not run.
+        constants: what every iteration is given: (the Enter, the value).
+        deferred: what waits for the window to let the next iteration begin.
+        left: Exits that have let something live out.
+    """
+
+    __slots__ = (
+        "constants", "deferred", "enters", "first", "instance", "iterations", "latest", "left",
+        "parent", "path", "plan",
+    )  # fmt: skip
+
+    def __init__(self, plan: FramePlan, parent: Iteration | None, instance: int) -> None:
+        self.plan, self.parent, self.instance = plan, parent, instance
+        self.path: Path = () if parent is None else parent.path
+        self.iterations: dict[int, Iteration] = {}
+        self.first, self.latest = 0, -1
+        self.enters = plan.enters
+        self.constants: list[tuple[Step, Any]] = []
+        self.deferred: list[tuple[Step, Any]] = []
+        self.left: set[int] = set()
+
+    def open(self, now_s: float) -> Iteration:
+        """Begin the next iteration."""
+        self.latest += 1
+        name = self.plan.name
+        path = (*self.path, (name, self.latest)) if name else self.path
+        iteration = self.iterations[self.latest] = Iteration(self, self.latest, path, now_s)
+        return iteration
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many iterations are under way as the window lets."""
+        window = self.plan.window
+        return bool(window) and self.latest - self.first + 1 >= window
+
+
+def told(path: Path) -> str:
+    """A tag in words.
+
+    >>> told((("while-1", 3), ("inner-1", 0)))
+    'while-1/3/inner-1/0'
+    """
+    return "/".join(f"{name}/{number}" for name, number in path)

@@ -1,7 +1,8 @@
 """A model as a program: what one instance does, with the parameters of the model as variables.
 
 A program stands in a model file beside the graph of messages, with the same names of parameters,
-and computes and costs the same. What trains it builds it with gradients and the optimizer's steps.
+and computes and costs the same. What trains it builds it with gradients and the optimizer's steps;
+once, or unrolled for each instance: a loop then becomes as many copies of its body as that needs.
 """
 
 from __future__ import annotations
@@ -12,17 +13,91 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.construct import input_tensor
-from ampsim.dataflow.graph import VARIABLE, FlowGraph, Operand, Tensor, tensors_of
+from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, constant, tensors_of
 from ampsim.dataflow.operators.elements import sigmoid, tanh
 from ampsim.dataflow.operators.rows import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
 from ampsim.dataflow.plan import Plan
-from ampsim.dataflow.unroll import KnownInstance
 from ampsim.dataflow.variable import group, minimize, set_variables, variable, variables
 from ampsim.errors import GraphError
 from ampsim.hardware import Cluster
 from ampsim.optim import Optimizer
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+class KnownInstance:
+    """What is known of an instance before it runs: shapes and single integers that are fed."""
+
+    def __init__(self, feeds: Mapping[str, Any]) -> None:
+        self._feeds = {name: np.asarray(value) for name, value in feeds.items()}
+        self._values: dict[Tensor, Any] = {}
+
+    def key(self) -> Key:
+        """Equal for instances that need the same graph."""
+        return tuple(
+            (name, value.shape, int(value) if _is_count(value) else None)
+            for name, value in sorted(self._feeds.items())
+        )
+
+    def value(self, tensor: Tensor) -> Any:
+        """A tensor's value; None where that is not known."""
+        if tensor not in self._values:
+            self._values[tensor] = self._worked_out(tensor)
+        return self._values[tensor]
+
+    def _worked_out(self, tensor: Tensor) -> Any:
+        node = tensor.node
+        operator = node.operator
+        if operator is op.CONSTANT:
+            return node.attributes["value"]
+        if operator is op.INPUT and node.name in self._feeds:
+            value = self._feeds[node.name]
+            return value if _is_count(value) else None
+        if operator.kernel is None or operator.is_stateful or operator.needs_tag:
+            return None
+        if operator.reads_shapes:
+            given = [self._shaped(one) for one in node.inputs]
+        elif tensor.is_float:
+            return None
+        else:
+            given = [self.value(one) for one in node.inputs]
+        if any(one is None for one in given):
+            return None
+        return operator.kernel(*given, **node.attributes)
+
+    def _shaped(self, tensor: Tensor) -> Any:
+        """Something of a tensor's shape; None where that is not known."""
+        if tensor.node.operator is op.INPUT and tensor.node.name in self._feeds:
+            return self._feeds[tensor.node.name]
+        shape = tensor.static_shape
+        return None if shape is None else np.broadcast_to(np.zeros(()), shape)
+
+    def truth(self, tensor: Tensor, what: str) -> bool:
+        """Whether a predicate is true.
+
+        Raises:
+            GraphError: that is not known.
+        """
+        value = self.value(tensor)
+        if value is None:
+            raise GraphError(
+                f"{tensor.node.told}: {what} is not known before the program runs, so it cannot be "
+                "unrolled; take shapes and single integers that are fed, or run it by dataflow"
+            )
+        return bool(value)
+
+    def folded(self, tensor: Tensor) -> Tensor:
+        """A constant in place of an integer or truth value that is known."""
+        value = None if tensor.is_float else self.value(tensor)
+        return tensor if value is None else constant(value)
+
+
+def _is_count(value: np.ndarray) -> bool:
+    return value.ndim == 0 and value.dtype.kind in "ib"
+
 
 EPOCH = "epoch"
 """The input that says of which epoch the learning rate is."""
@@ -151,12 +226,7 @@ class Plans(NamedTuple):
 class TrainedProgram:
     """A program with gradients and an optimizer: one graph, or one for each shape of an instance.
 
-    Args:
-        program: what is trained.
-        optimizer: how.
-        values: of all parameters, by name.
-        window: iterations of a frame under way at a time; None to unroll all loops.
-        cluster: has the workers on which `flow.device` puts operators.
+    Parameters start from `values`, by name; with a `window` of None all loops are unrolled.
 
     Attributes:
         graph: with all of its nodes.
@@ -167,14 +237,9 @@ class TrainedProgram:
     """
 
     def __init__(
-        self,
-        program: Program,
-        optimizer: Optimizer,
-        values: Mapping[str, np.ndarray],
-        window: int | None,
-        *,
-        cluster: Cluster,
-    ) -> None:
+        self, program: Program, optimizer: Optimizer, values: Mapping[str, np.ndarray],
+        window: int | None, *, cluster: Cluster,
+    ) -> None:  # fmt: skip
         self._program, self._optimizer, self._window = program, optimizer, window
         self._cluster = cluster
         self._values = values
@@ -238,8 +303,7 @@ class TrainedProgram:
         Raises:
             GraphError: a parameter has no variable, or a variable no parameter.
         """
-        nodes = [node for node in self.graph.given.values() if node.operator is VARIABLE]
-        own = {node.name for node in nodes if node.attributes["held"].trainable}
+        own = {one.name for one in self.graph.variables if one.attributes["held"].trainable}
         for name in sorted(own ^ set(self._values)):
             what = "variable" if name in self._values else "parameter of the model"
             raise GraphError(

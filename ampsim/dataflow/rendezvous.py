@@ -16,9 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ampsim.dataflow.frame import DEAD, Iteration, Path, told
 from ampsim.dataflow.graph import Branch, Context
-from ampsim.dataflow.plan import Plan, Step
+from ampsim.dataflow.plan import DEAD, Iteration, Path, Plan, Step, told
 from ampsim.errors import SimulationError
 from ampsim.machine import Fabric
 from ampsim.trace import Cause
@@ -44,11 +43,8 @@ _Group: TypeAlias = "tuple[Context, int, int, Path]"
 class Rendezvous:
     """The messages of a run.
 
-    Args:
-        plan: what is run.
-        fabric: the links.
-        broadcasts_dead: whether a branch that is not taken is told once to each worker that waits
-            for something of it, and there to all its Recvs, in place of once for each Recv.
+    If it `broadcasts_dead`, a branch that is not taken is told once to each worker that waits for
+    something of it, and there to all its Recvs, in place of once for each Recv.
 
     Attributes:
         receivers: who serves the Recvs of a worker.

@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar, Final
 from annotated_types import Ge, Lt
 
 from ampsim.arguments import check_fields
+from ampsim.dataflow.memory import SWAP_THRESHOLD
 from ampsim.dataflow.session import PARALLEL_ITERATIONS, Running
-from ampsim.dataflow.swapping import SWAP_THRESHOLD
 from ampsim.errors import OptionError
 from ampsim.model_parallel import Admission, Order
 from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST

@@ -12,17 +12,16 @@ import pandas as pd
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.accounted import CountingExecutor, CountingHost
 from ampsim.dataflow.construct import fits
 from ampsim.dataflow.executor import Executor
-from ampsim.dataflow.frame import DEAD
-from ampsim.dataflow.graph import INPUT, Tensor
+from ampsim.dataflow.graph import Tensor
 from ampsim.dataflow.host import Host
-from ampsim.dataflow.memory import CATEGORIES
+from ampsim.dataflow.memory import CATEGORIES, SWAP_THRESHOLD
 from ampsim.dataflow.partition import Placement
-from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.plan import DEAD, Plan
 from ampsim.dataflow.rendezvous import Rendezvous
-from ampsim.dataflow.swapping import SWAP_THRESHOLD
 from ampsim.dataflow.variable import changed_by, read
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, Device, load_cluster
@@ -37,16 +36,10 @@ PARALLEL_ITERATIONS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """How graphs are run.
+    """How graphs are run: as the arguments of `run` say, which are explained there.
 
-    Args:
-        window: iterations of a frame under way at a time, 0 for any number; None where loops are
-            unrolled.
-        run_ahead: whether a step counts as done once its device has it.
-        round_trip_s: what each decision takes that a client makes; None where the graph decides.
-        swap_threshold: the share of the memory above which stacks are swapped; None for never.
-        broadcast_dead: whether a branch that is not taken is told once to each worker that waits
-            for it, in place of once for each tensor.
+    With a `window` of None loops are unrolled; with a `swap_threshold` of None nothing is swapped;
+    with a `round_trip_s` a client makes each decision, which takes that long.
     """
 
     window: int | None = PARALLEL_ITERATIONS
@@ -169,20 +162,13 @@ def _table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFram
 
 @checked
 def run(
-    asked: Tensor | Sequence[Tensor],
-    feeds: Mapping[str, Any] | None = None,
-    *,
-    cluster: Cluster | str = "tflops-1",
-    mode: Literal["numeric", "sleep"] = "numeric",
-    parallel_iterations: int = PARALLEL_ITERATIONS,
-    run_ahead: bool = True,
-    swap_memory: bool = False,
-    swap_threshold: float | None = None,
-    placement: Placement | None = None,
-    broadcast_dead: bool = False,
-    seed: int = 0,
+    asked: Tensor | Sequence[Tensor], feeds: Mapping[str, Any] | None = None, *,
+    cluster: Cluster | str = "tflops-1", mode: Literal["numeric", "sleep"] = "numeric",
+    parallel_iterations: int = PARALLEL_ITERATIONS, run_ahead: bool = True,
+    swap_memory: bool = False, swap_threshold: float | None = None,
+    placement: Placement | None = None, broadcast_dead: bool = False, seed: int = 0,
     clock: Clock | None = None,
-) -> FlowResult:
+) -> FlowResult:  # fmt: skip
     """Compute tensors of a graph on the devices of a cluster.
 
     What nobody has placed runs on worker 0.
@@ -240,13 +226,7 @@ def run(
 
 
 class Done(NamedTuple):
-    """What is left of a run of a plan.
-
-    Args:
-        plan: what was run.
-        executors: by worker.
-        sent: how many messages went between workers, by what they were.
-    """
+    """What is left of a run: executors by worker, and messages that were sent, by their kinds."""
 
     plan: Plan
     executors: Mapping[int, Executor]
@@ -268,30 +248,16 @@ class Done(NamedTuple):
 
 
 class Session:
-    """Runs of plans on a cluster, one after the other.
-
-    Args:
-        cluster: the devices.
-        clock: whose time passes.
-        recorder: takes the spans.
-        running: how they are run.
-        is_abstract: whether floats are shapes without numbers.
-        seed: of what varies on the cluster.
+    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`.
 
     Attributes:
         hosts: of workers that have taken part.
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        clock: Clock,
-        recorder: Recorder,
-        running: Running,
-        *,
-        is_abstract: bool,
-        seed: int,
-    ) -> None:
+        self, cluster: Cluster, clock: Clock, recorder: Recorder, running: Running, *,
+        is_abstract: bool, seed: int,
+    ) -> None:  # fmt: skip
         self._cluster, self._clock, self._recorder = cluster, clock, recorder
         self._running = running
         instant = Instant(clock)
@@ -316,13 +282,7 @@ class Session:
         return self.hosts[worker]
 
     def run(self, plan: Plan, fed: Mapping[str, Any], instance: int = 0) -> Done:
-        """Run a plan to its end; variables then have what was assigned.
-
-        Args:
-            plan: what to run.
-            fed: values of its inputs and variables, as `fed_to` gives them.
-            instance: number of the run, which spans tell.
-        """
+        """Run a plan on what `fed_to` gives; variables then have what was assigned."""
         nodes = [step.node for step in plan.steps]
         held = changed_by(nodes)
         for one in held:
@@ -422,7 +382,7 @@ def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[s
         OptionError: one is missing, or of no input, or does not fit it.
     """
     nodes = [step.node for step in plan.steps]
-    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is INPUT}
+    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is op.INPUT}
     for name in inputs:
         if name not in feeds:
             raise OptionError(f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}")

@@ -41,12 +41,9 @@ class TensorArray:
     """
 
     def __init__(
-        self,
-        size: int | Tensor = 0,
-        *,
-        dtype: Any = "float64",
+        self, size: int | Tensor = 0, *, dtype: Any = "float64",
         element_shape: Sequence[int | None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         static = None if element_shape is None else tuple(element_shape)
         self._told = _Told(static, np.dtype(dtype))
         self.handle = apply("array", size)

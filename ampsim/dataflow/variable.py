@@ -3,6 +3,11 @@
 A run reads a variable as it was when it began; what is assigned holds from the next run on. So the
 order of reads and writes within a run decides nothing, and a variable is captured by branches and
 loops as any tensor is. What runs with numbers is the optimizer of `ampsim.optim` itself.
+
+A generator of random numbers goes on from one run to the next, too. What is drawn follows from its
+seed and name, how many runs drew from it before, which of its draws this is in the order of
+building, and the iterations in which it runs. So the bits are the same on any device and with any
+window, whichever draw comes first, and whatever is dead.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -18,13 +23,11 @@ from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import (
-    INPUT,
-    TRIGGER,
-    VARIABLE,
     FlowGraph,
     Node,
     Operand,
     Tensor,
+    apply,
     build,
     constant,
     open_graph,
@@ -33,11 +36,9 @@ from ampsim.dataflow.graph import (
 )
 from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError, one_of
 from ampsim.ir import Direction, Standin, Work, standin
-from ampsim.nodes.linear import (
-    OPERATIONS_OF_STATE,
-    ROOTED_ARRAYS,
-)
+from ampsim.nodes.linear import OPERATIONS_OF_STATE, ROOTED_ARRAYS
 from ampsim.optim import Optimizer, within_epochs
+from ampsim.rng import stream
 
 
 class Held:
@@ -96,13 +97,9 @@ class _Rows:
 
 
 def variable(
-    name: str,
-    value: Any = None,
-    shape: Sequence[int] | None = None,
-    dtype: Any = "float64",
-    *,
+    name: str, value: Any = None, shape: Sequence[int] | None = None, dtype: Any = "float64", *,
     trainable: bool = True,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """A tensor that stays from one run to the next.
 
     Of one name there is one in a graph, as it was made first.
@@ -130,13 +127,13 @@ def variable(
         return _same(known, tuple(shape))
     with graph.inside(graph.root):
         held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
-        node = Node(VARIABLE, [], {"name": name, "held": held}, graph)
+        node = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
     return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
 
 
 def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
     tensor = node.outputs[0]
-    if node.operator is INPUT or tensor.shape != shape:
+    if node.operator is op.INPUT or tensor.shape != shape:
         raise OptionError(
             f"variable {node.name!r} of shape {shape} cannot be made: {node.told} of shape "
             f"{tensor.shape} is there already; give another name"
@@ -146,7 +143,9 @@ def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
 
 def variables(graph: FlowGraph) -> dict[str, np.ndarray]:
     """Copies of what all variables of a graph have, by name."""
-    held = [node.attributes["held"] for node in graph.given.values() if node.operator is VARIABLE]
+    held = [
+        node.attributes["held"] for node in graph.given.values() if node.operator is op.VARIABLE
+    ]
     return {one.name: one.value.copy() for one in held if one.value is not None}
 
 
@@ -156,7 +155,7 @@ def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
     Raises:
         OptionError: there is no such variable, or a shape does not fit.
     """
-    known = {node.name: node for node in graph.given.values() if node.operator is VARIABLE}
+    known = {node.name: node for node in graph.variables}
     for name, value in values.items():
         if name not in known:
             raise OptionError(one_of("variable", name, known))
@@ -178,7 +177,7 @@ def read(nodes: Sequence[Node], *, is_abstract: bool) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for node in nodes:
-        if node.operator is VARIABLE:
+        if node.operator is op.VARIABLE:
             value = node.attributes["held"].value
             if value is None:
                 raise OptionError(
@@ -258,14 +257,14 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
 
 
 def _require_assignable(target: Tensor, what: str) -> None:
-    if target.node.operator is not VARIABLE:
+    if target.node.operator is not op.VARIABLE:
         raise GraphError(f"{what}: {target.node.told} must be a variable; make one: flow.variable")
     _require_once(f"{what} to {target.node.name}")
 
 
 def changed_by(nodes: Sequence[Node]) -> list[Held]:
     """Of which variables a run of some nodes changes what they have."""
-    found = [node.attributes.get("held") for node in nodes if node.operator is not VARIABLE]
+    found = [node.attributes.get("held") for node in nodes if node.operator is not op.VARIABLE]
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
@@ -280,7 +279,7 @@ def _require_once(what: str) -> None:
 def group(*tensors: Tensor) -> Tensor:
     """A truth value that is there when all of these are, to be asked for in their place."""
     graph = open_graph()
-    node = graph.add(TRIGGER, tensors_of(tensors))
+    node = graph.add(op.TRIGGER, tensors_of(tensors))
     return output_of(node, (), op.BOOL, graph.context)
 
 
@@ -301,9 +300,10 @@ def minimize(
     """
     graph = open_graph()
     _require_once("minimize")
-    nodes = [node for node in graph.given.values() if node.operator is VARIABLE]
-    wanted = list(by) or [node.outputs[0] for node in nodes if node.attributes["held"].trainable]
-    if not wanted or any(one.node.operator is not VARIABLE for one in wanted):
+    wanted = list(by) or [
+        node.outputs[0] for node in graph.variables if node.attributes["held"].trainable
+    ]
+    if not wanted or any(one.node.operator is not op.VARIABLE for one in wanted):
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
     before, graph.direction = graph.direction, int(Direction.UPDATE)
@@ -366,3 +366,102 @@ def update_work(shape: tuple[int, ...], itemsize: int, optimizer: Optimizer) -> 
         pass_bytes=optimizer.passes * size * itemsize,
         functions=size if states >= ROOTED_ARRAYS else 0,
     )
+
+
+Place: TypeAlias = "tuple[int, tuple[tuple[str, int], ...]]"
+"""Where a draw runs: (number of the node, path of the tag)."""
+
+
+class DrawnRuns(Held):
+    """How many runs drew from a generator."""
+
+    __slots__ = ()
+
+    def commit(self) -> None:
+        """Count a run."""
+        assert self.value is not None, "a generator has drawn in some number of runs"
+        self.value = self.value + 1
+
+
+def _stream(place: Place, seed: Any, runs: Any, held: Held, draw: int) -> np.random.Generator:
+    _node, path = place
+    return stream(int(seed), held.name, int(runs), draw, *(iteration for _loop, iteration in path))
+
+
+def _random(
+    place: Place, seed: Any, runs: Any, *, held: Held, draw: int, shape: tuple[int, ...]
+) -> np.ndarray:  # fmt: skip
+    return np.asarray(_stream(place, seed, runs, held, draw).random(shape))
+
+
+def _integers(
+    place: Place, seed: Any, runs: Any, high: Any, *, held: Held, draw: int, shape: tuple[int, ...]
+) -> np.ndarray:  # fmt: skip
+    return np.asarray(_stream(place, seed, runs, held, draw).integers(high, size=shape))
+
+
+def _written(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return op.moved((), output, itemsize)
+
+
+def _drawn_shape(*shapes: op.Shape, shape: tuple[int, ...], **attributes: Any) -> op.Shape:
+    if any(shapes):
+        raise ValueError("single numbers are expected")
+    return shape
+
+
+op.register(op.Operator("random", _random, _drawn_shape, op.number, _written, needs_tag=True))
+op.register(
+    op.Operator("integers", _integers, _drawn_shape, op.integer, op.no_work, needs_tag=True)
+)
+
+
+class Generator:
+    """Random numbers, drawn by the names of `numpy.random.Generator`.
+
+    Of one name there is one in a graph.
+
+    Args:
+        name: of the generator, and of the variable that counts the runs that drew from it.
+        seed: a whole number >= 0, which may be fed.
+
+    Raises:
+        GraphError: the seed is not one whole number.
+        OptionError: an input or a variable has that name.
+    """
+
+    def __init__(self, name: str, seed: Operand = 0) -> None:
+        graph = open_graph()
+        (self._seed,) = tensors_of([seed])
+        if self._seed.dtype != op.INT or self._seed.shape != ():
+            raise GraphError(
+                f"generator {name!r}: the seed must be one whole number, got {self._seed.dtype} of "
+                f"shape {self._seed.shape}"
+            )
+        known = graph.given.get(name)
+        if known is None:
+            with graph.inside(graph.root):
+                held = DrawnRuns(name, np.array(0))
+                known = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
+            output_of(known, (), op.INT, graph.root)
+        if not isinstance(known.attributes.get("held"), DrawnRuns):
+            raise OptionError(
+                f"generator {name!r} cannot be made: {known.told} is there already; give another "
+                "name"
+            )
+        self._runs = known
+
+    def random(self, shape: Sequence[int] = ()) -> Tensor:
+        """Numbers from 0 to below 1, all alike likely."""
+        return self._drawn("random", (), shape)
+
+    def integers(self, high: Operand, shape: Sequence[int] = ()) -> Tensor:
+        """Whole numbers from 0 to below `high`, all alike likely."""
+        return self._drawn("integers", (high,), shape)
+
+    def _drawn(self, what: str, told: Sequence[Operand], shape: Sequence[int]) -> Tensor:
+        runs, held = self._runs.outputs[0], self._runs.attributes["held"]
+        draw = open_graph().count(f"draws of {held.name}")
+        return apply(
+            what, self._seed, runs, *told, held=held, draw=draw, shape=tuple(shape)
+        )  # fmt: skip

@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from ampsim.errors import AmpsimError, OptionError
+from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
     Arguments,
@@ -87,6 +88,9 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
     with _recording(module):
         program = _exported(module, arrays, loss)
     _require_trainable(module)
+    if any(_has_branches(one) and one.target.name() in CONSTRUCTS for one in program.graph.nodes):
+        what = "it has torch.cond, while_loop or scan"
+        raise Branching(f"{type(module).__name__}: {what}", program)
     try:
         return _lowered(module, program, {})
     except MissingRule as missing:

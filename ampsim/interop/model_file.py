@@ -89,6 +89,11 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
         OutputError: a file cannot be written.
     """
     made = model.make_graph
+    if model.is_program_only:
+        raise OptionError(
+            f"{source}: a file can be written of a graph of messages alone, and torch.cond, "
+            "while_loop or scan make a program; call ampsim.from_torch in a file of your own"
+        )
     if not isinstance(made, TorchGraph):
         raise OptionError(
             f"{source} must give what ampsim.from_torch(module, …) gives, got another model"

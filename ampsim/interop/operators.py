@@ -74,7 +74,6 @@ _REMEDIES: Final[dict[str, str]] = {
     + _LAYER_NORM
     + "; fold one whose statistics are fixed into the layer before",
     "binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two classes",
-    "cond": "compute both branches, or choose in a model file with Cond",
     "conv3d": "take nn.Conv2d",
     "copy index_put": "join parts with torch.cat",
     "detach": "let gradients pass, or leave that part out",
@@ -87,8 +86,6 @@ _REMEDIES: Final[dict[str, str]] = {
     "repeat": "take expand, which holds no copies",
     "rnn_relu rnn_tanh": "take nn.GRU or nn.LSTM",
     "rnn_tanh_cell": "take nn.GRUCell or nn.LSTMCell",
-    "scan": "write the loop in Python, or as nn.LSTM or nn.GRU",
-    "while_loop": "write the loop in Python, or in a model file with Phi and Cond",
     "wrap_with_set_grad_enabled": "let gradients pass, without torch.no_grad()",
 }
 REMEDIES: Final = {name: one for names, one in _REMEDIES.items() for name in names.split()}

@@ -18,6 +18,7 @@ import numpy as np
 
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.interop.control_flow import Branching, TorchProgram, torch_program
 from ampsim.interop.exported import Loss, first_names, imported, modes_kept, the_torch
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.lowering import EXAMPLE_ROWS, Laid, Lowering, Refusal
@@ -160,7 +161,10 @@ def from_torch(
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
     method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
-    found, pump = _found(module, dataset, loss)
+    try:
+        found, pump = _found(module, dataset, loss)
+    except Branching as branching:
+        return _program_model(module, branching.program, dataset, (loss, method), options)
     _require_labels(dataset, found.classes)
     state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
     known = method if isinstance(method, partial) else None
@@ -195,10 +199,33 @@ def _model(
     return model.set_parameters(first)
 
 
+def _program_model(
+    module: Any, program: Any, data: ArrayDataset | BatchList, how: Any, options: dict[str, Any]
+) -> Model:
+    """The model of a module with torch.cond, while_loop or scan: a program only."""
+    made, loss, method = torch_program(module, program), *how
+    if tied := [one for one, first in first_names(module).items() if one != first]:
+        raise Refusal(
+            f"{made.name}: {tied[0]} and {first_names(module)[tied[0]]} are one tensor, which "
+            "cannot be beside torch.cond, while_loop and scan; give each a tensor of its own"
+        )
+    if isinstance(data, BatchList):
+        raise Refusal(f"{made.name}: sequences must have one length beside torch.scan; pad them")
+    config = TorchConfig(made.name, data.batch, made.digest)
+    optimizer: Any = method() if callable(method) else method
+    model = Model(
+        made.name, config, None, data.for_run, None, optimizer, make_program=made,
+        make_layers=made.layers, **options,
+    )  # fmt: skip
+    _require_labels(data, made.classes)
+    _require_agreement(module, loss, model)
+    return model
+
+
 def _require_agreement(module: Any, loss: Loss, model: Model) -> None:
     """Check loss and gradients of a batch of each size against the module's, without dropout."""
-    plan = cast("TorchGraph", model.make_graph).plan.changed(without_dropout)
-    model = replace(model, make_graph=replace(cast("TorchGraph", model.make_graph), plan=plan))
+    if isinstance(made := model.make_graph, TorchGraph):
+        model = replace(model, make_graph=replace(made, plan=made.plan.changed(without_dropout)))
     batches, data = dict[Any, Arrays](), model.data(0)
     both = (data.batches(split, epoch=0, seed=0) for split in ("train", "valid"))
     for batch in itertools.chain(*both):
@@ -237,7 +264,7 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     """By a step of gradient descent with rate 1."""
     data = BatchList([arrays], [arrays])
     one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
-    result = simulate(one, "tflops-1", "sequential")
+    result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
     before, after = to_torch(one), to_torch(result)
     found = {
         f"the gradient of {name}": (values.double() - after[name].double()).numpy()
@@ -360,18 +387,20 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
     """
     torch = the_torch()
     model: Any = getattr(result, "model", result)
-    made = getattr(model, "make_graph", None)
-    if not isinstance(made, TorchGraph):
+    made = getattr(model, "make_graph", None) or getattr(model, "make_program", None)
+    if not isinstance(made, TorchGraph | TorchProgram):
         raise OptionError(
             "to_torch takes a result, or a model, that came from ampsim.from_torch; a result's "
             "numbers are in result.model.parameters()"
         )
     shapes = {name: one.shape for name, one in made.state.items()}
-    state = dict(made.state)
-    ours = model.parameters()
-    for name, laid in made.layouts.items():
-        state |= laid.theirs(ours[name], shapes)
-    state |= {name: state[first] for name, first in made.first_names.items()}
+    state, ours = dict(made.state), model.parameters()
+    if isinstance(made, TorchProgram):
+        state |= made.theirs(ours)
+    else:
+        for name, laid in made.layouts.items():
+            state |= laid.theirs(ours[name], shapes)
+        state |= {name: state[first] for name, first in made.first_names.items()}
     return OrderedDict(
         (name, torch.from_numpy(np.array(one, dtype=made.state[name].dtype)))
         for name, one in state.items()

@@ -15,7 +15,8 @@ import pytest
 
 import ampsim
 from ampsim import flow
-from ampsim.dataflow.graph import SWITCH, Tensor
+from ampsim.dataflow.graph import Tensor
+from ampsim.dataflow.operator import SWITCH
 from ampsim.dataflow.operators.resource import Stack
 from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import Cluster, Device, Link

@@ -15,7 +15,7 @@ from token_machine import Fired, TokenMachine
 from ampsim import flow
 from ampsim.dataflow import session
 from ampsim.dataflow.executor import Executor
-from ampsim.dataflow.plan import ASKED
+from ampsim.dataflow.operator import ASKED
 
 FEEDS: dict[str, Any] = {"a": 0.75, "b": -0.5, "k": 3}
 

@@ -110,7 +110,7 @@ FAULTS = {
         "        if variable.queue:\n",
     ),
     "a window too wide": Planted(
-        "dataflow/frame.py",
+        "dataflow/plan.py",
         "self.latest - self.first + 1 >= window",
         "self.latest - self.first + 1 > window",
     ),

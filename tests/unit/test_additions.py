@@ -57,7 +57,8 @@ USED = {
         "exploring/whatif.py",
     },
     "dataflow": {
-        "cli/run.py", "forecasting/budget.py", "forecasting/forecast.py", "study/checking.py",
+        "cli/run.py", "forecasting/budget.py", "forecasting/forecast.py", "interop/torch_model.py",
+        "study/checking.py",
     },
 }  # fmt: skip
 """Where others use a method: as what stands where none is named, or as what they are made of."""

@@ -10,7 +10,7 @@ import pytest
 from ampsim import flow
 from ampsim.dataflow.graph import Tensor, apply, open_graph
 from ampsim.dataflow.operator import OPERATORS, no_work
-from ampsim.dataflow.random import DrawnRuns
+from ampsim.dataflow.variable import DrawnRuns
 from ampsim.ir import Standin, standin
 
 RNG = np.random.default_rng(0)
@@ -50,6 +50,7 @@ CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "log": ([MATRIX], {}),
     "matmul": ([MATRIX, MATRIX.T], {}),
     "transpose": ([MATRIX], {}),
+    "permute": ([MATRIX], {"axes": (1, 0)}),
     "shape_of": ([MATRIX], {}),
     "length": ([MATRIX], {"axis": 1}),
     "filled": ([np.array([2, 3])], {"value": 1.0, "dtype": np.dtype(float), **SHAPE}),

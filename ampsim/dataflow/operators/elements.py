@@ -27,46 +27,39 @@ def _added(of: Any, gradient: Tensor) -> list[Tensor]:
     return [of.reduced(gradient, place) for place in range(len(of.node.inputs))]
 
 
-def _each_wanted(of: Any, *gradients: Callable[[], Tensor]) -> list[Any]:
-    """The gradients of inputs for which somebody asks, each summed over what was broadcast."""
-    return [
-        of.reduced(build(), place) if of.is_wanted(place) else None
-        for place, build in enumerate(gradients)
-    ]
+def _wanted(of: Any, place: int, build: Callable[[], Tensor]) -> Tensor | None:
+    """The gradient of an input if somebody asks for it, summed over what was broadcast."""
+    return of.reduced(build(), place) if of.is_wanted(place) else None
 
 
 def _subtracted(of: Any, gradient: Tensor) -> list[Any]:
-    second = of.reduced(-gradient, 1) if of.is_wanted(1) else None
+    second = _wanted(of, 1, lambda: -gradient)
     return [of.reduced(gradient, 0), second]
 
 
-def _multiplied(of: Any, gradient: Tensor) -> list[Any]:
-    return _each_wanted(of, lambda: gradient * of.input(1), lambda: gradient * of.input(0))
+_GRADIENTS: Final[dict[str, op.GradientRule | None]] = {
+    "add": _added,
+    "subtract": _subtracted,
+    "multiply": lambda of, slope: [
+        _wanted(of, 0, lambda: slope * of.input(1)),
+        _wanted(of, 1, lambda: slope * of.input(0)),
+    ],
+    "divide": lambda of, slope: [
+        _wanted(of, 0, lambda: slope / of.input(1)),
+        _wanted(of, 1, lambda: -(slope * of.output() / of.input(1))),
+    ],
+    "negative": lambda of, slope: [-slope],
+    "floor_divide": None,
+    "remainder": None,
+}
+"""What has NumPy's name, and how its gradient is built."""
 
-
-def _divided(of: Any, gradient: Tensor) -> list[Any]:
-    return _each_wanted(
-        of,
-        lambda: gradient / of.input(1),
-        lambda: -(gradient * of.output() / of.input(1)),
-    )
-
-
-def _negated(of: Any, gradient: Tensor) -> list[Tensor]:
-    return [-gradient]
-
-
-_ARITHMETIC: Final[tuple[tuple[str, Any, op.GradientRule | None], ...]] = (
-    ("add", np.add, _added),
-    ("subtract", np.subtract, _subtracted),
-    ("multiply", np.multiply, _multiplied),
-    ("divide", np.true_divide, _divided),
-    ("negative", np.negative, _negated),
-    ("floor_divide", np.floor_divide, None),
-    ("remainder", np.remainder, None),
-)
-for _name, _kernel, _gradient in _ARITHMETIC:
-    op.register(op.Operator(_name, _kernel, op.broadcast, op.joint_dtype, _joined_work, _gradient))
+for _name, _gradient in _GRADIENTS.items():
+    op.register(
+        op.Operator(
+            _name, getattr(np, _name), op.broadcast, op.joint_dtype, _joined_work, _gradient
+        )
+    )  # fmt: skip
 
 
 @listed(op.broadcast, op.joint_dtype, _joined_work, _added)
@@ -121,8 +114,8 @@ def _chosen_back(of: Any, gradient: Tensor) -> list[Any]:
     condition = of.input(0)
     return [
         None,
-        of.reduced(where(condition, gradient, 0.0), 1) if of.is_wanted(1) else None,
-        of.reduced(where(condition, 0.0, gradient), 2) if of.is_wanted(2) else None,
+        _wanted(of, 1, lambda: where(condition, gradient, 0.0)),
+        _wanted(of, 2, lambda: where(condition, 0.0, gradient)),
     ]
 
 
@@ -134,37 +127,25 @@ def where(condition: Array, x: Array, y: Array) -> Any:
 
 # --- functions of one tensor
 
-_FUNCTION: Final = op.elementwise(functions=1)
+_FUNCTION: Final = (op.first_shape, op.first_dtype, op.elementwise(functions=1))
 
 
-@listed(
-    op.first_shape,
-    op.first_dtype,
-    op.elementwise(functions=1),
-    lambda of, gradient: [gradient * of.output()],
-)
+@listed(*_FUNCTION, lambda of, gradient: [gradient * of.output()])
 def exp(x: Array) -> Any:
     """E to the power of each element."""
     return np.exp(x)
 
 
-@listed(
-    op.first_shape,
-    op.first_dtype,
-    op.elementwise(functions=1),
-    lambda of, gradient: [gradient / of.input(0)],
-)
+@listed(*_FUNCTION, lambda of, gradient: [gradient / of.input(0)])
 def log(x: Array) -> Any:
     """The natural logarithm of each element."""
     return np.log(x)
 
 
 @listed(
-    op.first_shape,
-    op.first_dtype,
-    op.elementwise(),
+    op.first_shape, op.first_dtype, op.elementwise(),
     lambda of, gradient: [gradient * of.input(0) * 2.0],
-)
+)  # fmt: skip
 def square(x: Array) -> Any:
     """Each element times itself."""
     return np.square(x)
@@ -180,9 +161,6 @@ def identity(x: Array) -> Any:
 def stop_gradient(x: Array) -> Any:
     """X itself, through which no gradient goes."""
     return x
-
-
-_NODES: Final = (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid"))
 
 
 def _list_node(node: Any) -> None:
@@ -204,7 +182,7 @@ def _list_node(node: Any) -> None:
     op.register(op.Operator(f"{name}_gradient", back, op.first_shape, op.first_dtype, work))
 
 
-for _node in _NODES:
+for _node in (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid")):
     _list_node(_node)
 
 

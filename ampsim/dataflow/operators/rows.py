@@ -45,14 +45,30 @@ def _turned_shape(x: op.Shape) -> op.Shape:
     return x[1], x[0]
 
 
-def _turned_back(of: Any, gradient: Tensor) -> list[Tensor]:
-    return [transpose(gradient)]
-
-
-@listed(_turned_shape, op.joint_dtype, op.no_work, _turned_back)
+@listed(
+    _turned_shape, op.joint_dtype, op.no_work,
+    lambda of, gradient: [apply("transpose", gradient)],
+)  # fmt: skip
 def transpose(x: Array) -> Any:
     """Rows and columns exchanged."""
     return np.transpose(x)
+
+
+def _permuted_shape(x: op.Shape, *, axes: tuple[int, ...]) -> op.Shape:
+    if sorted(axes) != list(range(len(x))):
+        raise ValueError(f"each axis of {x} once is expected, got {axes}")
+    return tuple(x[axis] for axis in axes)
+
+
+def _permuted_back(of: Any, gradient: Tensor) -> list[Tensor]:
+    axes = of.node.attributes["axes"]
+    return [permute(gradient, tuple(axes.index(axis) for axis in range(len(axes))))]
+
+
+@listed(_permuted_shape, op.first_dtype, op.no_work, _permuted_back)
+def permute(x: Array, axes: tuple[int, ...]) -> Any:
+    """The axes of x in another order."""
+    return np.transpose(x, axes)
 
 
 # --- what a gate needs that chooses by value
@@ -60,7 +76,7 @@ def transpose(x: Array) -> Any:
 
 @listed(
     op.first_shape, op.first_dtype, op.elementwise(5, passes=8, functions=1),
-    lambda of, gradient: [apply("softmax_gradient", of.output(), gradient)],
+    lambda of, gradient: [softmax_gradient(of.output(), gradient)],
 )  # fmt: skip
 def softmax(x: Array) -> Any:
     """Shares that add up to 1 along the last axis: e to the power of each, over their sum."""
@@ -128,12 +144,12 @@ def _slope_shape(logits: op.Shape, label: op.Shape, gradient: op.Shape) -> op.Sh
     return logits
 
 
-def _loss_back(of: Any, gradient: Tensor) -> list[Any]:
-    given = of.input(0), of.input(1), gradient
-    return [apply("softmax_cross_entropy_gradient", *given), None]
-
-
-@listed(_loss_shape, op.first_dtype, op.elementwise(8, passes=8, functions=1), _loss_back)
+@listed(
+    _loss_shape, op.first_dtype, op.elementwise(8, passes=8, functions=1),
+    lambda of, gradient: [
+        softmax_cross_entropy_gradient(of.input(0), of.input(1), gradient), None
+    ],
+)  # fmt: skip
 def softmax_cross_entropy(logits: Array, label: Array) -> Any:
     """Mean over rows of −log softmax(logits)[label]; logits (rows, classes), label (rows,)."""
     shifted = logits - logits.max(axis=1, keepdims=True)
@@ -183,12 +199,9 @@ op.register(op.Operator("numpy_function", _called, _told_or_first, op.told_dtype
 
 
 def numpy_function(
-    function: Callable[..., Any],
-    operands: Sequence[Operand],
-    *,
-    shape: Sequence[int] | None = None,
-    dtype: Any = "float64",
-) -> Tensor:
+    function: Callable[..., Any], operands: Sequence[Operand], *,
+    shape: Sequence[int] | None = None, dtype: Any = "float64",
+) -> Tensor:  # fmt: skip
     """What a function of arrays gives that changes none of them and gives the same for the same.
 
     It has no gradient. The host computes what takes and gives whole numbers and truth values alone,

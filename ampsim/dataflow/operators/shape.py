@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,6 +30,8 @@ def length(x: Array, axis: int = 0) -> Any:
 
 # --- of a shape that the last input tells; `static` is what is known of it before it runs
 
+_TOLD: Final = (op.told_shape, op.first_dtype)
+
 
 def _as_told(*inputs: Any, **_attributes: Any) -> tuple[int, ...]:
     return tuple(inputs[-1].tolist())
@@ -49,18 +51,16 @@ def zeros(shape: Sequence[int], dtype: Any = op.FLOAT) -> Tensor:
 
 
 @listed(
-    op.told_shape, op.first_dtype, op.moved, lambda of, gradient: [of.reduced(gradient, 0), None],
-    running_shape=_as_told,
-)  # fmt: skip
+    *_TOLD, op.moved, lambda of, gradient: [of.reduced(gradient, 0), None], running_shape=_as_told
+)
 def broadcast_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """X repeated along axes that it has not, or of which it has one element."""
     return np.broadcast_to(x, tuple(shape.tolist()))
 
 
 @listed(
-    op.told_shape, op.first_dtype, op.moved, lambda of, gradient: [of.spread(gradient, 0), None],
-    running_shape=_as_told,
-)  # fmt: skip
+    *_TOLD, op.moved, lambda of, gradient: [of.spread(gradient, 0), None], running_shape=_as_told
+)
 def sum_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `broadcast_to`: sums over what was repeated."""
     target = tuple(shape.tolist())
@@ -78,7 +78,7 @@ def _formed_shape(x: Any, shape: np.ndarray, *, static: Any) -> tuple[int, ...]:
 
 
 @listed(
-    op.told_shape, op.first_dtype, gradient=lambda of, gradient: [of.formed(gradient, 0), None],
+    *_TOLD, gradient=lambda of, gradient: [of.formed(gradient, 0), None],
     running_shape=_formed_shape,
 )  # fmt: skip
 def reshape_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
@@ -107,7 +107,7 @@ def sum(x: Array, axis: int | None = None) -> Any:
 
 
 def _wide(x: op.Shape, *, axis: int) -> op.Shape:
-    place = axis + len(x) + 1 if axis < 0 else axis
+    place = axis % (len(x) + 1)
     return (*x[:place], 1, *x[place:])
 
 
@@ -158,7 +158,7 @@ def _part_shape(x: Any, *shapes: Any, axis: int, place: int, static: Any) -> tup
     return tuple(shapes[place].tolist())
 
 
-@listed(op.told_shape, op.first_dtype, running_shape=_part_shape)
+@listed(*_TOLD, running_shape=_part_shape)
 def part_of(x: Array, *shapes: Array, axis: int, place: int, static: op.Shape | None) -> Any:
     """What the part at a place has of a gradient, where `concat` joined parts of such shapes."""
     edges = np.cumsum([0, *(shape[axis] for shape in shapes)])
@@ -181,8 +181,8 @@ def _cut_shape(x: op.Shape, *, first: int, last: int, axis: int) -> op.Shape:
 
 
 def _cut_back(of: Any, gradient: Tensor) -> list[Tensor]:
-    attributes, static = of.node.attributes, of.node.inputs[0].shape
-    return [pad_to(gradient, of.shape(0), attributes["first"], attributes["axis"], static)]
+    told = of.node.attributes
+    return [pad_to(gradient, of.shape(0), told["first"], told["axis"], of.node.inputs[0].shape)]
 
 
 @listed(_cut_shape, op.first_dtype, gradient=_cut_back)
@@ -192,12 +192,11 @@ def cut(x: Array, first: int, last: int, axis: int = 1) -> Any:
 
 
 def _padded_back(of: Any, gradient: Tensor) -> list[Any]:
-    attributes, part = of.node.attributes, of.node.inputs[0].shape
-    first, axis = attributes["first"], attributes["axis"]
-    return [cut(gradient, first, first + part[axis], axis), None]
+    first, axis = (of.node.attributes[one] for one in ("first", "axis"))
+    return [cut(gradient, first, first + of.node.inputs[0].shape[axis], axis), None]
 
 
-@listed(op.told_shape, op.first_dtype, op.moved, _padded_back, running_shape=_as_told)
+@listed(*_TOLD, op.moved, _padded_back, running_shape=_as_told)
 def pad_to(x: Array, shape: Array, first: int, axis: int, static: op.Shape | None = None) -> Any:
     """The reverse of `cut`: x within zeros."""
     whole = np.zeros(tuple(shape.tolist()), x.dtype)
@@ -227,8 +226,7 @@ def pick(x: Array, index: Array) -> Any:
 
 
 @listed(
-    op.told_shape, op.first_dtype, op.moved,
-    lambda of, gradient: [pick(gradient, of.input(1)), None, None],
+    *_TOLD, op.moved, lambda of, gradient: [pick(gradient, of.input(1)), None, None],
     running_shape=_as_told,
 )  # fmt: skip
 def scatter_to(x: Array, index: Array, shape: Array, static: op.Shape | None = None) -> Any:

@@ -1,0 +1,182 @@
+"""Modules with torch.cond, while_loop and scan, trained as programs, against PyTorch itself."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_oracle import torch
+
+import ampsim
+from ampsim import flow
+from ampsim.errors import GraphError, OptionError
+
+nn = torch.nn
+scan = pytest.importorskip("torch._higher_order_ops.scan").scan
+while_loop = pytest.importorskip("torch._higher_order_ops.while_loop").while_loop
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ROWS, CLASSES = 36, 3
+
+
+class Choosing(nn.Module):
+    """Two heads, of which the numbers of the batch choose one."""
+
+    SHAPE = (4,)
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.one, self.other = nn.Linear(4, 6), nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return torch.cond(x.sum() > 0, self.one, lambda h: torch.relu(self.other(h)), (h,))
+
+
+class Repeating(nn.Module):
+    """A layer as often as numbers say, chosen in each round by a cond within the loop."""
+
+    SHAPE = (4,)
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.again, self.last = nn.Linear(4, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        def goes_on(i, h):
+            return (i < 6) & (h.abs().mean() > 0.2)
+
+        def body(i, h):
+            h = torch.cond(h.mean() > 0, lambda h: self.again(h), lambda h: 0.5 * h - 0.1, (h,))
+            return i + 1, torch.tanh(h)
+
+        _, h = while_loop(goes_on, body, (torch.tensor(0), torch.tanh(self.first(x))))
+        return self.last(h)
+
+
+class Scanning(nn.Module):
+    """An LSTM cell over the steps of sequences, its states averaged."""
+
+    SHAPE = (5, 4)
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = nn.LSTMCell(4, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        def step(state, row):
+            h, c = self.cell(row, state)
+            return (h, c), h.clone()
+
+        zeros = x.new_zeros(x.shape[0], 6)
+        _, states = scan(step, (zeros, zeros.clone()), x.transpose(0, 1), dim=0)
+        return self.last(states.mean(0))
+
+
+MODULES = (Choosing, Repeating, Scanning)
+
+
+@cache
+def imported(kind: Any) -> tuple[Any, ampsim.Model, Any]:
+    torch.manual_seed(1)
+    module, rng = kind().double(), np.random.default_rng(0)
+    x = torch.from_numpy(rng.normal(size=(ROWS, *kind.SHAPE)))
+    y = torch.from_numpy(rng.integers(0, CLASSES, ROWS))
+    model = ampsim.from_torch(
+        module, x[:9], loss=nn.CrossEntropyLoss(), data=((x, y), (x[:10], y[:10])),
+        optimizer=torch.optim.Adam(module.parameters(), 2e-2),
+    )  # fmt: skip
+    return module, model, (x, y)
+
+
+def trained(module: Any, model: ampsim.Model, epochs: int) -> tuple[dict[str, Any], list[float]]:
+    """The state_dict of so many epochs of PyTorch's own, and losses of the batches."""
+    copy = pickle.loads(pickle.dumps(module))
+    optimizer, losses = torch.optim.Adam(copy.parameters(), 2e-2), []
+    for epoch in range(epochs):
+        for batch in model.data(0).batches("train", epoch=epoch, seed=0):
+            x, y = (torch.from_numpy(np.array(one)) for one in batch.arrays)
+            optimizer.zero_grad()
+            loss = nn.CrossEntropyLoss()(copy(x), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return copy.state_dict(), losses
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_twenty_steps_are_those_of_pytorch(kind):
+    module, model, _data = imported(kind)
+    result = ampsim.simulate(model, "tflops-1", "dataflow", epochs=5)
+    theirs, losses = trained(module, model, 5)
+    ours = ampsim.to_torch(result)
+    assert list(ours) == list(theirs)
+    for name, value in theirs.items():
+        assert (ours[name] - value).abs().max() <= 1e-12, name
+    assert result.epochs["loss"].iloc[0] == pytest.approx(np.mean(losses[:4]), rel=1e-12)
+    for name, value in module.state_dict().items():
+        assert (ampsim.to_torch(model)[name] == value).all()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("kind", MODULES)
+def test_loss_and_gradients_are_those_of_pytorch(kind, sign):
+    module, model, (x, y) = imported(kind)
+    x = sign * x
+    loss = nn.CrossEntropyLoss()(module(x), y)
+    slopes = torch.autograd.grad(loss, [*module.parameters()])
+    with flow.FlowGraph() as graph:
+        objective = model.program.build()
+        wanted = [node.outputs[0] for node in graph.variables]
+        asked = [objective.loss, *flow.gradients(objective.loss, wanted)]
+    flow.set_variables(graph, model.parameters())
+    feeds = model.program.feed(SimpleNamespace(arrays=(x.numpy(), y.numpy())))
+    found, *gradients = flow.run(asked, feeds).values
+    assert found == pytest.approx(loss.item(), abs=1e-12)
+    ours = dict(zip([one.node.name for one in wanted], gradients, strict=True))
+    for (name, _), slope in zip(module.named_parameters(), slopes, strict=True):
+        assert np.abs(ours[name] - slope.numpy()).max() <= 1e-10, name
+
+
+def test_both_sides_of_a_branch_are_met():
+    _module, model, (x, y) = imported(Choosing)
+    sides = set[bool]()
+    for sign in (1.0, -1.0):
+        with flow.FlowGraph() as graph:
+            loss = model.program.build().loss
+        flow.set_variables(graph, model.parameters())
+        feeds = model.program.feed(SimpleNamespace(arrays=(sign * x.numpy(), y.numpy())))
+        sides |= set(flow.run(loss, feeds).decisions["taken"])
+    assert sides == {False, True}
+
+
+def test_it_is_forecast_by_dataflow_and_goes_to_other_processes():
+    model = pickle.loads(pickle.dumps(imported(Scanning)[1]))
+    table = ampsim.forecast(
+        model, "tflops-1", schedules=["dataflow", "unrolled"], target=0.4, repeats=1, max_epochs=3
+    ).table
+    assert (table["train_per_s"] > 0).all()
+    with pytest.raises(OptionError, match=r"^schedule amp needs a graph of messages, and model Sc"):
+        ampsim.simulate(model, "tflops-1", "amp")
+
+
+def refused(module: Any, loss: Any, y: Any, x: Any) -> str:
+    with pytest.raises(GraphError) as error:
+        ampsim.from_torch(
+            module.double(), x, loss=loss, data=((x, y), (x, y)),
+            optimizer=torch.optim.SGD(module.parameters(), 0.1),
+        )  # fmt: skip
+    return str(error.value)
+
+
+def test_what_cannot_be_is_told_in_a_line():
+    x, y = torch.randn(6, 4, dtype=torch.float64), torch.arange(6) % 3
+    said = refused(Choosing(), nn.MSELoss(), x[:, :3].clone(), x)
+    assert re.match(r"Choosing: \w+ is another loss than a cross-entropy; take nn.Cross", said)
+    said = refused(Choosing(), nn.CrossEntropyLoss(label_smoothing=0.1), y, x)
+    assert re.match(r"Choosing: cross_entropy_loss cannot be: .*; take it out, or write", said)
