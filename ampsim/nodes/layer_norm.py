@@ -15,8 +15,8 @@ from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import by_state, update_work
 from ampsim.options import Count
 
-OPERATIONS: tuple[int, int, int] = (8, 11, 4)
-"""Of a forward step, of a backward step, and of an update by plain gradient descent."""
+OPERATIONS: tuple[int, int, int] = (8, 11, 2)
+"""Of a forward step, of a backward step, and of an update before the optimizer's."""
 
 PASSES: tuple[int, int] = (14, 20)
 """Payloads that the operations of a forward and of a backward step read and write."""
