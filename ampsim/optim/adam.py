@@ -58,14 +58,9 @@ def adam(
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
     plain = Optimizer(
-        "adam",
-        as_schedule(rate),
-        _init,
-        update,
-        is_elementwise=True,
-        scaling="sqrt",
+        "adam", as_schedule(rate), _init, update, is_elementwise=True, scaling="sqrt",
         calls=Calls(10, 24, functions=1),
-    )
+    )  # fmt: skip
     return plain.with_decay(weight_decay)
 
 
