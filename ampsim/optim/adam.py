@@ -118,14 +118,9 @@ def adagrad(rate: float | LearningRate, start: float = 0.1) -> Optimizer:
     """
     init = partial(_adagrad_init, start=positive("adagrad: start", start, usual=0.1))
     return Optimizer(
-        "adagrad",
-        as_schedule(rate),
-        init,
-        _adagrad_update,
-        is_elementwise=True,
-        scaling="sqrt",
+        "adagrad", as_schedule(rate), init, _adagrad_update, is_elementwise=True, scaling="sqrt",
         calls=Calls(6, 15, functions=1),
-    )
+    )  # fmt: skip
 
 
 def _adagrad_init(theta: Vector, *, start: float) -> State:
