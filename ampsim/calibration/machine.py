@@ -38,6 +38,7 @@ from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware.efficiency import element_parts, row_parts
 from ampsim.ir import Direction, Work
 from ampsim.nodes import Concat, Linear, Product, ReLU, Sigmoid, Sum, Tanh
+from ampsim.nodes.linear import LARGE_ROWS, OPERATIONS_OF_SUM
 from ampsim.optim import Optimizer, adam, sgd
 from ampsim.study.process_settings import single_threaded
 
@@ -71,12 +72,6 @@ most of the time, which then says little of a bandwidth."""
 STACKED: Final = 16
 """Messages whose pairs make one product for the weight's gradient, where their rows are few
 (chosen: the branches of a tree, the words of a sentence)."""
-
-LARGE_ROWS: Final = 32
-"""Rows from which on a message makes that product alone, as in `ampsim.nodes`."""
-
-OPERATIONS_OF_SUM: Final = 4
-"""Of a node's update, those that give Xᵀ G; the others are the optimizer's."""
 
 RATE: Final = 1e-3
 """Of the optimizers (chosen: it changes no time)."""
@@ -292,7 +287,7 @@ def _update(d_in: int, d_out: int, optimizer: Optimizer) -> _Turn:
     """A step of an optimizer, in place, after the product that gives Xᵀ G."""
     node = Linear("linear", d_in, d_out, has_bias=False)
     node.adopt(_filled(d_in * d_out))
-    node.step_by(optimizer.arrays, optimizer.passes)
+    node.step_by(optimizer.arrays, optimizer.calls)
     x, g = _filled(STACKED, d_in), _filled(STACKED, d_out)
     gradient, held = np.zeros_like(node.theta), [optimizer.init(node.theta)]
     work = node.work(Direction.UPDATE, None)

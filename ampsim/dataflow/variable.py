@@ -36,7 +36,6 @@ from ampsim.dataflow.graph import (
 )
 from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError, one_of
 from ampsim.ir import Direction, Standin, Work, standin
-from ampsim.nodes.linear import OPERATIONS_OF_STATE, ROOTED_ARRAYS
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.rng import stream
 
@@ -358,13 +357,13 @@ def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, fl
 
 def update_work(shape: tuple[int, ...], itemsize: int, optimizer: Optimizer) -> Work:
     """What a step of an optimizer does: Appendix C's FLOP of a matrix."""
-    size, states = math.prod(shape), optimizer.arrays
+    size, calls = math.prod(shape), optimizer.calls
     return Work(
         size if len(shape) > 1 else 0,
-        (3 + 2 * states) * size * itemsize,
-        2 + OPERATIONS_OF_STATE * states,
-        pass_bytes=optimizer.passes * size * itemsize,
-        functions=size if states >= ROOTED_ARRAYS else 0,
+        (3 + 2 * optimizer.arrays) * size * itemsize,
+        calls.operations,
+        pass_bytes=calls.passes * size * itemsize,
+        functions=calls.functions * size,
     )
 
 

@@ -1,9 +1,12 @@
 """What would change a forecast's answer, from short runs in time alone.
 
-The epochs that each row needed are held, as if a gradient's age did not change with the hardware.
 A short run of each row in mode "sleep" at another latency, FLOP rate or number of workers, over the
-same at the numbers themselves, then scales its time to the target, as the ends of intervals do
+same at the numbers themselves, scales its time to the target, as the ends of intervals do
 (`ampsim.forecasting.intervals`). Where another row becomes first is found by bisection.
+
+The epochs that each row needed are held. Where the learning digests of its two short runs are equal
+it learns the same there, as far as its leading instances tell, and needs as many. Where they differ
+nobody knows: it is said apart, and a row is ahead if it is so by more than what is a tie.
 
 The number that the answer hangs on most is that of which a change by a tenth moves the ratio of the
 two leading rows most. What another optimizer would change is read off the trials.
@@ -13,19 +16,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import pandas as pd
 
-from ampsim.data import Dataset
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError
 from ampsim.forecasting.intervals import Items, Throughputs, items_of
 from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import PLACEMENTS, placement_of
+from ampsim.runs.ranking import SAME
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task
@@ -44,7 +47,7 @@ STEP: Final = 1.1
 """Times a number, to see what hangs on it."""
 
 STILL: Final = 0.005
-"""Share of the ratio below which two rows are as soon, and nothing hangs on a number (chosen)."""
+"""Share of the ratio below which rows that learn the same are as soon, and nothing hangs."""
 
 NUMBERS: Final = (
     "flop_per_s", "operation_overhead_s", "step_overhead_s", "message_overhead_s",
@@ -72,23 +75,24 @@ class Contender:
             AmpsimError: the row's control flow reads values.
         """
         self.label, self.time_s, self._items, self._short = label, time_s, items, short
-        self.base = self._run_on(short.plan.cluster)
+        self.base, self._digest = self._run_on(short.plan.cluster)
 
-    def at(self, cluster: Cluster) -> float:
-        """The time to the target on another cluster, its epochs held.
+    def at(self, cluster: Cluster) -> tuple[float, bool]:
+        """The time to the target on another cluster, its epochs held, and whether it needs as many.
 
         Raises:
             AmpsimError: the row does not fit the cluster.
         """
-        made = self._run_on(cluster)
-        return self.time_s * made.time_s(*self._items) / self.base.time_s(*self._items)
+        made, digest = self._run_on(cluster)
+        ratio = made.time_s(*self._items) / self.base.time_s(*self._items)
+        return self.time_s * ratio, digest is not None and digest == self._digest
 
-    def _run_on(self, cluster: Cluster) -> Throughputs:
+    def _run_on(self, cluster: Cluster) -> tuple[Throughputs, str | None]:
         plan = self._short.plan
         if cluster.workers != plan.cluster.workers:
             plan = plan.having(placement=placement_of(plan.options.placed.origin["name"]))
         made, _failure = replace(self._short, plan=replace(plan, cluster=cluster)).run(None)
-        return rated(made, None)[0]
+        return rated(made, None)[0], made.learning_digest
 
 
 def what_would_change(
@@ -109,16 +113,22 @@ def what_would_change(
     if len(rows) < 2:
         return []
     cluster = entries[0].plan.cluster
-    names = {one.plan.options.placed.origin["name"] for one in entries}
-    told = [*_latency(rows, cluster), *_flop(rows, cluster)]
-    told += _workers(rows, cluster) if names <= PLACEMENTS.keys() else []
-    other = [one for one, is_other in told if is_other]
-    same = [one for one, is_other in told if not is_other]
-    said = [f"another row is ahead or as soon {'; '.join(other)}"] if other else []
-    said += [f"{rows[0].label} stays ahead {'; '.join(same)}"] if same else []
-    held = "epochs of each row held, times of short sleep runs"
-    lines = [f"what would change it ({held}): {'. '.join(said)}"] if said else []
-    return [*lines, *_hangs_on(rows, cluster), *_optimizers(trials)]
+    can_move = all(one.plan.options.placed.origin["name"] in PLACEMENTS for one in entries)
+    told = [told for axis in _axes(cluster, can_move=can_move) for told in axis.told(rows)]
+    return [*_sentences(rows[0], told), *_hangs_on(rows, cluster), *_optimizers(trials)]
+
+
+def _sentences(lead: Contender, told: Sequence[Told]) -> Iterator[str]:
+    """What is known, where all rows learn the same; then what would be so with as many epochs."""
+    held = "not known, for a row learns in another order there; with as many epochs as here"
+    for is_known, start in ((True, "what would change it"), (False, held)):
+        mine = [(words, row) for words, row, known in told if known == is_known]
+        other = [f"{words}: {row.label}" for words, row in mine if row is not lead]
+        same = [words for words, row in mine if row is lead]
+        said = [f"another row is ahead or as soon {'; '.join(other)}"] if other else []
+        said += [f"{lead.label} stays ahead {'; '.join(same)}"] if same else []
+        if said:
+            yield f"{start}: {'. '.join(said)}"
 
 
 def _contenders(
@@ -130,8 +140,7 @@ def _contenders(
         time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"] if of else None
         if time_s is None or isinstance(one.schedule, Solver):
             continue
-        data = one.plan.model.make_data(seed, one.plan.options.instances)
-        model = replace(one.plan.model, make_data=partial(_given, data))
+        model = replace(one.plan.model, make_data=cache(one.plan.model.make_data))
         short = short_task(replace(one, plan=replace(one.plan, model=model)), seed)
         found = Contender(one.label, time_s, items_of(of), short)
         if 0 < found.base.train_per_s < math.inf:
@@ -156,114 +165,110 @@ def _optimizers(trials: pd.DataFrame) -> Iterator[str]:
     yield f"first with one optimizer for all, by trials of few seeds: {', '.join(words)}"
 
 
-def _given(data: Dataset[Any], _seed: int, _count: int | None) -> Dataset[Any]:
-    """Data that were read before."""
-    return data
+Ahead: TypeAlias = "tuple[Contender | None, bool]"
+"""Who is ahead, None where a row cannot run, and whether that is known."""
+
+Told: TypeAlias = "tuple[str, Contender, bool]"
+"""A few words that say where, who is ahead there, and whether that is known."""
 
 
-Told: TypeAlias = tuple[str, bool]
-"""A few words, and whether they say that another row is first."""
-
-
-def _first(rows: Sequence[Contender], cluster: Cluster) -> Contender | None:
-    """Who is first on a cluster, or as soon as the first of `rows`; None where a row cannot run."""
+def _first(rows: Sequence[Contender], cluster: Cluster) -> Ahead:
+    """Who is ahead on a cluster, or as soon as the first of `rows`."""
     try:
-        lead_s, *others_s = (one.at(cluster) for one in rows)
+        times, alike = zip(*(one.at(cluster) for one in rows), strict=True)
     except AmpsimError:
-        return None
-    other_s, place = min(zip(others_s, range(1, len(rows)), strict=True))
-    return rows[place] if other_s <= (1 + STILL) * lead_s else rows[0]
+        return None, False
+    is_known, other_s = all(alike), min(times[1:])
+    is_ahead = other_s > (1 + (STILL if is_known else SAME)) * times[0]
+    return rows[0 if is_ahead else times.index(other_s, 1)], is_known
 
 
-def _turn(
-    rows: Sequence[Contender], values: Sequence[float], on: Callable[[float], Cluster]
-) -> tuple[float, Contender] | None:
-    """Where, going from the first value to the last, another row is first, and which one."""
-    before = values[0]
-    for value in values[1:]:
-        found = _first(rows, on(value))
-        if found is None:
-            return None
-        if found is not rows[0]:
-            while max(value, before) / max(min(value, before), 1e-12) > DIGITS:
-                middle = math.sqrt(max(before, 1e-12) * value)
-                at = _first(rows, on(middle))
-                if at is None or at is rows[0]:
-                    before = middle
-                else:
-                    value, found = middle, at
-            return value, found
-        before = value
-    return None
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """A number of the hardware: now, values to try, and the cluster and the words of a value."""
+
+    now: float
+    values: Sequence[float]
+    on: Callable[[float], Cluster]
+    at: Callable[[float], str]
+    everywhere: str
+
+    def told(self, rows: Sequence[Contender]) -> Iterator[Told]:
+        """Where another row is ahead, going up and down, or that none is anywhere."""
+        up = [one for one in self.values if one > self.now]
+        down = [one for one in reversed(self.values) if one < self.now]
+        turns = [self.turn(rows, way) for way in (up, down)]
+        for value, row, is_known in turns:
+            if row is not None and row is not rows[0]:
+                yield self.at(value), row, is_known
+        if all(row is rows[0] for _value, row, _is_known in turns):
+            yield self.everywhere, rows[0], all(is_known for *_, is_known in turns)
+
+    def turn(
+        self, rows: Sequence[Contender], values: Sequence[float]
+    ) -> tuple[float, Contender | None, bool]:
+        """The first of these values at which another row is ahead, or the last, and who is."""
+        before, is_known = self.now, True
+        for value in values:
+            row, is_known_there = _first(rows, self.on(value))
+            if row is not rows[0]:
+                while row and max(value, before) / max(min(value, before), 1e-12) > DIGITS:
+                    middle = math.sqrt(max(before, 1e-12) * value)
+                    at, is_known_at = _first(rows, self.on(middle))
+                    if at is None or at is rows[0]:
+                        before = middle
+                    else:
+                        value, row, is_known_there = middle, at, is_known_at
+                return value, row, is_known_there
+            before, is_known = value, is_known and is_known_there
+        return before, rows[0], is_known
 
 
-def _turns(
-    rows: Sequence[Contender], now: float, values: Sequence[float], on: Callable[[float], Cluster]
-) -> list[tuple[float, Contender, str]]:
-    """Where another row is first, going up from a value and going down, who, and which way."""
-    ways = {
-        "on": [one for one in values if one > now],
-        "down": [one for one in reversed(values) if one < now],
-    }
-    turns = {way: _turn(rows, [now, *of], on) for way, of in ways.items()}
-    return [(*turn, way) for way, turn in turns.items() if turn is not None]
-
-
-def _latency(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
-    if cluster.topology is not None or cluster.edges or cluster.links:
-        return
-    now = cluster.link.latency_s
-    turns = _turns(
-        rows, now, LATENCIES_S, lambda one: _changed(cluster, "latency_s", lambda _: one)
+def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
+    """Latency, FLOP rate and workers, as far as one number says them of the whole cluster."""
+    now, count = cluster.link.latency_s, cluster.workers
+    is_even = not (cluster.topology or cluster.edges or cluster.links)
+    if is_even:
+        yield _Axis(
+            now,
+            LATENCIES_S,
+            lambda value: _of_link(cluster, "latency_s", value),
+            lambda value: (
+                f"from a latency of {format_seconds(value)} {'on' if value > now else 'down'} "
+                f"(now {format_seconds(now)})"
+            ),
+            f"at any latency up to {format_seconds(LATENCIES_S[-1])}",
+        )
+    yield _Axis(
+        1.0,
+        FACTORS,
+        lambda value: _scaled(cluster, "flop_per_s", value),
+        lambda value: f"at {value:.2g} times the FLOP rate",
+        f"at {FACTORS[0]:g} to {FACTORS[-1]:g} times the FLOP rate",
     )
-    for latency_s, row, way in turns:
-        at, told = format_seconds(latency_s), format_seconds(now)
-        yield f"from a latency of {at} {way} (now {told}): {row.label}", True
-    if not turns:
-        yield f"at any latency up to {format_seconds(LATENCIES_S[-1])}", False
+    is_one = len(set(cluster.devices)) == 1 and not (cluster.events or cluster.ports)
+    if is_even and is_one and can_move:
+        yield _Axis(
+            count,
+            [*(1 << place for place in range((count - 1).bit_length())), 2 * count],
+            lambda value: cluster.model_copy(
+                update={"devices": cluster.devices[:1] * round(value)}
+            ),
+            lambda value: f"with {round(value)} worker{'s' * (value >= 1.5)} (now {count})",
+            f"with 1 to {2 * count} workers",
+        )
 
 
-def _flop(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
-    turns = _turns(rows, 1.0, FACTORS, lambda one: _scaled(cluster, "flop_per_s", one))
-    for factor, row, _way in turns:
-        yield f"at {factor:.2g} times the FLOP rate: {row.label}", True
-    if not turns:
-        yield f"at {FACTORS[0]:g} to {FACTORS[-1]:g} times the FLOP rate", False
-
-
-def _workers(rows: Sequence[Contender], cluster: Cluster) -> Iterator[Told]:
-    differ = (cluster.links, cluster.events, cluster.topology, cluster.edges, cluster.ports)
-    if len(set(cluster.devices)) > 1 or any(differ):
-        return
-    now = cluster.workers
-    counts = [now]
-    while counts[-1] > 1:
-        counts.append(counts[-1] // 2)
-
-    def on(count: int) -> Cluster:
-        return cluster.model_copy(update={"devices": cluster.devices[:1] * count})
-
-    for count in (*counts[1:], 2 * now):
-        found = _first(rows, on(count))
-        if found is None:
-            return
-        if found is not rows[0]:
-            yield f"with {count} worker{'s' * (count > 1)} (now {now}): {found.label}", True
-            return
-    yield f"with 1 to {2 * now} workers", False
+def _of_link(cluster: Cluster, key: str, value: float) -> Cluster:
+    return cluster.model_copy(update={"link": cluster.link.model_copy(update={key: value})})
 
 
 def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:
-    return _changed(cluster, key, lambda value: value * factor)
-
-
-def _changed(cluster: Cluster, key: str, change: Callable[[float], float]) -> Cluster:
-    """The cluster with another number of its link, or of those devices that say it."""
+    """The cluster with a number of its link, or of those devices that say it, times a factor."""
     if key in OF_LINK:
-        link = cluster.link.model_copy(update={key: change(getattr(cluster.link, key))})
-        return cluster.model_copy(update={"link": link})
+        return _of_link(cluster, key, factor * getattr(cluster.link, key))
     devices = tuple(
-        one.model_copy(update={key: change(getattr(one, key))}) if getattr(one, key) else one
+        one.model_copy(update={key: factor * getattr(one, key)}) if getattr(one, key) else one
         for one in cluster.devices
     )
     return cluster.model_copy(update={"devices": devices})
@@ -279,7 +284,7 @@ def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
     for key in keys:
         there = _scaled(cluster, key, STEP)
         try:
-            moved[key] = rows[1].at(there) / rows[0].at(there)
+            moved[key] = rows[1].at(there)[0] / rows[0].at(there)[0]
         except AmpsimError:
             continue
     if not moved:
@@ -289,6 +294,6 @@ def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
         yield "the lead hangs on no number of devices or links: a tenth more moves it by < 0.5 %"
         return
     yield (
-        f"the lead over {rows[1].label} hangs most on {most}: with a tenth more it is "
-        f"{moved[most]:.2f} times, in place of {lead:.2f}"
+        f"the lead over {rows[1].label} hangs most on {most}: with a tenth more, and "
+        f"as many epochs, it is {moved[most]:.2f} times, in place of {lead:.2f}"
     )

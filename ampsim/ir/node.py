@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from ampsim.ir.message import Direction, Payload, Sends, State
-from ampsim.ir.work import NO_WORK, PASSES_OF_DESCENT, Work
+from ampsim.ir.work import DESCENT, NO_WORK, Calls, Work
 
 Shape: TypeAlias = tuple[int | str, ...]
 """A payload's shape while a graph is built; an extent that an instance decides has a name."""
@@ -239,8 +239,8 @@ class ParameterizedNode(Node):
         min_update_interval: gradients after which the node updates itself; None where the
             controller says when (synchronous schedules).
         state_arrays: arrays of the parameters' size that the optimizer keeps for this node.
-        step_passes: arrays of that size that the optimizer's calls read and write in a step; of
-            plain gradient descent until a run says otherwise.
+        step_calls: by which the optimizer steps them; of plain gradient descent until a run says
+            otherwise.
         seed_name: names the random stream of the initial weights; equal for replicas.
         is_sparse: whether an update writes some rows of `theta` instead of replacing it.
     """
@@ -261,15 +261,12 @@ class ParameterizedNode(Node):
         self.version = 0
         self.min_update_interval: int | None = None
         self.state_arrays = 0
-        self.step_passes = PASSES_OF_DESCENT
+        self.step_calls = DESCENT
         self.reset_accumulation()
 
-    def step_by(self, arrays: int, passes: int) -> None:
-        """Be stepped by an optimizer that keeps so many arrays, and passes over so many in a step.
-
-        Both are counts of arrays of the parameters' size (`ampsim.optim.Optimizer`).
-        """
-        self.state_arrays, self.step_passes = arrays, passes
+    def step_by(self, arrays: int, calls: Calls) -> None:
+        """Be stepped by an optimizer that keeps so many arrays of the parameters' size."""
+        self.state_arrays, self.step_calls = arrays, calls
 
     @abstractmethod
     def initialise(self, generator: np.random.Generator) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,24 @@ class Work:
 
 
 NO_WORK = Work()
-PASSES_OF_DESCENT: Final = 5
-"""Arrays that a step of plain gradient descent reads and writes: the gradient times the rate, and
-the weights less that."""
+
+
+class Calls(NamedTuple):
+    """Calls of a library by which an optimizer steps a vector of parameters.
+
+    Args:
+        operations: how many there are.
+        passes: arrays of the vector's size that they read and write, each for itself.
+        functions: how many take a root of every element.
+    """
+
+    operations: int
+    passes: int
+    functions: int = 0
+
+
+DESCENT: Final = Calls(2, 5)
+"""Plain gradient descent: the gradient times the rate, and the weights less that."""
 
 VIEW: Final = Work()
 """A step that sends parts of what it took, or all of it again and again, and moves no bytes."""

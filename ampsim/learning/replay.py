@@ -232,7 +232,7 @@ class Replay:
         for place, node in enumerate(nodes):
             node.is_abstract = False
             if isinstance(node, ParameterizedNode):
-                node.step_by(job.optimizer.arrays, job.optimizer.passes)
+                node.step_by(job.optimizer.arrays, job.optimizer.calls)
                 learner = Learner(node, place, stashes=stashes, predicts=predicts)
                 self.learners[place] = learner
         self.on_items: Callable[[int], None] = lambda _items: None

@@ -123,7 +123,7 @@ def _set_modes(job: Job, schedule: Schedule, is_abstract: bool) -> None:
     for node in job.graph.parameterized:
         preferred = job.min_update_interval(node.name)
         node.min_update_interval = schedule.updates.interval_of(node.name, preferred)
-        node.step_by(job.optimizer.arrays, job.optimizer.passes)
+        node.step_by(job.optimizer.arrays, job.optimizer.calls)
 
 
 def _controller(setup: AssemblySetup) -> Controller:

@@ -15,8 +15,8 @@ from ampsim.ir.shapes import known, require
 from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import Start, by_state, stack, update_work
 
-OPERATIONS_OF_UPDATE: Final = 12
-"""Stack indices and gradients, sort, sum by row (6), gather, scatter, an optimizer's two."""
+OPERATIONS_OF_SUM: Final = 10
+"""Stack indices and gradients, sort, sum by row (6), gather and scatter."""
 
 PASSES_OF_SUM: Final = 5
 """Arrays of a gradient's size that an update reads and writes to sum it by row: the copy below
@@ -170,7 +170,7 @@ class Embedding(ParameterizedNode, CachingNode):
             moved = (3 + 2 * self.state_arrays) * changed * itemsize
             # of some rows, these and what is kept of them are gathered, and put back
             more = 4 * (1 + self.state_arrays) if self.is_sparse else 0
-            return update_work(self, OPERATIONS_OF_UPDATE, changed, moved, changed, more=more)
+            return update_work(self, OPERATIONS_OF_SUM, changed, moved, changed, more=more)
         if shape is None:
             return NO_WORK
         if direction is Direction.BACKWARD:

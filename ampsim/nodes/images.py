@@ -163,8 +163,8 @@ COLUMN_ELEMENTS: Final = 1 << 18
 OPERATIONS: Final = (3, 3, 2)
 """Columns, product and bias; columns, product and sum; and of the input a product and a fold."""
 
-OPERATIONS_OF_UPDATE: Final = 4
-"""Bring weight and bias into one vector, and the two of plain gradient descent."""
+OPERATIONS_OF_SUM: Final = 2
+"""Of an update, before the optimizer's: bring weight and bias into one vector."""
 
 Extents = tuple[int, int, int, int]
 
@@ -267,7 +267,7 @@ class Conv2d(InHalves):
         weights, itemsize = math.prod(self._matrix_shape), self.theta.itemsize
         if direction is Direction.UPDATE:
             moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
-            return update_work(self, OPERATIONS_OF_UPDATE, weights, moved, self.parameter_count)
+            return update_work(self, OPERATIONS_OF_SUM, weights, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
         if direction is Direction.FORWARD:

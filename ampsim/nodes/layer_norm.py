@@ -15,8 +15,8 @@ from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import by_state, update_work
 from ampsim.options import Count
 
-OF_UPDATE = 4
-"""Operations of an update by plain gradient descent."""
+OF_UPDATE = 2
+"""Operations of an update before the optimizer's."""
 
 
 class LayerNorm(ParameterizedNode, CachingNode):

@@ -27,14 +27,8 @@ Start: TypeAlias = Callable[[np.random.Generator], np.ndarray]
 ROWS_JOINED: Final = 8192
 """Rows of one product of pairs; chosen: it bounds the copy, and a larger product gains nothing."""
 
-OPERATIONS_OF_UPDATE: Final = 6
-"""Stack x and g, form Xᵀ G and the column sums of G, and the two of plain gradient descent."""
-
-OPERATIONS_OF_STATE: Final = 4
-"""More operations for each array that the optimizer keeps: Adam, which keeps two, has ten."""
-
-ROOTED_ARRAYS: Final = 2
-"""Arrays of an optimizer from which on it takes a root of every element: Adam's."""
+OPERATIONS_OF_SUM: Final = 4
+"""Of an update, before the optimizer's: stack x and g, form Xᵀ G and the column sums of G."""
 
 LARGE_ROWS: Final = 32
 """Rows from which on a message's own product is as fast as its share of a larger; measured."""
@@ -202,19 +196,19 @@ def update_work(
 
     Args:
         node: whose parameters they are.
-        operations: of an optimizer that keeps nothing.
+        operations: before those of the optimizer.
         flop: of the update.
         moved: bytes that it reads and writes at least.
         changed: parameters that it changes.
         more: arrays of their size that it reads and writes beside those of the optimizer.
     """
-    states = node.state_arrays
+    calls = node.step_calls
     return Work(
         flop,
         moved,
-        operations + OPERATIONS_OF_STATE * states,
-        pass_bytes=(node.step_passes + more) * changed * node.theta.itemsize,
-        functions=changed if states >= ROOTED_ARRAYS else 0,
+        operations + calls.operations,
+        pass_bytes=(calls.passes + more) * changed * node.theta.itemsize,
+        functions=calls.functions * changed,
     )
 
 
@@ -260,7 +254,7 @@ class MatrixNode(ParameterizedNode, CachingNode):
         weights = self.d_in * self.d_out
         if direction is Direction.UPDATE:
             moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
-            return update_work(self, OPERATIONS_OF_UPDATE, weights, moved, self.parameter_count)
+            return update_work(self, OPERATIONS_OF_SUM, weights, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
         rows = math.prod(shape[:-1])

@@ -18,6 +18,7 @@ from functools import partial
 import numpy as np
 
 from ampsim.constant import constant
+from ampsim.ir.work import Calls
 from ampsim.optim.base import (
     LearningRate,
     Optimizer,
@@ -57,8 +58,9 @@ def adam(
         epsilon=positive("adam: epsilon", epsilon, usual=1e-8),
     )
     plain = Optimizer(
-        "adam", as_schedule(rate), _init, update, is_elementwise=True, scaling="sqrt", passes=24
-    )
+        "adam", as_schedule(rate), _init, update, is_elementwise=True, scaling="sqrt",
+        calls=Calls(10, 24, functions=1),
+    )  # fmt: skip
     return plain.with_decay(weight_decay)
 
 
@@ -116,14 +118,9 @@ def adagrad(rate: float | LearningRate, start: float = 0.1) -> Optimizer:
     """
     init = partial(_adagrad_init, start=positive("adagrad: start", start, usual=0.1))
     return Optimizer(
-        "adagrad",
-        as_schedule(rate),
-        init,
-        _adagrad_update,
-        is_elementwise=True,
-        scaling="sqrt",
-        passes=15,
-    )
+        "adagrad", as_schedule(rate), init, _adagrad_update, is_elementwise=True, scaling="sqrt",
+        calls=Calls(6, 15, functions=1),
+    )  # fmt: skip
 
 
 def _adagrad_init(theta: Vector, *, start: float) -> State:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ampsim.arguments import as_float
 from ampsim.errors import DivergenceError, OptionError
-from ampsim.ir.work import PASSES_OF_DESCENT
+from ampsim.ir.work import DESCENT, Calls
 from ampsim.text import shown
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ It is asked once an epoch, with a whole number, unless its attribute `is_within_
 Init: TypeAlias = Callable[[Vector], State]
 Update: TypeAlias = Callable[..., tuple[Vector, State]]
 """Called as `update(gradient, state, theta, rate)`; an elementwise one takes `in_place`."""
-
-PASSES_OF_DECAY: Final = 5
-"""Arrays that a weight decay reads and writes: the weights times it, and the gradient with that."""
 
 ByTensor: TypeAlias = "Callable[[Sequence[tuple[int, ...]]], tuple[Init, Update]]"
 """The two functions for a vector of tensors of these shapes."""
@@ -71,8 +68,7 @@ class Optimizer:
             "linear", with their number, "sqrt", with its root, or "none", where no rule is known.
         touches_all: whether a step depends on all of a vector, or changes all of it, so that rows
             of a table cannot be stepped alone.
-        passes: arrays of the vector's size that the calls of a step read and write, each for
-            itself; of plain gradient descent unless given.
+        calls: of a library in a step; those of plain gradient descent unless given.
         by_tensor: gives both functions for a vector of several tensors, where a step depends on
             where they begin; None where it does not.
     """
@@ -84,7 +80,7 @@ class Optimizer:
     is_elementwise: bool = False
     scaling: Literal["none", "linear", "sqrt"] = "none"
     touches_all: bool = False
-    passes: int = PASSES_OF_DESCENT
+    calls: Calls = DESCENT
     by_tensor: ByTensor | None = None
 
     def of_tensors(self, shapes: Sequence[tuple[int, ...]]) -> Optimizer:
@@ -145,8 +141,9 @@ class Optimizer:
         if not decay:
             return self
         update = partial(_decayed, update=self.update, decay=decay)
-        passes = self.passes + PASSES_OF_DECAY
-        return replace(self, update=update, touches_all=True, passes=passes)
+        operations, passes, roots = self.calls  # the weights times it, and the gradient with that
+        calls = Calls(operations + 2, passes + 5, roots)
+        return replace(self, update=update, touches_all=True, calls=calls)
 
 
 def _require_finite(theta: Vector, told: Callable[[], str]) -> None:

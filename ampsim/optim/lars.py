@@ -20,6 +20,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from ampsim.ir.work import Calls
 from ampsim.optim.base import (
     Init,
     LearningRate,
@@ -65,7 +66,7 @@ def lars(
         partial(_update, options=options, tensors=None),
         scaling="linear",
         touches_all=True,
-        passes=17,
+        calls=Calls(6, 17),  # it makes 8: the report async-solvers-batch is of 6
         by_tensor=partial(_of_tensors, options=options),
     )
 

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from ampsim.ir.work import Calls
 from ampsim.optim.base import (
     LearningRate,
     Optimizer,
@@ -92,7 +93,7 @@ def _with_velocity(
         update,
         is_elementwise=True,
         scaling="linear",
-        passes=15 if name == "nesterov" else 10,
+        calls=Calls(6, 15) if name == "nesterov" else Calls(4, 10),
     )
     return plain.with_decay(weight_decay)
 

@@ -48,7 +48,7 @@ def two_stage(
         partial(_update, first=first, second=second),
         is_elementwise=True,
         touches_all=first.touches_all,
-        passes=second.passes,
+        calls=second.calls,
     )
 
 

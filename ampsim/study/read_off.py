@@ -267,7 +267,7 @@ class ReadOff(WithRates, ABC):
 
     @cached_property
     def makespan_s(self) -> float:
-        """End of the last span."""
+        """End of the last span; an epoch ends once the controller knows, up to a latency later."""
         return self._totals.end_s
 
     @property

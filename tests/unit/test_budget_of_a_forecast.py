@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -14,7 +16,7 @@ import ampsim
 from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
-from ampsim.forecasting.change import Contender, _turn
+from ampsim.forecasting.change import Contender, _Axis, _scaled, _sentences
 from ampsim.forecasting.making import RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
@@ -230,28 +232,65 @@ def test_a_time_is_read_as_it_is_typed(text, seconds):
 
 @dataclass(frozen=True)
 class Line:
-    """A contender whose time is a line over what is changed."""
+    """A contender whose time is a line over what is changed; it learns the same from `alike` on."""
 
     start: float
     slope: float
+    alike: float = 0.0
+    label: str = "one"
 
-    def at(self, value: Any) -> float:
-        return self.start + self.slope * value
+    def at(self, value: Any) -> tuple[float, bool]:
+        return self.start + self.slope * value, value >= self.alike
+
+
+def axis(now, values) -> Any:
+    return _Axis(now, values, lambda value: value, lambda value: f"at {value:g}", "everywhere")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("at", [3e-7, 2e-4, 0.5])
 def test_where_another_row_is_first_is_found(at):
     rows: Any = [Line(0.0, 2.0), Line(at, 1.0)]
-    found = _turn(rows, [0.0, *(10.0**power for power in range(-9, 1))], lambda value: value)  # type: ignore[arg-type]
-    assert found is not None and found[1] is rows[1]
-    assert 0.99 * at <= found[0] <= 1.11 * at  # as soon is within half a per cent
-    assert _turn(rows, [0.0, at / 2], lambda value: value) is None  # type: ignore[arg-type]
+    value, row, is_known = axis(0.0, []).turn(rows, [10.0**power for power in range(-9, 1)])
+    assert row is rows[1] and is_known
+    assert 0.99 * at <= value <= 1.11 * at  # as soon is within half a per cent
+    assert axis(0.0, []).turn(rows, [at / 2]) == (at / 2, rows[0], True)
 
 
 def test_a_row_that_is_only_as_soon_as_another_does_not_stay_ahead():
     rows: Any = [Line(1.0, -0.1), Line(1.0, 0.0)]
-    found = _turn(rows, [1.0, 0.1, 0.001], lambda value: value)  # type: ignore[arg-type]
-    assert found is not None and found[1] is rows[1] and found[0] < 0.1
+    value, row, _is_known = axis(1.0, []).turn(rows, [0.1, 0.001])
+    assert row is rows[1] and value < 0.1
+
+
+def test_what_is_said_of_places_where_a_row_learns_otherwise_is_not_said_to_be_known():
+    """Both take their time over workers; what it is of less than 4 is of other epochs, perhaps."""
+    rows: Any = [Line(0.97, 0.01, 4.0, "amp"), Line(1.0, 1.0, 0.0, "sequential")]
+    (known,) = _sentences(rows[0], [*axis(16, [4, 8, 32]).told(rows)])
+    assert known == "what would change it: amp stays ahead everywhere"
+    (held,) = _sentences(rows[0], [*axis(16, [2, 8, 32]).told(rows)])
+    assert held.startswith("not known") and held.endswith("as here: amp stays ahead everywhere")
+    near: Any = [rows[0], Line(1.0, 0.02, 0.0, "sequential")]  # 4 % behind at 1
+    (tied,) = _sentences(near[0], [*axis(16, [1, 2, 32]).told(near)])
+    assert re.search(
+        "^not known.*here: another row is ahead or as soon at 1.8.*: sequential$", tied
+    )
+
+
+@pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Pipeline(4), ampsim.Amp(4)])
+def test_epochs_are_held_for_known_just_where_a_whole_run_learns_the_same(model, cluster, schedule):
+    (entry,) = rows_of(model, cluster, [schedule], instances=400)
+    contender = Contender("one", 1.0, (400.0, 0.0), short_task(entry, 0))
+    fast = _scaled(cluster, "flop_per_s", 3.0)
+    alone = ampsim.load_cluster("tflops-1", workers=1)
+    far = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-5)
+    here, *there = (
+        ampsim.simulate(model, one, schedule, instances=400, placement="paper").model.parameters()
+        for one in (cluster, fast, alone, far)
+    )
+    for one, learned in zip((fast, alone, far), there, strict=True):
+        is_same = all(np.array_equal(learned[key], value) for key, value in here.items())
+        assert contender.at(one)[1] == is_same
+        assert is_same == (one is fast or not isinstance(schedule, ampsim.Amp))
 
 
 @pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])
@@ -271,8 +310,8 @@ def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster,
             one.model_copy(update={"flop_per_s": 2 * one.flop_per_s}) for one in cluster.devices
         )}
     )  # fmt: skip
-    assert contender.at(fast) == pytest.approx(0.5)
-    assert contender.at(slow) == pytest.approx(whole[0] / whole[1], rel=0.1)
+    assert contender.at(fast)[0] == pytest.approx(0.5)
+    assert contender.at(slow)[0] == pytest.approx(whole[0] / whole[1], rel=0.1)
 
 
 def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluster):

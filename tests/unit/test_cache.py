@@ -8,6 +8,7 @@ import pytest
 from ampsim import Amp, simulate
 from ampsim.hardware import Device
 from ampsim.ir import Direction
+from ampsim.ir.work import Calls
 from ampsim.model_parallel.price import Prices, resident_bytes
 from ampsim.nodes import Embedding, Linear, ReLU
 from ampsim.trace import Kinds
@@ -77,7 +78,7 @@ def test_an_updates_passes_are_at_the_caches_bandwidth_as_far_as_the_workers_upd
     for nodes, room, share in ((1, kept, 1), (1, kept // 2, 1 / 2), (2, kept, 1 / 2), (2, 1, 0)):
         placed = [(linear(f"l{number}"), 0) for number in range(nodes)]
         for one, _worker in placed:
-            one.state_arrays, one.step_passes = states, 7
+            one.step_by(states, Calls(2, 7))
         (one, *_others) = priced(room, *placed, bandwidth="pass_bandwidth_bytes_per_s")
         told = passed * (share / CACHE + (1 - share) / MEMORY)
         assert one[1].price(UPDATE, None).seconds == pytest.approx(told, rel=2e-3)

@@ -8,6 +8,7 @@ import pytest
 
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction, Standin, Work
+from ampsim.ir.work import Calls
 from ampsim.nodes import Conv2d, Embedding, Linear
 from ampsim.nodes.linear import LARGE_ROWS, ROWS_JOINED, by_state
 
@@ -231,7 +232,7 @@ def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
     back = Work(0, 2 * looked_up, pass_bytes=summed)
     assert embedding.work(Direction.BACKWARD, (5, 6, 4)) == back
     assert embedding.work(Direction.UPDATE, None) == Work(40, 3 * 40 * 8, 12, 0, 5 * 40 * 8)
-    embedding.state_arrays, embedding.step_passes = 2, 24
+    embedding.step_by(2, Calls(10, 24, 1))
     assert embedding.work(Direction.UPDATE, None) == Work(
         40, 7 * 40 * 8, 20, pass_bytes=24 * 40 * 8, functions=40
     )
@@ -251,7 +252,7 @@ def test_a_matrix_charges_its_gradient_to_the_update_and_its_weights_to_each_ste
     back = Work(2 * flop, 2 * payloads + weights, 2, weights, paired)
     assert linear.work(Direction.BACKWARD, (5, 2)) == back
     assert linear.work(Direction.UPDATE, None) == Work(6, 4 * weights, 6, 0, 5 * weights)
-    linear.state_arrays, linear.step_passes = 2, 24
+    linear.step_by(2, Calls(10, 24, 1))
     assert linear.work(Direction.UPDATE, None) == Work(6, 8 * weights, 14, 0, 24 * weights, 8)
     first, second = linear.work_of_halves((5, 2))
     assert first + second == back

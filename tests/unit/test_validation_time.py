@@ -70,3 +70,12 @@ def test_beside_any_solver_validation_of_a_schedule_takes_no_time(solver):
     assert not times_validation(plan, amp, [amp, own]).options.times_validation
     assert times_validation(plan, amp, [amp]) is plan
     assert times_validation(plan, own, [amp, own]) is plan
+
+
+@pytest.mark.parametrize("schedule", [ampsim.Pipeline(), ampsim.Amp(), ampsim.SyncSGD(ranks=2)])
+def test_an_epoch_ends_a_latency_after_the_last_step_of_all_methods_alike(schedule):
+    """Its last message crosses a link back to the controller, which is on no worker."""
+    model = ampsim.load_model("mlp", data="synthetic", hidden=8)
+    cluster = ampsim.load_cluster("tflops-1", workers=2, latency_s=1e-6)
+    made = ampsim.simulate(model, cluster, schedule, instances=4)
+    assert made.epochs["time_s"].iloc[-1] - made.makespan_s == pytest.approx(1e-6)
