@@ -251,9 +251,12 @@ def is_worker(row: int) -> bool:
     return 0 <= row < LANE_STEP - 1
 
 
-def row_name(row: int) -> str:
-    """What the row of another lane, or of the host, is called."""
-    return "host" if row < 0 else thread_name(row)
+def row_name(row: int, hosts: Hosts | None = None) -> str:
+    """What a row is called: the host, another lane, or a worker with the nodes that it hosts."""
+    if not is_worker(row):
+        return "host" if row < 0 else thread_name(row)
+    nodes = some_of((hosts or {}).get(row, ()))
+    return f"worker {row} ({nodes})" if nodes else f"worker {row}"
 
 
 def thread_name(row: int) -> str:
