@@ -60,6 +60,11 @@ class Rows:
         return replace(self, rows=tuple(rows))
 
     @property
+    def optimizers(self) -> list[str]:
+        """The optimizer of each row, by its name."""
+        return [row.plan.model.optimizer.name for row in self.rows]
+
+    @property
     def clusters(self) -> list[Cluster]:
         """That of the recipe, and those of single rows."""
         every = [self.cluster, *(row.plan.cluster for row in self.rows)]
