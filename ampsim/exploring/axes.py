@@ -26,10 +26,10 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.errors import OptionError
-from ampsim.hardware import Cluster, Device, Ports, load_cluster, load_device
+from ampsim.hardware import Cluster, Device, Ports, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
-from ampsim.hardware.load import is_groups, relinked, says_links
+from ampsim.hardware.load import load_between, relinked, replaced
 from ampsim.hardware.record import UNSOURCED
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
@@ -367,12 +367,12 @@ def setup_at(setup: Setup, point: Point) -> Setup:
 def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     workers = None if "workers" not in point else int(point["workers"])
     if "cluster" in point:
-        cluster = _named_cluster(str(point["cluster"]), workers, cluster)
+        cluster = load_between(str(point["cluster"]), cluster, workers)
     elif workers is not None:
         cluster = _with_workers(cluster, workers)
     if "device" in point:
         load_device(str(point["device"]))  # and not a cluster, or groups
-        cluster = _named_cluster(str(point["device"]), None, cluster)
+        cluster = load_between(str(point["device"]), cluster)
     links: dict[str, Any] = {key: point[key] for key in (*LINKS, "topology") if key in point}
     if links:
         cluster = relinked(cluster, **links)
@@ -382,28 +382,10 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     return cluster
 
 
-def _named_cluster(name: str, workers: int | None, cluster: Cluster) -> Cluster:
-    """The cluster of a file; or devices by their name, between the links of a cluster."""
-    if says_links(name):
-        return load_cluster(name, workers=workers)
-    usual = None if is_groups(name) else cluster.workers
-    own = load_cluster(name, workers=usual if workers is None else workers)
-    return changed(cluster, name=own.name, description=own.description, devices=own.devices)
-
-
 def _of(room: str, point: Point) -> dict[str, Value]:
     """What a point says of the model, of devices, of the host or of ports."""
     rooms = {key: key.rpartition(".") for key in point}
     return {name: point[key] for key, (of, _dot, name) in rooms.items() if of == room}
-
-
-def changed(cluster: Cluster, **parts: Any) -> Cluster:
-    """A cluster with other parts, checked as one that is read.
-
-    Raises:
-        OptionError: the parts do not fit.
-    """
-    return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
 
 
 def changed_device(device: Device, numbers: Mapping[str, Any]) -> Device:
@@ -427,23 +409,23 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
     if not 1 <= workers <= WORKERS_MAX:
         raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {workers}")
     name = re.sub(rf"^{cluster.workers} x ", f"{workers} x ", cluster.name)
-    return changed(cluster, name=name, devices=(cluster.devices[0],) * workers)
+    return replaced(cluster, name=name, devices=(cluster.devices[0],) * workers)
 
 
 def _with_numbers(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
     made = {one: changed_device(one, numbers) for one in dict.fromkeys(cluster.devices)}
-    return changed(cluster, devices=tuple(made[one] for one in cluster.devices))
+    return replaced(cluster, devices=tuple(made[one] for one in cluster.devices))
 
 
 def _with_host(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
     host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
-    return changed(cluster, host=changed_device(host, numbers))
+    return replaced(cluster, host=changed_device(host, numbers))
 
 
 def _with_ports(cluster: Cluster, numbers: Mapping[str, Value]) -> Cluster:
     before = cluster.ports
     content = {} if before is None else {key: getattr(before, key) for key in Ports.model_fields}
-    return changed(cluster, ports=Ports(**{**content, **numbers, "source": UNSOURCED}))
+    return replaced(cluster, ports=Ports(**{**content, **numbers, "source": UNSOURCED}))
 
 
 def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule, ...]:
