@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -93,11 +94,22 @@ def row_labels(table: DataFrame) -> list[str]:
         if len(set(names)) == len(names):
             break
         values = [number(row, column) for row in records]
-        names = [
-            labelled(name, column, f"{value:g}") if _differs(names, values, index) else name
-            for index, (name, value) in enumerate(zip(names, values, strict=True))
-        ]
+        names = marked(names, column, ["" if math.isnan(one) else f"{one:g}" for one in values])
     return distinct(names)
+
+
+def marked(names: Sequence[str], column: str, values: Sequence[str]) -> list[str]:
+    """The names, with the value of a column where rows of one name differ in it and it is known.
+
+    >>> marked(["amp", "amp", "pipeline"], "replicas", ["1", "2", "2"])
+    ['amp, 1 replica', 'amp, 2 replicas', 'pipeline']
+    """
+    pairs = list(zip(names, values, strict=True))
+    counts = Counter(name for name, _value in set(pairs))
+    return [
+        labelled(name, column, value) if value and counts[name] > 1 else name
+        for name, value in pairs
+    ]
 
 
 def labelled_rows(table: DataFrame) -> list[Row]:
@@ -130,11 +142,6 @@ def joined(frames: Sequence[DataFrame]) -> DataFrame:
 def _column(frame: DataFrame, name: str) -> Any:
     untyped: Any = frame
     return untyped[name]
-
-
-def _differs(names: Sequence[str], values: Sequence[float], index: int) -> bool:
-    same = [values[i] for i, name in enumerate(names) if name == names[index]]
-    return not math.isnan(values[index]) and len(set(same)) > 1
 
 
 @dataclass(frozen=True, slots=True)
