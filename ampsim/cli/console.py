@@ -20,7 +20,8 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from ampsim.cli.methods import OPTIONS
+from ampsim.cli import completion
+from ampsim.cli.option_table import PANELS, option_of
 from ampsim.errors import AmpsimError, Failure
 from ampsim.text import printable
 
@@ -124,33 +125,6 @@ def object_of(**content: Any) -> str:
     return writer.dumps(finite({"ampsim": ampsim.__version__, **content}), indent=2) + "\n"
 
 
-def _options_under(heading: str) -> list[str]:
-    return [name for name, one in OPTIONS.items() if one.heading == heading]
-
-
-PANELS: Final = {
-    "Question": (
-        "over", "until", "learn", "points", "minimise", "subject_to", "sampler", "in_flight",
-        "prune", "against_random",
-    ),
-    "Model and data": ("settings", "data", "instances"),
-    "Hardware": (
-        "device", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "placement"
-    ),
-    "Schedule": ("schedule", *_options_under("Schedule")),
-    "Solver": tuple(_options_under("Solver")),
-    "Program": tuple(_options_under("Program")),
-    "Budget, repeats and rates": (
-        "budget", "quick", "repeats", "sure", "max_repeats", "scale_rate", "tune", "trials",
-    ),
-    "Run": (
-        "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",
-        "jobs", "executor", "run_limit",
-    ),
-    "Output": ("out", "json", "columns", "window", "transfers", "quiet", "traceback"),
-}  # fmt: skip
-"""Under which heading help lists an option, where a command has too many for one list."""
-
 OPTIONS_MAX: Final = 15
 """Options of a command from which on help lists them by panels (chosen: a screen of help)."""
 
@@ -179,17 +153,9 @@ class Panelled(TyperCommand):
 
 _IS_ASKED: Final = ContextVar("_IS_ASKED", default=False)
 
-TracebackOption = Annotated[
-    bool,
-    typer.Option(
-        "--traceback",
-        help="When something fails, show the whole traceback, with the lines of your own model.",
-    ),
-]
-
 
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
-    """Make a command of a function.
+    """Make a command of a function; what it does not take by position are options.
 
     For each argument that is a record it has an option for each of the record's fields. With its
     own option --traceback an error that ends it is shown whole. What the function `hold`s is let go
@@ -220,9 +186,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
         of for one in given for of in (_options_of(one) if one.name in records else [one])
     ]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters.append(
-        inspect.Parameter("traceback", keyword, annotation=TracebackOption, default=False)
-    )
+    parameters.append(inspect.Parameter("traceback", keyword, annotation=bool, default=False))
+    parameters = [_declared(function.__name__, one) for one in parameters]
     untyped: Any = run
     untyped.__name__, untyped.__doc__ = function.__name__, function.__doc__
     untyped.__signature__ = inspect.Signature(parameters, return_annotation=Code)
@@ -237,6 +202,22 @@ def _options_of(argument: inspect.Parameter) -> list[inspect.Parameter]:
         argument.replace(name=one.name, annotation=types[one.name], default=one.default)
         for one in dataclasses.fields(record)
     ]
+
+
+def _declared(command: str, parameter: inspect.Parameter) -> inspect.Parameter:
+    """A parameter of a command with what help says of it."""
+    one = option_of(command, parameter.name)
+    offered = one.offered
+    complete = offered if callable(offered) else completion.one_of(*offered) if offered else None
+    how: Any = {
+        "metavar": one.metavar,
+        "help": one.text,
+        "show_default": one.shows_default,
+        "autocompletion": complete,
+    }
+    is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    made = typer.Option(*one.names, **how) if is_option else typer.Argument(**how)
+    return parameter.replace(annotation=Annotated[parameter.annotation, made])
 
 
 def show_traceback(error: BaseException | str | None) -> None:

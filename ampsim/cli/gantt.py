@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
-from ampsim.cli.options import Tuning, optional
+from ampsim.cli.option_table import CHARTED
+from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError
 from ampsim.files import expanded
 from ampsim.units import format_seconds
@@ -160,69 +159,22 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     )
 
 
-_INSTANCES = 2000  # chosen: enough for a window's worth, done in a moment
-
-SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL|RUN_DIR",
-        autocompletion=completion.models,
-        help="A model to run for a moment, or a folder of `ampsim run`.",
-    ),
-]
-
-
 def gantt(
-    source: SourceArgument,
+    source: str,
     *,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Picture .png, .svg, .pdf; page to zoom in .html; trace for Perfetto .json; "
-            "folder of profiles for HTA .kineto.",
-        ),
-    ],
-    window: Annotated[
-        str | None,
-        optional(
-            "START:END|instance:N[-N]",
-            "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that "
-            "some instances take, such as instance:3-7.  [default: the first few instances]",
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        optional(
-            "NAME,...",
-            f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}; of a model "
-            f"that is a program only {options.OF_PROGRAMS}]",
-            autocompletion=completion.several_of(*completion.SCHEDULES),
-        ),
-    ] = None,
-    transfers: Annotated[
-        bool,
-        typer.Option(
-            help="Draw messages on links that take time: arrows, or tracks in a trace (.json)."
-        ),
-    ] = True,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
+    out: Path,
+    window: str | None = None,
+    schedule: str | None = None,
+    transfers: bool = True,
+    settings: list[str] | None = None,
+    data: str | None = None,
     hardware: options.Hardware,
     tuning: Tuning,
-    placement: Annotated[
-        str | None,
-        optional("NAME|FILE", "As in forecast.", autocompletion=completion.placements),
-    ] = None,
-    instances: Annotated[
-        int | None, optional("N", f"Training items to use.  [default: {_INSTANCES}]")
-    ] = None,
-    seed: Annotated[int | None, optional("N", "Of everything.  [default: 0]")] = None,
-    mode: Annotated[
-        options.ModeName | None, optional(None, "As in forecast.  [default: numeric]")
-    ] = None,
-    json: options.JsonOption = None,
+    placement: str | None = None,
+    instances: int | None = None,
+    seed: int | None = None,
+    mode: options.ModeName | None = None,
+    json: str | None = None,
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker.
 
@@ -301,9 +253,8 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
 
     model = options.make_model(source, given["set"], given["data"])
     cluster = hardware.cluster()
-    usual = options.ALL_SCHEDULES if model.make_graph else options.OF_PROGRAMS
-    schedules = tuning.schedules(given["schedule"] or usual)
-    instances = _INSTANCES if given["instances"] is None else given["instances"]
+    schedules = tuning.schedules(given["schedule"] or options.usual_of(model))
+    instances = CHARTED if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
     settled: dict[str, Any] = {
         "seed": given["seed"] or 0,

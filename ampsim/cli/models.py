@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, in_columns, object_of, prepare_json
 from ampsim.errors import OptionError
 
@@ -18,26 +16,12 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 
-NameArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[NAME|FILE]",
-        autocompletion=completion.models,
-        help="A shipped name, or a .py file of your own.",
-    ),
-]
-GraphOption = Annotated[
-    Path | None,
-    typer.Option("--graph", metavar="FILE", help="Draw the graph: .png, .svg, .pdf or .dot."),
-]
-
-
 def models(
-    name: NameArgument = None,
+    name: str | None = None,
     *,
-    settings: options.SetOption = None,
-    graph: GraphOption = None,
-    json: options.JsonOption = None,
+    settings: list[str] | None = None,
+    graph: Path | None = None,
+    json: str | None = None,
 ) -> Code:
     """List the shipped models, or show one: what it is, its options and the nodes of its graph.
 

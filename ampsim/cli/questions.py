@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json
-from ampsim.cli.options import Tuning, optional
+from ampsim.cli.option_table import ONE, SEVERAL
+from ampsim.cli.options import Tuning
 
 if TYPE_CHECKING:
     from ampsim.exploring.finding import Finding
@@ -22,49 +21,24 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 POINTS = 8
-"""Points of a range; a test compares this and the next four with the library's."""
+"""Points of a range; a test compares this and the next three with the library's."""
 
 SURE = 0.9
 TRIALS = 100
 IN_FLIGHT = 8
-
-REPEATS = "8 of explore, 6 of solve, 3 of search and whatif"
-
-SEVERAL = "pipeline,amp"
-"""Schedules of what compares."""
-
-ONE = "amp"
-"""Schedule of what asks about each by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
     """Options of the runs of every question; None of what was not given."""
 
-    schedule: Annotated[
-        str | None,
-        optional(
-            "NAME,...",
-            f"Schedules that are compared, or asked about one by one.  [default: {SEVERAL} of "
-            f"explore and search, {ONE} of whatif and solve]",
-            "--schedule",
-            autocompletion=completion.several_of(*completion.SCHEDULES),
-        ),
-    ] = None
-    target: options.TargetOption = None
-    max_epochs: Annotated[
-        int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
-    ] = 40
-    repeats: Annotated[
-        int | None,
-        optional(
-            "N",
-            f"Seeds of each run that learns.  [default: {REPEATS}]",
-        ),
-    ] = None
-    placement: options.PlacementOption = None
-    instances: options.InstancesOption = None
-    seed: options.SeedOption = 0
+    schedule: str | None = None
+    target: float | None = None
+    max_epochs: int = 40
+    repeats: int | None = None
+    placement: str | None = None
+    instances: int | None = None
+    seed: int = 0
 
     def given(self) -> dict[str, Any]:
         """As the functions take them."""
@@ -77,12 +51,12 @@ class Asking:
 class Making:
     """Options of how a question is answered, and where to."""
 
-    jobs: options.JobsOption = None
-    executor: options.ExecutorOption = None
-    run_limit: options.RunLimitOption = None
-    out: options.OutFolderOption = None
-    json: options.JsonOption = None
-    quiet: options.QuietOption = False
+    jobs: int | None = None
+    executor: str | None = None
+    run_limit: str | None = None
+    out: Path | None = None
+    json: str | None = None
+    quiet: bool = False
 
     def answered(
         self, kind: type[Finding], about: str, find: Callable[..., Finding], *, keeps: bool = False
@@ -138,33 +112,13 @@ class SamplerName(StrEnum):
 class Searching:
     """Options of a search itself."""
 
-    minimise: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="What is minimised: time_s, epochs, dollars, joules (to the target), peak_bytes, "
-            "epoch_s.",
-        ),
-    ] = "time_s"
-    subject_to: Annotated[
-        list[str] | None,
-        optional("CONDITION", "What must hold, such as 'peak_bytes <= 16e9'; may be repeated."),
-    ] = None
-    trials: Annotated[int, typer.Option(metavar="N", help="Points to try.")] = TRIALS
-    in_flight: Annotated[
-        int, typer.Option(metavar="N", help="Points asked for before any of them is told.")
-    ] = IN_FLIGHT
-    sampler: Annotated[SamplerName, typer.Option(help="What proposes points.")] = SamplerName.TPE
-    prune: Annotated[
-        bool,
-        typer.Option(
-            "--prune/--no-prune",
-            help="Leave a point as soon as it is dominated for sure; the front stays the same.",
-        ),
-    ] = True
-    against_random: Annotated[
-        bool, typer.Option(help="Try as many points at random, too, and say how both compare.")
-    ] = False
+    minimise: str = "time_s"
+    subject_to: list[str] | None = None
+    trials: int = TRIALS
+    in_flight: int = IN_FLIGHT
+    sampler: SamplerName = SamplerName.TPE
+    prune: bool = True
+    against_random: bool = False
 
     def given(self) -> dict[str, Any]:
         """As `ampsim.search` takes them."""
@@ -205,23 +159,17 @@ def _overruled(
 
 
 def explore(
-    model: options.ModelArgument,
+    model: str,
     *,
-    over: options.ForOption = None,
-    points: Annotated[int, typer.Option(metavar="N", help="Points of each range.")] = POINTS,
-    budget: options.BudgetOption = None,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
+    over: list[str] | None = None,
+    points: int = POINTS,
+    budget: str | None = None,
+    settings: list[str] | None = None,
+    data: str | None = None,
     hardware: options.Hardware,
     asking: Asking,
     tuning: Tuning,
-    sure: Annotated[
-        float,
-        typer.Option(
-            metavar="X",
-            help="End where at each point the predicted winner is this sure, 0.9 is 90 %.",
-        ),
-    ] = SURE,
+    sure: float = SURE,
     making: Making,
 ) -> Code:
     """Map which schedule trains MODEL soonest at each point of a space of hardware.
@@ -243,13 +191,13 @@ def explore(
 
 
 def search(
-    model: options.ModelArgument,
+    model: str,
     *,
-    over: options.ForOption = None,
+    over: list[str] | None = None,
     searching: Searching,
-    budget: options.BudgetOption = None,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
+    budget: str | None = None,
+    settings: list[str] | None = None,
+    data: str | None = None,
     hardware: options.Hardware,
     asking: Asking,
     tuning: Tuning,
@@ -276,22 +224,15 @@ def search(
 
 
 def whatif(
-    model: options.ModelArgument,
+    model: str,
     *,
-    learn: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="So many things, those that matter most, are learned again at twice their speed, "
-            "where that changes what is learned.",
-        ),
-    ] = 3,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
+    learn: int = 3,
+    settings: list[str] | None = None,
+    data: str | None = None,
     hardware: options.Hardware,
     asking: Asking,
     tuning: Tuning,
-    mode: options.ModeOption = options.ModeName.NUMERIC,
+    mode: options.ModeName = options.ModeName.NUMERIC,
     making: Making,
 ) -> Code:
     """Say what binds MODEL on a cluster, and what each thing would buy if it were faster.
@@ -311,28 +252,12 @@ def whatif(
 
 
 def solve(
-    model: options.ModelArgument,
+    model: str,
     *,
-    over: Annotated[
-        list[str],
-        typer.Option(
-            "--for",
-            metavar="KEY=A..B",
-            help="What varies, and from where to where: latency_s, bandwidth_bytes_per_s, workers, "
-            "device.NUMBER such as device.flop_per_s, host.NUMBER, ports.NUMBER, model.OPTION, or "
-            "an option of a schedule.",
-        ),
-    ],
-    until: Annotated[
-        str,
-        typer.Option(
-            metavar="CONDITION",
-            help="Until when, such as 'time_s <= 0.5', or of two schedules "
-            "'time_s(pipeline:4) >= 2 * time_s(amp:4)'.",
-        ),
-    ],
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
+    over: list[str],
+    until: str,
+    settings: list[str] | None = None,
+    data: str | None = None,
     hardware: options.Hardware,
     asking: Asking,
     tuning: Tuning,
