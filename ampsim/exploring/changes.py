@@ -20,7 +20,7 @@ from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.load import replaced
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
-from ampsim.report.frames import distinct
+from ampsim.text import distinct
 
 FACTORS: Final = (0.5, 2.0, math.inf)
 CURVE: Final = (0.5, 0.71, 1.0, 1.41, 2.0, 4.0, math.inf)

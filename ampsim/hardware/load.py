@@ -126,7 +126,13 @@ def relinked(
     given = {"latency_s": latency_s, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
     numbers = {key: value for key, value in given.items() if value is not None}
     if numbers:
-        cluster = _with_edges(_with_link(cluster, numbers), numbers, label or cluster.name)
+        before = cluster.link.model_dump(exclude={"source"})
+        try:
+            link = Link.model_validate({**before, **numbers, "source": UNSOURCED})
+        except ValidationError as error:
+            raise OptionError(explain(error, Link)) from error
+        cluster = cluster.model_copy(update={"link": link})
+        cluster = _with_edges(cluster, numbers, label or cluster.name)
     return cluster if topology is None else _with_topology(cluster, topology)
 
 
@@ -220,15 +226,6 @@ def replaced(cluster: Cluster, **parts: Any) -> Cluster:
         OptionError: the parts do not fit.
     """
     return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
-
-
-def _with_link(cluster: Cluster, numbers: dict[str, Any]) -> Cluster:
-    before = cluster.link.model_dump(exclude={"source"})
-    try:
-        link = Link.model_validate({**before, **numbers, "source": UNSOURCED})
-    except ValidationError as error:
-        raise OptionError(explain(error, Link)) from error
-    return cluster.model_copy(update={"link": link})
 
 
 TOPOLOGIES: Final = (

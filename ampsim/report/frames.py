@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ampsim.report.words import plain
 from ampsim.runs.run import Run, RunTable
 from ampsim.study.bound_words import fitting
+from ampsim.text import distinct, marked
 from ampsim.trace import COMPUTE_LANE, LANES
 from ampsim.units import format_seconds
 
@@ -94,44 +94,19 @@ def row_labels(table: DataFrame) -> list[str]:
         if len(set(names)) == len(names):
             break
         values = [number(row, column) for row in records]
-        names = marked(names, column, ["" if math.isnan(one) else f"{one:g}" for one in values])
+        names = marked_by(names, column, ["" if math.isnan(one) else f"{one:g}" for one in values])
     return distinct(names)
 
 
-def marked(names: Sequence[str], column: str, values: Sequence[str]) -> list[str]:
-    """The names, with the value of a column where rows of one name differ in it and it is known.
-
-    >>> marked(["amp", "amp", "pipeline"], "replicas", ["1", "2", "2"])
-    ['amp, 1 replica', 'amp, 2 replicas', 'pipeline']
-    """
-    pairs = list(zip(names, values, strict=True))
-    counts = Counter(name for name, _value in set(pairs))
-    return [
-        labelled(name, column, value) if value and counts[name] > 1 else name
-        for name, value in pairs
-    ]
+def marked_by(names: Sequence[str], column: str, values: Sequence[str]) -> list[str]:
+    """The names, with the value of a column where rows of one name differ in it and it is known."""
+    return marked(names, values, lambda name, value: labelled(name, column, value))
 
 
 def labelled_rows(table: DataFrame) -> list[Row]:
     """The table's rows, each with its label (`row_labels`) as its schedule."""
     labels = row_labels(table)
     return [{**row, "schedule": name} for row, name in zip(rows(table), labels, strict=True)]
-
-
-def distinct(names: Sequence[str]) -> list[str]:
-    """The names, numbered where one comes again.
-
-    >>> distinct(["amp", "amp"])
-    ['amp', 'amp (2)']
-    """
-    found: list[str] = []
-    for name in names:
-        turn, candidate = 1, name
-        while candidate in found:
-            turn += 1
-            candidate = f"{name} ({turn})"
-        found.append(candidate)
-    return found
 
 
 def joined(frames: Sequence[DataFrame]) -> DataFrame:

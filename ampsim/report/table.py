@@ -16,7 +16,7 @@ from rich.text import Text
 from ampsim.errors import UnknownNameError, one_of
 from ampsim.report import words as markdown
 from ampsim.report.columns import COLUMNS
-from ampsim.report.frames import DataFrame, Row, labelled_rows, marked, number, rows, text
+from ampsim.report.frames import DataFrame, Row, labelled_rows, marked_by, number, rows, text
 from ampsim.report.words import listed, plain
 from ampsim.runs.rows import TEXTS
 from ampsim.study.bound_words import bound_words
@@ -369,7 +369,7 @@ def _named(records: Records) -> list[Row]:
 
 
 def _marked(names: Sequence[str], records: Records, column: str) -> list[str]:
-    return marked(names, column, [format_count(number(row, column)) for row in records])
+    return marked_by(names, column, [format_count(number(row, column)) for row in records])
 
 
 def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
