@@ -157,34 +157,27 @@ _IS_ASKED: Final = ContextVar("_IS_ASKED", default=False)
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
     """Make a command of a function; what it does not take by position are options.
 
-    For each argument that is a record it has an option for each of the record's fields. With its
+    For each argument that is a record it has an option for each of the record's fields, and of
+    those of records in it. With its
     own option --traceback an error that ends it is shown whole. What the function `hold`s is let go
     when it ends.
     """
-    signature = inspect.signature(function, eval_str=True)
-    given = signature.parameters.values()
-    records: dict[str, Any] = {
-        one.name: one.annotation for one in given if dataclasses.is_dataclass(one.annotation)
-    }
+    given = inspect.signature(function, eval_str=True).parameters.values()
 
     def run(*, traceback: bool, **typed: Any) -> Code:
         asked = _IS_ASKED.set(traceback)
         try:
-            for name, record in records.items():
-                fields = [one.name for one in dataclasses.fields(record)]
-                typed[name] = record(**{field: typed.pop(field) for field in fields})
+            taken = {one.name: _taken(one.name, one.annotation, typed) for one in given}
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
-                return function(**typed)
+                return function(**taken)
         except AmpsimError as error:
             show_traceback(error)
             raise
         finally:
             _IS_ASKED.reset(asked)
 
-    parameters = [
-        of for one in given for of in (_options_of(one) if one.name in records else [one])
-    ]
+    parameters = [of for one in given for of in _options_of(one)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters.append(inspect.Parameter("traceback", keyword, annotation=bool, default=False))
     parameters = [_declared(function.__name__, one) for one in parameters]
@@ -195,12 +188,27 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
     return run
 
 
+def _taken(name: str, kind: Any, typed: dict[str, Any]) -> Any:
+    """What was typed for an argument, or a record of what was typed for its fields."""
+    if not dataclasses.is_dataclass(kind):
+        return typed[name]
+    types = get_type_hints(kind)
+    fields = [one.name for one in dataclasses.fields(kind)]
+    record: Any = kind
+    return record(**{one: _taken(one, types[one], typed) for one in fields})
+
+
 def _options_of(argument: inspect.Parameter) -> list[inspect.Parameter]:
     record: Any = argument.annotation
-    types = get_type_hints(record, include_extras=True)
+    if not dataclasses.is_dataclass(record):
+        return [argument]
+    types = get_type_hints(record)
     return [
-        argument.replace(name=one.name, annotation=types[one.name], default=one.default)
+        of
         for one in dataclasses.fields(record)
+        for of in _options_of(
+            argument.replace(name=one.name, annotation=types[one.name], default=one.default)
+        )
     ]
 
 

@@ -28,10 +28,13 @@ TRIALS = 100
 IN_FLIGHT = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Options of the runs of every question; None of what was not given."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What every question is about, and options of its runs; None of what was not given."""
 
+    settings: list[str] | None = None
+    data: str | None = None
+    hardware: options.Hardware
     schedule: str | None = None
     target: float | None = None
     max_epochs: int = 40
@@ -39,12 +42,39 @@ class Asking:
     placement: str | None = None
     instances: int | None = None
     seed: int = 0
+    tuning: Tuning
 
     def given(self) -> dict[str, Any]:
-        """As the functions take them."""
-        given = asdict(self)
-        left_open = {"repeats"} if self.repeats is None else set[str]()
-        return {name: given[name] for name in given if name not in {"schedule", *left_open}}
+        """The options of runs as the functions take them."""
+        names = ["target", "max_epochs", "placement", "instances", "seed"]
+        names += [] if self.repeats is None else ["repeats"]
+        return {name: getattr(self, name) for name in names}
+
+    def setup(
+        self, model: str, schedules: str | None, over: Iterable[str] = ()
+    ) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
+        """Model, cluster and schedules, these unless others are named, and what varies around."""
+        from ampsim.exploring.axes import texts_over
+
+        varies = texts_over(over)
+        for option, why in self._overruled(varies):
+            complain(f"note: --{option.replace('_', '-')} has no effect, {why}")
+        names = self.schedule or schedules
+        made = None if names is None else self.tuning.schedules(names)
+        loaded = options.make_model(model, self.settings, self.data)
+        return (loaded, self.hardware.cluster(), made), varies
+
+    def _overruled(self, varies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Options that were given and change nothing, and why."""
+        from ampsim.hardware.load import says_links
+
+        given = [key for key, value in asdict(self.hardware).items() if value is not None]
+        for key in [*given, *self.tuning.given()]:
+            if key in varies and key != "device":
+                yield key, f"for --for says {key}"
+        clusters = filter(None, map(str.strip, varies.get("cluster", "").split(",")))
+        if given and (file := next(filter(says_links, clusters), None)):
+            yield from ((key, f"for {file} says it") for key in given if key not in varies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,49 +156,13 @@ class Searching:
         return {name: given[name] for name in given if name != "prune"}
 
 
-def _setup(
-    named: tuple[str, list[str] | None, str | None],
-    hardware: options.Hardware,
-    schedules: str | None,
-    tuning: Tuning,
-    over: Iterable[str] = (),
-) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
-    """Model, cluster and schedules that the command line names, and what varies around them."""
-    from ampsim.exploring.axes import texts_over
-
-    varies = texts_over(over)
-    for option, why in _overruled(hardware, tuning, varies):
-        complain(f"note: --{option.replace('_', '-')} has no effect, {why}")
-    made = None if schedules is None else tuning.schedules(schedules)
-    return (options.make_model(*named), hardware.cluster(), made), varies
-
-
-def _overruled(
-    hardware: options.Hardware, tuning: Tuning, varies: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """Options that were given and change nothing, and why."""
-    from ampsim.hardware.load import says_links
-
-    given = [key for key, value in asdict(hardware).items() if value is not None]
-    for key in [*given, *tuning.given()]:
-        if key in varies and key != "device":
-            yield key, f"for --for says {key}"
-    clusters = filter(None, map(str.strip, varies.get("cluster", "").split(",")))
-    if given and (file := next(filter(says_links, clusters), None)):
-        yield from ((key, f"for {file} says it") for key in given if key not in varies)
-
-
 def explore(
     model: str,
     *,
     over: list[str] | None = None,
     points: int = POINTS,
     budget: str | None = None,
-    settings: list[str] | None = None,
-    data: str | None = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
+    question: Question,
     sure: float = SURE,
     making: Making,
 ) -> Code:
@@ -183,9 +177,8 @@ def explore(
     from ampsim.exploring.exploration import Exploration
     from ampsim.exploring.explore import explore as ask
 
-    names = asking.schedule or SEVERAL
-    setup, varies = _setup((model, settings, data), hardware, names, tuning, over or ())
-    how = {"over": varies, "points": points, "sure": sure, **asking.given()}
+    setup, varies = question.setup(model, SEVERAL, over or ())
+    how = {"over": varies, "points": points, "sure": sure, **question.given()}
     find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
     return making.answered(Exploration, f"explore-{setup[0].name}", find, keeps=True)
 
@@ -196,11 +189,7 @@ def search(
     over: list[str] | None = None,
     searching: Searching,
     budget: str | None = None,
-    settings: list[str] | None = None,
-    data: str | None = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
+    question: Question,
     making: Making,
 ) -> Code:
     """Search hardware and schedules for the points that no other one beats on MODEL.
@@ -216,9 +205,8 @@ def search(
     from ampsim.exploring.searched import Searched
 
     optuna_here()
-    names = asking.schedule or SEVERAL
-    setup, varies = _setup((model, settings, data), hardware, names, tuning, over or ())
-    how = {"over": varies, **searching.given(), **asking.given()}
+    setup, varies = question.setup(model, SEVERAL, over or ())
+    how = {"over": varies, **searching.given(), **question.given()}
     find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
     return making.answered(Searched, f"search-{setup[0].name}", find, keeps=True)
 
@@ -227,11 +215,7 @@ def whatif(
     model: str,
     *,
     learn: int = 3,
-    settings: list[str] | None = None,
-    data: str | None = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
+    question: Question,
     mode: options.ModeName = options.ModeName.NUMERIC,
     making: Making,
 ) -> Code:
@@ -246,8 +230,8 @@ def whatif(
     from ampsim.exploring.whatif import WhatIf
     from ampsim.exploring.whatif import whatif as ask
 
-    setup, _none = _setup((model, settings, data), hardware, asking.schedule or ONE, tuning)
-    find = partial(ask, *setup, mode=mode.value, learn=learn, **asking.given())
+    setup, _none = question.setup(model, ONE)
+    find = partial(ask, *setup, mode=mode.value, learn=learn, **question.given())
     return making.answered(WhatIf, f"whatif-{setup[0].name}", find)
 
 
@@ -256,11 +240,7 @@ def solve(
     *,
     over: list[str],
     until: str,
-    settings: list[str] | None = None,
-    data: str | None = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
+    question: Question,
     making: Making,
 ) -> Code:
     """Find how fast, or how many, something must be until a condition on MODEL's runs holds.
@@ -274,9 +254,8 @@ def solve(
     from ampsim.exploring.solve import Solved
     from ampsim.exploring.solve import solve as ask
 
-    names = asking.schedule or (ONE if tuning.given() else None)
-    setup, varies = _setup((model, settings, data), hardware, names, tuning, over)
-    find = partial(ask, *setup, over=varies, until=until, **asking.given())
+    setup, varies = question.setup(model, ONE if question.tuning.given() else None, over)
+    find = partial(ask, *setup, over=varies, until=until, **question.given())
     return making.answered(Solved, f"solve-{setup[0].name}", find)
 
 
