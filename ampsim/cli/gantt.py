@@ -31,14 +31,10 @@ Window: TypeAlias = "Choice | None"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is to be drawn: which model on which cluster, and a trace for each schedule.
-
-    `has_transfers` tells whether to draw messages on links that take time.
-    """
+    """What is to be drawn: which model on which cluster, and a trace for each schedule."""
 
     title: str
     traces: list[Trace]
-    has_transfers: bool = True
 
     @property
     def workers(self) -> int:
@@ -46,14 +42,14 @@ class Shown:
         return self.traces[0].workers
 
     def charted(self) -> dict[str, ChartRun]:
-        """All spans of each schedule, its outages, and its transfers if they are to be drawn."""
+        """All spans of each schedule, its outages, and its transfers."""
         from ampsim.report.frames import joined
         from ampsim.report.gantt.boxes import ChartRun
 
         return {
             trace.name: ChartRun(
                 joined(list(trace.spans())),
-                list(trace.transfers()) if self.has_transfers else (),
+                list(trace.transfers()),
                 outages=trace.outages,
             )
             for trace in self.traces
@@ -90,10 +86,7 @@ def require_no_window(out: Path, window: str | None) -> None:
 def _write_trace(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.perfetto.trace import write_perfetto
 
-    traces = shown.traces
-    if not shown.has_transfers:
-        traces = [replace(trace, transfers=tuple) for trace in traces]
-    count = write_perfetto(traces, out, title=shown.title)
+    count = write_perfetto(shown.traces, out, title=shown.title)
     return f"wrote {out}: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing"
 
 
@@ -106,8 +99,6 @@ def _write_profiles(shown: Shown, out: Path, window: Window) -> str:
             f"{out.name} holds one schedule, got {len(shown.traces)}; name one with --schedule"
         )
     (trace,) = shown.traces
-    if not shown.has_transfers:
-        trace = replace(trace, transfers=tuple)
     with prepared_file(out / "worker-0.json"):
         count, unit_s = write_kineto(trace, expanded(out), title=shown.title)
     return (
@@ -201,7 +192,9 @@ def gantt(
     }
     is_kept = os.path.isdir(expanded(source))
     shown = _kept(source, given) if is_kept else _made(source, hardware, tuning, given)
-    said = writer_of(out)(replace(shown, has_transfers=transfers), out, choice)
+    if not transfers:
+        shown = replace(shown, traces=[replace(one, transfers=tuple) for one in shown.traces])
+    said = writer_of(out)(shown, out, choice)
     names = [trace.name for trace in shown.traces]
     about = {"title": shown.title, "workers": shown.workers, "schedules": names}
     answer(json, lambda: object_of(file=str(out), **about, text=said), lambda: said)
