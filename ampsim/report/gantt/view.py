@@ -56,6 +56,12 @@ _TYPES: dict[str, str] = {
 """Of the numbers that a page has of a step, and of a transfer; little-endian."""
 
 
+_LOOKS = [
+    {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
+    for look in DIRECTIONS.values()
+]
+
+
 def _in_base64(columns: Mapping[str, NDArray[Any]]) -> dict[str, str]:
     """Each column as bytes of its type, as text."""
     return {
@@ -153,8 +159,9 @@ def gantt_view(
     rows = rows_for(list(spans.values()), whole_s, workers, devices, ends_of(sent.values()))
     nodes, states = _names_in(spans, "node"), _names_in(spans, "state")
     assert len(nodes) < 1 << 16, len(nodes)
-    packed = {name: _Packed(run, rows, (nodes, states), whole_s) for name, run in runs.items()}
-    found = {name: outages_in(run.outages, whole_s) for name, run in runs.items()}
+    packed = {
+        name: _Packed(run, sent[name], rows, (nodes, states), whole_s) for name, run in runs.items()
+    }
     data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
@@ -166,27 +173,18 @@ def gantt_view(
         "nodes": [plain(name) for name in nodes],
         "states": [plain(state, 200) for state in states],
         "transfer": TRANSFER,
-        "directions": [
-            {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
-            for look in DIRECTIONS.values()
-        ],
-        "schedules": [
-            {
-                "name": plain(name),
-                **one.columns(),
-                "sent": _sent_columns(sent[name], rows),
-                "outages": _outage_rows(found[name], rows),
-            }
-            for name, one in packed.items()
-        ],
+        "directions": _LOOKS,
+        "schedules": [{"name": plain(name), **one.columns()} for name, one in packed.items()],
     }
     return GanttView(
         data,
-        [one.panel(plain(name), rows, workers, len(sent[name])) for name, one in packed.items()],
+        [one.panel(plain(name), workers) for name, one in packed.items()],
         dict(DIRECTIONS),
         has_transfers=any(map(len, sent.values())),
         is_whole=all(one.kept is None for one in packed.values()),
-        outages={look: OUTAGES[look][0] for look in looks_of(found.values())},
+        outages={
+            look: OUTAGES[look][0] for look in looks_of(one.outages for one in packed.values())
+        },
     )
 
 
@@ -213,10 +211,15 @@ def _outage_rows(outages: DataFrame, rows: ChartRows) -> list[list[Any]]:
 
 
 class _Packed:
-    """Steps of one schedule that take time, sorted by row and time."""
+    """Steps of one schedule that take time, sorted by row and time; its transfers and outages."""
 
     def __init__(
-        self, run: ChartRun, rows: ChartRows, names: tuple[list[str], list[str]], whole_s: Window
+        self,
+        run: ChartRun,
+        sent: DataFrame,
+        rows: ChartRows,
+        names: tuple[list[str], list[str]],
+        whole_s: Window,
     ) -> None:
         spans = run.spans
         start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
@@ -226,6 +229,7 @@ class _Packed:
         order = np.lexsort((start_s[drawn], row))
         chosen = drawn[order]
         self.row, self.rows = row[order], rows
+        self.sent, self.outages = sent, outages_in(run.outages, whole_s)
         self.free = int(is_inside.sum()) - len(drawn)
         self.kept = run.kept
         last_s = float(np.max(end_s[drawn], initial=whole_s[0]))
@@ -252,10 +256,13 @@ class _Packed:
             "gap": None if self.gap_s is None else list(self.gap_s),
             "begins": begins.tolist(),
             **_in_base64(self.values),
+            "sent": _sent_columns(self.sent, self.rows),
+            "outages": _outage_rows(self.outages, self.rows),
         }
 
-    def panel(self, name: str, rows: ChartRows, workers: int, transfers: int) -> Panel:
+    def panel(self, name: str, workers: int) -> Panel:
         """The chart in words: all workers together, then each row."""
+        rows, transfers = self.rows, len(self.sent)
         everyone = "all workers" if workers > 1 else "the worker"
         is_own = np.array([is_worker(number) for number in rows.numbers], np.bool_)
         together = self._worked(everyone, is_own[self.row], workers)
