@@ -225,16 +225,15 @@ class Route(Record):
     link: Link
 
 
-def fault_of_route(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:
+def faults_of_route(pair: tuple[int, int], workers: int, twin: int | None) -> Iterator[str]:
     """Say what is wrong with a route, if anything is."""
     for key, place in zip(("from", "to"), pair, strict=True):
         if place >= workers:
-            return f"{key} must be a worker below {workers} or 'host', got {place}"
+            yield f"{key} must be a worker below {workers} or 'host', got {place}"
     if pair[0] == pair[1]:
-        return f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
+        yield f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
     if twin is not None:
-        return f"repeats from and to of links[{twin}]; keep one of the two"
-    return None
+        yield f"repeats from and to of links[{twin}]; keep one of the two"
 
 
 class Share(NamedTuple):
@@ -394,8 +393,7 @@ def edges_of(topology: Topology, workers: int) -> tuple[Edge, ...]:
     Raises:
         ValueError: it does not fit the workers; the text says why.
     """
-    fault = _misfit(topology, workers)
-    if fault:
+    for fault in _misfits(topology, workers):
         raise ValueError(fault)
     made = itertools.islice(_PAIRS[topology.kind](topology, workers), EDGES_MAX + 1)
     edges = tuple(
@@ -410,23 +408,22 @@ def edges_of(topology: Topology, workers: int) -> tuple[Edge, ...]:
     return edges
 
 
-def _misfit(topology: Topology, workers: int) -> str | None:
+def _misfits(topology: Topology, workers: int) -> Iterator[str]:
     """Say why so many workers do not fit a topology, if they do not."""
     kind, radix = topology.kind, topology.radix
     counts = topology.shape or tuple(level.members for level in topology.levels)
     if counts and math.prod(counts) != workers:
         what = "extents of shape" if topology.shape else "members of levels"
         product = " x ".join(map(str, counts))
-        return (
+        yield (
             f"expected {what} whose product is {workers}, the count of workers, got {product} = "
             f"{math.prod(counts)}; change one of the two"
         )
     if radix is not None and workers > radix**3 // 4:
-        return (
+        yield (
             f"expected at most {radix**3 // 4} workers in a {kind} of radix {radix}, got "
             f"{workers}; take a larger radix"
         )
-    return None
 
 
 def _fully_connected(topology: Topology, workers: int) -> _Pairs:
