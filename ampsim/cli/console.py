@@ -157,10 +157,9 @@ _IS_ASKED: Final = ContextVar("_IS_ASKED", default=False)
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
     """Make a command of a function; what it does not take by position are options.
 
-    For each argument that is a record it has an option for each of the record's fields, and of
-    those of records in it. With its
-    own option --traceback an error that ends it is shown whole. What the function `hold`s is let go
-    when it ends.
+    For each argument that is a record it has an option for each of the record's fields, and for
+    those of records in it. With its own option --traceback an error that ends it is shown whole.
+    What the function `hold`s is let go when it ends.
     """
     given = inspect.signature(function, eval_str=True).parameters.values()
 

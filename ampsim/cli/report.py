@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -221,15 +222,12 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     return Code.FINE
 
 
-def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
-    from ampsim.recipes.checking import check_report
+def _check(recipe: Recipe, folder: Path, how: _How, *, is_again: bool = False) -> Code:
+    """Check a report, `is_again` by runs made now."""
+    from ampsim.recipes.checking import check_again, check_report
 
-    return _say(recipe, folder, check_report(recipe, folder), how)
-
-
-def _check_again(recipe: Recipe, folder: Path, how: _How) -> Code:
-    from ampsim.recipes.checking import check_again
-
+    if not is_again:
+        return _say(recipe, folder, check_report(recipe, folder), how)
     with tempfile.TemporaryDirectory() as temporary:
         findings = _run(recipe, Path(temporary), how, is_fresh=True)
         if findings is None:
@@ -254,5 +252,5 @@ _WAYS: Final[dict[_Way, Callable[[Recipe, Path, _How], Code]]] = {
     "write": _write,
     "redraw": _redraw,
     "check": _check,
-    "rerun": _check_again,
+    "rerun": partial(_check, is_again=True),
 }
