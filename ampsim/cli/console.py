@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperCommand
 
 from ampsim.cli import completion
-from ampsim.cli.option_table import PANELS, option_of
+from ampsim.cli.option_table import EVERY, PANELS
 from ampsim.errors import AmpsimError, Failure
 from ampsim.text import printable
 
@@ -176,10 +176,10 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
         finally:
             _IS_ASKED.reset(asked)
 
-    parameters = [of for one in given for of in _options_of(one)]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters.append(inspect.Parameter("traceback", keyword, annotation=bool, default=False))
-    parameters = [_declared(function.__name__, one) for one in parameters]
+    traceback = inspect.Parameter("traceback", keyword, annotation=bool, default=False)
+    name = function.__name__
+    parameters = [of for one in (*given, traceback) for of in _declared(name, one)]
     untyped: Any = run
     untyped.__name__, untyped.__doc__ = function.__name__, function.__doc__
     untyped.__signature__ = inspect.Signature(parameters, return_annotation=Code)
@@ -197,23 +197,17 @@ def _taken(name: str, kind: Any, typed: dict[str, Any]) -> Any:
     return record(**{one: _taken(one, types[one], typed) for one in fields})
 
 
-def _options_of(argument: inspect.Parameter) -> list[inspect.Parameter]:
+def _declared(command: str, argument: inspect.Parameter) -> list[inspect.Parameter]:
+    """An argument of a command with what help says of it; of a record, one for each field."""
     record: Any = argument.annotation
-    if not dataclasses.is_dataclass(record):
-        return [argument]
-    types = get_type_hints(record)
-    return [
-        of
-        for one in dataclasses.fields(record)
-        for of in _options_of(
+    if dataclasses.is_dataclass(record):
+        types = get_type_hints(record)
+        fields = [
             argument.replace(name=one.name, annotation=types[one.name], default=one.default)
-        )
-    ]
-
-
-def _declared(command: str, parameter: inspect.Parameter) -> inspect.Parameter:
-    """A parameter of a command with what help says of it."""
-    one = option_of(command, parameter.name)
+            for one in dataclasses.fields(record)
+        ]
+        return [of for one in fields for of in _declared(command, one)]
+    one = EVERY.get(f"{command}.{argument.name}") or EVERY[argument.name]
     offered = one.offered
     complete = offered if callable(offered) else completion.one_of(*offered) if offered else None
     how: Any = {
@@ -222,9 +216,9 @@ def _declared(command: str, parameter: inspect.Parameter) -> inspect.Parameter:
         "show_default": one.shows_default,
         "autocompletion": complete,
     }
-    is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    is_option = argument.kind is inspect.Parameter.KEYWORD_ONLY
     made = typer.Option(*one.names, **how) if is_option else typer.Argument(**how)
-    return parameter.replace(annotation=Annotated[parameter.annotation, made])
+    return [argument.replace(annotation=Annotated[argument.annotation, made])]
 
 
 def show_traceback(error: BaseException | str | None) -> None:

@@ -100,11 +100,6 @@ class Comparing:
         }
         return [name for name, value in given.items() if value is not None]
 
-    @property
-    def is_left_open(self) -> bool:
-        """Whether nothing says how much is run, so that the usual budget does."""
-        return not (self.quick or self.by_hand or self.budget)
-
 
 BUDGET_S: Final = 60.0
 """Of a forecast where nothing says how much is run (issue 30: a minute on two quiet cores)."""
@@ -164,7 +159,8 @@ def forecast(
     schedules = tuning.schedules(options.usual_of(loaded) if schedule is None else schedule)
     given = comparing.given()
     is_learned = mode is options.ModeName.NUMERIC and (target or loaded.target) is not None
-    if comparing.is_left_open and is_learned and len(schedules) > 1:
+    is_left_open = not (comparing.quick or comparing.by_hand or comparing.budget)
+    if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given()]
     prepare_json(json)

@@ -382,9 +382,5 @@ PANELS: Final = {
 }
 """Under which heading help lists an option, where a command has too many for one list."""
 
-_KNOWN: Final = {name: one for of in TABLE.values() for name, one in of.items()}
-
-
-def option_of(command: str, name: str) -> Option:
-    """What help says of an option or argument of a command."""
-    return _KNOWN.get(f"{command}.{name}") or _KNOWN[name]
+EVERY: Final = {name: one for of in TABLE.values() for name, one in of.items()}
+"""All of the table, by name alone."""

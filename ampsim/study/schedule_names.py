@@ -89,7 +89,8 @@ def labels_of(schedules: Sequence[Schedule]) -> list[str]:
     """
     labels = [schedule.name for schedule in schedules]
     for option in option_names():
-        values = [_text_of(getattr(schedule, option, None)) for schedule in schedules]
+        given: list[Any] = [getattr(schedule, option, None) for schedule in schedules]
+        values = [name_of(one) if hasattr(one, "admission") else repr(one) for one in given]
         labels = marked(labels, values, f"{{}}, {_WORDS.get(option, f'{option} {{}}')}".format)
     return distinct(labels)
 
@@ -128,11 +129,6 @@ def without_effect(schedules: list[Schedule], options: list[str]) -> list[str]:
     """
     taken = {option for schedule in schedules for option in _options_of(type(schedule))}
     return [option for option in options if option not in taken]
-
-
-def _text_of(value: Any) -> str:
-    """A value of an option in a label."""
-    return name_of(value) if hasattr(value, "admission") else repr(value)
 
 
 def _split(names: str) -> list[str]:
