@@ -14,7 +14,8 @@ import inspect
 import math
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from numbers import Real
 from typing import Any, Final, cast
@@ -214,3 +215,32 @@ def _cells(row: Sequence[str]) -> str:
     name, *values = row
     cells = "".join(f"<td>{escape(value)}</td>" for value in values)
     return f'<th scope="row">{escape(name)}</th>{cells}'
+
+
+def marked(
+    names: Sequence[str], values: Sequence[str], say: Callable[[str, str], str]
+) -> list[str]:
+    """The names, each with its value where namesakes have others and it is not empty.
+
+    >>> marked(["amp", "amp", "pipeline"], ["1", "2", "2"], "{}, {} in flight".format)
+    ['amp, 1 in flight', 'amp, 2 in flight', 'pipeline']
+    """
+    pairs = list(zip(names, values, strict=True))
+    namesakes = Counter(name for name, _value in set(pairs))
+    return [say(name, one) if one and namesakes[name] > 1 else name for name, one in pairs]
+
+
+def distinct(names: Iterable[str], numbered: str = "{} ({})") -> list[str]:
+    """The names, numbered where one comes again.
+
+    >>> distinct(["amp", "amp"])
+    ['amp', 'amp (2)']
+    """
+    found: list[str] = []
+    for name in names:
+        turn, candidate = 1, name
+        while candidate in found:
+            turn += 1
+            candidate = numbered.format(name, turn)
+        found.append(candidate)
+    return found

@@ -6,11 +6,8 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ampsim.cli import options
 from ampsim.cli.console import Code, answer, complain, hold, object_of, prepare_json
 from ampsim.errors import OptionError
 
@@ -28,48 +25,17 @@ class What(StrEnum):
     MACHINE = "machine"
 
 
-WhatArgument = Annotated[
-    What,
-    typer.Argument(
-        metavar="table|machine",
-        show_default=False,
-        help="table: fit a device to published throughputs. machine: measure this one.",
-    ),
-]
-FileArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[FILE]",
-        show_default=False,
-        help="After table: the published rows and the parameters to fit (.toml).",
-    ),
-]
-OutOption = Annotated[
-    Path | None,
-    options.optional(
-        "DIR",
-        "Folder for device file and points, and after table for page and figure.  "
-        "[default: calibration-NAME]",
-        "--out",
-    ),
-]
-RoundsOption = Annotated[
-    int | None,
-    options.optional(
-        "N", "After machine: rounds, of which a point is the lower quartile.  [default: 9]"
-    ),
-]
 NAME = "this-machine"
 
 
 def calibrate(
-    what: WhatArgument,
-    file: FileArgument = None,
+    what: What,
+    file: str | None = None,
     *,
-    out: OutOption = None,
-    rounds: RoundsOption = None,
-    json: options.JsonOption = None,
-    quiet: options.QuietOption = False,
+    out: Path | None = None,
+    rounds: int | None = None,
+    json: str | None = None,
+    quiet: bool = False,
 ) -> Code:
     """Find the numbers of a device, with intervals, and write a device file that has them.
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
@@ -30,33 +28,13 @@ if TYPE_CHECKING:
 RECIPE_FILE = "recipe.toml"
 HARDWARE_KINDS: Final = ("device", "cluster")
 
-FilesArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILE...",
-        help="Device and cluster files (.toml), placements (.toml, NODE = WORKER), recipes "
-        "(recipe.toml, or its folder) and models (.py).",
-    ),
-]
-
-
-ModelOption = Annotated[
-    str | None,
-    options.optional(
-        "NAME|FILE",
-        "The model that placements are for: each has a worker for each of its nodes, and for no "
-        "other.",
-        autocompletion=completion.models,
-    ),
-]
-
 
 def check(
-    files: FilesArgument,
+    files: list[str],
     *,
-    model: ModelOption = None,
-    settings: options.SetOption = None,
-    json: options.JsonOption = None,
+    model: str | None = None,
+    settings: list[str] | None = None,
+    json: str | None = None,
 ) -> Code:
     """Check device, cluster, placement, recipe and model files; a model is built and tried out.
 

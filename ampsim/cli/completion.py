@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
-from ampsim.cli.methods import METHODS
+from ampsim.cli.methods import METHODS, Complete
 
 SCHEDULES: Final = tuple(one.name for one in METHODS)
 PLACEMENTS: Final = ("paper", "balanced", "k-hop", "communication-aware", "search")
@@ -19,8 +19,6 @@ DATASETS: Final = ("list_reduction", "mnist", "sst", "qm9", "wikiner")
 TOPOLOGIES: Final = (
     "fully-connected", "ring", "mesh:4x4", "torus:4x4", "star", "fat-tree:4", "hierarchy:8x2",
 )  # fmt: skip
-
-Complete = Callable[[str], list[str]]
 
 
 def one_of(*names: str) -> Complete:

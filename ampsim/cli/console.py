@@ -20,7 +20,8 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from ampsim.cli.methods import OPTIONS
+from ampsim.cli import completion
+from ampsim.cli.option_table import EVERY, PANELS
 from ampsim.errors import AmpsimError, Failure
 from ampsim.text import printable
 
@@ -124,33 +125,6 @@ def object_of(**content: Any) -> str:
     return writer.dumps(finite({"ampsim": ampsim.__version__, **content}), indent=2) + "\n"
 
 
-def _options_under(heading: str) -> list[str]:
-    return [name for name, one in OPTIONS.items() if one.heading == heading]
-
-
-PANELS: Final = {
-    "Question": (
-        "over", "until", "learn", "points", "minimise", "subject_to", "sampler", "in_flight",
-        "prune", "against_random",
-    ),
-    "Model and data": ("settings", "data", "instances"),
-    "Hardware": (
-        "device", "workers", "latency_s", "bandwidth_bytes_per_s", "topology", "placement"
-    ),
-    "Schedule": ("schedule", *_options_under("Schedule")),
-    "Solver": tuple(_options_under("Solver")),
-    "Program": tuple(_options_under("Program")),
-    "Budget, repeats and rates": (
-        "budget", "quick", "repeats", "sure", "max_repeats", "scale_rate", "tune", "trials",
-    ),
-    "Run": (
-        "target", "max_epochs", "epochs", "validate_every", "seed", "mode", "clock", "stretch",
-        "jobs", "executor", "run_limit",
-    ),
-    "Output": ("out", "json", "columns", "window", "transfers", "quiet", "traceback"),
-}  # fmt: skip
-"""Under which heading help lists an option, where a command has too many for one list."""
-
 OPTIONS_MAX: Final = 15
 """Options of a command from which on help lists them by panels (chosen: a screen of help)."""
 
@@ -179,50 +153,33 @@ class Panelled(TyperCommand):
 
 _IS_ASKED: Final = ContextVar("_IS_ASKED", default=False)
 
-TracebackOption = Annotated[
-    bool,
-    typer.Option(
-        "--traceback",
-        help="When something fails, show the whole traceback, with the lines of your own model.",
-    ),
-]
-
 
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
-    """Make a command of a function.
+    """Make a command of a function; what it does not take by position are options.
 
-    For each argument that is a record it has an option for each of the record's fields. With its
-    own option --traceback an error that ends it is shown whole. What the function `hold`s is let go
-    when it ends.
+    For each argument that is a record it has an option for each of the record's fields, and for
+    those of records in it. With its own option --traceback an error that ends it is shown whole.
+    What the function `hold`s is let go when it ends.
     """
-    signature = inspect.signature(function, eval_str=True)
-    given = signature.parameters.values()
-    records: dict[str, Any] = {
-        one.name: one.annotation for one in given if dataclasses.is_dataclass(one.annotation)
-    }
+    given = inspect.signature(function, eval_str=True).parameters.values()
 
     def run(*, traceback: bool, **typed: Any) -> Code:
         asked = _IS_ASKED.set(traceback)
         try:
-            for name, record in records.items():
-                fields = [one.name for one in dataclasses.fields(record)]
-                typed[name] = record(**{field: typed.pop(field) for field in fields})
+            taken = {one.name: _taken(one.name, one.annotation, typed) for one in given}
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
-                return function(**typed)
+                return function(**taken)
         except AmpsimError as error:
             show_traceback(error)
             raise
         finally:
             _IS_ASKED.reset(asked)
 
-    parameters = [
-        of for one in given for of in (_options_of(one) if one.name in records else [one])
-    ]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters.append(
-        inspect.Parameter("traceback", keyword, annotation=TracebackOption, default=False)
-    )
+    traceback = inspect.Parameter("traceback", keyword, annotation=bool, default=False)
+    name = function.__name__
+    parameters = [of for one in (*given, traceback) for of in _declared(name, one)]
     untyped: Any = run
     untyped.__name__, untyped.__doc__ = function.__name__, function.__doc__
     untyped.__signature__ = inspect.Signature(parameters, return_annotation=Code)
@@ -230,13 +187,38 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
     return run
 
 
-def _options_of(argument: inspect.Parameter) -> list[inspect.Parameter]:
+def _taken(name: str, kind: Any, typed: dict[str, Any]) -> Any:
+    """What was typed for an argument, or a record of what was typed for its fields."""
+    if not dataclasses.is_dataclass(kind):
+        return typed[name]
+    types = get_type_hints(kind)
+    fields = [one.name for one in dataclasses.fields(kind)]
+    record: Any = kind
+    return record(**{one: _taken(one, types[one], typed) for one in fields})
+
+
+def _declared(command: str, argument: inspect.Parameter) -> list[inspect.Parameter]:
+    """An argument of a command with what help says of it; of a record, one for each field."""
     record: Any = argument.annotation
-    types = get_type_hints(record, include_extras=True)
-    return [
-        argument.replace(name=one.name, annotation=types[one.name], default=one.default)
-        for one in dataclasses.fields(record)
-    ]
+    if dataclasses.is_dataclass(record):
+        types = get_type_hints(record)
+        fields = [
+            argument.replace(name=one.name, annotation=types[one.name], default=one.default)
+            for one in dataclasses.fields(record)
+        ]
+        return [of for one in fields for of in _declared(command, one)]
+    one = EVERY.get(f"{command}.{argument.name}") or EVERY[argument.name]
+    offered = one.offered
+    complete = offered if callable(offered) else completion.one_of(*offered) if offered else None
+    how: Any = {
+        "metavar": one.metavar,
+        "help": one.text,
+        "show_default": one.shows_default,
+        "autocompletion": complete,
+    }
+    is_option = argument.kind is inspect.Parameter.KEYWORD_ONLY
+    made = typer.Option(*one.names, **how) if is_option else typer.Argument(**how)
+    return [argument.replace(annotation=Annotated[argument.annotation, made])]
 
 
 def show_traceback(error: BaseException | str | None) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ampsim.cli import completion, options
 from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
 from ampsim.errors import AmpsimError
 from ampsim.units import format_bytes
@@ -16,25 +13,13 @@ from ampsim.units import format_bytes
 if TYPE_CHECKING:
     from ampsim.data import FileStatus
 
-NameArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[NAME]",
-        autocompletion=completion.one_of(*completion.DATASETS),
-        help="One data set; all unless given.",
-    ),
-]
-DownloadOption = Annotated[
-    bool, typer.Option("--download", help="Fetch what is missing first, each file by its hash.")
-]
-
 
 def data(
-    name: NameArgument = None,
+    name: str | None = None,
     *,
-    download: DownloadOption = False,
-    data: options.DataOption = None,
-    json: options.JsonOption = None,
+    download: bool = False,
+    data: str | None = None,
+    json: str | None = None,
 ) -> Code:
     """Say which files of the data sets are there, how many items they have, and what is missing.
 

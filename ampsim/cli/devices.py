@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from ampsim.cli import completion, options
 from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
 from ampsim.errors import OptionError, OutputError
 from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
@@ -73,36 +70,13 @@ def _line(device: Device, rows: int) -> str:
 IMPORT: Final = "import"
 """In place of a device's name: a foreign file follows."""
 
-NameArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[NAME|FILE]",
-        autocompletion=completion.devices,
-        help="A shipped name, or a device or cluster file; or the word import.",
-    ),
-]
-FileArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[FILE]",
-        help="After import: a system file of Calculon or SimuMax (.json), to write a device file "
-        "of ours from.",
-    ),
-]
-OutOption = Annotated[
-    Path | None,
-    options.optional(
-        "DIR", "Where import writes the device file.  [default: this folder]", "--out"
-    ),
-]
-
 
 def devices(
-    name: NameArgument = None,
-    file: FileArgument = None,
+    name: str | None = None,
+    file: str | None = None,
     *,
-    out: OutOption = None,
-    json: options.JsonOption = None,
+    out: Path | None = None,
+    json: str | None = None,
 ) -> Code:
     """List the shipped devices, or show one device or cluster: its numbers, sources and costs.
 

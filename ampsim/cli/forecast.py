@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
@@ -21,17 +19,14 @@ from ampsim.cli.console import (
     write,
     write_json,
 )
-from ampsim.cli.options import Tuning, ValidateEveryOption, optional
+from ampsim.cli.option_table import TRIALS
+from ampsim.cli.options import Tuning
 
 if TYPE_CHECKING:
     from ampsim.forecasting import Forecast
     from ampsim.hardware import Cluster
     from ampsim.output_folder import OutputFolder
     from ampsim.study import Model
-
-
-TRIALS: Final = 8
-"""Learning rates that a row tries unless told otherwise; a test compares it with the tuner's."""
 
 
 class ScalingName(StrEnum):
@@ -46,59 +41,16 @@ class ScalingName(StrEnum):
 class Comparing:
     """Options by which rows are compared; None of what was not given."""
 
-    budget: Annotated[
-        str | None,
-        optional(
-            "TIME",
-            "Tune all rows alike, then run seeds until there is an answer, in so much time of two "
-            "processors, counted in work: 60s, 10m, 2h.  [default: 60s, unless runs or tuning are "
-            "chosen by the options below]",
-        ),
-    ] = None
-    quick: Annotated[
-        bool, optional(None, "Run each schedule once, as it is; that ranks nothing.")
-    ] = False
-    repeats: Annotated[
-        int | None,
-        optional(
-            "N",
-            "Runs of each schedule, with one seed after the other; nothing is tuned without "
-            "--budget or --tune.",
-        ),
-    ] = None
-    sure: Annotated[
-        float | None,
-        optional(
-            "X",
-            "Go on with more runs of each schedule until it is this sure which is first, 0.9 is "
-            "90 %, or --max-repeats are made.",
-        ),
-    ] = None
-    max_repeats: Annotated[
-        int | None, optional("N", "Runs of each schedule at most, with --sure.  [default: 40]")
-    ] = None
-    scale_rate: Annotated[
-        ScalingName | None,
-        optional(
-            None,
-            "How a schedule's learning rate grows with the gradients of which its updates take "
-            "the mean.  [default: linear for sgd and momentum, sqrt for adam and adagrad]",
-        ),
-    ] = None
-    tune: Annotated[
-        bool,
-        optional(
-            None,
-            "Try learning rates for each schedule, as many for each, before they are compared "
-            "with the best of each.",
-        ),
-    ] = False
-    trials: Annotated[
-        int | None,
-        optional("N", f"Learning rates that each schedule tries; tunes.  [default: {TRIALS}]"),
-    ] = None
-    validate_every: ValidateEveryOption = None
-    run_limit: options.RunLimitOption = None
+    budget: str | None = None
+    quick: bool = False
+    repeats: int | None = None
+    sure: float | None = None
+    max_repeats: int | None = None
+    scale_rate: ScalingName | None = None
+    tune: bool = False
+    trials: int | None = None
+    validate_every: int | None = None
+    run_limit: str | None = None
 
     def given(self) -> dict[str, Any]:
         """As `ampsim.forecast` takes them; without a budget where none was given.
@@ -148,11 +100,6 @@ class Comparing:
         }
         return [name for name, value in given.items() if value is not None]
 
-    @property
-    def is_left_open(self) -> bool:
-        """Whether nothing says how much is run, so that the usual budget does."""
-        return not (self.quick or self.by_hand or self.budget)
-
 
 BUDGET_S: Final = 60.0
 """Of a forecast where nothing says how much is run (issue 30: a minute on two quiet cores)."""
@@ -167,46 +114,26 @@ QUESTION_INSTANCES: Final = 5_000
 
 
 def forecast(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL",
-            autocompletion=completion.models,
-            show_default=False,
-            help="A shipped model's name, or a .py file of your own.  [default: a small rnn, of "
-            "lists of one or two digits; the paper's own is `rnn`]",
-        ),
-    ] = None,
+    model: str | None = None,
     *,
-    settings: options.SetOption = None,
+    settings: list[str] | None = None,
     hardware: options.Hardware,
-    schedule: Annotated[
-        str | None,
-        optional(
-            "NAME,...",
-            f"Schedules, one row each.  [default: {options.ALL_SCHEDULES}; of a model that is a "
-            f"program only {options.OF_PROGRAMS}]",
-            "--schedule",
-            autocompletion=completion.several_of(*completion.SCHEDULES),
-        ),
-    ] = None,
+    schedule: str | None = None,
     tuning: Tuning,
-    placement: options.PlacementOption = None,
-    target: options.TargetOption = None,
-    max_epochs: Annotated[
-        int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
-    ] = 40,
+    placement: str | None = None,
+    target: float | None = None,
+    max_epochs: int = 40,
     comparing: Comparing,
-    jobs: options.JobsOption = None,
-    executor: options.ExecutorOption = None,
-    data: options.DataOption = None,
-    instances: options.InstancesOption = None,
-    seed: options.SeedOption = 0,
-    mode: options.ModeOption = options.ModeName.NUMERIC,
-    out: options.OutFolderOption = None,
-    json: options.JsonOption = None,
-    columns: options.ColumnsOption = None,
-    quiet: options.QuietOption = False,
+    jobs: int | None = None,
+    executor: str | None = None,
+    data: str | None = None,
+    instances: int | None = None,
+    seed: int = 0,
+    mode: options.ModeName = options.ModeName.NUMERIC,
+    out: Path | None = None,
+    json: str | None = None,
+    columns: str | None = None,
+    quiet: bool = False,
 ) -> Code:
     """Say how fast, and to what accuracy, MODEL would train on devices that need not exist.
 
@@ -229,10 +156,11 @@ def forecast(
     chosen = require_columns(columns)
     loaded, instances = _asked(model, settings, data, instances)
     cluster = hardware.cluster()
-    schedules = tuning.schedules(_usual(loaded) if schedule is None else schedule)
+    schedules = tuning.schedules(options.usual_of(loaded) if schedule is None else schedule)
     given = comparing.given()
     is_learned = mode is options.ModeName.NUMERIC and (target or loaded.target) is not None
-    if comparing.is_left_open and is_learned and len(schedules) > 1:
+    is_left_open = not (comparing.quick or comparing.by_hand or comparing.budget)
+    if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given()]
     prepare_json(json)
@@ -272,11 +200,6 @@ def _named(settings: list[str] | None) -> list[str]:
 
 def _unsaid(_line: str) -> None:
     """Say nothing."""
-
-
-def _usual(model: Model) -> str:
-    """Names of the schedules that are compared unless some are named."""
-    return options.ALL_SCHEDULES if model.make_graph else options.OF_PROGRAMS
 
 
 def _lines(comparing: Comparing, model: str | None, cluster: Cluster) -> list[str]:

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
-from ampsim.cli.options import Tuning, optional
+from ampsim.cli.option_table import CHARTED
+from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError
 from ampsim.files import expanded
 from ampsim.units import format_seconds
@@ -32,14 +31,10 @@ Window: TypeAlias = "Choice | None"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is to be drawn: which model on which cluster, and a trace for each schedule.
-
-    `has_transfers` tells whether to draw messages on links that take time.
-    """
+    """What is to be drawn: which model on which cluster, and a trace for each schedule."""
 
     title: str
     traces: list[Trace]
-    has_transfers: bool = True
 
     @property
     def workers(self) -> int:
@@ -47,14 +42,14 @@ class Shown:
         return self.traces[0].workers
 
     def charted(self) -> dict[str, ChartRun]:
-        """All spans of each schedule, its outages, and its transfers if they are to be drawn."""
+        """All spans of each schedule, its outages, and its transfers."""
         from ampsim.report.frames import joined
         from ampsim.report.gantt.boxes import ChartRun
 
         return {
             trace.name: ChartRun(
                 joined(list(trace.spans())),
-                list(trace.transfers()) if self.has_transfers else (),
+                list(trace.transfers()),
                 outages=trace.outages,
             )
             for trace in self.traces
@@ -91,10 +86,7 @@ def require_no_window(out: Path, window: str | None) -> None:
 def _write_trace(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.perfetto.trace import write_perfetto
 
-    traces = shown.traces
-    if not shown.has_transfers:
-        traces = [replace(trace, transfers=tuple) for trace in traces]
-    count = write_perfetto(traces, out, title=shown.title)
+    count = write_perfetto(shown.traces, out, title=shown.title)
     return f"wrote {out}: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing"
 
 
@@ -107,8 +99,6 @@ def _write_profiles(shown: Shown, out: Path, window: Window) -> str:
             f"{out.name} holds one schedule, got {len(shown.traces)}; name one with --schedule"
         )
     (trace,) = shown.traces
-    if not shown.has_transfers:
-        trace = replace(trace, transfers=tuple)
     with prepared_file(out / "worker-0.json"):
         count, unit_s = write_kineto(trace, expanded(out), title=shown.title)
     return (
@@ -160,69 +150,22 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     )
 
 
-_INSTANCES = 2000  # chosen: enough for a window's worth, done in a moment
-
-SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL|RUN_DIR",
-        autocompletion=completion.models,
-        help="A model to run for a moment, or a folder of `ampsim run`.",
-    ),
-]
-
-
 def gantt(
-    source: SourceArgument,
+    source: str,
     *,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Picture .png, .svg, .pdf; page to zoom in .html; trace for Perfetto .json; "
-            "folder of profiles for HTA .kineto.",
-        ),
-    ],
-    window: Annotated[
-        str | None,
-        optional(
-            "START:END|instance:N[-N]",
-            "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that "
-            "some instances take, such as instance:3-7.  [default: the first few instances]",
-        ),
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        optional(
-            "NAME,...",
-            f"Several are drawn above each other.  [default: {options.ALL_SCHEDULES}; of a model "
-            f"that is a program only {options.OF_PROGRAMS}]",
-            autocompletion=completion.several_of(*completion.SCHEDULES),
-        ),
-    ] = None,
-    transfers: Annotated[
-        bool,
-        typer.Option(
-            help="Draw messages on links that take time: arrows, or tracks in a trace (.json)."
-        ),
-    ] = True,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
+    out: Path,
+    window: str | None = None,
+    schedule: str | None = None,
+    transfers: bool = True,
+    settings: list[str] | None = None,
+    data: str | None = None,
     hardware: options.Hardware,
     tuning: Tuning,
-    placement: Annotated[
-        str | None,
-        optional("NAME|FILE", "As in forecast.", autocompletion=completion.placements),
-    ] = None,
-    instances: Annotated[
-        int | None, optional("N", f"Training items to use.  [default: {_INSTANCES}]")
-    ] = None,
-    seed: Annotated[int | None, optional("N", "Of everything.  [default: 0]")] = None,
-    mode: Annotated[
-        options.ModeName | None, optional(None, "As in forecast.  [default: numeric]")
-    ] = None,
-    json: options.JsonOption = None,
+    placement: str | None = None,
+    instances: int | None = None,
+    seed: int | None = None,
+    mode: options.ModeName | None = None,
+    json: str | None = None,
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker.
 
@@ -249,7 +192,9 @@ def gantt(
     }
     is_kept = os.path.isdir(expanded(source))
     shown = _kept(source, given) if is_kept else _made(source, hardware, tuning, given)
-    said = writer_of(out)(replace(shown, has_transfers=transfers), out, choice)
+    if not transfers:
+        shown = replace(shown, traces=[replace(one, transfers=tuple) for one in shown.traces])
+    said = writer_of(out)(shown, out, choice)
     names = [trace.name for trace in shown.traces]
     about = {"title": shown.title, "workers": shown.workers, "schedules": names}
     answer(json, lambda: object_of(file=str(out), **about, text=said), lambda: said)
@@ -301,9 +246,8 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
 
     model = options.make_model(source, given["set"], given["data"])
     cluster = hardware.cluster()
-    usual = options.ALL_SCHEDULES if model.make_graph else options.OF_PROGRAMS
-    schedules = tuning.schedules(given["schedule"] or usual)
-    instances = _INSTANCES if given["instances"] is None else given["instances"]
+    schedules = tuning.schedules(given["schedule"] or options.usual_of(model))
+    instances = CHARTED if given["instances"] is None else given["instances"]
     mode = (given["mode"] or options.ModeName.NUMERIC).value
     settled: dict[str, Any] = {
         "seed": given["seed"] or 0,

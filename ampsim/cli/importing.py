@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
 from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import expanded
 
-SourceArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="FILE.py:NAME",
-        help="A function of your file, without arguments, that returns ampsim.from_torch(…).",
-    ),
-]
-OutOption = Annotated[
-    Path,
-    typer.Option("--out", metavar="FILE.py", help="Where to write; arrays go to FILE.npz."),
-]
 
-
-def import_(source: SourceArgument, *, out: OutOption, json: options.JsonOption = None) -> Code:
+def import_(source: str, *, out: Path, json: str | None = None) -> Code:
     """Write a model file of a PyTorch module, which is yours to edit and needs no PyTorch.
 
     The file named is Python and is executed: name only files that you would run. The model file

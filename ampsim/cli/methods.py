@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 ROOT: Final = Path(__file__).parents[2]
 SEVERAL: Final = "N,..."
@@ -24,6 +24,9 @@ REGISTRIES: Final = {
     "Program": "ampsim/dataflow/registry.py",
 }
 """Which file lists what help shows the options of under this heading."""
+
+Complete: TypeAlias = Callable[[str], list[str]]
+"""What completes what was typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +43,21 @@ class Option:
     """What help says of an option.
 
     Args:
-        metavar: its value; None of a flag, which has none.
-        text: what it is, and what stands for it where it is not given.
-        offered: values that the shell completes.
-        heading: under which help lists it.
+        metavar: its value; None of a flag, which has none, and of a choice.
+        text: what it is, and at its end what stands for it where it is not given and the default,
+            None, does not say that.
+        offered: values that the shell completes, or what gives them.
+        heading: under which help lists an option of methods.
+        names: such as "--jobs" and "-j"; that of its argument unless given.
+        shows_default: whether help shows the default.
     """
 
     metavar: str | None
     text: str
-    offered: tuple[str, ...] = ()
+    offered: Sequence[str] | Complete = ()
     heading: str = "Solver"
+    names: tuple[str, ...] = ()
+    shows_default: bool = True
 
     @property
     def kind(self) -> type:

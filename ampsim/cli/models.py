@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, in_columns, object_of, prepare_json
 from ampsim.errors import OptionError
 
@@ -18,26 +16,12 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 
-NameArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[NAME|FILE]",
-        autocompletion=completion.models,
-        help="A shipped name, or a .py file of your own.",
-    ),
-]
-GraphOption = Annotated[
-    Path | None,
-    typer.Option("--graph", metavar="FILE", help="Draw the graph: .png, .svg, .pdf or .dot."),
-]
-
-
 def models(
-    name: NameArgument = None,
+    name: str | None = None,
     *,
-    settings: options.SetOption = None,
-    graph: GraphOption = None,
-    json: options.JsonOption = None,
+    settings: list[str] | None = None,
+    graph: Path | None = None,
+    json: str | None = None,
 ) -> Code:
     """List the shipped models, or show one: what it is, its options and the nodes of its graph.
 
@@ -65,7 +49,7 @@ def models(
         _save(built, graph)
     answer(
         json,
-        lambda: object_of(models=[_plain(name, _first_line(name), model, built)]),
+        lambda: object_of(models=[_plain(name, _docstring(name).partition("\n")[0], model, built)]),
         lambda: _text(name, model, built) if graph is None else f"wrote {graph}",
     )
     return Code.FINE
@@ -86,11 +70,11 @@ def _rows() -> list[tuple[str, str]]:
     return [(name, text.partition("\n")[0]) for name, text in zip(names, texts, strict=True)]
 
 
-def _first_line(name: str) -> str:
+def _docstring(name: str) -> str:
     from ampsim import assets
     from ampsim.study.model import docstring_of
 
-    return docstring_of(assets.locate("models", name)).partition("\n")[0]
+    return docstring_of(assets.locate("models", name))
 
 
 def _plain(
@@ -118,9 +102,8 @@ _OF_NODE = ("name", "type", "parameters")
 
 
 def _text(name: str, model: Model, graph: Graph) -> str:
-    from ampsim import assets
     from ampsim.study.loading import types_in_words
-    from ampsim.study.model import docstring_of, options_of
+    from ampsim.study.model import options_of
 
     types = types_in_words(model.config)
     fields = [
@@ -133,7 +116,7 @@ def _text(name: str, model: Model, graph: Graph) -> str:
     what = f"{kind}: {len(shown)} {noun}{'s' * (len(shown) != 1)}"
     return "\n".join(
         [
-            docstring_of(assets.locate("models", name)),
+            _docstring(name),
             "",
             "Options, for --set KEY=VALUE:",
             in_columns(fields, indent="  "),

@@ -5,36 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, make_dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import typer
-
-from ampsim.cli import completion
 from ampsim.cli.console import complain
-from ampsim.cli.methods import OPTIONS, SEVERAL, Option
+from ampsim.cli.methods import OPTIONS, SEVERAL
+from ampsim.cli.option_table import ALL_SCHEDULES, DEVICE, OF_PROGRAMS
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
     from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
     from ampsim.study import Model
-
-DEVICE = "tflops-1"
-ALL_SCHEDULES = "sequential,pipeline,amp"
-OF_PROGRAMS = "dataflow,out-of-graph"
-
-
-def optional(metavar: str | None, text: str, *names: str, **more: Any) -> Any:
-    """An option whose default, None, is not shown; `text` says at its end what it stands for.
-
-    Args:
-        metavar: what its value is called in the help; None of a flag, which has none.
-        text: its help.
-        names: such as "--jobs" and "-j"; that of its argument unless given.
-        more: of `typer.Option`.
-    """
-    return typer.Option(*names, metavar=metavar, show_default=False, help=text, **more)
 
 
 class ModeName(StrEnum):
@@ -44,172 +25,15 @@ class ModeName(StrEnum):
     SLEEP = "sleep"
 
 
-ModelArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        autocompletion=completion.models,
-        help="A shipped model's name, or a .py file of your own.",
-    ),
-]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set an option of the model; may be repeated. `ampsim models MODEL` lists them.",
-    ),
-]
-InstancesOption = Annotated[int | None, optional("N", "Training items to use.  [default: all]")]
-ValidateEveryOption = Annotated[
-    int | None,
-    optional(
-        "N",
-        "Validate also within an epoch, after so many training items: what is in flight "
-        "finishes first, and validation takes its time; under a solver nothing stops.  "
-        "[default: at the end of an epoch]",
-    ),
-]
-TargetOption = Annotated[
-    float | None,
-    optional(
-        "X",
-        "Validation accuracy to reach, 0.97 is 97 %, or error, in the model's unit.  "
-        "[default: as the model file says]",
-    ),
-]
-PlacementOption = Annotated[
-    str | None,
-    optional(
-        "NAME|FILE",
-        "Which worker hosts which node: paper, balanced, k-hop (3-hop, ...), "
-        "communication-aware, search, or a .toml file of lines NODE = WORKER.  [default: paper, "
-        "with a line where another is faster]",
-        autocompletion=completion.placements,
-    ),
-]
-SeedOption = Annotated[
-    int,
-    typer.Option("--seed", metavar="N", help="Of data, first weights, order and placement."),
-]
-ModeOption = Annotated[
-    ModeName,
-    typer.Option("--mode", help="Compute everything, or times only: sleep has no accuracy."),
-]
-JobsOption = Annotated[
-    int | None,
-    optional(
-        "N",
-        "Runs to make at a time, each on a core of its own.  [default: as many as cores]",
-        "--jobs",
-        "-j",
-    ),
-]
-ForOption = Annotated[
-    list[str] | None,
-    optional(
-        "KEY=VALUES",
-        "What varies, and over which values: KEY=A,B,... or KEY=A..B[:log], such as "
-        "latency_s=1e-7..1e-4:log, device.flop_per_s=1e11,1e12, workers=2,4, max_active_keys=1..16 "
-        "or model.hidden=64,128; repeat it for another key.",
-        "--for",
-    ),
-]
-BudgetOption = Annotated[
-    str | None,
-    optional("TIME", "End after this time, such as 60s, 30m or 2h.  [default: none]", "--budget"),
-]
-ExecutorOption = Annotated[
-    str | None,
-    optional(
-        "dask:FILE|dask:ADDRESS|dask",
-        "Make runs on the workers of a Dask cluster, by the file or the address of its scheduler; "
-        "dask alone reads $DASK_SCHEDULER_ADDRESS.  [default: processes here, see --jobs]",
-    ),
-]
-RunLimitOption = Annotated[
-    str | None,
-    optional(
-        "TIME",
-        "End a run that takes longer, such as 10m; the others go on.  [default: none]",
-        "--run-limit",
-    ),
-]
-ColumnsOption = Annotated[
-    str | None,
-    optional(
-        "all|NAME,...",
-        "Columns of the printed table, by their names in forecast.csv.  [default: the answer's]",
-        autocompletion=completion.columns,
-    ),
-]
-QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")
-]
-DataOption = Annotated[
-    str | None,
-    optional(
-        "DIR",
-        "Folder of the data sets, for a model that reads one.  "
-        "[default: $AMPSIM_DATA, or the cache folder]",
-    ),
-]
-JsonOption = Annotated[
-    str | None,
-    typer.Option(
-        "--json",
-        metavar="FILE|-",
-        help="Write one JSON object; - gives it alone on standard output. Unknown is null.",
-    ),
-]
-OutFolderOption = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="DIR", help="Folder for what is written, if not the usual one."),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class Hardware:
     """The options that name a cluster; None of what was not given."""
 
-    device: Annotated[
-        str | None,
-        optional(
-            "NAME|FILE",
-            "A shipped device's name, a device or cluster file (.toml), or groups such as "
-            f"p100:8,cpu-core:1.  [default: {DEVICE}]",
-            autocompletion=completion.devices,
-        ),
-    ] = None
-    workers: Annotated[
-        int | None, optional("N", "How many workers.  [default: 16, or as the cluster file says]")
-    ] = None
-    latency_s: Annotated[
-        float | None,
-        optional(
-            "X",
-            "Seconds from sending to arrival of a message between workers.  "
-            "[default: 0, or the file's]",
-        ),
-    ] = None
-    bandwidth_bytes_per_s: Annotated[
-        float | None,
-        optional(
-            "X",
-            "Rate at which a message enters a link.  [default: infinite, or the file's]",
-        ),
-    ] = None
-    topology: Annotated[
-        str | None,
-        optional(
-            "KIND",
-            "Edges between workers, which messages share in fair shares, each of that latency and "
-            "bandwidth: fully-connected, ring, mesh:4x4, torus:4x4, star, fat-tree:4 or "
-            "hierarchy:8x2, with numbers of your own.  [default: a link for each pair, or the "
-            "file's]",
-            autocompletion=completion.one_of(*completion.TOPOLOGIES),
-        ),
-    ] = None
+    device: str | None = None
+    workers: int | None = None
+    latency_s: float | None = None
+    bandwidth_bytes_per_s: float | None = None
+    topology: str | None = None
 
     def cluster(self) -> Cluster:
         """The cluster that they name."""
@@ -240,6 +64,11 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
     if data is not None:
         chosen = with_data_folder(chosen, data, name, option_names(name))
     return load_model(name, **chosen)
+
+
+def usual_of(model: Model) -> str:
+    """Names of the schedules that are compared unless some are named."""
+    return ALL_SCHEDULES if model.make_graph else OF_PROGRAMS
 
 
 def make_executor(jobs: int | None, executor: str | None) -> int | str:
@@ -291,17 +120,12 @@ class Given:
         return made
 
 
-def _typed(one: Option) -> Any:
-    more = {"autocompletion": completion.one_of(*one.offered)} if one.offered else {}
-    return optional(one.metavar, one.text, **more)
-
-
 if TYPE_CHECKING:
     Tuning: TypeAlias = Given
 else:
     Tuning = make_dataclass(
         "Tuning",
-        [(name, Annotated[one.kind | None, _typed(one)], None) for name, one in OPTIONS.items()],
+        [(name, one.kind | None, None) for name, one in OPTIONS.items()],
         bases=(Given,),
         frozen=True,
     )

@@ -7,13 +7,12 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json
-from ampsim.cli.options import Tuning, optional
+from ampsim.cli.option_table import ONE, SEVERAL
+from ampsim.cli.options import Tuning
 
 if TYPE_CHECKING:
     from ampsim.exploring.finding import Finding
@@ -22,67 +21,72 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 POINTS = 8
-"""Points of a range; a test compares this and the next four with the library's."""
+"""Points of a range; a test compares this and the next three with the library's."""
 
 SURE = 0.9
 TRIALS = 100
 IN_FLIGHT = 8
 
-REPEATS = "8 of explore, 6 of solve, 3 of search and whatif"
 
-SEVERAL = "pipeline,amp"
-"""Schedules of what compares."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What every question is about, and options of its runs; None of what was not given."""
 
-ONE = "amp"
-"""Schedule of what asks about each by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Options of the runs of every question; None of what was not given."""
-
-    schedule: Annotated[
-        str | None,
-        optional(
-            "NAME,...",
-            f"Schedules that are compared, or asked about one by one.  [default: {SEVERAL} of "
-            f"explore and search, {ONE} of whatif and solve]",
-            "--schedule",
-            autocompletion=completion.several_of(*completion.SCHEDULES),
-        ),
-    ] = None
-    target: options.TargetOption = None
-    max_epochs: Annotated[
-        int, typer.Option(metavar="N", help="End a run that has not reached the target by then.")
-    ] = 40
-    repeats: Annotated[
-        int | None,
-        optional(
-            "N",
-            f"Seeds of each run that learns.  [default: {REPEATS}]",
-        ),
-    ] = None
-    placement: options.PlacementOption = None
-    instances: options.InstancesOption = None
-    seed: options.SeedOption = 0
+    settings: list[str] | None = None
+    data: str | None = None
+    hardware: options.Hardware
+    schedule: str | None = None
+    target: float | None = None
+    max_epochs: int = 40
+    repeats: int | None = None
+    placement: str | None = None
+    instances: int | None = None
+    seed: int = 0
+    tuning: Tuning
 
     def given(self) -> dict[str, Any]:
-        """As the functions take them."""
-        given = asdict(self)
-        left_open = {"repeats"} if self.repeats is None else set[str]()
-        return {name: given[name] for name in given if name not in {"schedule", *left_open}}
+        """The options of runs as the functions take them."""
+        names = ["target", "max_epochs", "placement", "instances", "seed"]
+        names += [] if self.repeats is None else ["repeats"]
+        return {name: getattr(self, name) for name in names}
+
+    def setup(
+        self, model: str, schedules: str | None, over: Iterable[str] = ()
+    ) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
+        """Model, cluster and schedules, these unless others are named, and what varies around."""
+        from ampsim.exploring.axes import texts_over
+
+        varies = texts_over(over)
+        for option, why in self._overruled(varies):
+            complain(f"note: --{option.replace('_', '-')} has no effect, {why}")
+        names = self.schedule or schedules
+        made = None if names is None else self.tuning.schedules(names)
+        loaded = options.make_model(model, self.settings, self.data)
+        return (loaded, self.hardware.cluster(), made), varies
+
+    def _overruled(self, varies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Options that were given and change nothing, and why."""
+        from ampsim.hardware.load import says_links
+
+        given = [key for key, value in asdict(self.hardware).items() if value is not None]
+        for key in [*given, *self.tuning.given()]:
+            if key in varies and key != "device":
+                yield key, f"for --for says {key}"
+        clusters = filter(None, map(str.strip, varies.get("cluster", "").split(",")))
+        if given and (file := next(filter(says_links, clusters), None)):
+            yield from ((key, f"for {file} says it") for key in given if key not in varies)
 
 
 @dataclass(frozen=True, slots=True)
 class Making:
     """Options of how a question is answered, and where to."""
 
-    jobs: options.JobsOption = None
-    executor: options.ExecutorOption = None
-    run_limit: options.RunLimitOption = None
-    out: options.OutFolderOption = None
-    json: options.JsonOption = None
-    quiet: options.QuietOption = False
+    jobs: int | None = None
+    executor: str | None = None
+    run_limit: str | None = None
+    out: Path | None = None
+    json: str | None = None
+    quiet: bool = False
 
     def answered(
         self, kind: type[Finding], about: str, find: Callable[..., Finding], *, keeps: bool = False
@@ -138,33 +142,13 @@ class SamplerName(StrEnum):
 class Searching:
     """Options of a search itself."""
 
-    minimise: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="What is minimised: time_s, epochs, dollars, joules (to the target), peak_bytes, "
-            "epoch_s.",
-        ),
-    ] = "time_s"
-    subject_to: Annotated[
-        list[str] | None,
-        optional("CONDITION", "What must hold, such as 'peak_bytes <= 16e9'; may be repeated."),
-    ] = None
-    trials: Annotated[int, typer.Option(metavar="N", help="Points to try.")] = TRIALS
-    in_flight: Annotated[
-        int, typer.Option(metavar="N", help="Points asked for before any of them is told.")
-    ] = IN_FLIGHT
-    sampler: Annotated[SamplerName, typer.Option(help="What proposes points.")] = SamplerName.TPE
-    prune: Annotated[
-        bool,
-        typer.Option(
-            "--prune/--no-prune",
-            help="Leave a point as soon as it is dominated for sure; the front stays the same.",
-        ),
-    ] = True
-    against_random: Annotated[
-        bool, typer.Option(help="Try as many points at random, too, and say how both compare.")
-    ] = False
+    minimise: str = "time_s"
+    subject_to: list[str] | None = None
+    trials: int = TRIALS
+    in_flight: int = IN_FLIGHT
+    sampler: SamplerName = SamplerName.TPE
+    prune: bool = True
+    against_random: bool = False
 
     def given(self) -> dict[str, Any]:
         """As `ampsim.search` takes them."""
@@ -172,56 +156,14 @@ class Searching:
         return {name: given[name] for name in given if name != "prune"}
 
 
-def _setup(
-    named: tuple[str, list[str] | None, str | None],
-    hardware: options.Hardware,
-    schedules: str | None,
-    tuning: Tuning,
-    over: Iterable[str] = (),
-) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
-    """Model, cluster and schedules that the command line names, and what varies around them."""
-    from ampsim.exploring.axes import texts_over
-
-    varies = texts_over(over)
-    for option, why in _overruled(hardware, tuning, varies):
-        complain(f"note: --{option.replace('_', '-')} has no effect, {why}")
-    made = None if schedules is None else tuning.schedules(schedules)
-    return (options.make_model(*named), hardware.cluster(), made), varies
-
-
-def _overruled(
-    hardware: options.Hardware, tuning: Tuning, varies: Mapping[str, str]
-) -> Iterator[tuple[str, str]]:
-    """Options that were given and change nothing, and why."""
-    from ampsim.hardware.load import says_links
-
-    given = [key for key, value in asdict(hardware).items() if value is not None]
-    for key in [*given, *tuning.given()]:
-        if key in varies and key != "device":
-            yield key, f"for --for says {key}"
-    clusters = filter(None, map(str.strip, varies.get("cluster", "").split(",")))
-    if given and (file := next(filter(says_links, clusters), None)):
-        yield from ((key, f"for {file} says it") for key in given if key not in varies)
-
-
 def explore(
-    model: options.ModelArgument,
+    model: str,
     *,
-    over: options.ForOption = None,
-    points: Annotated[int, typer.Option(metavar="N", help="Points of each range.")] = POINTS,
-    budget: options.BudgetOption = None,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
-    sure: Annotated[
-        float,
-        typer.Option(
-            metavar="X",
-            help="End where at each point the predicted winner is this sure, 0.9 is 90 %.",
-        ),
-    ] = SURE,
+    over: list[str] | None = None,
+    points: int = POINTS,
+    budget: str | None = None,
+    question: Question,
+    sure: float = SURE,
     making: Making,
 ) -> Code:
     """Map which schedule trains MODEL soonest at each point of a space of hardware.
@@ -235,24 +177,19 @@ def explore(
     from ampsim.exploring.explore import Exploration
     from ampsim.exploring.explore import explore as ask
 
-    names = asking.schedule or SEVERAL
-    setup, varies = _setup((model, settings, data), hardware, names, tuning, over or ())
-    how = {"over": varies, "points": points, "sure": sure, **asking.given()}
+    setup, varies = question.setup(model, SEVERAL, over or ())
+    how = {"over": varies, "points": points, "sure": sure, **question.given()}
     find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
     return making.answered(Exploration, f"explore-{setup[0].name}", find, keeps=True)
 
 
 def search(
-    model: options.ModelArgument,
+    model: str,
     *,
-    over: options.ForOption = None,
+    over: list[str] | None = None,
     searching: Searching,
-    budget: options.BudgetOption = None,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
+    budget: str | None = None,
+    question: Question,
     making: Making,
 ) -> Code:
     """Search hardware and schedules for the points that no other one beats on MODEL.
@@ -268,30 +205,18 @@ def search(
     from ampsim.exploring.search import search as ask
 
     optuna_here()
-    names = asking.schedule or SEVERAL
-    setup, varies = _setup((model, settings, data), hardware, names, tuning, over or ())
-    how = {"over": varies, **searching.given(), **asking.given()}
+    setup, varies = question.setup(model, SEVERAL, over or ())
+    how = {"over": varies, **searching.given(), **question.given()}
     find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
     return making.answered(Searched, f"search-{setup[0].name}", find, keeps=True)
 
 
 def whatif(
-    model: options.ModelArgument,
+    model: str,
     *,
-    learn: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="So many things, those that matter most, are learned again at twice their speed, "
-            "where that changes what is learned.",
-        ),
-    ] = 3,
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
-    mode: options.ModeOption = options.ModeName.NUMERIC,
+    learn: int = 3,
+    question: Question,
+    mode: options.ModeName = options.ModeName.NUMERIC,
     making: Making,
 ) -> Code:
     """Say what binds MODEL on a cluster, and what each thing would buy if it were faster.
@@ -305,37 +230,17 @@ def whatif(
     from ampsim.exploring.whatif import WhatIf
     from ampsim.exploring.whatif import whatif as ask
 
-    setup, _none = _setup((model, settings, data), hardware, asking.schedule or ONE, tuning)
-    find = partial(ask, *setup, mode=mode.value, learn=learn, **asking.given())
+    setup, _none = question.setup(model, ONE)
+    find = partial(ask, *setup, mode=mode.value, learn=learn, **question.given())
     return making.answered(WhatIf, f"whatif-{setup[0].name}", find)
 
 
 def solve(
-    model: options.ModelArgument,
+    model: str,
     *,
-    over: Annotated[
-        list[str],
-        typer.Option(
-            "--for",
-            metavar="KEY=A..B",
-            help="What varies, and from where to where: latency_s, bandwidth_bytes_per_s, workers, "
-            "device.NUMBER such as device.flop_per_s, host.NUMBER, ports.NUMBER, model.OPTION, or "
-            "an option of a schedule.",
-        ),
-    ],
-    until: Annotated[
-        str,
-        typer.Option(
-            metavar="CONDITION",
-            help="Until when, such as 'time_s <= 0.5', or of two schedules "
-            "'time_s(pipeline:4) >= 2 * time_s(amp:4)'.",
-        ),
-    ],
-    settings: options.SetOption = None,
-    data: options.DataOption = None,
-    hardware: options.Hardware,
-    asking: Asking,
-    tuning: Tuning,
+    over: list[str],
+    until: str,
+    question: Question,
     making: Making,
 ) -> Code:
     """Find how fast, or how many, something must be until a condition on MODEL's runs holds.
@@ -349,9 +254,8 @@ def solve(
     from ampsim.exploring.solve import Solved
     from ampsim.exploring.solve import solve as ask
 
-    names = asking.schedule or (ONE if tuning.given() else None)
-    setup, varies = _setup((model, settings, data), hardware, names, tuning, over)
-    find = partial(ask, *setup, over=varies, until=until, **asking.given())
+    setup, varies = question.setup(model, ONE if question.tuning.given() else None, over)
+    find = partial(ask, *setup, over=varies, until=until, **question.given())
     return making.answered(Solved, f"solve-{setup[0].name}", find)
 
 

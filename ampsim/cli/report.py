@@ -5,12 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
@@ -35,62 +34,20 @@ if TYPE_CHECKING:
 _Way: TypeAlias = Literal["write", "redraw", "check", "rerun"]
 """What is done with a report."""
 
-NamesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[NAME|DIR]...",
-        autocompletion=completion.recipes,
-        help="Recipes of the folder reports/ here, or folders with a recipe.toml.",
-    ),
-]
-ListOption = Annotated[bool, typer.Option("--list", help="List the recipes.")]
-CheckOption = Annotated[
-    bool,
-    typer.Option(
-        "--check",
-        help="Say whether the reports still follow from recipe and code: by the hashes in their "
-        "manifests, by tiny runs of rows and programs, and by drawing page, tables and figures "
-        "again in a temporary folder. All recipes unless some are named.",
-    ),
-]
-RerunOption = Annotated[
-    bool,
-    typer.Option(
-        "--rerun", help="With --check: make every run again, and compare all that is drawn of it."
-    ),
-]
-RedrawOption = Annotated[
-    bool,
-    typer.Option(
-        "--redraw",
-        help="Write page, tables and figures again from outlines.json beside the report, without "
-        "a run or data files. Gantt charts stay as they are. All recipes unless some are named.",
-    ),
-]
-OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        help="Write to DIR/NAME, instead of into the recipe's folder; the reports to check or "
-        "redraw lie there, too.",
-    ),
-]
-
 
 def report(
-    names: NamesArgument = None,
+    names: list[str] | None = None,
     *,
-    list_only: ListOption = False,
-    check: CheckOption = False,
-    rerun: RerunOption = False,
-    redraw: RedrawOption = False,
-    out: OutOption = None,
-    jobs: options.JobsOption = None,
-    executor: options.ExecutorOption = None,
-    run_limit: options.RunLimitOption = None,
-    json: options.JsonOption = None,
-    quiet: options.QuietOption = False,
+    list_only: bool = False,
+    check: bool = False,
+    rerun: bool = False,
+    redraw: bool = False,
+    out: Path | None = None,
+    jobs: int | None = None,
+    executor: str | None = None,
+    run_limit: str | None = None,
+    json: str | None = None,
+    quiet: bool = False,
 ) -> Code:
     """Run recipes and write their reports: page, tables, figures and manifest.
 
@@ -265,15 +222,12 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     return Code.FINE
 
 
-def _check(recipe: Recipe, folder: Path, how: _How) -> Code:
-    from ampsim.recipes.checking import check_report
+def _check(recipe: Recipe, folder: Path, how: _How, *, is_again: bool = False) -> Code:
+    """Check a report, `is_again` by runs made now."""
+    from ampsim.recipes.checking import check_again, check_report
 
-    return _say(recipe, folder, check_report(recipe, folder), how)
-
-
-def _check_again(recipe: Recipe, folder: Path, how: _How) -> Code:
-    from ampsim.recipes.checking import check_again
-
+    if not is_again:
+        return _say(recipe, folder, check_report(recipe, folder), how)
     with tempfile.TemporaryDirectory() as temporary:
         findings = _run(recipe, Path(temporary), how, is_fresh=True)
         if findings is None:
@@ -298,5 +252,5 @@ _WAYS: Final[dict[_Way, Callable[[Recipe, Path, _How], Code]]] = {
     "write": _write,
     "redraw": _redraw,
     "check": _check,
-    "rerun": _check_again,
+    "rerun": partial(_check, is_again=True),
 }

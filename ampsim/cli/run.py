@@ -7,11 +7,9 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import typer
-
-from ampsim.cli import completion, options
+from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     answer,
@@ -161,54 +159,26 @@ class ClockName(StrEnum):
     WALL = "wall"
 
 
-ClockOption = Annotated[
-    ClockName,
-    typer.Option(
-        "--clock",
-        help="Jump from event to event, or really wait as the devices would; a terminal "
-        "shows what each worker does meanwhile.",
-    ),
-]
-StretchOption = Annotated[
-    float | None,
-    options.optional(
-        "X",
-        "Wall seconds for each virtual second, with --clock wall; 1000 makes a microsecond a "
-        "millisecond.  [default: 1]",
-    ),
-]
-
-
 def run(
-    model: options.ModelArgument,
+    model: str,
     *,
-    settings: options.SetOption = None,
+    settings: list[str] | None = None,
     hardware: options.Hardware,
-    schedule: Annotated[
-        str | None,
-        options.optional(
-            "NAME",
-            "The one schedule to run.  [default: amp; of a model that is a program only dataflow]",
-            "--schedule",
-            autocompletion=completion.one_of(*completion.SCHEDULES),
-        ),
-    ] = None,
+    schedule: str | None = None,
     tuning: Tuning,
-    placement: options.PlacementOption = None,
-    epochs: Annotated[int, typer.Option(metavar="N", help="Passes over the training data.")] = 1,
-    target: Annotated[
-        float | None, options.optional("X", "End after the epoch that reaches it.")
-    ] = None,
-    validate_every: options.ValidateEveryOption = None,
-    data: options.DataOption = None,
-    instances: options.InstancesOption = None,
-    seed: options.SeedOption = 0,
-    mode: options.ModeOption = options.ModeName.NUMERIC,
-    clock: ClockOption = ClockName.VIRTUAL,
-    stretch: StretchOption = None,
-    out: options.OutFolderOption = None,
-    json: options.JsonOption = None,
-    quiet: options.QuietOption = False,
+    placement: str | None = None,
+    epochs: int = 1,
+    target: float | None = None,
+    validate_every: int | None = None,
+    data: str | None = None,
+    instances: int | None = None,
+    seed: int = 0,
+    mode: options.ModeName = options.ModeName.NUMERIC,
+    clock: ClockName = ClockName.VIRTUAL,
+    stretch: float | None = None,
+    out: Path | None = None,
+    json: str | None = None,
+    quiet: bool = False,
 ) -> Code:
     """Run MODEL under one schedule and keep its trace as manifest.toml and *.parquet.
 
@@ -361,14 +331,11 @@ def _ended(outcome: Outcome, folder: Path) -> Code:
     return Code.FINE
 
 
-_OF_RUN: Final = "A folder of `ampsim run`."
-
-
 def compare(
-    run_a: Annotated[Path, typer.Argument(metavar="RUN_A", help=_OF_RUN)],
-    run_b: Annotated[Path, typer.Argument(metavar="RUN_B", help=_OF_RUN)],
+    run_a: Path,
+    run_b: Path,
     *,
-    json: options.JsonOption = None,
+    json: str | None = None,
 ) -> Code:
     """Compare two runs: where they come from, their numbers, and where their traces first part.
 

@@ -25,10 +25,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.errors import OptionError
-from ampsim.hardware import Cluster, Device, Ports, load_cluster, load_device
+from ampsim.hardware import Cluster, Device, Ports, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
-from ampsim.hardware.load import is_groups, relinked, says_links
+from ampsim.hardware.load import load_between, relinked, replaced
 from ampsim.hardware.record import UNSOURCED
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import Schedule
@@ -362,24 +362,24 @@ def setup_at(setup: Setup, point: Point) -> Setup:
 def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
     workers = None if "workers" not in point else int(point["workers"])
     if "cluster" in point:
-        cluster = _named_cluster(str(point["cluster"]), workers, cluster)
+        cluster = load_between(str(point["cluster"]), cluster, workers)
     elif workers is not None:
         cluster = _with_workers(cluster, workers)
     if "device" in point:
         load_device(str(point["device"]))  # and not a cluster, or groups
-        cluster = _named_cluster(str(point["device"]), None, cluster)
+        cluster = load_between(str(point["device"]), cluster)
     links: dict[str, Any] = {key: point[key] for key in (*LINKS, "topology") if key in point}
     if links:
         cluster = relinked(cluster, **links)
     if numbers := _of("device", point):
         made = {one: _device_with(one, numbers) for one in dict.fromkeys(cluster.devices)}
-        cluster = changed(cluster, devices=tuple(made[one] for one in cluster.devices))
+        cluster = replaced(cluster, devices=tuple(made[one] for one in cluster.devices))
     if numbers := _of("host", point):
         host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
-        cluster = changed(cluster, host=_device_with(host, numbers))
+        cluster = replaced(cluster, host=_device_with(host, numbers))
     if numbers := _of("ports", point):
         ports = Ports(**{**_content(cluster.ports), **numbers, "source": UNSOURCED})
-        cluster = changed(cluster, ports=ports)
+        cluster = replaced(cluster, ports=ports)
     return cluster
 
 
@@ -387,15 +387,6 @@ def _of(room: str, point: Point) -> dict[str, Value]:
     """What a point says of the model, of devices, of the host or of ports."""
     rooms = {key: key.rpartition(".") for key in point}
     return {name: point[key] for key, (of, _dot, name) in rooms.items() if of == room}
-
-
-def _named_cluster(name: str, workers: int | None, cluster: Cluster) -> Cluster:
-    """The cluster of a file; or devices by their name, between the links of a cluster."""
-    if says_links(name):
-        return load_cluster(name, workers=workers)
-    usual = None if is_groups(name) else cluster.workers
-    own = load_cluster(name, workers=usual if workers is None else workers)
-    return changed(cluster, name=own.name, description=own.description, devices=own.devices)
 
 
 def _with_workers(cluster: Cluster, workers: int) -> Cluster:
@@ -408,20 +399,11 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
     if not 1 <= workers <= WORKERS_MAX:
         raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {workers}")
     name = re.sub(rf"^{cluster.workers} x ", f"{workers} x ", cluster.name)
-    return changed(cluster, name=name, devices=(cluster.devices[0],) * workers)
+    return replaced(cluster, name=name, devices=(cluster.devices[0],) * workers)
 
 
 def _content(part: Cluster | Device | Ports | None) -> dict[str, Any]:
     return {} if part is None else {key: getattr(part, key) for key in type(part).model_fields}
-
-
-def changed(cluster: Cluster, **parts: Any) -> Cluster:
-    """A cluster with other parts, checked as one that is read.
-
-    Raises:
-        OptionError: the parts do not fit.
-    """
-    return Cluster(**{**_content(cluster), **parts})
 
 
 def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:

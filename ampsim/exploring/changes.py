@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import Solver
-from ampsim.exploring.axes import changed
 from ampsim.exploring.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
 from ampsim.hardware import HOST, Cluster, Route, light_is_free
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
+from ampsim.hardware.load import replaced
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
-from ampsim.report.frames import distinct
+from ampsim.text import distinct
 
 FACTORS: Final = (0.5, 2.0, math.inf)
 CURVE: Final = (0.5, 0.71, 1.0, 1.41, 2.0, 4.0, math.inf)
@@ -166,7 +166,7 @@ def _waits(
 
 def _steady(cluster: Cluster, _factor: float) -> Cluster:
     """A cluster without jitter, outages, and messages that are late or lost."""
-    steady = changed(cluster, events=(), failures=None, checkpoints=None, messages=None)
+    steady = replaced(cluster, events=(), failures=None, checkpoints=None, messages=None)
     devices = tuple(one.model_copy(update={"jitter_cv": 0.0}) for one in cluster.devices)
     return steady.model_copy(update={"devices": devices})
 
@@ -187,7 +187,7 @@ def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
     link = _faster(cluster.link_between(source, target), factor, (LATENCY, BANDWIDTH))
     own = Route(source=source, target=target, link=link)
     others = [one for one in cluster.links if (one.source, one.target) != (source, target)]
-    return changed(cluster, links=(*others, own))
+    return replaced(cluster, links=(*others, own))
 
 
 def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_RATES)) -> Cluster:
@@ -199,7 +199,7 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
     if ports is not None:
         ports = ports.model_copy(update={"host": faster(ports.host)})
     routes = (one.model_copy(update={"link": faster(one.link)}) for one in cluster.links)
-    return changed(
+    return replaced(
         cluster, link=faster(cluster.link), links=tuple(routes), topology=topology, ports=ports,
         edges=tuple(map(faster, cluster.edges)),
     )  # fmt: skip
@@ -215,5 +215,5 @@ def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:
             key: _faster(getattr(cluster, key), factor, times) for key, times in _VARYING.items()
         }
         events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
-        cluster = changed(cluster, events=events, **varying)
+        cluster = replaced(cluster, events=events, **varying)
     return _host(_workers(range(cluster.workers), cluster, factor), factor), schedule

@@ -18,8 +18,8 @@ from ampsim.hardware.events import (
     Failures,
     Messages,
     checkpoints_in_words,
-    fault_of_checkpoints,
-    fault_of_events,
+    faults_of_checkpoints,
+    faults_of_events,
     variations_of,
 )
 from ampsim.hardware.record import BYTES_MAX, Consistent, Source, digest_of
@@ -37,7 +37,7 @@ from ampsim.hardware.topology import (
     Topology,
     Way,
     edges_of,
-    fault_of_route,
+    faults_of_route,
 )
 from ampsim.text import html_table
 from ampsim.toml_file import Text
@@ -120,19 +120,17 @@ class Cluster(ClusterKeys):
         seen: dict[tuple[int, int], int] = {}
         for index, route in enumerate(self.links):
             pair = (route.source, route.target)
-            if fault := fault_of_route(pair, len(self.devices), seen.get(pair)):
+            for fault in faults_of_route(pair, len(self.devices), seen.get(pair)):
                 yield f"links[{index}]: {fault}"
             seen[pair] = index
-        if fault := fault_of_events(self.events, self.failures, len(self.devices)):
-            yield fault
-        if fault := fault_of_checkpoints(self.checkpoints, self.events, self.failures):
-            yield fault
+        yield from faults_of_events(self.events, self.failures, len(self.devices))
+        yield from faults_of_checkpoints(self.checkpoints, self.events, self.failures)
         try:
-            fault = _without_effect(self, self.network)
+            network = self.network
         except ValueError as error:
-            fault = f"{'' if self.topology is None else 'topology: '}{error}"
-        if fault:
-            yield fault
+            yield f"{'' if self.topology is None else 'topology: '}{error}"
+        else:
+            yield from _without_effect(self, network)
 
     @property
     def workers(self) -> int:
@@ -292,20 +290,19 @@ def _speed(bytes_per_s: float | None) -> str:
     return "no limit of bandwidth" if bytes_per_s is None else f"{format_bytes(bytes_per_s)}/s"
 
 
-def _without_effect(cluster: Cluster, network: Network | None) -> str | None:
-    """Name the key that has no effect beside the others, if there is one."""
+def _without_effect(cluster: Cluster, network: Network | None) -> Iterator[str]:
+    """Name the keys that have no effect beside the others."""
     if cluster.topology is not None and cluster.edges:
-        return "edges and topology both say what the edges are; leave one of the two out"
+        yield "edges and topology both say what the edges are; leave one of the two out"
     if cluster.sharing is not None and not cluster.has_shared_bandwidth:
-        return "sharing has no effect without ports, topology or edges; leave it out"
+        yield "sharing has no effect without ports, topology or edges; leave it out"
     if network is None:
-        return None
+        return
     if network.has_host and not cluster.link.is_free:
-        return "link has no effect where edges lead to the host and all workers; leave it out"
+        yield "link has no effect where edges lead to the host and all workers; leave it out"
     for index, route in enumerate(cluster.links):
         if network.has_host or HOST not in (route.source, route.target):
-            return f"links[{index}] has no effect where edges join its places; leave it out"
-    return None
+            yield f"links[{index}] has no effect where edges join its places; leave it out"
 
 
 def host_text(cluster: Cluster) -> str:

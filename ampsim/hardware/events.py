@@ -162,7 +162,9 @@ class Messages(Consistent):
             yield "retry_after_s has no effect without loss_probability; add it"
 
 
-def fault_of_events(events: Sequence[Event], failures: Failures | None, workers: int) -> str | None:
+def faults_of_events(
+    events: Sequence[Event], failures: Failures | None, workers: int
+) -> Iterator[str]:
     """Say what is wrong with the events of a cluster of so many workers, if anything is.
 
     Pauses and stops of one worker must not overlap; slow times may, and their factors multiply. An
@@ -174,18 +176,17 @@ def fault_of_events(events: Sequence[Event], failures: Failures | None, workers:
     for name, outage in named:
         if outage.worker != "all" and max(outage.worker) >= workers:
             got = max(outage.worker)
-            return f"{name}.worker must be below {workers}, the count of workers, got {got}"
+            yield f"{name}.worker must be below {workers}, the count of workers, got {got}"
     down = [(i, one) for i, one in enumerate(events) if one.kind != "slow"]
     named_workers = {w for _i, one in down if one.worker != "all" for w in one.worker}
     for worker in sorted({0, *named_workers}):  # of what hits all, worker 0 tells
         own = sorted((one.from_s, one.until_s, i) for i, one in down if one.hits(worker))
         for (_from_s, until_s, first), (from_s, _until_s, second) in pairwise(own):
             if from_s < until_s:
-                return (
+                yield (
                     f"events[{second}] overlaps events[{first}] on worker {worker}, from "
                     f"{from_s:g} s; make one of the two, or let it begin at {until_s:g}"
                 )
-    return None
 
 
 def variations_of(
@@ -255,24 +256,23 @@ class Checkpoints(Record):
         return self.takes_s + (0.0 if rate is None else size_bytes / rate)
 
 
-def fault_of_checkpoints(
+def faults_of_checkpoints(
     checkpoints: Checkpoints | None, events: tuple[Event, ...], failures: Failures | None
-) -> str | None:
+) -> Iterator[str]:
     """Say what is wrong with the checkpoints of a cluster where this happens, if anything is."""
     losing = [f"events[{i}]" for i, one in enumerate(events) if one.loses_weights]
     if failures is not None and failures.loses_weights:
         losing.append("failures")
     if losing and checkpoints is None:
-        return (
+        yield (
             f'{losing[0]}: weights "checkpoint" needs a table [checkpoints] that says every_s; '
             "add it"
         )
     if checkpoints is not None and checkpoints.is_free and not losing:
-        return (
+        yield (
             "checkpoints have no effect: they take no time, and no stop has "
             'weights = "checkpoint"; leave them out, or add one of the two'
         )
-    return None
 
 
 def checkpoints_in_words(checkpoints: Checkpoints) -> tuple[str, str, Source]:

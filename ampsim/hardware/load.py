@@ -93,10 +93,9 @@ def load_cluster(
         >>> cluster.name, cluster.workers, cluster.link.latency_s
         ('4 x tflops-1', 4, 1e-06)
     """
-    if workers is not None and not 1 <= workers <= WORKERS_MAX:
-        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {short(workers)}")
+    named, _says_links = _named(name_or_path, workers)
     return relinked(
-        _named(name_or_path, workers),
+        named,
         latency_s=latency_s,
         bandwidth_bytes_per_s=bandwidth_bytes_per_s,
         topology=topology,
@@ -127,26 +126,55 @@ def relinked(
     given = {"latency_s": latency_s, "bandwidth_bytes_per_s": bandwidth_bytes_per_s}
     numbers = {key: value for key, value in given.items() if value is not None}
     if numbers:
-        cluster = _with_edges(_with_link(cluster, numbers), numbers, label or cluster.name)
+        before = cluster.link.model_dump(exclude={"source"})
+        try:
+            link = Link.model_validate({**before, **numbers, "source": UNSOURCED})
+        except ValidationError as error:
+            raise OptionError(explain(error, Link)) from error
+        cluster = cluster.model_copy(update={"link": link})
+        cluster = _with_edges(cluster, numbers, label or cluster.name)
     return cluster if topology is None else _with_topology(cluster, topology)
 
 
-def _named(name_or_path: str | os.PathLike[str], workers: int | None) -> Cluster:
+def load_between(name: str, cluster: Cluster, workers: int | None = None) -> Cluster:
+    """The cluster of a file; or devices by their name, between the links of a cluster.
+
+    Args:
+        name: as of `load_cluster`.
+        cluster: whose links devices get.
+        workers: how many; as the cluster has, or the file or groups say, unless given.
+
+    Raises:
+        UnknownNameError, FileFormatError, OptionError: as of `load_cluster`.
+    """
+    own, says_links = _named(name, workers, cluster.workers)
+    if says_links:
+        return own
+    return replaced(cluster, name=own.name, description=own.description, devices=own.devices)
+
+
+def _named(
+    name_or_path: str | os.PathLike[str], workers: int | None, usual: int = WORKERS_DEFAULT
+) -> tuple[Cluster, bool]:
+    """A cluster by name, and whether it says workers and links, as a cluster file does."""
+    if workers is not None and not 1 <= workers <= WORKERS_MAX:
+        raise OptionError(f"workers must be 1 to {WORKERS_MAX}, got {short(workers)}")
     label = os.fspath(name_or_path)
-    if isinstance(name_or_path, str) and is_groups(name_or_path):
-        cluster, what = _groups(name_or_path), label
+    has_groups = isinstance(name_or_path, str) and is_groups(name_or_path)
+    if has_groups:
+        cluster, what = _groups(label), label
     else:
         path = assets.locate("devices", name_or_path)
         table = read_table(path, label, HARDWARE)
         if not is_cluster(table):
-            return _equal_workers(device_of(table, path, label), workers or WORKERS_DEFAULT)
+            return _equal_workers(device_of(table, path, label), workers or usual), False
         cluster, what = cluster_of(table, path, label), f"the cluster file {label}"
     if workers not in (None, cluster.workers):
         raise OptionError(
             f"workers must be {cluster.workers}, as in {what}, got {short(workers)}; leave it out "
-            f"or edit the {'groups' if what == label else 'file'}"
+            f"or edit the {'groups' if has_groups else 'file'}"
         )
-    return cluster
+    return cluster, not has_groups
 
 
 def _groups(text: str) -> Cluster:
@@ -176,7 +204,7 @@ def _with_topology(cluster: Cluster, text: str) -> Cluster:
             f"topology {text} has no effect on {cluster.name}, whose file says what the edges are; "
             "leave it out or edit the file"
         )
-    return _replaced(cluster, topology=topology_of(text, cluster.link))
+    return replaced(cluster, topology=topology_of(text, cluster.link))
 
 
 def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluster:
@@ -188,20 +216,16 @@ def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluste
             "leave it out or edit the file"
         )
     topology = cluster.topology.model_copy(update={**numbers, "source": UNSOURCED})
-    return _replaced(cluster, topology=topology)
+    return replaced(cluster, topology=topology)
 
 
-def _replaced(cluster: Cluster, **fields: Any) -> Cluster:
-    return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **fields})
+def replaced(cluster: Cluster, **parts: Any) -> Cluster:
+    """A cluster with other parts, checked as one that is read.
 
-
-def _with_link(cluster: Cluster, numbers: dict[str, Any]) -> Cluster:
-    before = cluster.link.model_dump(exclude={"source"})
-    try:
-        link = Link.model_validate({**before, **numbers, "source": UNSOURCED})
-    except ValidationError as error:
-        raise OptionError(explain(error, Link)) from error
-    return cluster.model_copy(update={"link": link})
+    Raises:
+        OptionError: the parts do not fit.
+    """
+    return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
 
 
 TOPOLOGIES: Final = (

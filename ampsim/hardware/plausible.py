@@ -54,22 +54,18 @@ def _of_device(device: Device) -> Iterator[str]:
             yield _above(key, bandwidth, MEMORY_BANDWIDTH_BYTES_PER_S_MAX, "is it in bytes/s?")
     memory = device.memory_bandwidth_bytes_per_s
     if memory is not None:
-        yield from _of_ridge(rate / memory)
+        ridge = rate / memory
+        what = f"flop_per_s over memory_bandwidth_bytes_per_s is {ridge:g} FLOP per byte"
+        if ridge > RIDGE_FLOP_PER_BYTE_MAX:
+            yield f"{what}, above {RIDGE_FLOP_PER_BYTE_MAX:g}; check the units of both"
+        elif ridge < RIDGE_FLOP_PER_BYTE_MIN:
+            yield f"{what}, below {RIDGE_FLOP_PER_BYTE_MIN:g}; check the units of both"
     copies = device.copy_bandwidth_bytes_per_s
     if copies is not None and copies > _memory(device):
         yield (
             f"copy_bandwidth_bytes_per_s is {copies:g}, above the {memory:g} of the device's own "
             "memory; check both"
         )
-
-
-def _of_ridge(ridge: float) -> Iterator[str]:
-    """Judge the FLOP for each byte at which arithmetic takes as long as memory."""
-    what = f"flop_per_s over memory_bandwidth_bytes_per_s is {ridge:g} FLOP per byte"
-    if ridge > RIDGE_FLOP_PER_BYTE_MAX:
-        yield f"{what}, above {RIDGE_FLOP_PER_BYTE_MAX:g}; check the units of both"
-    elif ridge < RIDGE_FLOP_PER_BYTE_MIN:
-        yield f"{what}, below {RIDGE_FLOP_PER_BYTE_MIN:g}; check the units of both"
 
 
 def _of_host(cluster: Cluster) -> Iterator[str]:

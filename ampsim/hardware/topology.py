@@ -225,16 +225,15 @@ class Route(Record):
     link: Link
 
 
-def fault_of_route(pair: tuple[int, int], workers: int, twin: int | None) -> str | None:
+def faults_of_route(pair: tuple[int, int], workers: int, twin: int | None) -> Iterator[str]:
     """Say what is wrong with a route, if anything is."""
     for key, place in zip(("from", "to"), pair, strict=True):
         if place >= workers:
-            return f"{key} must be a worker below {workers} or 'host', got {place}"
+            yield f"{key} must be a worker below {workers} or 'host', got {place}"
     if pair[0] == pair[1]:
-        return f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
+        yield f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
     if twin is not None:
-        return f"repeats from and to of links[{twin}]; keep one of the two"
-    return None
+        yield f"repeats from and to of links[{twin}]; keep one of the two"
 
 
 class Share(NamedTuple):
@@ -384,7 +383,8 @@ class Network:
 EDGES_MAX: Final = 100_000
 """Most edges that a topology may have; chosen: more take longer to build than a run does."""
 
-Pair = tuple[int | str, int | str]
+_Pairs = Iterator[tuple[Junction, Junction, EdgeCost]]
+"""Two places each, and what crossing from one to the other costs."""
 
 
 def edges_of(topology: Topology, workers: int) -> tuple[Edge, ...]:
@@ -393,11 +393,13 @@ def edges_of(topology: Topology, workers: int) -> tuple[Edge, ...]:
     Raises:
         ValueError: it does not fit the workers; the text says why.
     """
-    fault = _misfit(topology, workers)
-    if fault:
+    for fault in _misfits(topology, workers):
         raise ValueError(fault)
-    made = _hierarchy(topology, workers) if topology.levels else _alike(topology, workers)
-    edges = tuple(itertools.islice(made, EDGES_MAX + 1))
+    made = itertools.islice(_PAIRS[topology.kind](topology, workers), EDGES_MAX + 1)
+    edges = tuple(
+        Edge(between=(one, other), **{key: getattr(wire, key) for key in EdgeCost.model_fields})
+        for one, other, wire in made
+    )
     if len(edges) > EDGES_MAX:
         raise ValueError(
             f"expected at most {EDGES_MAX} edges, got more with {workers} workers; take fewer "
@@ -406,46 +408,40 @@ def edges_of(topology: Topology, workers: int) -> tuple[Edge, ...]:
     return edges
 
 
-def _alike(topology: Topology, workers: int) -> Iterator[Edge]:
-    cost = {key: getattr(topology, key) for key in EdgeCost.model_fields}
-    for between in _PAIRS[topology.kind](topology, workers):
-        yield Edge(between=between, **cost)
-
-
-def _misfit(topology: Topology, workers: int) -> str | None:
+def _misfits(topology: Topology, workers: int) -> Iterator[str]:
     """Say why so many workers do not fit a topology, if they do not."""
     kind, radix = topology.kind, topology.radix
     counts = topology.shape or tuple(level.members for level in topology.levels)
     if counts and math.prod(counts) != workers:
         what = "extents of shape" if topology.shape else "members of levels"
         product = " x ".join(map(str, counts))
-        return (
+        yield (
             f"expected {what} whose product is {workers}, the count of workers, got {product} = "
             f"{math.prod(counts)}; change one of the two"
         )
     if radix is not None and workers > radix**3 // 4:
-        return (
+        yield (
             f"expected at most {radix**3 // 4} workers in a {kind} of radix {radix}, got "
             f"{workers}; take a larger radix"
         )
-    return None
 
 
-def _fully_connected(_topology: Topology, workers: int) -> Iterator[Pair]:
-    return itertools.combinations(range(workers), 2)
+def _fully_connected(topology: Topology, workers: int) -> _Pairs:
+    return ((*pair, topology) for pair in itertools.combinations(range(workers), 2))
 
 
-def _ring(_topology: Topology, workers: int) -> Iterator[Pair]:
-    yield from itertools.pairwise(range(workers))
+def _ring(topology: Topology, workers: int) -> _Pairs:
+    for pair in itertools.pairwise(range(workers)):
+        yield (*pair, topology)
     if workers > 2:
-        yield (0, workers - 1)
+        yield (0, workers - 1, topology)
 
 
-def _star(_topology: Topology, workers: int) -> Iterator[Pair]:
-    return ((worker, "hub") for worker in range(workers))
+def _star(topology: Topology, workers: int) -> _Pairs:
+    return ((worker, "hub", topology) for worker in range(workers))
 
 
-def _mesh(topology: Topology, workers: int) -> Iterator[Pair]:
+def _mesh(topology: Topology, workers: int) -> _Pairs:
     """Workers are numbered row by row, the last dimension fastest."""
     shape = topology.shape
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
@@ -453,12 +449,12 @@ def _mesh(topology: Topology, workers: int) -> Iterator[Pair]:
         for stride, extent in zip(strides, shape, strict=True):
             place = worker // stride % extent
             if place + 1 < extent:
-                yield (worker, worker + stride)
+                yield (worker, worker + stride, topology)
             elif topology.kind == "torus" and extent > 2:  # of two, the edge is there already
-                yield (worker - place * stride, worker)
+                yield (worker - place * stride, worker, topology)
 
 
-def _fat_tree(topology: Topology, workers: int) -> Iterator[Pair]:
+def _fat_tree(topology: Topology, workers: int) -> _Pairs:
     """Three tiers of equal switches: half the ports of each lead down, half up.
 
     Source: Al-Fares, Loukissas and Vahdat, A scalable, commodity data center network architecture
@@ -468,31 +464,30 @@ def _fat_tree(topology: Topology, workers: int) -> Iterator[Pair]:
     pods = -(-workers // half**2)
     for worker in range(workers):
         pod, place = divmod(worker, half**2)
-        yield (worker, f"edge-{pod}-{place // half}")
+        yield (worker, f"edge-{pod}-{place // half}", topology)
     for pod, low, high in itertools.product(range(pods), range(half), range(half)):
         if pod * half**2 + low * half < workers:
-            yield (f"edge-{pod}-{low}", f"aggregation-{pod}-{high}")
+            yield (f"edge-{pod}-{low}", f"aggregation-{pod}-{high}", topology)
     for pod, high, core in itertools.product(range(pods), range(half), range(half)):
         if pods > 1:
-            yield (f"aggregation-{pod}-{high}", f"core-{high * half + core}")
+            yield (f"aggregation-{pod}-{high}", f"core-{high * half + core}", topology)
 
 
-_PAIRS: Final[dict[str, Callable[[Topology, int], Iterator[Pair]]]] = {
+def _hierarchy(topology: Topology, workers: int) -> _Pairs:
+    """A switch for so many workers, one for so many of these, up to one for all."""
+    below: list[int | str] = list(range(workers))
+    for number, level in enumerate(topology.levels):
+        for index, place in enumerate(below):
+            yield (place, f"level-{number}-{index // level.members}", level)
+        below = [f"level-{number}-{index}" for index in range(len(below) // level.members)]
+
+
+_PAIRS: Final[dict[str, Callable[[Topology, int], _Pairs]]] = {
     "fully-connected": _fully_connected,
     "ring": _ring,
     "star": _star,
     "mesh": _mesh,
     "torus": _mesh,
     "fat-tree": _fat_tree,
+    "hierarchy": _hierarchy,
 }
-
-
-def _hierarchy(topology: Topology, workers: int) -> Iterator[Edge]:
-    """A switch for so many workers, one for so many of these, up to one for all."""
-    below: list[int | str] = list(range(workers))
-    for number, level in enumerate(topology.levels):
-        cost = {key: getattr(level, key) for key in EdgeCost.model_fields}
-        for index, place in enumerate(below):
-            switch = f"level-{number}-{index // level.members}"
-            yield Edge(between=(place, switch), **cost)
-        below = [f"level-{number}-{index}" for index in range(len(below) // level.members)]

@@ -135,14 +135,11 @@ def check_again(recipe: Recipe, folder: Path, again: Results | Explored) -> Verd
     other = _other_kernels(recipe, manifest)
     if other is None:
         faults = (*edits_of(folder, manifest), *lacks_of(manifest))
-        notes = tuple(_changed_code(recipe, manifest))
-        notes += tuple(_changes(recipe, manifest))
+        notes = (*_changed_code(recipe, manifest), *_changes(recipe, manifest))
     else:
         checked = check_report(recipe, folder)
-        faults, notes = (
-            checked.faults,
-            (*checked.notes, f"what it learned is not compared: {other}"),
-        )
+        faults = checked.faults
+        notes = (*checked.notes, f"what it learned is not compared: {other}")
     if faults:
         return Verdict(faults, notes)
     own = {  # as if the same software had made them
@@ -421,13 +418,6 @@ def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
     """What the report rests on and is not any more what it was."""
     if _at(manifest, "recipe", "sha256") != recipe.sha256:
         yield "the recipe has changed"
-    try:
-        cluster = cluster_of(recipe).digest
-    except (AmpsimError, OSError) as error:
-        yield str(error)
-        return
-    if _at(manifest, "cluster", "sha256") != cluster:
-        yield f"the device or cluster file of {recipe.file.cluster} has changed"
     yield from dict.fromkeys(_changed_clusters(recipe, manifest))
     for file, is_same in _data(manifest):
         if is_same is False:
@@ -435,18 +425,21 @@ def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
-    before = sequence(manifest.get("schedules"))
-    for index, entry in enumerate(recipe.file.schedules):
-        if not entry.hardware:
-            continue
-        own = mapping(before[index]) if index < len(before) else {}
+    """The recipe's cluster, and those of rows that have their own."""
+    entries, before = recipe.file.schedules, sequence(manifest.get("schedules"))
+    for index in (None, *(place for place, one in enumerate(entries) if one.hardware)):
+        name, origin = recipe.file.cluster, manifest
+        if index is not None:
+            name = entries[index].cluster or name
+            origin = mapping(before[index]) if index < len(before) else {}
         try:
             now = cluster_of(recipe, index).digest
         except (AmpsimError, OSError) as error:
             yield str(error)
+            if index is None:
+                return
             continue
-        if _at(own, "cluster", "sha256") != now:
-            name = entry.cluster or recipe.file.cluster
+        if _at(origin, "cluster", "sha256") != now:
             yield f"the device or cluster file of {name} has changed"
 
 

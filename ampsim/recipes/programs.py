@@ -260,22 +260,21 @@ def read_program(folder: Path) -> ReportProgram:
     return ReportProgram(folder, digest, title, text, *figures, names["tables"], witness)
 
 
+# Of what is wrong, the first is told; what comes behind it takes for granted that it is right.
+
+
 def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
     for name, keep in (("TITLE", ""), ("TEXT", "\n\t")):
         if not _is_text(names[name], keep):
             yield f"{name} must be text that can be shown, got {short(names[name])}"
     files: set[str] = set()
     for key, kind in (("CURVES", Curves), ("TIMELINES", Timeline)):
-        faults = list(_faults_of_figures(key, names.get(key, ()), kind, files))
-        yield from faults
-        if faults:
-            return
+        yield from _faults_of_figures(key, names.get(key, ()), kind, files)
     if not isinstance(names["tables"], FunctionType):
         yield f"tables must be a function, got {short(names['tables'])}"
     witness: Any = names.get(WITNESS_NAME, {})
     if not isinstance(witness, dict):
         yield f"{WITNESS_NAME} must be small values by names of the program, got {short(witness)}"
-        return
     for name in map(str, witness):  # pyright: ignore[reportUnknownArgumentType]  # a user's
         if name not in names:
             yield f"{WITNESS_NAME}: {one_of('global', name, names)}"
@@ -285,7 +284,6 @@ def _faults_of_figures(key: str, given: Any, kind: type[Any], files: set[str]) -
     """What is wrong with the figures of one kind; `files` are names that are taken."""
     if not isinstance(given, list | tuple) or any(not isinstance(one, kind) for one in given):  # pyright: ignore[reportUnknownVariableType]  # a user's
         yield f"{key} must be a list of {kind.__name__}, got {short(given)}"
-        return
     every: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType]  # as above
     for place, one in enumerate(every):
         for field in fields(one):
@@ -293,7 +291,6 @@ def _faults_of_figures(key: str, given: Any, kind: type[Any], files: set[str]) -
             if not (isinstance(value, bool) if is_flag else _is_text(value)):
                 wanted = "true or false" if is_flag else "text"
                 yield f"{key}[{place}].{field.name} must be {wanted}, got {short(value)}"
-                return
         if not _FILE_NAME.fullmatch(one.name) or one.name.casefold() in files:
             yield f"{key}[{place}].name {_A_NAME}, got {short(one.name)}"
         files.add(one.name.casefold())
@@ -304,12 +301,10 @@ def _faults_of_tables(tables: Mapping[Any, Any], program: ReportProgram) -> Iter
     for name in tables:
         if not isinstance(name, str) or not _FILE_NAME.fullmatch(name) or name.casefold() in files:
             yield f"the name of a table {_A_NAME}, got {short(name)}"
-            return
         files.add(name.casefold())
     for name, table in tables.items():
         if not isinstance(table, pd.DataFrame):
             yield f"table {name!r} must be a DataFrame, got {short(table)}"
-            return
         yield from _faults_of_table(name, table)
     for one in program.curves:
         kinds = [(one.x, _AXIS[one.is_log_x]), (one.y, _AXIS[one.is_log_y]), (one.by, _CELL)]
@@ -322,10 +317,9 @@ def _faults_of_table(name: str, table: Any) -> Iterator[str]:
     columns: list[Any] = table.columns.tolist()
     if any(not _is_text(one) or not one.strip() for one in columns) or not table.columns.is_unique:
         yield f"table {name!r}: columns must be texts that differ, got {short(columns)}"
-    elif not len(table) or not columns:
+    if not len(table) or not columns:
         yield f"table {name!r}: must have a row and a column, got {len(table)} x {len(columns)}"
-    else:
-        yield from _faults_of_cells(f"table {name!r}", table, [(one, _CELL) for one in columns])
+    yield from _faults_of_cells(f"table {name!r}", table, [(one, _CELL) for one in columns])
 
 
 def _faults_of_figure(
@@ -340,8 +334,7 @@ def _faults_of_figure(
     missing = [name for name, _kind in kinds if name not in columns]
     if missing:
         yield f"{where}: {one_of('column', missing[0], columns)}"
-    else:
-        yield from _faults_of_cells(where, tables[one.table], kinds)
+    yield from _faults_of_cells(where, tables[one.table], kinds)
 
 
 def _faults_of_cells(where: str, table: Any, kinds: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -22,7 +22,6 @@ from ampsim.recipes.running import (
     FORMAT,
     KIND,
     TRIALS,
-    rates_in,
     read_trials,
     recipe_origin,
     tables_of,
@@ -143,10 +142,10 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | E
         return read_explored(recipe, folder, own)
     _require_fit(recipe, outlines.runs)
     file = recipe.file
-    rates, copies = rates_in(manifest["schedules"]), copies_in(manifest["schedules"])
     goal = Goal(outlines.metric, file.target)
     spreads = [outlines.spreads.get(entry.title) for entry in file.schedules]
-    of_runs, _ = tables_of(recipe, goal, outlines.runs, rates, copies, spreads=spreads)
+    origins = manifest["schedules"]
+    of_runs, _ = tables_of(recipe, goal, outlines.runs, origins, spreads=spreads)
     cluster = manifest["cluster"]
     return Results(
         **of_runs,
@@ -156,11 +155,6 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | E
         trials=_trials(recipe, folder, manifest),
         manifest=_as_made({key: one for key, one in manifest.items() if key not in _WRITTEN}),
     )
-
-
-def copies_in(origins: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Columns of what each row trains copies of; earlier manifests have none."""
-    return [one.get("copies", {}) for one in origins]
 
 
 def _trials(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> pd.DataFrame:

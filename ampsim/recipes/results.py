@@ -154,7 +154,7 @@ class Results(RunTable, Reported):
             wanted &= {"grid-cost"}
         figures = result_figures(self, wanted=wanted, names=line_names(file))
         costs = [one for one in self._costs if one.measure.column in _COSTLY]
-        if "grid-cost" not in wanted or not costs or len(costs[0].points) < 2:
+        if "grid-cost" not in wanted or not costs or len(costs[0].values.columns) < 2:
             return list(figures)
         return [(_COST, grid_cost(costs)), *figures]
 

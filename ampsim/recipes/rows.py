@@ -60,6 +60,11 @@ class Rows:
         return replace(self, rows=tuple(rows))
 
     @property
+    def optimizers(self) -> list[str]:
+        """The optimizer of each row, by its name."""
+        return [row.plan.model.optimizer.name for row in self.rows]
+
+    @property
     def clusters(self) -> list[Cluster]:
         """That of the recipe, and those of single rows."""
         every = [self.cluster, *(row.plan.cluster for row in self.rows)]
@@ -161,7 +166,11 @@ def _beside(recipe: Recipe, key: str, value: Value) -> Value:
 def _rows(recipe: Recipe) -> Rows:
     file = recipe.file
     cluster = cluster_of(recipe)
-    schedules = _schedules(recipe)
+    pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
+    schedules = [
+        _told(recipe, cell.where, partial(schedule_of_row, entry.name, entry))
+        for entry, cell in pairs
+    ]
     rows = tuple(_row(recipe, index, cluster, schedules) for index in range(len(schedules)))
     goal = Goal(rows[0].plan.model.measure, file.target)
     return Rows(rows, goal, rows[0].plan.model, cluster)
@@ -217,15 +226,6 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
 
 def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
     return placement_of(recipe.beside(entry.placement or PAPER, ".toml"))
-
-
-def _schedules(recipe: Recipe) -> list[Schedule]:
-    """Those of all rows; a mistake in one names its place."""
-    pairs = zip(recipe.file.schedules, recipe.cells, strict=True)
-    return [
-        _told(recipe, cell.where, partial(schedule_of_row, entry.name, entry))
-        for entry, cell in pairs
-    ]
 
 
 def _told(recipe: Recipe, where: str, make: Callable[[], T]) -> T:

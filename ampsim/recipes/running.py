@@ -83,26 +83,9 @@ def tuned_rows(
     return replace(rows, rows=tuned.entries, trials=tuned.trials, unreached=unreached)
 
 
-def optimizers_of(rows: Rows) -> list[str]:
-    """The optimizer of each row, by its name."""
-    return [row.plan.model.optimizer.name for row in rows.rows]
-
-
 def has_rates(file: RecipeFile) -> bool:
     """Whether rows may have other learning rates than their models."""
     return file.tune is not None or file.scale_rate != "none"
-
-
-def rates_of(file: RecipeFile, rows: Rows) -> list[dict[str, Any]]:
-    """Columns of each row's learning rate; empty ones where all have their model's."""
-    if not has_rates(file):
-        return [{} for _row in rows.rows]
-    return [row.plan.rate.columns(row.plan.model) for row in rows.rows]
-
-
-def rates_in(origins: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same, from what a manifest says of the rows."""
-    return [{name: one[name] for name in COLUMNS if name in one} for one in origins]
 
 
 def origin_of(file: RecipeFile, tuned: Rows) -> dict[str, Any]:
@@ -197,7 +180,7 @@ def _run_with(
     planned = len(rows.rows) * len(seeds)
     try:
         tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
-        tiny = rows.with_optimizers(optimizers_of(tuned)).rows
+        tiny = rows.with_optimizers(tuned.optimizers).rows
         witnesses = witnesses_of(tiny, rows.goal, seeds[0], executor)
         short = [end_runs(row, seeds[0]) for row in tuned.rows]
         advice = _advice_on(recipe, tuned.rows)
@@ -294,11 +277,6 @@ def costs_of(clusters: Iterable[Cluster]) -> list[dict[str, str]]:
     return found
 
 
-def _copies(rows: Rows) -> list[dict[str, Any]]:
-    found = copies_of([(row.plan.model, row.schedule, row.plan.cluster) for row in rows.rows])
-    return [{key: one for key, one in of.items() if one is not None} for of in found]
-
-
 def _gather(
     recipe: Recipe,
     rows: Rows,
@@ -306,13 +284,8 @@ def _gather(
     spreads: list[Spreading],
     witnesses: Mapping[str, Witness],
 ) -> Results:
-    file, copies = recipe.file, _copies(rows)
-    rates = rates_of(file, rows)
-    of_runs, assumed = tables_of(recipe, rows.goal, runs, rates, copies, spreads=spreads)
-    names = [{"optimizer": one} if file.tune_optimizer else {} for one in optimizers_of(rows)]
-    of_rows = [
-        rate | name | {"copies": of} for rate, name, of in zip(rates, names, copies, strict=True)
-    ]
+    of_rows = _beside_origins(recipe.file, rows)
+    of_runs, assumed = tables_of(recipe, rows.goal, runs, of_rows, spreads=spreads)
     return Results(
         **of_runs,
         model=rows.model.name,
@@ -323,6 +296,23 @@ def _gather(
         witnesses=witnesses_to_text({row.label: witnesses[row.label] for row in rows.rows}),
         spreads={row.label: of for row, of in zip(rows.rows, spreads, strict=True)},
     )
+
+
+def _beside_origins(file: RecipeFile, rows: Rows) -> list[dict[str, Any]]:
+    """What a manifest says of each row beside where it comes from.
+
+    That is its learning rate, if rows may have others than their models, its optimizer, if that
+    was tuned, and what it trains copies of.
+    """
+    copies = copies_of([(row.plan.model, row.schedule, row.plan.cluster) for row in rows.rows])
+    return [
+        {
+            **(row.plan.rate.columns(row.plan.model) if has_rates(file) else {}),
+            **({"optimizer": name} if file.tune_optimizer else {}),
+            "copies": {key: one for key, one in of.items() if one is not None},
+        }
+        for row, name, of in zip(rows.rows, rows.optimizers, copies, strict=True)
+    ]
 
 
 def recipe_origin(recipe: Recipe) -> dict[str, str]:
@@ -370,8 +360,7 @@ def tables_of(
     recipe: Recipe,
     goal: Goal,
     runs: Sequence[Run],
-    rates: Sequence[Mapping[str, Any]],
-    copies: Sequence[Mapping[str, Any]],
+    origins: Sequence[Mapping[str, Any]],
     *,
     spreads: Sequence[Spreading],
 ) -> tuple[dict[str, Any], list[str]]:
@@ -381,24 +370,24 @@ def tables_of(
         recipe: what was asked.
         goal: what is measured, and the value aimed at.
         runs: every run, at least one of each row.
-        rates: columns of each row's learning rate, which may be none.
-        copies: columns of what each row trains copies of, likewise; they come last.
+        origins: what a manifest says of each row, of which columns are those of its learning rate
+            and of what it trains copies of, if they are there; the latter come last.
         spreads: what the intervals of its devices' numbers do to each row.
     """
     file, entries = recipe.file, recipe.file.schedules
     mine = [[run for run in runs if run.schedule == one.title] for one in entries]
     modes = [one.mode or file.mode for one in entries]
     rows = [
-        {**row_of(one.title, goal, of), **rate}
-        for one, of, rate in zip(entries, mine, rates, strict=True)
+        {**row_of(one.title, goal, of), **{name: at[name] for name in COLUMNS if name in at}}
+        for one, of, at in zip(entries, mine, origins, strict=True)
     ]
     for row, mode in zip(rows, modes, strict=True):
         if mode == "sleep" and len(set(modes)) > 1 and not row["note"]:
             row["note"] = "throughput only: one epoch without numbers"
     schedules = [schedule_of_row(one.name, one) for one in entries]
     rows = beside_each_other(goal, rows, schedules, mine)
-    pairs = zip(with_devices(rows, mine, spreads), copies, strict=True)
-    table = pd.DataFrame([{**row, **more} for row, more in pairs])
+    pairs = zip(with_devices(rows, mine, spreads), origins, strict=True)
+    table = pd.DataFrame([{**row, **at.get("copies", {})} for row, at in pairs])
     of_runs = {
         "recipe": recipe,
         "table": table,

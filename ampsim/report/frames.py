@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ampsim.report.words import plain
 from ampsim.runs.run import Run, RunTable
 from ampsim.study.bound_words import fitting
+from ampsim.text import distinct, marked
 from ampsim.trace import COMPUTE_LANE, LANES
 from ampsim.units import format_seconds
 
@@ -93,33 +94,19 @@ def row_labels(table: DataFrame) -> list[str]:
         if len(set(names)) == len(names):
             break
         values = [number(row, column) for row in records]
-        names = [
-            labelled(name, column, f"{value:g}") if _differs(names, values, index) else name
-            for index, (name, value) in enumerate(zip(names, values, strict=True))
-        ]
+        names = marked_by(names, column, ["" if math.isnan(one) else f"{one:g}" for one in values])
     return distinct(names)
+
+
+def marked_by(names: Sequence[str], column: str, values: Sequence[str]) -> list[str]:
+    """The names, with the value of a column where rows of one name differ in it and it is known."""
+    return marked(names, values, lambda name, value: labelled(name, column, value))
 
 
 def labelled_rows(table: DataFrame) -> list[Row]:
     """The table's rows, each with its label (`row_labels`) as its schedule."""
     labels = row_labels(table)
     return [{**row, "schedule": name} for row, name in zip(rows(table), labels, strict=True)]
-
-
-def distinct(names: Sequence[str]) -> list[str]:
-    """The names, numbered where one comes again.
-
-    >>> distinct(["amp", "amp"])
-    ['amp', 'amp (2)']
-    """
-    found: list[str] = []
-    for name in names:
-        turn, candidate = 1, name
-        while candidate in found:
-            turn += 1
-            candidate = f"{name} ({turn})"
-        found.append(candidate)
-    return found
 
 
 def joined(frames: Sequence[DataFrame]) -> DataFrame:
@@ -130,11 +117,6 @@ def joined(frames: Sequence[DataFrame]) -> DataFrame:
 def _column(frame: DataFrame, name: str) -> Any:
     untyped: Any = frame
     return untyped[name]
-
-
-def _differs(names: Sequence[str], values: Sequence[float], index: int) -> bool:
-    same = [values[i] for i, name in enumerate(names) if name == names[index]]
-    return not math.isnan(values[index]) and len(set(same)) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +233,12 @@ def is_worker(row: int) -> bool:
     return 0 <= row < LANE_STEP - 1
 
 
-def row_name(row: int) -> str:
-    """What the row of another lane, or of the host, is called."""
-    return "host" if row < 0 else thread_name(row)
+def row_name(row: int, hosts: Hosts | None = None) -> str:
+    """What a row is called: the host, another lane, or a worker with the nodes that it hosts."""
+    if not is_worker(row):
+        return "host" if row < 0 else thread_name(row)
+    nodes = some_of((hosts or {}).get(row, ()))
+    return f"worker {row} ({nodes})" if nodes else f"worker {row}"
 
 
 def thread_name(row: int) -> str:

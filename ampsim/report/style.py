@@ -21,7 +21,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
 
 from ampsim.model_parallel import SCHEDULES
 from ampsim.report.words import plain
@@ -206,6 +206,19 @@ def name_rows(axes: Axes, names: Sequence[str], longest: int = 32, ends: float =
     axes.set_ylim(len(names) - 1 + ends, -ends)
 
 
+def hatched(colour: str, hatch: str) -> dict[str, Any]:
+    """The look of a bar that is full, or, with a hatch, white."""
+    fill = "white" if hatch else colour
+    return {"facecolor": fill, "edgecolor": colour, "hatch": hatch, "linewidth": 0.8}
+
+
+def beside_bar(axes: Axes, text: str, length: float, row: float, **look: Any) -> None:
+    """Write a text behind the end of a bar that reaches so far in that row."""
+    axes.annotate(
+        text, (length, row), xytext=(4, 0), textcoords="offset points", va="center", **look
+    )
+
+
 def name_cells(axes: Axes, columns: Sequence[str], lines: Sequence[str]) -> None:
     """Name the columns and lines of a figure whose cells are 1 wide and high."""
     axes.set_xlim(0.0, len(columns))
@@ -230,6 +243,29 @@ def legend_on_top(figure: Any, axes: Axes, names: Iterable[str], ncols: int) -> 
     first = dict(zip(reversed(labels), reversed(handles), strict=True))
     shown = {name: first[name] for name in names if name in first}
     figure.legend(shown.values(), shown.keys(), loc="outside upper left", ncols=ncols)
+
+
+def tick_words(axis: Any, show: Callable[[float], str]) -> None:
+    """Have the ticks of an axis written so."""
+
+    def shown(value: float, _place: int | None) -> str:
+        return show(value)
+
+    axis.set_major_formatter(FuncFormatter(shown))
+
+
+def log_axis(axes: Axes, letter: str, *, of_seconds: bool = False) -> None:
+    """Make the axis of that letter logarithmic, with ticks at powers of ten alone."""
+    getattr(axes, f"set_{letter}scale")("log")
+    axis: Any = getattr(axes, f"{letter}axis")
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_major_formatter(number_ticks(of_seconds=of_seconds))
+
+
+def new_axes(width_in: float, height_in: float) -> tuple[Any, Axes]:
+    """A figure as of `new_figure`, and its only panel."""
+    figure = new_figure(width_in, height_in)
+    return figure, figure.add_subplot(1, 1, 1)
 
 
 def new_figure(width_in: float, height_in: float) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -17,7 +16,7 @@ from rich.text import Text
 from ampsim.errors import UnknownNameError, one_of
 from ampsim.report import words as markdown
 from ampsim.report.columns import COLUMNS
-from ampsim.report.frames import DataFrame, Row, labelled, labelled_rows, number, rows, text
+from ampsim.report.frames import DataFrame, Row, labelled_rows, marked_by, number, rows, text
 from ampsim.report.words import listed, plain
 from ampsim.runs.rows import TEXTS
 from ampsim.study.bound_words import bound_words
@@ -142,16 +141,8 @@ def _are_timed(records: Records) -> bool:
     return any(not math.isnan(number(row, name)) for row in records for name in names)
 
 
-def _are_ranked(records: Records) -> bool:
-    return len(records) > 1 and any(text(row, "standing") for row in records)
-
-
 def _have_speed_up(records: Records) -> bool:
     return len(records) > 1 and any(not math.isnan(number(row, "speed_up")) for row in records)
-
-
-def _have_rates_alone(records: Records) -> bool:
-    return len(records) > 1 and not _have_speed_up(records)
 
 
 def bound_name(row: Row) -> str:
@@ -167,8 +158,8 @@ def bound_share(row: Row) -> float:
 
 def bound_line(row: Row, longest: int = ANSWER_WIDTH) -> str:
     """What bounds the row, in a line with as many names of nodes as fit; empty if unknown."""
-    name, share = plain(bound_name(row)), bound_share(row)
-    lines = [f"bound by {bound_words(name, _at(row), share, room)}" for room in (40, 28, 16)]
+    name, at, share = plain(bound_name(row)), plain(text(row, "bound_at"), 400), bound_share(row)
+    lines = [f"bound by {bound_words(name, at, share, room)}" for room in (40, 28, 16)]
     return next((one for one in lines if len(one) <= longest), lines[-1]) if name else ""
 
 
@@ -197,10 +188,6 @@ def rate_line(row: Row) -> str:
     return f"learning rate {number(row, 'learning_rate'):.3g} ({plain(rule, 120)})"
 
 
-def _at(row: Row) -> str:
-    return plain(text(row, "bound_at"), 400)
-
-
 def items_of(records: Sequence[Row]) -> str:
     """Name of the items in these rows' throughput, such as "images"; empty where it is unknown."""
     found = {text(row, "items") for row in records} - {""}
@@ -224,29 +211,27 @@ def _shown(name: str, show: Callable[[float], str]) -> Callable[[Row, Row], str]
     return lambda row, first: show(number(row, name))
 
 
-def _time(row: Row, first: Row) -> str:
-    return time_cell(row)
-
-
-def _ratio(row: Row, first: Row) -> str:
-    return format_ratio(speed_ratio(row, first))
-
-
-def _standing(row: Row, first: Row) -> str:
-    return _STANDINGS.get(text(row, "standing"), text(row, "standing")) or UNKNOWN
-
-
 _mak, _epochs = (_shown(name, format_count) for name in ("max_active_keys", "epochs_to_target"))
 ANSWER: Final[tuple[Column, ...]] = (
     Column("schedule", "schedule", lambda row, first: plain(text(row, "schedule"), 40), 0),
     Column("max_active_keys", "in\nflight", _mak, 3),
     Column("train_per_s", "training\n{items}/s", _rate, 0),
     Column("epochs_to_target", "epochs", _epochs, 4, _are_timed),
-    Column("time_to_target_s", "time to target\n[{coverage} % CI]", _time, 0, _are_timed),
+    Column(
+        "time_to_target_s", "time to target\n[{coverage} % CI]", lambda row, first: time_cell(row),
+        0, _are_timed,
+    ),
     Column("speed_up", "speed-\nup", _shown("speed_up", format_ratio), 2, _have_speed_up),
-    Column("train_per_s", "ratio", _ratio, 2, _have_rates_alone),
-    Column("standing", "first\nor tie", _standing, 1, _are_ranked),
-)
+    Column(
+        "train_per_s", "ratio", lambda row, first: format_ratio(speed_ratio(row, first)), 2,
+        lambda rows: len(rows) > 1 and not _have_speed_up(rows),
+    ),
+    Column(
+        "standing", "first\nor tie",
+        lambda row, first: _STANDINGS.get(text(row, "standing"), text(row, "standing")) or UNKNOWN,
+        1, lambda rows: len(rows) > 1 and any(text(row, "standing") for row in rows),
+    ),
+)  # fmt: skip
 """The columns of the answer, of which a table shows at most seven: there is one ratio."""
 
 
@@ -384,13 +369,7 @@ def _named(records: Records) -> list[Row]:
 
 
 def _marked(names: Sequence[str], records: Records, column: str) -> list[str]:
-    """The names, with the value of a column where rows of one name differ in it."""
-    values = [format_count(number(row, column)) for row in records]
-    counts = Counter(name for name, _value in set(zip(names, values, strict=True)))
-    return [
-        labelled(name, column, value) if counts[name] > 1 else name
-        for name, value in zip(names, values, strict=True)
-    ]
+    return marked_by(names, column, [format_count(number(row, column)) for row in records])
 
 
 def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
+from ampsim.text import distinct
+
 
 def plain(text: object, longest: int = 48) -> str:
     r"""A name as one line without control characters, shortened in the middle if it is too long.
@@ -92,12 +94,5 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
     >>> slugs(["x", "../x"])
     {'x': 'x', '../x': 'x-2'}
     """
-    found: dict[str, str] = {}
-    for name in dict.fromkeys(names):
-        base = candidate = slug(name)
-        turn = 1
-        while candidate in found.values():
-            turn += 1
-            candidate = f"{base}-{turn}"
-        found[name] = candidate
-    return found
+    different = list(dict.fromkeys(names))
+    return dict(zip(different, distinct(map(slug, different), "{}-{}"), strict=True))

@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from ampsim.data_parallel import Solver
 from ampsim.dataflow import OfProgram
@@ -79,21 +79,6 @@ class Advice:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ratio:
-    """How many times as fast a placement is under one schedule, and how far to trust it.
-
-    Args:
-        value: the ratio after the last pass.
-        change: by which share the last pass changed it; 0 for a whole epoch, infinity for one pass.
-        instances: of the trial.
-    """
-
-    value: float
-    change: float
-    instances: int
-
-
 def advice_on(
     trials: Trials, schedules: Sequence[Schedule], *, seed: int, trained: int | None = None
 ) -> Advice | None:
@@ -122,7 +107,7 @@ def advice_on(
         tried = [_ratios(trials, schedule, seed, limit) for schedule in schedules]
     except AmpsimError:
         return None
-    found = [_advice(name, [of.get(name) for of in tried], blind_to) for name in KNOWING]
+    found = [_advice(name, tried, blind_to) for name in KNOWING]
     return max(filter(None, found), key=lambda one: one.slowest, default=None)
 
 
@@ -132,13 +117,18 @@ def _is_placed(schedule: Schedule) -> bool:
     return not isinstance(schedule, Solver) or schedule.workers_per_rank > 1
 
 
-def _advice(name: str, ratios: Sequence[_Ratio | None], blind_to: str) -> Advice | None:
+_Tried: TypeAlias = tuple[Mapping[str, float], float]
+"""How many times as fast as the default each placement is under a schedule, after the last pass,
+and by which share that changed it: 0 for a whole epoch, infinity for one pass."""
+
+
+def _advice(name: str, tried: Sequence[_Tried], blind_to: str) -> Advice | None:
     """What to say of one placement, tried under each schedule."""
-    known = [one for one in ratios if one is not None]
-    if len(known) < len(ratios):
+    if any(name not in ratios for ratios, _change in tried):
         return None
-    values = [one.value for one in known]
-    is_worth = any(one.value - 1 >= max(WORTH - 1, 3 * one.change) for one in known)
+    values = [ratios[name] for ratios, _change in tried]
+    least = [max(WORTH - 1, 3 * change) for _ratios, change in tried]
+    is_worth = any(one - 1 >= more for one, more in zip(values, least, strict=True))
     if min(values) < 1 or not is_worth:
         return None
     return Advice(name, min(values), max(values), blind_to)
@@ -191,11 +181,11 @@ class _Race:
         return {name: usual / one if 0 < one < math.inf else 1.0 for name, one in seconds.items()}
 
 
-def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> dict[str, _Ratio]:
+def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> _Tried:
     """How many times as fast as the default each placement that fits is; none for short runs."""
     count = trials.first_pass(schedule)
     if limit < count:
-        return {}
+        return {}, math.inf
     epoch = trials.data.batch_count("train")
     if epoch <= min(limit, SHORT * count):
         count = epoch + 1  # so that it ends, and is measured as it is
@@ -210,8 +200,7 @@ def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> dict[s
         change = max((abs(one / before[name] - 1) for name, one in ratios.items()), default=0.0)
         if race.instances >= INSTANCES_MIN and (change < STABLE or _is_clear(ratios, change)):
             break
-    instances = min(epoch, race.instances)
-    return {name: _Ratio(one, change, instances) for name, one in ratios.items()}
+    return ratios, change
 
 
 def _is_clear(ratios: Mapping[str, float], change: float) -> bool:

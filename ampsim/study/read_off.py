@@ -312,13 +312,7 @@ class ReadOff(WithRates, ABC):
     @property
     def staleness(self) -> pd.DataFrame:
         """The histogram: node, staleness, count of gradients."""
-        names = self._nodes
-        rows = [
-            (names[node], staleness, count)
-            for node, counts in sorted(self._totals.staleness.items())
-            for staleness, count in sorted(counts.items())
-        ]
-        return pd.DataFrame(rows, columns=["node", "staleness", "count"])
+        return histogram(self._nodes, "staleness", self._totals.staleness)
 
     @property
     def staleness_mean(self) -> float:
@@ -329,6 +323,18 @@ class ReadOff(WithRates, ABC):
     def staleness_max(self) -> int | None:
         """Largest of any gradient; None where there was none."""
         return self._totals.staleness_max
+
+
+def histogram(
+    nodes: Sequence[str], what: str, counts: Mapping[int, Mapping[int, int]]
+) -> pd.DataFrame:
+    """How often each node has each value of what is counted: node, `what`, count."""
+    rows = [
+        (nodes[node], value, count)
+        for node, own in sorted(counts.items())
+        for value, count in sorted(own.items())
+    ]
+    return pd.DataFrame(rows, columns=["node", what, "count"])
 
 
 def rate_of(items: pd.Series[Any], seconds: pd.Series[Any]) -> float:

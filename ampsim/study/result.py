@@ -18,7 +18,7 @@ from ampsim.model_parallel import Schedule
 from ampsim.study.bound_words import nodes_at
 from ampsim.study.model import Model
 from ampsim.study.outages import never_met, no_outages, wait_share, waits_of
-from ampsim.study.read_off import Occupation, ReadOff, path_frame, path_parts, timeline
+from ampsim.study.read_off import Occupation, ReadOff, histogram, path_frame, path_parts, timeline
 from ampsim.text import html_table
 from ampsim.trace import (
     DIRECTIONS,
@@ -349,12 +349,7 @@ class Result(ReadOff):
 
         Empty where the schedule merges none; free steps and updates are neither merged nor counted.
         """
-        rows = [
-            (self.recorder.nodes[node], size, count)
-            for node, counts in sorted(self.recorder.summary.group_sizes.items())
-            for size, count in sorted(counts.items())
-        ]
-        return pd.DataFrame(rows, columns=["node", "size", "count"])
+        return histogram(self.recorder.nodes, "size", self.recorder.summary.group_sizes)
 
     @property
     def group_size_mean(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, get_args, get_type_hints
@@ -16,6 +15,7 @@ from ampsim.data_parallel import SOLVERS, kind_named, name_of
 from ampsim.dataflow import PROGRAMS
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.model_parallel import SCHEDULES, Schedule
+from ampsim.text import distinct, marked
 from ampsim.toml_file import Text
 
 METHODS: Final[dict[str, Any]] = {**SCHEDULES, **SOLVERS, **PROGRAMS}
@@ -59,7 +59,8 @@ def schedules_of(names: str, **options: Any) -> list[Schedule]:
     """
     given = {key: value for key, value in options.items() if value is not None}
     for option, value in given.items():
-        _require_distinct(option, value)
+        if isinstance(value, list) and (not value or any(value.count(one) > 1 for one in value)):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]  # of any values
+            raise OptionError(f"{option} must be a value, or several that differ, got {value!r}")
     made = [schedule for name in _split(names) for schedule in _make(name, given)]
     for option in without_effect(made, list(given)):
         name = next(name for name, kind in METHODS.items() if option in _options_of(kind))
@@ -88,19 +89,10 @@ def labels_of(schedules: Sequence[Schedule]) -> list[str]:
     """
     labels = [schedule.name for schedule in schedules]
     for option in option_names():
-        values = [_text_of(getattr(schedule, option, None)) for schedule in schedules]
-        pairs = set(zip(labels, values, strict=True))
-        namesakes = Counter(name for name, _value in pairs)
-        labels = [
-            f"{name}, {_WORDS.get(option, f'{option} {{}}').format(value)}"
-            if namesakes[name] > 1
-            else name
-            for name, value in zip(labels, values, strict=True)
-        ]
-    return [
-        f"{name} ({1 + labels[:index].count(name)})" if name in labels[:index] else name
-        for index, name in enumerate(labels)
-    ]
+        given: list[Any] = [getattr(schedule, option, None) for schedule in schedules]
+        values = [name_of(one) if hasattr(one, "admission") else repr(one) for one in given]
+        labels = marked(labels, values, f"{{}}, {_WORDS.get(option, f'{option} {{}}')}".format)
+    return distinct(labels)
 
 
 def option_names() -> list[str]:
@@ -139,11 +131,6 @@ def without_effect(schedules: list[Schedule], options: list[str]) -> list[str]:
     return [option for option in options if option not in taken]
 
 
-def _text_of(value: Any) -> str:
-    """A value of an option in a label."""
-    return name_of(value) if hasattr(value, "admission") else repr(value)
-
-
 def _split(names: str) -> list[str]:
     parts = [part.strip().casefold() for part in names.split(",")]
     for part in parts:
@@ -157,12 +144,6 @@ def _split(names: str) -> list[str]:
         if parts.count(part) > 1:
             raise OptionError(f"schedules must differ, got {part} twice in {names!r}")
     return parts
-
-
-def _require_distinct(option: str, value: Any) -> None:
-    """Check that a list of values has some, and none of them twice."""
-    if isinstance(value, list) and (not value or any(value.count(one) > 1 for one in value)):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]  # of any values
-        raise OptionError(f"{option} must be a value, or several that differ, got {value!r}")
 
 
 def _make(name: str, options: dict[str, Any]) -> Iterator[Schedule]:

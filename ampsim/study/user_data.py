@@ -70,7 +70,13 @@ class UserData:
         what = f"{method}({of!r}) of the data of model {self._model}"
         with user_code(f"{what} failed"):
             count: Any = getattr(self.given, method)(of)
-        return _whole(what, count)
+        try:
+            whole = operator.index(count)
+        except TypeError:
+            whole = -1
+        if whole < 0 or isinstance(count, bool):
+            raise SimulationError(f"{what} must be a whole number >= 0, got {_shown(count)}")
+        return whole
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Any]:
         """Every batch of a split, each with a number of `rows`.
@@ -100,16 +106,6 @@ def _next(batches: Iterator[Any], what: str) -> Any:
             f"{what} gave {_shown(batch)}{got}; a batch must have rows, its number of items"
         )
     return batch
-
-
-def _whole(what: str, count: Any) -> int:
-    try:
-        whole = operator.index(count)
-    except TypeError:
-        whole = -1
-    if whole < 0 or isinstance(count, bool):
-        raise SimulationError(f"{what} must be a whole number >= 0, got {_shown(count)}")
-    return whole
 
 
 def _shown(value: Any) -> str:

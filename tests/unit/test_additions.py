@@ -53,7 +53,7 @@ USED = {
         "report/page/text.py", "study/checking.py",
     },
     "amp": {
-        "calibration/fit.py", "cli/run.py", "cli/questions.py", "exploring/solve.py",
+        "calibration/fit.py", "cli/run.py", "cli/option_table.py", "exploring/solve.py",
         "exploring/whatif.py",
     },
     "dataflow": {

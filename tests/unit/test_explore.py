@@ -15,6 +15,7 @@ import pytest
 
 import ampsim
 from ampsim.cli import questions as command
+from ampsim.cli.option_table import REPEATS
 from ampsim.errors import OptionError
 from ampsim.exploring import explore as library
 from ampsim.exploring import making
@@ -198,7 +199,7 @@ def test_the_command_has_the_defaults_of_the_library():
     functions = (ampsim.explore, ampsim.solve, ampsim.search, ampsim.whatif)
     repeats = [inspect.signature(one).parameters["repeats"].default for one in functions]
     said = "{} of explore, {} of solve, {} of search and whatif"
-    assert said.format(*repeats[:3]) in command.REPEATS
+    assert said.format(*repeats[:3]) in REPEATS
     assert repeats[2] == repeats[3]
 
 

@@ -11,7 +11,14 @@ import pytest
 import ampsim
 import ampsim.figures
 from ampsim.data_parallel import SOLVERS
-from ampsim.report.gantt.boxes import OUTAGES, ChartRun, instances_of, outages_in, outages_of
+from ampsim.report.gantt.boxes import (
+    OUTAGES,
+    ChartRun,
+    instances_of,
+    looks_of,
+    outages_in,
+    outages_of,
+)
 from ampsim.report.gantt.view import gantt_view
 
 OPTIONS = (
@@ -93,8 +100,7 @@ def test_outages_and_waits_are_told_apart():
     model = ampsim.load_model("mlp", data="synthetic")
     frame = ampsim.simulate(model, "tflops-1", "sequential", instances=100, mode="sleep").waits
     assert not len(frame)
-    window = outages_in(None, (0.0, 1.0))
-    assert window.looks == []
+    assert looks_of([outages_in(None, (0.0, 1.0))]) == []
 
 
 def test_a_trace_has_a_track_of_waits(call, tmp_path):

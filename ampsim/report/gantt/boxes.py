@@ -1,11 +1,17 @@
-"""What a Gantt chart shows: rows, a window of time, steps as boxes, arrows, and outages."""
+"""What a Gantt chart shows: rows, a window of time, steps and outages as boxes, and arrows.
+
+Boxes are a table: `row`, the number of a row (`row_numbers`); `start_s` and `end_s`, cut to a
+window; `look`, a step's direction or one of `OUTAGES`; and `label`, what is written into a step's.
+Arrows are one, too: `source` and `target`, numbers of rows; `start_s`, when one begins, `end_s`,
+when it ends; and `bytes`, the size of a message.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,15 +19,12 @@ from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import (
-    LANE_STEP,
     WHOLE,
     AnyRun,
     DataFrame,
-    Floats,
-    Hosts,
-    Integers,
     KeptPart,
     floats,
+    hosts_in,
     integers,
     is_of_operations,
     is_worker,
@@ -30,7 +33,6 @@ from ampsim.report.frames import (
     owner_of,
     row_name,
     row_numbers,
-    some_of,
     texts,
     thread_name,
 )
@@ -45,137 +47,118 @@ INSTANCES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRows:
-    """The workers that a chart has rows for, and the names of the rows.
+class ChartRows:
+    """The rows of a chart from top to bottom.
 
     Attributes:
-        count: number of workers of the cluster.
-        devices: a device's name per worker, by which rows are grouped; empty where unknown.
-        hosts: the nodes of each worker, named after its number.
-        has_threads: whether each row is named after its lane, as of operations.
+        numbers: as of `row_numbers`.
+        names: what each is called: a worker with the nodes that it hosts, or a thread by its lane.
+        devices: the name of each one's device, by which rows are grouped; empty where all workers
+            have the same, and of the host.
+        is_busy: whether each has boxes.
+        closing_line: how many workers have no row, and why.
+        has_threads: whether they are a dependency engine's.
     """
 
-    count: int
-    devices: Sequence[str] = ()
-    hosts: Hosts = field(default_factory=dict[int, Sequence[str]])
-    has_threads: bool = False
-
-    def name(self, worker: int) -> str:
-        """Name of the row of `worker`, or of another row by its number."""
-        if self.has_threads:
-            return thread_name(worker)
-        if not is_worker(worker):
-            return row_name(worker)
-        nodes = some_of(self.hosts.get(worker, ()))
-        return f"worker {worker} ({nodes})" if nodes else f"worker {worker}"
-
-    def in_order(self) -> list[int]:
-        """All workers by number, those with the same device together."""
-        kinds = {name: rank for rank, name in enumerate(dict.fromkeys(self.devices))}
-        if len(kinds) < 2:
-            return list(range(self.count))
-        return sorted(range(self.count), key=lambda worker: kinds[self.devices[worker]])
-
-
-@dataclass(frozen=True, slots=True)
-class Boxes:
-    """Steps that take time inside a window, in the order of the trace.
-
-    `names` has one for each where these are operations, else none. `present` holds the workers with
-    any step in the window, free steps included.
-    """
-
-    worker: Integers
-    start_s: Floats
-    end_s: Floats
-    instance: Integers
-    direction: NDArray[np.str_]
-    present: frozenset[int]
-    names: list[str] = field(default_factory=list[str])
-
-    @property
-    def labels(self) -> list[str]:
-        """What is written into each box: the operation's name, or the instance."""
-        numbers = self.instance.tolist()
-        return self.names or [str(number) if number >= 0 else "" for number in numbers]
-
-    @property
-    def busy_s(self) -> float:
-        """Sum of the lengths of boxes that workers compute."""
-        own = (self.worker >= 0) & (self.worker < LANE_STEP - 1)
-        return float(np.sum((self.end_s - self.start_s)[own]))
-
-
-@dataclass(frozen=True, slots=True)
-class ChartRows:
-    """The rows from top to bottom: their numbers, whether each is busy, and a closing line.
-
-    `groups` has a name and the first and last row of each kind of device, if there are several.
-    """
-
-    workers: tuple[int, ...]
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
     is_busy: tuple[bool, ...]
     closing_line: str
-    groups: tuple[tuple[str, int, int], ...] = ()
+    has_threads: bool
+
+    @property
+    def groups(self) -> list[tuple[str, int, int]]:
+        """Name, first and last row of each kind of device, if there are several."""
+        found: dict[str, list[int]] = {}
+        for place, name in enumerate(self.devices):
+            if name:
+                found.setdefault(name, []).append(place)
+        return [(plain(name, 24), places[0], places[-1]) for name, places in found.items()]
+
+    def places(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
+        """The place of each of these rows, 0 on top; all are there."""
+        place = {number: index for index, number in enumerate(self.numbers)}
+        known, of = np.unique(numbers, return_inverse=True)
+        return np.array([place[one] for one in known.tolist()], np.int64)[of]
 
 
-def boxes_in(spans: DataFrame, window_s: Window) -> Boxes:
-    """Boxes of `spans` that overlap `window_s`, cut to it. Free steps (length 0) have no box."""
-    start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
-    worker, direction = row_numbers(spans), np.asarray(spans["direction"], dtype=np.str_)
-    touching = (end_s >= window_s[0]) & (start_s < window_s[1])
-    drawn = (end_s > start_s) & (end_s > window_s[0]) & (start_s < window_s[1])
-    unknown = set(np.unique(direction[drawn]).tolist()) - set(BOXES)
-    assert not unknown, f"directions without a colour: {sorted(unknown)}"
-    return Boxes(
-        worker[drawn],
-        np.maximum(start_s[drawn], window_s[0]),
-        np.minimum(end_s[drawn], window_s[1]),
-        integers(spans, "instance")[drawn],
-        direction[drawn],
-        frozenset(int(number) for number in np.unique(worker[touching])),
-        _operation_names(spans[drawn]) if is_of_operations(spans) else [],
-    )
+def boxes_in(spans: DataFrame, window_s: Window) -> DataFrame:
+    """Boxes of the steps that take time in a window, in the order of the trace."""
+    drawn = spans[_are_drawn(spans, window_s)]
+    looks = texts(drawn, "direction")
+    assert set(looks) <= set(BOXES), f"directions without a colour: {sorted({*looks} - {*BOXES})}"
+    if is_of_operations(spans):
+        named = zip(texts(drawn, "node"), looks, strict=True)
+        labels = ["" if kind in ("push", "dispatch") else plain(name, 40) for name, kind in named]
+    else:
+        labels = [str(one) if one >= 0 else "" for one in integers(drawn, "instance").tolist()]
+    return _cut(drawn, window_s, row=row_numbers(drawn), look=looks, label=labels)
 
 
-def _operation_names(spans: DataFrame) -> list[str]:
-    named = zip(texts(spans, "node"), texts(spans, "direction"), strict=True)
-    return ["" if kind in ("push", "dispatch") else plain(name, 40) for name, kind in named]
+def _are_in(frame: DataFrame, window_s: Window) -> NDArray[np.bool_]:
+    """Whether each overlaps a window."""
+    return (floats(frame, "end_s") > window_s[0]) & (floats(frame, "start_s") < window_s[1])
 
 
-def lanes_for(
-    charts: Iterable[Boxes], rows: WorkerRows, joined: frozenset[int] = frozenset()
+def _are_drawn(spans: DataFrame, window_s: Window) -> NDArray[np.bool_]:
+    """The same of steps, of which free ones (length 0) have no box."""
+    return _are_in(spans, window_s) & (floats(spans, "end_s") > floats(spans, "start_s"))
+
+
+def _cut(frame: DataFrame, window_s: Window, **columns: Any) -> DataFrame:
+    start_s = np.maximum(floats(frame, "start_s"), window_s[0])
+    end_s = np.minimum(floats(frame, "end_s"), window_s[1])
+    return DataFrame({**columns, "start_s": start_s, "end_s": end_s})
+
+
+def rows_for(
+    frames: Sequence[DataFrame],
+    window_s: Window,
+    workers: int,
+    devices: Sequence[str] = (),
+    ends: Collection[int] = (),
 ) -> ChartRows:
-    """The rows of all `charts`; workers in `joined`, where arrows end, have one even if idle."""
-    charts = list(charts)
-    busy = {int(number) for boxes in charts for number in np.unique(boxes.worker)}
-    present = frozenset[int]().union(*(boxes.present for boxes in charts))
-    of = {number: owner_of(number) for number in busy | present}
-    beyond = sorted(number for number, owner in of.items() if not -1 <= owner < rows.count)
-    assert not beyond, f"spans of workers {beyond} in a chart of {rows.count} workers"
-    lanes = sorted(number for number in busy if not is_worker(number))
-    everyone = [number for number in lanes if of[number] < 0]
-    for worker in rows.in_order():
-        everyone += [worker, *(number for number in lanes if of[number] == worker)]
-    shown = [number for number in everyone if not busy or number in busy or number in joined]
+    """The rows that all charts of some spans have.
+
+    Args:
+        frames: the spans of each chart.
+        window_s: start and end of the time shown.
+        workers: how many the cluster has.
+        devices: a device's name per worker; empty where it is unknown.
+        ends: rows of arrows' ends, which are shown even if idle.
+    """
+    busy, present = set[int](), set[int]()
+    for spans in frames:
+        numbers, is_there = row_numbers(spans), floats(spans, "end_s") >= window_s[0]
+        busy.update(np.unique(numbers[_are_drawn(spans, window_s)]).tolist())
+        is_there &= floats(spans, "start_s") < window_s[1]
+        present.update(np.unique(numbers[is_there]).tolist())
+    beyond = sorted(one for one in busy | present if not -1 <= owner_of(one) < workers)
+    assert not beyond, f"spans of workers {beyond} in a chart of {workers} workers"
+    kinds = list(dict.fromkeys(devices))
+    kind_of = {worker: devices[worker] if len(kinds) > 1 else "" for worker in range(workers)}
+    lanes = sorted(one for one in busy if not is_worker(one))
+    everyone = [one for one in lanes if owner_of(one) < 0]
+    for worker in sorted(kind_of, key=lambda one: kinds.index(kind_of[one]) if kind_of[one] else 0):
+        everyone += [worker, *(one for one in lanes if owner_of(one) == worker)]
+    shown = [one for one in everyone if not busy or one in busy or one in ends]
     hidden = set(everyone) - set(shown)
     free = len(hidden & present)
-    parts = [_counted(free, "with only free steps"), _counted(len(hidden) - free, "with no steps")]
+    told = [_counted(free, "with only free steps"), _counted(len(hidden) - free, "with no steps")]
+    has_threads, hosts = any(map(is_of_operations, frames)), hosts_in(frames)
     return ChartRows(
         tuple(shown),
-        tuple(number in busy for number in shown),
-        "" if rows.has_threads else ", ".join(part for part in parts if part),
-        _groups(shown, rows),
+        tuple(thread_name(one) if has_threads else row_name(one, hosts) for one in shown),
+        tuple(kind_of.get(owner_of(one), "") for one in shown),
+        tuple(one in busy for one in shown),
+        "" if has_threads else ", ".join(filter(None, told)),
+        has_threads,
     )
 
 
-def _groups(shown: Sequence[int], rows: WorkerRows) -> tuple[tuple[str, int, int], ...]:
-    found: dict[str, list[int]] = {}
-    if len(set(rows.devices)) > 1:
-        for row, worker in enumerate(shown):
-            if owner_of(worker) >= 0:
-                found.setdefault(rows.devices[owner_of(worker)], []).append(row)
-    return tuple((plain(name, 24), places[0], places[-1]) for name, places in found.items())
+def _counted(count: int, what: str) -> str:
+    return f"{count} worker{'s' if count != 1 else ''} {what}" if count else ""
 
 
 def whole_window(frames: Iterable[DataFrame]) -> Window:
@@ -236,86 +219,52 @@ def _finish_s(spans: DataFrame, instances: int) -> float:
     return max(finish_s, float(np.max(end_s[following], initial=finish_s)))
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} worker{'s' if count != 1 else ''} {what}" if count else ""
-
-
 ARROWS_MAX = 200  # chosen: more hide what they join; of more, every second, third, ... is drawn
 _HOST = -1
+_TRANSFER: Final = {
+    "source_worker": "source", "target_worker": "target", "start_s": "start_s", "end_s": "end_s",
+    "bytes": "bytes",
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Arrows:
-    """What joins rows in a window, in the order of the record.
+def arrows_in(transfers: Sequence[DataFrame], window_s: Window) -> DataFrame:
+    """Transfers between workers in a window, from chunks, each from its start to its arrival.
 
-    Transfers between workers, from the start on the link to the arrival; or, of operations, which
-    made which ready, from the end of the one to the start of the other.
-
-    Attributes:
-        source, target: workers, or rows.
-        start_s, end_s: when an arrow begins and ends.
-        size_bytes: of the message.
-        to_host: how many other transfers in the window begin or end at the host.
+    Those from and to the host are left out.
     """
-
-    source: Integers
-    target: Integers
-    start_s: Floats
-    end_s: Floats
-    size_bytes: Integers
-    to_host: int
-
-    @property
-    def workers(self) -> frozenset[int]:
-        """The workers that send or receive any of these."""
-        return frozenset(int(w) for w in np.unique(np.concatenate([self.source, self.target])))
-
-    def thinned(self, most: int) -> tuple[Arrows, int]:
-        """Every step-th transfer, at most `most`, and the step."""
-        step = max(1, -(-len(self.source) // most))
-        chosen = slice(None, None, step)
-        columns = (self.source, self.target, self.start_s, self.end_s, self.size_bytes)
-        kept: list[Any] = [column[chosen] for column in columns]
-        return Arrows(*kept, to_host=self.to_host), step
+    if not transfers:
+        return DataFrame(columns=list(_TRANSFER.values()))
+    rows: Any = joined([chunk[list(_TRANSFER)] for chunk in transfers])
+    ends = [integers(rows, f"{end}_worker") for end in ("source", "target")]
+    chosen = _are_in(rows, window_s) & (ends[0] != _HOST) & (ends[1] != _HOST)
+    return rows[chosen].rename(columns=_TRANSFER)
 
 
-def arrows_in(transfers: Sequence[DataFrame], window_s: Window) -> Arrows:
-    """Transfers between workers that overlap a window, from chunks of the trace's transfers."""
-    counts, times = np.empty(0, np.int64), np.empty(0)
-    parts: list[list[Any]] = [[counts, counts, times, times, counts]]
-    to_host = 0
-    for chunk in transfers:
-        start_s, end_s = floats(chunk, "start_s"), floats(chunk, "end_s")
-        touching = (end_s > window_s[0]) & (start_s < window_s[1])
-        rows = chunk[touching]
-        source, target = (integers(rows, f"{end}_worker") for end in ("source", "target"))
-        joins = (source != _HOST) & (target != _HOST)
-        to_host += int((~joins).sum())
-        columns = [source, target, start_s[touching], end_s[touching], integers(rows, "bytes")]
-        parts.append([column[joins] for column in columns])
-    joined: list[Any] = [np.concatenate(each) for each in zip(*parts, strict=True)]
-    return Arrows(*joined, to_host=to_host)
+def ends_of(every: Iterable[DataFrame]) -> set[int]:
+    """The rows at which any arrow ends or begins."""
+    return {row for one in every for end in ("source", "target") for row in integers(one, end)}
 
 
 def dependencies_in(
-    spans: DataFrame, dependencies: DataFrame, boxes: Boxes, window_s: Window
-) -> Arrows:
-    """Which operation made which ready, between rows that have boxes.
+    spans: DataFrame, dependencies: DataFrame, boxes: DataFrame, window_s: Window
+) -> DataFrame:
+    """Which operation made which ready, from the end of the one to the start of the other.
 
     Args:
         spans: of the operations.
         dependencies: source and target, the labels of two spans.
-        boxes: what the chart draws.
+        boxes: what the chart draws; arrows are between their rows.
         window_s: start and end of the time shown.
     """
     tails, heads = (spans.loc[dependencies[end]] for end in ("source", "target"))
     source, target = row_numbers(tails), row_numbers(heads)
     start_s, end_s = floats(tails, "end_s"), floats(heads, "start_s")
-    has_rows = np.isin(source, boxes.worker) & np.isin(target, boxes.worker)
+    known = integers(boxes, "row")
+    has_rows = np.isin(source, known) & np.isin(target, known)
     chosen = has_rows & (source != target) & (start_s >= window_s[0]) & (end_s <= window_s[1])
-    columns = (source, target, start_s, end_s, np.zeros(len(source), np.int64))
-    kept: list[Any] = [column[chosen] for column in columns]
-    return Arrows(*kept, to_host=0)
+    columns = {"source": source, "target": target, "start_s": start_s, "end_s": end_s, "bytes": 0}
+    arrows: Any = DataFrame(columns)
+    return arrows[chosen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +285,7 @@ class ChartRun:
     outages: DataFrame | None = None
     dependencies: DataFrame | None = None
 
-    def arrows(self, boxes: Boxes, window_s: Window) -> Arrows:
+    def arrows(self, boxes: DataFrame, window_s: Window) -> DataFrame:
         """Transfers between workers, or dependencies between the rows of `boxes`."""
         if self.dependencies is None:
             return arrows_in(self.transfers, window_s)
@@ -377,45 +326,23 @@ OUTAGES: Final = {
 """What the legend says of each look, in its order, and its hatch, unlike those of steps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outages:
-    """Outages and waits that overlap a window, in the order of the record.
-
-    `worker` is whose device each is of, and `look` how it is drawn, one of `OUTAGES`.
-    """
-
-    worker: Integers
-    start_s: Floats
-    end_s: Floats
-    look: NDArray[np.str_]
-
-    @property
-    def looks(self) -> list[str]:
-        """Which there are, in the order of `OUTAGES`."""
-        return [one for one in OUTAGES if one in self.look]
-
-
-def outages_in(outages: DataFrame | None, window_s: Window) -> Outages:
-    """Outages that overlap a window, cut to it."""
+def outages_in(outages: DataFrame | None, window_s: Window) -> DataFrame:
+    """Boxes of the outages and waits that overlap a window, in the order of the record."""
     if outages is None or not len(outages):
-        empty = np.empty(0)
-        return Outages(np.empty(0, np.int64), empty, empty, np.empty(0, np.str_))
-    start_s, end_s = floats(outages, "start_s"), floats(outages, "end_s")
-    chosen = (end_s > window_s[0]) & (start_s < window_s[1])
-    look = np.array([_look_of(kind) for kind in texts(outages, "kind")])
-    look = np.where(floats(outages, "updates_lost") > 0, "lost", look)
-    return Outages(
-        integers(outages, "worker")[chosen],
-        np.maximum(start_s[chosen], window_s[0]),
-        np.minimum(end_s[chosen], window_s[1]),
-        look[chosen],
-    )
+        return DataFrame(columns=["row", "look", "start_s", "end_s"])
+    drawn = outages[_are_in(outages, window_s)]
+    looks = [
+        "lost" if updates > 0 else "waits" if kind.startswith("waits") else
+        kind if kind in OUTAGES else "down"
+        for kind, updates in zip(texts(drawn, "kind"), floats(drawn, "updates_lost"), strict=True)
+    ]  # fmt: skip
+    return _cut(drawn, window_s, row=integers(drawn, "worker"), look=looks)
 
 
-def _look_of(kind: str) -> str:
-    if kind.startswith("waits"):
-        return "waits"
-    return kind if kind in ("slow", "checkpoint") else "down"
+def looks_of(outages: Iterable[DataFrame]) -> list[str]:
+    """Which looks there are, in the order of `OUTAGES`."""
+    found = {look for one in outages for look in one["look"]}
+    return [one for one in OUTAGES if one in found]
 
 
 def outages_of(run: AnyRun) -> DataFrame:
@@ -434,23 +361,6 @@ def instances_of(every: Iterable[DataFrame | None]) -> int:
             waits = [kind.startswith("waits") for kind in texts(one, "kind")]
             waiting = max(waiting, len(np.unique(integers(one, "worker")[waits])))
     return max(INSTANCES, 2 * waiting)
-
-
-def outage_rows(outages: Outages, workers: Sequence[int]) -> list[list[Any]]:
-    """Row, start, end and look, for each outage of a worker that has a row."""
-    place = {worker: row for row, worker in enumerate(workers)}
-    columns = (one.tolist() for one in (outages.start_s, outages.end_s, outages.look))
-    return [
-        [place[worker], *rest]
-        for worker, *rest in zip(outages.worker.tolist(), *columns, strict=True)
-        if worker in place
-    ]
-
-
-def looks_of(every: Iterable[Outages]) -> list[str]:
-    """Which looks there are, in the order of `OUTAGES`."""
-    found = {look for one in every for look in one.looks}
-    return [one for one in OUTAGES if one in found]
 
 
 _ROUNDING = 1e-4

@@ -16,35 +16,28 @@ from ampsim.errors import OptionError
 from ampsim.files import write_text
 from ampsim.report.frames import (
     DataFrame,
-    Integers,
     floats,
-    hosts_in,
     integers,
     is_worker,
-    owner_of,
     row_numbers,
     short_name,
     texts,
 )
 from ampsim.report.gantt.boxes import (
     OUTAGES,
-    Arrows,
     Charted,
     ChartRows,
     ChartRun,
-    Outages,
     Window,
-    WorkerRows,
     arrows_in,
-    boxes_in,
     chart_runs,
     check_window,
     choose_window,
+    ends_of,
     instances_of,
-    lanes_for,
     looks_of,
-    outage_rows,
     outages_in,
+    rows_for,
     whole_window,
 )
 from ampsim.report.saving import render
@@ -52,52 +45,44 @@ from ampsim.report.style import DIRECTIONS, TRANSFER
 from ampsim.report.words import plain
 from ampsim.units import format_percent, format_seconds
 
-
-def sent_columns(sent: Arrows, lanes: ChartRows, most: int) -> dict[str, str]:
-    """Transfers in the order of their starts, as `_Packed.columns`; none if more than `most`."""
-    order = np.argsort(sent.start_s, kind="stable")
-    if len(order) > most:
-        order = order[:0]
-    place = {worker: row for row, worker in enumerate(lanes.workers)}
-    columns: dict[str, Any] = {
-        "start": (sent.start_s, "<f8"),
-        "end": (sent.end_s, "<f8"),
-        "bytes": (sent.size_bytes, "<f8"),
-        "from": (np.array([place[int(w)] for w in sent.source], dtype=np.int64), "<u2"),
-        "to": (np.array([place[int(w)] for w in sent.target], dtype=np.int64), "<u2"),
-    }
-    return {name: in_base64(values[order], kind) for name, (values, kind) in columns.items()}
-
-
-def in_base64(values: NDArray[Any], kind: str) -> str:
-    """Numbers as little-endian bytes of that kind, as text."""
-    return base64.b64encode(values.astype(kind).tobytes()).decode("ascii")
-
-
-def names_in(spans_by_schedule: Mapping[str, DataFrame], column: str) -> list[str]:
-    """The different texts of a column, sorted; one that is empty where there is no such column."""
-    found: set[str] = set()
-    for spans in spans_by_schedule.values():
-        known = DataFrame({column: spans[column].unique()}) if column in spans else None
-        found.update([""] if known is None else texts(known, column))
-    return sorted(found)
-
-
-def codes_of(spans: DataFrame, column: str, names: list[str]) -> Integers:
-    """Place of each value in `names`."""
-    if column not in spans:
-        return np.full(len(spans), names.index(""))
-    places = {name: index for index, name in enumerate(names)}
-    return np.array([places[name] for name in texts(spans, column)], dtype=np.int64)
-
-
 TRANSFERS_MAX = 200_000  # chosen: 9 MB of page
 STEPS_MAX = 1_000_000  # chosen: 50 MB of page, which browsers still open in seconds
 
 _TYPES: dict[str, str] = {
     "start": "<f8", "end": "<f8", "flop": "<f8", "bytes": "<f8", "instance": "<i4",
     "staleness": "<i4", "node": "<u2", "direction": "u1", "state": "<u4",
+    "from": "<u2", "to": "<u2",
 }  # fmt: skip
+"""Of the numbers that a page has of a step, and of a transfer; little-endian."""
+
+
+_LOOKS = [
+    {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
+    for look in DIRECTIONS.values()
+]
+
+
+def _in_base64(columns: Mapping[str, NDArray[Any]]) -> dict[str, str]:
+    """Each column as bytes of its type, as text."""
+    return {
+        name: base64.b64encode(values.astype(_TYPES[name]).tobytes()).decode("ascii")
+        for name, values in columns.items()
+    }
+
+
+def _names_in(every: Mapping[str, DataFrame], column: str) -> list[str]:
+    """The different texts of a column, sorted; one that is empty where there is no such column."""
+    found: set[str] = set()
+    for spans in every.values():
+        found.update(texts(spans.drop_duplicates(column), column) if column in spans else [""])
+    return sorted(found)
+
+
+def _codes_of(spans: DataFrame, column: str, names: list[str]) -> NDArray[np.int64]:
+    """Place of each value in `names`."""
+    places = {name: index for index, name in enumerate(names)}
+    values = texts(spans, column) if column in spans else [""] * len(spans)
+    return np.array([places[name] for name in values], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,143 +155,132 @@ def gantt_view(
     first_s = window_s or choose_window(spans, count)
     if _steps(spans, whole_s) > STEPS_MAX:
         whole_s = _only_window(spans, window_s)
-    rows = WorkerRows(workers, devices=devices, hosts=hosts_in(spans.values()))
     sent = {name: arrows_in(run.transfers, whole_s) for name, run in runs.items()}
-    boxes = (boxes_in(one, whole_s) for one in spans.values())
-    lanes = lanes_for(boxes, rows, frozenset[int]().union(*(one.workers for one in sent.values())))
-    nodes, states = names_in(spans, "node"), names_in(spans, "state")
+    rows = rows_for(list(spans.values()), whole_s, workers, devices, ends_of(sent.values()))
+    nodes, states = _names_in(spans, "node"), _names_in(spans, "state")
     assert len(nodes) < 1 << 16, len(nodes)
-    packed = {name: _Packed(run, lanes, (nodes, states), whole_s) for name, run in runs.items()}
-    found = {name: outages_in(run.outages, whole_s) for name, run in runs.items()}
+    packed = {
+        name: _Packed(run, sent[name], rows, (nodes, states), whole_s) for name, run in runs.items()
+    }
     data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
-        **_rows(lanes, rows),
+        "rows": list(rows.names),
+        "workers": [short_name(number) for number in rows.numbers],
+        "devices": [plain(name, 24) for name in rows.devices],
+        "groups": [list(group) for group in rows.groups],
+        "closing": rows.closing_line,
         "nodes": [plain(name) for name in nodes],
         "states": [plain(state, 200) for state in states],
         "transfer": TRANSFER,
-        "directions": _directions(),
-        "schedules": [
-            {"name": plain(name), **one.columns(), **_beside(sent[name], found[name], lanes)}
-            for name, one in packed.items()
-        ],
+        "directions": _LOOKS,
+        "schedules": [{"name": plain(name), **one.columns()} for name, one in packed.items()],
     }
-    pairs = zip(data["rows"], data["devices"], strict=True)
-    names = [f"{row}, {kind}" if kind else row for row, kind in pairs]
     return GanttView(
         data,
-        [one.panel(plain(name), (names, workers), sent[name]) for name, one in packed.items()],
+        [one.panel(plain(name), workers) for name, one in packed.items()],
         dict(DIRECTIONS),
-        has_transfers=any(len(one.source) for one in sent.values()),
+        has_transfers=any(map(len, sent.values())),
         is_whole=all(one.kept is None for one in packed.values()),
-        outages={look: OUTAGES[look][0] for look in looks_of(found.values())},
+        outages={
+            look: OUTAGES[look][0] for look in looks_of(one.outages for one in packed.values())
+        },
     )
 
 
-def _directions() -> list[dict[str, str]]:
-    return [
-        {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
-        for look in DIRECTIONS.values()
-    ]
-
-
-def _beside(sent: Arrows, outages: Outages, lanes: ChartRows) -> dict[str, Any]:
-    """A schedule's transfers and outages."""
-    columns = sent_columns(sent, lanes, TRANSFERS_MAX)
-    return {"sent": columns, "outages": outage_rows(outages, lanes.workers)}
-
-
-def _rows(lanes: ChartRows, rows: WorkerRows) -> dict[str, Any]:
-    """The rows: names, workers, devices where there are several kinds, and these as groups."""
-    kinds = [
-        rows.devices[owner_of(worker)] if lanes.groups and owner_of(worker) >= 0 else ""
-        for worker in lanes.workers
-    ]
-    return {
-        "rows": [rows.name(worker) for worker in lanes.workers],
-        "workers": [short_name(worker) for worker in lanes.workers],
-        "devices": [plain(kind, 24) for kind in kinds],
-        "groups": [list(group) for group in lanes.groups],
-        "closing": lanes.closing_line,
+def _sent_columns(sent: DataFrame, rows: ChartRows) -> dict[str, str]:
+    """Transfers in the order of their starts; none where there are too many."""
+    order = np.argsort(floats(sent, "start_s"), kind="stable")
+    sent = sent.iloc[order if len(order) <= TRANSFERS_MAX else []]
+    columns = {
+        "start": floats(sent, "start_s"),
+        "end": floats(sent, "end_s"),
+        "bytes": integers(sent, "bytes"),
+        "from": rows.places(integers(sent, "source")),
+        "to": rows.places(integers(sent, "target")),
     }
+    return _in_base64(columns)
+
+
+def _outage_rows(outages: DataFrame, rows: ChartRows) -> list[list[Any]]:
+    """Row, start, end and look, for each outage of a worker that has a row."""
+    known = outages[np.isin(integers(outages, "row"), rows.numbers)]
+    columns = (floats(known, name).tolist() for name in ("start_s", "end_s"))
+    places = rows.places(integers(known, "row")).tolist()
+    return [list(one) for one in zip(places, *columns, texts(known, "look"), strict=True)]
 
 
 class _Packed:
-    """Steps of one schedule that take time, sorted by row and time."""
+    """Steps of one schedule that take time, sorted by row and time; its transfers and outages."""
 
     def __init__(
         self,
         run: ChartRun,
-        lanes: ChartRows,
+        sent: DataFrame,
+        rows: ChartRows,
         names: tuple[list[str], list[str]],
         whole_s: Window,
     ) -> None:
-        spans, kept = run.spans, run.kept
+        spans = run.spans
         start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
         is_inside = (end_s >= whole_s[0]) & (start_s <= whole_s[1])
-        is_drawn = is_inside & (end_s > start_s)
-        drawn = np.flatnonzero(is_drawn)
-        numbers, number = np.unique(row_numbers(spans)[drawn], return_inverse=True)
-        place = {worker: row for row, worker in enumerate(lanes.workers)}
-        places = np.array([place[worker] for worker in numbers.tolist()], np.int64)
-        row = places[number]
-        self.is_worker = np.array([is_worker(worker) for worker in lanes.workers], np.bool_)
+        drawn = np.flatnonzero(is_inside & (end_s > start_s))
+        row = rows.places(row_numbers(spans)[drawn])
         order = np.lexsort((start_s[drawn], row))
         chosen = drawn[order]
-        self.row: Integers = row[order]
-        self.rows = len(lanes.workers)
+        self.row, self.rows = row[order], rows
+        self.sent, self.outages = sent, outages_in(run.outages, whole_s)
         self.free = int(is_inside.sum()) - len(drawn)
+        self.kept = run.kept
         last_s = float(np.max(end_s[drawn], initial=whole_s[0]))
-        self.kept = kept
-        self.gap_s = None if kept is None else kept.gap_s(whole_s)
-        if kept is not None:  # idle until then, as far as is known
-            last_s = kept.until_s
+        if run.kept is not None:  # idle until then, as far as is known
+            last_s = run.kept.until_s
+        self.gap_s = None if run.kept is None else run.kept.gap_s(whole_s)
         self.length_s = min(last_s, whole_s[1]) - whole_s[0]
-        self.values: dict[str, NDArray[Any]] = {
-            "start": start_s[chosen],
-            "end": end_s[chosen],
-            "flop": integers(spans, "flop")[chosen],
-            "bytes": integers(spans, "bytes")[chosen],
-            "instance": integers(spans, "instance")[chosen],
-            "staleness": integers(spans, "staleness")[chosen],
-            "node": codes_of(spans, "node", names[0])[chosen],
-            "state": codes_of(spans, "state", names[1])[chosen],
-            "direction": codes_of(spans, "direction", list(DIRECTIONS))[chosen],
+        values: dict[str, NDArray[Any]] = {
+            "start": start_s,
+            "end": end_s,
+            **{name: integers(spans, name) for name in ("flop", "bytes", "instance", "staleness")},
+            "node": _codes_of(spans, "node", names[0]),
+            "state": _codes_of(spans, "state", names[1]),
+            "direction": _codes_of(spans, "direction", list(DIRECTIONS)),
         }
+        self.values = {name: each[chosen] for name, each in values.items()}
         assert np.abs(self.values["instance"]).max(initial=0) < 1 << 31
 
     def columns(self) -> dict[str, Any]:
         """The columns in base 64, and where in them each row begins."""
-        begins = np.searchsorted(self.row, np.arange(self.rows + 1))
+        begins = np.searchsorted(self.row, np.arange(len(self.rows.numbers) + 1))
         return {
             "free": self.free,
             "gap": None if self.gap_s is None else list(self.gap_s),
             "begins": begins.tolist(),
-            **{name: in_base64(values, _TYPES[name]) for name, values in self.values.items()},
+            **_in_base64(self.values),
+            "sent": _sent_columns(self.sent, self.rows),
+            "outages": _outage_rows(self.outages, self.rows),
         }
 
-    def panel(self, name: str, shown: tuple[list[str], int], sent: Arrows) -> Panel:
-        """The chart in words: all workers together, then each that is `shown`, of so many."""
-        rows, workers = shown
+    def panel(self, name: str, workers: int) -> Panel:
+        """The chart in words: all workers together, then each row."""
+        rows, transfers = self.rows, len(self.sent)
         everyone = "all workers" if workers > 1 else "the worker"
-        together = self._worked(everyone, self.is_worker[self.row], workers)
-        worked = [self._worked(row, self.row == index, 1) for index, row in enumerate(rows)]
+        is_own = np.array([is_worker(number) for number in rows.numbers], np.bool_)
+        together = self._worked(everyone, is_own[self.row], workers)
+        worked = [
+            self._worked(f"{row}, {plain(kind, 24)}" if kind else row, self.row == place, 1)
+            for place, (row, kind) in enumerate(zip(rows.names, rows.devices, strict=True))
+        ]
         summary = (
             f"{together.steps:,} steps that take time in {format_seconds(self.length_s)}, "
             f"of which {everyone} {'are' if workers > 1 else 'is'} busy {together.busy}"
         )
-        if self.kept is not None:
-            summary = f"{self.kept.words}: {summary}"
+        summary = summary if self.kept is None else f"{self.kept.words}: {summary}"
         free = f"; {self.free:,} free steps are not drawn" if self.free else ""
-        count = len(sent.source)
-        arrows = f"; {count:,} transfers between workers" if count else ""
-        if count > TRANSFERS_MAX:
+        arrows = f"; {transfers:,} transfers between workers" if transfers else ""
+        if transfers > TRANSFERS_MAX:
             arrows += " are too many for a page; choose a shorter window"
-        of = (
-            "the time from its first to its last step"
-            if self.kept is None
-            else f"the {self.kept.words}"
-        )
+        whole = "the time from its first to its last step"
+        of = whole if self.kept is None else f"the {self.kept.words}"
         return Panel(name, summary + free + arrows, of, [together, *worked])
 
     def _worked(self, name: str, chosen: NDArray[np.bool_], rows: int) -> Worked:

@@ -179,7 +179,8 @@ def _draw_edge(axes: Axes, picture: GraphPicture, index: int, edge: EdgePart) ->
     if edge.source == edge.target:
         path = _own_loop(picture, edge.source)
     else:
-        path = _smooth(_stations(picture, index, edge))
+        between = [picture.middle(cell) for cell in picture.layout.ways[index][1:-1]]
+        path = _smooth([_end(picture, index, True), *between, _end(picture, index, False)])
     arrow = FancyArrowPatch(
         path=path, arrowstyle="-|>", mutation_scale=9, color=ink, shrinkA=0, shrinkB=0, zorder=2,
         linewidth=1.1 if is_loop else 0.9, linestyle=(0, (4, 2)) if is_loop else "-",
@@ -188,11 +189,6 @@ def _draw_edge(axes: Axes, picture: GraphPicture, index: int, edge: EdgePart) ->
     for port, at_source in ((edge.source_port, True), (edge.target_port, False)):
         if port and edge.source != edge.target:
             _write_port(axes, picture, (index, at_source), port)
-
-
-def _stations(picture: GraphPicture, index: int, edge: EdgePart) -> list[tuple[float, float]]:
-    between = [picture.middle(cell) for cell in picture.layout.ways[index][1:-1]]
-    return [_end(picture, index, True), *between, _end(picture, index, False)]
 
 
 def _end(picture: GraphPicture, index: int, at_source: bool) -> tuple[float, float]:

@@ -93,7 +93,10 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
     headings, *lines = answer_cells(table, has_target=has_target)
     return {
         "headings": list(zip(headings, answer_titles(table, has_target=has_target), strict=True)),
-        "lines": [[name, *map(_in_two, cells)] for name, *cells in lines],
+        "lines": [  # a narrow page breaks a cell before its interval alone
+            [name, *(one.replace(" ", _FIXED).replace(f"{_FIXED}[", " [") for one in cells)]
+            for name, *cells in lines
+        ],
         "best": best_rows(table) if len(lines) > 1 else [],
         "notes": [plain(line, _SENTENCES) for line in lines_below(forecast)],
         "columns": [
@@ -101,11 +104,6 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
             (ALL_COLUMNS, columns_folded(table)),
         ],
     }
-
-
-def _in_two(cell: str) -> str:
-    """A cell that a narrow page breaks before its interval alone."""
-    return cell.replace(" ", _FIXED).replace(f"{_FIXED}[", " [")
 
 
 def _drawn(

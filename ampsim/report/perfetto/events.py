@@ -24,7 +24,7 @@ from ampsim.report.frames import (
     Integers,
     floats,
     integers,
-    some_of,
+    row_name,
     texts,
 )
 from ampsim.report.words import plain
@@ -368,10 +368,7 @@ class Links:
             yield f"{plain(source)} → {plain(target)}", plain(source), plain(target)
 
     def _words(self, worker: int) -> str:
-        if worker < 0:
-            return "host"
-        nodes = some_of(self._hosts.get(worker, ()))
-        return f"worker {worker} ({nodes})" if nodes else f"worker {worker}"
+        return row_name(worker, self._hosts)
 
 
 def _label(name: str, source: str, target: str) -> tuple[str, str]:
@@ -399,22 +396,16 @@ def outage_events(
         what: the tracks are of.
     """
     lanes: dict[int, SliceTracks] = {}
-    order = np.argsort(floats(outages, "start_s"), kind="stable")
-    start_s = floats(outages, "start_s")[order]
-    is_there = start_s < end_s
-    order, start_s = order[is_there], start_s[is_there]
-    start_ns = in_nanoseconds(start_s)
-    end_ns = in_nanoseconds(floats(outages, "end_s")[order].clip(max=end_s))
-    kinds: list[str] = texts(outages, "kind")
-    workers: list[int] = integers(outages, "worker")[order].tolist()
-    lost = np.nan_to_num(floats(outages, "updates_lost"))
-    said = [f", {updates} updates lost" if updates else "" for updates in lost.astype(int).tolist()]
-    names = [quoted(plain(f"{kinds[place]}{said[place]}")) for place in order.tolist()]
+    rows = outages[floats(outages, "start_s") < end_s].sort_values("start_s", kind="stable")
+    start_ns = in_nanoseconds(floats(rows, "start_s"))
+    end_ns = in_nanoseconds(floats(rows, "end_s").clip(max=end_s))
+    lost = np.nan_to_num(floats(rows, "updates_lost")).astype(int).tolist()
     lines: list[str] = []
-    for name, worker, begin, end, ts, dur in zip(
-        names, workers, start_ns.tolist(), end_ns.tolist(),
-        in_microseconds(start_ns), in_microseconds(end_ns - start_ns), strict=True,
+    for kind, updates, worker, begin, end, ts, dur in zip(
+        texts(rows, "kind"), lost, integers(rows, "worker").tolist(), start_ns.tolist(),
+        end_ns.tolist(), in_microseconds(start_ns), in_microseconds(end_ns - start_ns), strict=True,
     ):  # fmt: skip
+        name = quoted(plain(f"{kind}, {updates} updates lost" if updates else kind))
         tid = lanes.setdefault(worker, SliceTracks()).track(begin, end, tids)
         lines.append(
             f'{{"ph":"X","dur":{dur!r},"ts":{ts!r},"pid":{pid},"tid":{tid},"name":{name},'

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -134,22 +133,26 @@ class _Profile:
         self._launches += 1
         number = FIRST_CORRELATION + self._launches
         linked = {"correlation": number, "External id": number}
-        row: dict[str, Any] = {
+        row = {
             "ph": "X",
             "cat": "kernel",
             "name": name,
             "pid": self._worker,
             "tid": stream,
+            "ts": start,
+            "dur": max(1, end - start),
+            "args": {"device": self._worker, "stream": stream, **linked},
         }
-        row |= {"ts": start, "dur": max(1, end - start)}
-        row["args"] = {"device": self._worker, "stream": stream, **linked}
-        call: dict[str, Any] = {
+        call = {
             "ph": "X",
             "cat": "cuda_runtime",
             "name": "cudaLaunchKernel",
             "pid": RUNTIME_PID,
+            "tid": 0,
+            "ts": start,
+            "dur": 1,
+            "args": linked,
         }
-        call |= {"tid": 0, "ts": start, "dur": 1, "args": linked}
         self._file.write(f"{separator}{json.dumps(row)},\n{json.dumps(call)}")
 
     def finish(self, end: int) -> None:
@@ -161,19 +164,17 @@ class _Profile:
 def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
     count = 0
     for chunk in sliced(trace.spans()):
-        for row, name, start, end in _lasting(chunk, unit_s):
-            owner = owner_of(row)
-            if owner in files:
-                lane = (row + 1) // LANE_STEP
+        named = zip(texts(chunk, "direction"), texts(chunk, "node"), strict=True)
+        columns = (row_numbers(chunk).tolist(), named, *_units(chunk, unit_s))
+        for row, (direction, node), start, end in zip(*columns, strict=True):
+            owner, lane = owner_of(row), (row + 1) // LANE_STEP
+            if owner in files and end > start:
+                name = plain(f"{direction} {node}", 200)
                 files[owner].kernel(f"Memcpy {name}" if lane else name, lane, start, end)
                 count += 1
     for chunk in sliced(trace.transfers()):
-        sources, targets = (integers(chunk, f"{end}_worker") for end in ("source", "target"))
-        times = (np.rint(floats(chunk, end) / unit_s).astype(int) for end in ("start_s", "end_s"))
-        rows = zip(
-            sources.tolist(), targets.tolist(), *(one.tolist() for one in times), strict=True
-        )
-        for source, target, start, end in rows:
+        ends = (integers(chunk, f"{end}_worker").tolist() for end in ("source", "target"))
+        for source, target, start, end in zip(*ends, *_units(chunk, unit_s), strict=True):
             if source in files and end > start:
                 stream = LINK_STREAM + target
                 files[source].kernel(f"ncclDevKernel_Send to worker {target}", stream, start, end)
@@ -181,11 +182,7 @@ def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
     return count
 
 
-def _lasting(spans: DataFrame, unit_s: float) -> Iterator[tuple[int, str, int, int]]:
-    """Row, name, start and end, in units, of each span that takes time."""
-    start, end = (np.rint(floats(spans, one) / unit_s).astype(int) for one in ("start_s", "end_s"))
-    names = zip(texts(spans, "direction"), texts(spans, "node"), strict=True)
-    rows = zip(row_numbers(spans).tolist(), names, start.tolist(), end.tolist(), strict=True)
-    for row, (direction, node), begin, stop in rows:
-        if stop > begin:
-            yield row, plain(f"{direction} {node}", 200), begin, stop
+def _units(frame: DataFrame, unit_s: float) -> list[list[int]]:
+    """Starts and ends in units."""
+    ends = ("start_s", "end_s")
+    return [np.rint(floats(frame, one) / unit_s).astype(int).tolist() for one in ends]

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from ampsim.report.frames import (
     DataFrame,
@@ -38,14 +37,18 @@ from ampsim.report.style import (
     LINES,
     Axes,
     beside,
+    beside_bar,
+    hatched,
     legend_on_top,
     line_styles,
     marker_pt,
     name_rows,
+    new_axes,
     new_figure,
     rate_scale,
     styled,
     text_width_pt,
+    tick_words,
     time_scale,
 )
 from ampsim.report.table import (
@@ -78,8 +81,7 @@ def throughput(table: DataFrame) -> Figure:
     scale = rate_scale(highest)
     styles = line_styles(names)
     colours = [styles[name].colour for name in names]
-    figure = new_figure(_WIDTH_IN, 1.15 + 0.62 * max(1, len(names)))
-    axes = figure.add_subplot(1, 1, 1)
+    figure, axes = new_axes(_WIDTH_IN, 1.15 + 0.62 * max(1, len(names)))
     row: Floats = np.arange(len(names), dtype=np.float64)
     validates = not bool(np.isnan(valid).all())
     shift = np.float64(_BAR / 2 if validates else 0.0)
@@ -114,10 +116,7 @@ def _values(axes: Axes, place: Floats, rate: Floats, factor: float, *, with_rati
         text = format_rate(value) if known else UNKNOWN
         if with_ratio and known and first > 0 and y != place[0]:
             text += f"  ({format_ratio(value / first)})"
-        axes.annotate(
-            text, (value * factor if known else 0.0, y), xytext=(4, 0),
-            textcoords="offset points", va="center", fontsize=8,
-        )  # fmt: skip
+        beside_bar(axes, text, value * factor if known else 0.0, y, fontsize=8)
 
 
 _LINES_WIDTH_IN = 7.0
@@ -141,8 +140,7 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     highest = float(np.nanmax(np.append(rates, 0.0)))
     scale = rate_scale(highest)
     lines = {name: _points(own) for name, own in series(table, names).items()}
-    figure = new_figure(_LINES_WIDTH_IN, 3.9 + 0.2 * (len(lines) // 2))
-    axes = figure.add_subplot(1, 1, 1)
+    figure, axes = new_axes(_LINES_WIDTH_IN, 3.9 + 0.2 * (len(lines) // 2))
     for index, (name, style) in enumerate(line_styles(lines).items()):
         axes.plot(
             [mak for mak, _rate in lines[name]],
@@ -175,11 +173,7 @@ def _limit(axes: Axes, maks: list[float]) -> None:
     axes.set_xlim(min(maks, default=1.0) / 1.25, max(maks, default=2.0) * 1.25)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(_whole))
-
-
-def _whole(value: float, _place: Any) -> str:
-    return format_count(value)
+    tick_words(axes.xaxis, format_count)
 
 
 def _speed_up(axes: Axes, first: float) -> None:
@@ -216,8 +210,7 @@ def has_bounds(table: DataFrame) -> bool:
 def bounds(table: DataFrame) -> Figure:
     """Four bars a row, shares of the time of its first run, and the name of the largest."""
     names, records = row_labels(table), rows(table)
-    figure = new_figure(_WIDTH_IN, 1.3 + 0.85 * max(1, len(records)))
-    axes = figure.add_subplot(1, 1, 1)
+    figure, axes = new_axes(_WIDTH_IN, 1.3 + 0.85 * max(1, len(records)))
     for place, row in enumerate(records):
         _draw_shares(axes, place, row)
     name_rows(axes, names)
@@ -237,20 +230,16 @@ def _draw_shares(axes: Axes, place: int, row: Row) -> None:
         is_largest = share == largest
         is_bound = is_largest and share >= BOUND_FROM
         length = 0.0 if math.isnan(share) else 100.0 * share
-        axes.barh(
-            y, length, height=_SHARE_BAR * 0.9, facecolor=_COLOURS[index] if not hatch else "white",
-            edgecolor=_COLOURS[index], hatch=hatch, linewidth=0.8, label=words,
-        )  # fmt: skip
+        look = hatched(_COLOURS[index], hatch)
+        axes.barh(y, length, height=_SHARE_BAR * 0.9, label=words, **look)
         said = UNKNOWN if math.isnan(share) else format_percent(share)
         is_path = column == "path_share"  # whose nodes would not fit beside a bar
         at = "" if is_path else plain(text(row, "bound_at"), 400)
         part = named(plain(bound_name(row), 32), at)
         said += f"  {part}" if is_largest else ""
-        axes.annotate(
-            said, (length, y), xytext=(4, 0), textcoords="offset points",
-            va="center", fontsize=7.5, fontweight="bold" if is_bound else "normal",
-            color="#000000" if is_bound else FAINT_INK, annotation_clip=False,
-        )  # fmt: skip
+        ink = {"fontweight": "bold" if is_bound else "normal", "annotation_clip": False}
+        ink["color"] = "#000000" if is_bound else FAINT_INK
+        beside_bar(axes, said, length, y, fontsize=7.5, **ink)
 
 
 CATEGORIES: Final[Mapping[str, tuple[str, str]]] = {
@@ -277,8 +266,7 @@ def has_peaks(table: DataFrame) -> bool:
 def peak_memory(table: DataFrame) -> Figure:
     """A bar a row: what lay in the fullest worker's memory at its peak, by category."""
     names, records = row_labels(table), rows(table)
-    figure = new_figure(_MEMORY_IN, 1.0 + _legend_in() + 0.36 * max(1, len(records)))
-    axes = figure.add_subplot(1, 1, 1)
+    figure, axes = new_axes(_MEMORY_IN, 1.0 + _legend_in() + 0.36 * max(1, len(records)))
     divisor, unit = _unit(max(_known(number(row, "peak_bytes")) for row in records))
     for place, row in enumerate(records):
         _draw_row(axes, place, row, divisor)
@@ -301,10 +289,8 @@ def _draw_row(axes: Axes, place: int, row: Row, divisor: float) -> None:
             facecolor=colour, edgecolor="white", hatch=hatch,
         )  # fmt: skip
         begin += length
-    axes.annotate(
-        format_bytes(number(row, "peak_bytes")), (begin, place), xytext=(4, 0),
-        textcoords="offset points", va="center", fontsize=7.5, color=FAINT_INK,
-    )  # fmt: skip
+    said = format_bytes(number(row, "peak_bytes"))
+    beside_bar(axes, said, begin, place, fontsize=7.5, color=FAINT_INK)
 
 
 @styled
@@ -397,7 +383,13 @@ def utilisation(
         _set_up(axes, workers)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("worker")
-    figure.legend(handles=_legend_handles(), loc="outside upper right", ncols=beside(4))
+    looks = [
+        Patch(facecolor=one.fill, edgecolor=one.hatch_ink, hatch=one.hatch, linewidth=0.0,
+              label=one.label)
+        for one in DIRECTIONS.values()
+    ]  # fmt: skip
+    looks.append(Patch(facecolor=IDLE, label="idle"))
+    figure.legend(handles=looks, loc="outside upper right", ncols=beside(4))
     return figure
 
 
@@ -456,36 +448,8 @@ def _set_up(axes: Axes, workers: int) -> None:
     axes.tick_params(axis="y", length=0, labelsize=7.5)
 
 
-def _legend_handles() -> list[Patch]:
-    looks = [
-        Patch(facecolor=one.fill, edgecolor=one.hatch_ink, hatch=one.hatch, linewidth=0.0,
-              label=one.label)
-        for one in DIRECTIONS.values()
-    ]  # fmt: skip
-    return [*looks, Patch(facecolor=IDLE, label="idle")]
-
-
 _NODE_IN = 0.42
 _FULL = 0.82  # chosen: height of a node's tallest bar; rows are 1 apart
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Gradients of one node by staleness; `count[i]` gradients had staleness `value[i]`."""
-
-    value: Floats
-    count: Floats
-
-    @property
-    def mean(self) -> float:
-        """Mean staleness, NaN without gradients."""
-        total = float(self.count.sum())
-        return float((self.value * self.count).sum()) / total if total else float("nan")
-
-    @property
-    def highest(self) -> int:
-        """Largest staleness that occurred, 0 without gradients."""
-        return int(np.max(self.value[self.count > 0], initial=0.0))
 
 
 @styled
@@ -502,47 +466,49 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
     panels = {name: _histograms(frame) for name, frame in counts_by_schedule.items()}
     nodes = list(dict.fromkeys(node for group in panels.values() for node in group))
     styles = line_styles(panels)
-    highest = max((h.highest for group in panels.values() for h in group.values()), default=0)
+    every = [counts for group in panels.values() for counts in group.values()]
+    highest = max(map(_highest, every), default=0)
     size_in = (1.6, 0.5, 0.75 + _NODE_IN * max(1, len(nodes)))
     figure, drawn = _panels(len(panels), size_in, "staleness (updates)")
     for axes, (name, histograms) in zip(drawn, panels.items(), strict=True):
         axes.set_title(plain(name, 32))
-        _draw_histograms(axes, histograms, nodes, styles[name].colour)
+        for row, node in enumerate(nodes):
+            counts = histograms.get(node, np.zeros(0))
+            _draw_histogram(axes, counts, row + _FULL / 2, color=styles[name].colour, label=node)
+        name_rows(axes, nodes, 24)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         axes.set_xlim(-0.7, (highest + 0.7) * 1.55)
     words = "share of a node's gradients\n(peak: the tallest bar)"
     figure.supylabel(words, fontsize=8, color=FAINT_INK)
     return figure
 
 
-def _histograms(frame: DataFrame) -> dict[str, Histogram]:
+def _histograms(frame: DataFrame) -> dict[str, Floats]:
+    """Of each node, how many gradients had staleness 0, 1, 2, ..."""
     nodes = np.asarray(texts(frame, "node"), dtype=object)
     value, count = integers(frame, "staleness"), floats(frame, "count")
-    found: dict[str, Histogram] = {}
-    for node in dict.fromkeys(nodes.tolist()):
-        here = nodes == node
-        total = np.bincount(value[here], weights=count[here]).astype(np.float64)
-        found[str(node)] = Histogram(np.arange(len(total), dtype=np.float64), total)
-    return found
+    return {
+        str(node): np.bincount(value[nodes == node], weights=count[nodes == node]).astype(float)
+        for node in dict.fromkeys(nodes.tolist())
+    }
 
 
-def _draw_histograms(
-    axes: Axes, histograms: dict[str, Histogram], nodes: list[str], colour: str
-) -> None:
-    """The nodes' histograms above each other, first node on top, with the numbers beside them."""
-    for row, node in enumerate(nodes):
-        base = row + _FULL / 2
-        histogram = histograms.get(node)
-        axes.axhline(base, color="#dfe3e6", linewidth=0.6, zorder=0.5)
-        if histogram is None or not histogram.count.sum():
-            axes.text(0.0, base, " no gradients", fontsize=7.5, color=FAINT_INK, va="bottom")
-            continue
-        height = histogram.count / histogram.count.max() * _FULL
-        axes.bar(histogram.value, -height, bottom=base, color=colour, width=0.8, label=node)
-        peak = histogram.count.max() / histogram.count.sum()
-        axes.annotate(
-            f"mean {histogram.mean:.3g}\nmax {histogram.highest}\npeak {format_percent(peak)}",
-            (1.0, base - _FULL / 2), xycoords=("axes fraction", "data"), fontsize=6.5,
-            ha="right", va="center",
-        )  # fmt: skip
-    name_rows(axes, nodes, 24)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+def _highest(counts: Floats) -> int:
+    """Largest staleness that occurred, 0 without gradients."""
+    return int(np.max(np.flatnonzero(counts), initial=0))
+
+
+def _draw_histogram(axes: Axes, counts: Floats, base: float, **look: Any) -> None:
+    """A node's histogram over that line, with the numbers beside it."""
+    axes.axhline(base, color="#dfe3e6", linewidth=0.6, zorder=0.5)
+    if not counts.sum():
+        axes.text(0.0, base, " no gradients", fontsize=7.5, color=FAINT_INK, va="bottom")
+        return
+    values = np.arange(len(counts))
+    axes.bar(values, -counts / counts.max() * _FULL, bottom=base, width=0.8, **look)
+    mean, peak = float((values * counts).sum() / counts.sum()), counts.max() / counts.sum()
+    axes.annotate(
+        f"mean {mean:.3g}\nmax {_highest(counts)}\npeak {format_percent(peak)}",
+        (1.0, base - _FULL / 2), xycoords=("axes fraction", "data"), fontsize=6.5,
+        ha="right", va="center",
+    )  # fmt: skip

@@ -11,17 +11,19 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import NullFormatter
 
 from ampsim.report.style import (
     FAINT_INK,
     IDLE,
     INK,
     LINES,
+    log_axis,
     marker_pt,
-    new_figure,
+    new_axes,
     number_ticks,
     styled,
+    tick_words,
 )
 from ampsim.report.words import plain
 from ampsim.units import format_rate
@@ -59,8 +61,7 @@ class Curves:
 def draw_curves(table: Any, drawn: Curves) -> Any:
     """The figure of the columns that `drawn` names."""
     x, y, by = drawn.x, drawn.y, drawn.by
-    figure = new_figure(7.2, 4.0)
-    axes: Any = figure.add_subplot()
+    figure, axes = new_axes(7.2, 4.0)
     values: Sequence[Any] = list(dict.fromkeys(table[by]))
     for index, value in enumerate(values):
         rows: Any = table.loc[table[by] == value]
@@ -72,12 +73,11 @@ def draw_curves(table: Any, drawn: Curves) -> Any:
         )  # fmt: skip
     sides = (("x", x, drawn.is_log_x, drawn.x_label), ("y", y, drawn.is_log_y, drawn.y_label))
     for letter, column, is_logarithmic, named in sides:
-        axis: Any = getattr(axes, f"{letter}axis")
+        of_seconds = "(s)" in named
         if is_logarithmic:
-            getattr(axes, f"set_{letter}scale")("log")
-            axis.set_minor_formatter(NullFormatter())
-        if is_logarithmic or float(max(table[column])) >= _LARGE:
-            axis.set_major_formatter(number_ticks(of_seconds="(s)" in named))
+            log_axis(axes, letter, of_seconds=of_seconds)
+        elif float(max(table[column])) >= _LARGE:
+            getattr(axes, f"{letter}axis").set_major_formatter(number_ticks(of_seconds=of_seconds))
     axes.set_xlabel(drawn.x_label)
     axes.set_ylabel(drawn.y_label)
     axes.set_title(plain(drawn.title, 90))
@@ -105,8 +105,7 @@ def predicted(series: Sequence[Series]) -> Figure:
     """A point for each number; on the diagonal it is met, within the band to ten per cent."""
     values = [value for one in series for value in (*one.published, *one.predicted)]
     ends = np.array([min(values) / 1.5, max(values) * 1.5])
-    figure = new_figure(_WIDTH_IN, _HEIGHT_IN)
-    axes = figure.add_subplot(1, 1, 1)
+    figure, axes = new_axes(_WIDTH_IN, _HEIGHT_IN)
     axes.fill_between(
         ends, ends * (1 - BAND), ends * (1 + BAND), color=IDLE, label=f"within {BAND:.0%}"
     )
@@ -122,12 +121,8 @@ def predicted(series: Sequence[Series]) -> Figure:
     axes.set_xlabel("published (items/s)", color=INK)
     axes.set_ylabel("simulated (items/s)", color=INK)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(_tick))
+        tick_words(axis, format_rate)
         axis.set_minor_formatter(NullFormatter())
     axes.grid(visible=True)
     axes.legend(loc="upper left", fontsize=8)
     return figure
-
-
-def _tick(value: float, _place: int | None) -> str:
-    return format_rate(value)

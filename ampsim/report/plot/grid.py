@@ -6,16 +6,17 @@ The figure has a panel a measure, in it a line a schedule.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ampsim.report.frames import DataFrame, Row, number, rows
+from ampsim.report.frames import DataFrame, Floats, Row, number, rows
 from ampsim.report.style import (
     FAINT_INK,
     IDLE,
@@ -79,20 +80,17 @@ class Costs:
 
     Attributes:
         measure: which.
-        labels: of the schedules, the lines.
-        points: in words, the columns.
-        values: by line and column; NaN where it is unknown.
+        values: a line for each schedule, a column for each point; NaN where it is unknown.
     """
 
     measure: Measure
-    labels: list[str]
-    points: list[str]
-    values: list[list[float]]
+    values: DataFrame
 
-    def ratio(self, line: int, column: int) -> float:
-        """A value over that of the first point; NaN where one is unknown."""
-        first = self.values[line][0]
-        return self.values[line][column] / first if first > 0 else math.nan
+    @property
+    def ratios(self) -> DataFrame:
+        """Each value over that of the first point; NaN where one is unknown."""
+        first: Any = self.values.iloc[:, 0]
+        return self.values.div(first.where(first > 0), axis=0)
 
 
 def grid_costs(table: DataFrame, cells: Sequence[Any]) -> list[Costs]:
@@ -111,13 +109,13 @@ def grid_costs(table: DataFrame, cells: Sequence[Any]) -> list[Costs]:
     labels, points = (list(dict.fromkeys(key[part] for key in at)) for part in (0, 1))
     found: list[Costs] = []
     for measure in MEASURES:
-        values = {
-            label: [number(at.get((label, point), {}), measure.column) for point in points]
+        values = [
+            [number(at.get((label, point), {}), measure.column) for point in points]
             for label in labels
-        }
-        known = [label for label in labels if not all(map(math.isnan, values[label]))]
-        if known:
-            found.append(Costs(measure, known, points, [values[label] for label in known]))
+        ]
+        known = DataFrame(values, index=labels, columns=points).dropna(how="all")
+        if len(known):
+            found.append(Costs(measure, known))
     return found
 
 
@@ -130,15 +128,15 @@ def costs_verdict(found: Sequence[Costs]) -> str:
 def _range(costs: Costs) -> str:
     """The smallest and the largest ratio to the first point; empty where none is known."""
     known = [
-        (costs.ratio(line, column), f"{label}, {point}")
-        for line, label in enumerate(costs.labels)
-        for column, point in enumerate(costs.points)
-        if column and not math.isnan(costs.ratio(line, column))
+        (ratio, f"{label}, {point}")
+        for label, ratios in costs.ratios.iloc[:, 1:].iterrows()
+        for point, ratio in ratios.dropna().items()
     ]
     if not known:
         return ""
     ends = {f"{ratio:.2f} times ({place})": None for ratio, place in (min(known), max(known))}
-    return f"{costs.measure.heading.capitalize()} is {' to '.join(ends)} that of {costs.points[0]}."
+    first = costs.values.columns[0]
+    return f"{costs.measure.heading.capitalize()} is {' to '.join(ends)} that of {first}."
 
 
 def costs_cells(costs: Costs) -> list[list[str]]:
@@ -146,14 +144,13 @@ def costs_cells(costs: Costs) -> list[list[str]]:
 
     A cell has a value, and how many times that of the first point it is.
     """
+    pairs = zip(costs.values.itertuples(), costs.ratios.itertuples(), strict=True)
     lines: list[list[str]] = []
-    for line, label in enumerate(costs.labels):
-        shown = [costs.measure.show(value) for value in costs.values[line]]
-        ratios = [costs.ratio(line, column) for column in range(1, len(shown))]
+    for (label, *values), (_label, _one, *ratios) in pairs:
         told = ["" if math.isnan(one) else f" ({one:.2f}×)" for one in ratios]
-        cells = [f"{value}{more}" for value, more in zip(shown, ["", *told], strict=True)]
-        lines.append([label, *cells])
-    return [["schedule", *costs.points], *lines]
+        shown = zip(map(costs.measure.show, values), ["", *told], strict=True)
+        lines.append([str(label), *map("".join, shown)])
+    return [["schedule", *costs.values.columns], *lines]
 
 
 COST_COLOURS: Final = LinearSegmentedColormap.from_list(
@@ -173,16 +170,10 @@ def grid_cost(found: Sequence[Costs]) -> Figure:
     A cell of the first column has the value there; all others have how many times that theirs is,
     orange where it is worse.
     """
-    columns = max(len(one.points) for one in found)
-    heights = [0.75 + len(one.labels) * _COST_IN[1] for one in found]
+    columns = max(len(one.values.columns) for one in found)
+    heights = [0.75 + len(one.values) * _COST_IN[1] for one in found]
     figure = new_figure(_NAMES_IN + columns * _COST_IN[0], sum(heights) + 0.9)
-    ratios = (
-        costs.ratio(line, column)
-        for costs in found
-        for line in range(len(costs.labels))
-        for column in range(len(costs.points))
-    )
-    scale = _octaves(ratios, *_COST_RANGE)
+    scale = _octaves(np.concatenate([one.ratios.to_numpy().ravel() for one in found]))
     grid = figure.add_gridspec(len(found), 1, height_ratios=heights)
     for index, costs in enumerate(found):
         axes = figure.add_subplot(grid[index, 0])
@@ -198,34 +189,28 @@ def grid_cost(found: Sequence[Costs]) -> Figure:
 
 
 def _draw_costs(axes: Axes, costs: Costs, scale: Normalize) -> None:
-    for line in range(len(costs.labels)):
-        for column in range(len(costs.points)):
-            _draw_cost(axes, costs, (line, column), scale)
-    name_cells(axes, [plain(p, 18) for p in costs.points], [plain(n, 24) for n in costs.labels])
+    values, ratios = costs.values.to_numpy(), costs.ratios.to_numpy()
+    for line, column in np.ndindex(values.shape):
+        value, ratio = float(values[line, column]), float(ratios[line, column])
+        colour: Any = IDLE
+        if ratio > 0:
+            octaves = math.log2(ratio) * (1.0 if costs.measure.is_more_better else -1.0)
+            low, high = float(scale.vmin or 0.0), float(scale.vmax or 0.0)
+            colour = COST_COLOURS(scale(min(max(octaves, low), high)))
+        look: dict[str, Any] = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
+        axes.add_patch(Rectangle((column, line), 1.0, 1.0, **look))
+        shown = costs.measure.show(value) if column == 0 else f"{ratio:.2f}×"
+        axes.text(
+            column + 0.5, line + 0.5, "–" if math.isnan(value) else shown, ha="center", va="center",
+            fontsize=8, color=FAINT_INK if math.isnan(value) else INK,
+        )  # fmt: skip
+    columns = [plain(point, 18) for point in costs.values.columns]
+    name_cells(axes, columns, [plain(label, 24) for label in costs.values.index])
 
 
-def _draw_cost(axes: Axes, costs: Costs, place: tuple[int, int], scale: Normalize) -> None:
-    line, column = place
-    value, ratio = costs.values[line][column], costs.ratio(line, column)
-    colour: Any = IDLE
-    if ratio > 0:
-        octaves = math.log2(ratio) * (1.0 if costs.measure.is_more_better else -1.0)
-        low, high = float(scale.vmin or 0.0), float(scale.vmax or 0.0)
-        colour = COST_COLOURS(scale(min(max(octaves, low), high)))
-    _paint_cell(axes, (column, line), colour)
-    shown = costs.measure.show(value) if column == 0 else f"{ratio:.2f}×"
-    axes.text(
-        column + 0.5, line + 0.5, "–" if math.isnan(value) else shown, ha="center", va="center",
-        fontsize=8, color=FAINT_INK if math.isnan(value) else INK,
-    )  # fmt: skip
-
-
-def _octaves(ratios: Iterable[float], least: float, most: float) -> Normalize:
+def _octaves(ratios: Floats) -> Normalize:
     """A scale of ratios in octaves, which colours tell from -end to end."""
-    known = [abs(math.log2(one)) for one in ratios if 0.0 < one < math.inf]
-    end = min(most, max([least, *known]))
+    least, most = _COST_RANGE
+    known = np.abs(np.log2(ratios[(ratios > 0.0) & np.isfinite(ratios)]))
+    end = min(most, float(np.max(known, initial=least)))
     return Normalize(-end, end)
-
-
-def _paint_cell(axes: Axes, place: tuple[int, int], colour: Any) -> None:
-    axes.add_patch(Rectangle(place, 1.0, 1.0, facecolor=colour, edgecolor="white", linewidth=1.5))

@@ -22,7 +22,7 @@ from ampsim.report.style import (
     beside,
     line_styles,
     marker_pt,
-    new_figure,
+    new_axes,
     rate_scale,
     styled,
     text_width_pt,
@@ -177,8 +177,7 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     rate_max = max((point.rate_per_s for point in points), default=1.0)
     epochs_max = max((point.epochs for point in points), default=1.0)
     scale = rate_scale(rate_max)
-    figure = new_figure(_WIDTH_IN, 4.8 + 0.2 * (len(lines) // 3))
-    axes = figure.add_subplot(1, 1, 1)
+    figure, axes = new_axes(_WIDTH_IN, 4.8 + 0.2 * (len(lines) // 3))
     axes.set_xlim(0.0, _ROOM * rate_max * scale.factor)
     axes.set_ylim(0.0, _ROOM * epochs_max)
     times_s = iso_times([epoch_items * one.epochs / one.rate_per_s for one in points])

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import NullFormatter
 
 from ampsim.report.frames import DataFrame
 from ampsim.report.style import (
@@ -20,11 +19,12 @@ from ampsim.report.style import (
     LINES,
     Axes,
     beside,
+    hatched,
     legend_on_top,
+    log_axis,
     marker_pt,
     name_rows,
     new_figure,
-    number_ticks,
     styled,
 )
 from ampsim.report.words import plain
@@ -108,10 +108,7 @@ def _draw(axes: Axes, bars: list[tuple[str, dict[float, float]]]) -> None:
             if math.isinf(factor):
                 axes.plot([length], [place], "|", color=INK, markersize=13, markeredgewidth=1.6)
                 continue
-            axes.barh(
-                place, length, height=_BAR, facecolor="white" if hatch else _COLOURS[factor],
-                edgecolor=_COLOURS[factor], hatch=hatch, linewidth=0.8,
-            )  # fmt: skip
+            axes.barh(place, length, height=_BAR, **hatched(_COLOURS[factor], hatch))
     name_rows(axes, [what for what, _changes in bars])
     axes.axvline(0.0, color=FAINT_INK, linewidth=0.8)
     axes.grid(visible=False, axis="y")
@@ -177,12 +174,10 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
             said = "no run reaches the target at any of these values"
             axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center")
             continue
-        are_log = {"x": is_log, "y": bool((sides > 0).all(axis=None))}
-        for letter in (name for name, is_so in are_log.items() if is_so):
-            getattr(axes, f"set_{letter}scale")("log")
-            axis = getattr(axes, f"{letter}axis")
-            axis.set_major_formatter(number_ticks(of_seconds=letter == "x" and key.endswith("_s")))
-            axis.set_minor_formatter(NullFormatter())
+        if is_log:
+            log_axis(axes, "x", of_seconds=key.endswith("_s"))
+        if (sides > 0).all(axis=None):
+            log_axis(axes, "y")
     panels[-1][0].set_xlabel(plain(key, 60))
     legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], beside(2))
     return figure

@@ -28,10 +28,10 @@ def costs() -> Any:
 
 def test_only_rows_on_every_cluster_and_schedules_with_a_number_are_shown(costs):
     rates, times = costs
-    assert (rates.labels, rates.points) == (["amp", "pipeline"], ["usual", "one-slow"])
-    assert rates.values == [[200.0, 150.0], [100.0, 50.0]]
-    assert (times.measure.column, times.labels) == ("time_to_target_s", ["amp"])
-    assert [rates.ratio(0, 1), rates.ratio(1, 1), times.ratio(0, 1)] == [0.75, 0.5, 1.5]
+    assert [*map(list, rates.values.axes)] == [["amp", "pipeline"], ["usual", "one-slow"]]
+    assert rates.values.to_numpy().tolist() == [[200.0, 150.0], [100.0, 50.0]]
+    assert (times.measure.column, list(times.values.index)) == ("time_to_target_s", ["amp"])
+    assert [*rates.ratios["one-slow"], *times.ratios["one-slow"]] == [0.75, 0.5, 1.5]
 
 
 def test_cells_have_the_value_and_the_ratio_to_the_first_point(costs):
