@@ -78,7 +78,7 @@ class Scanning(nn.Module):
         return self.last(states.mean(0))
 
 
-MODULES = (Choosing, Repeating, Scanning)
+MODULES: tuple[Any, ...] = (Choosing, Repeating, Scanning)
 
 
 @cache
@@ -144,7 +144,7 @@ def test_loss_and_gradients_are_those_of_pytorch(kind, sign):
 
 
 def test_both_sides_of_a_branch_are_met():
-    _module, model, (x, y) = imported(Choosing)
+    _module, model, (x, y) = imported(MODULES[0])
     sides = set[bool]()
     for sign in (1.0, -1.0):
         with flow.FlowGraph() as graph:
@@ -156,7 +156,7 @@ def test_both_sides_of_a_branch_are_met():
 
 
 def test_it_is_forecast_by_dataflow_and_goes_to_other_processes():
-    model = pickle.loads(pickle.dumps(imported(Scanning)[1]))
+    model = pickle.loads(pickle.dumps(imported(MODULES[-1])[1]))
     table = ampsim.forecast(
         model, "tflops-1", schedules=["dataflow", "unrolled"], target=0.4, repeats=1, max_epochs=3
     ).table
