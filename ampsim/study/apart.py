@@ -197,7 +197,10 @@ def _behaviour(optimizer: Optimizer) -> bytes:
     return b"".join(seen)
 
 
-_PLAIN: Final = (np.generic, np.dtype, int, float, complex, str, bytes, slice, range, type(None))
+_PLAIN: Final = (
+    np.generic, np.dtype, np.ufunc, int, float, complex, str, bytes, slice, range, type(None),
+)  # fmt: skip
+"""What its own text tells from all others; of a function of NumPy nothing else does."""
 
 
 def _add(hasher: Any, value: Any, seen: dict[int, Any]) -> None:

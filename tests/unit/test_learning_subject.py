@@ -15,8 +15,18 @@ import pytest
 
 import ampsim
 from ampsim.data import ArrayDataset, pump_arrays
-from ampsim.ir import Graph
-from ampsim.nodes import Affine, Cond, Dropout, Linear, Phi, Pick, ReLU, SoftmaxCrossEntropy
+from ampsim.ir import Graph, Node
+from ampsim.nodes import (
+    Affine,
+    Cond,
+    Dropout,
+    Linear,
+    Phi,
+    Pick,
+    Pointwise,
+    ReLU,
+    SoftmaxCrossEntropy,
+)
 from ampsim.optim import Optimizer, momentum, sgd, warmup
 from ampsim.study import Simulation
 
@@ -52,7 +62,7 @@ def dark(instance: int, batch: Any) -> Any:
 
 def model_of(
     *,
-    leaky: Callable[[float], ReLU] = Leaky,
+    leaky: Callable[[float], Node] = Leaky,
     slope: float = 0.1,
     dropped: float = 0.2,
     picked: int = 0,
@@ -98,6 +108,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a factor": {"factor": 4.0},
     "a number around a function": {"divisor": 3},
     "code of a node of the same name": {"leaky": shifted},
+    "a function of NumPy": {"leaky": lambda _slope: Pointwise("leaky", "sin")},
+    "another function of NumPy": {"leaky": lambda _slope: Pointwise("leaky", "abs")},
     "edges": {"is_crossed": True},
     "what brings batches in": {"pump": dark},
     "data": {"shown": 1},
