@@ -15,6 +15,7 @@ from torch_oracle import torch
 import ampsim
 from ampsim import flow
 from ampsim.errors import GraphError, OptionError
+from ampsim.interop.control_flow import Recorded, TorchProgram
 
 nn = torch.nn
 scan = pytest.importorskip("torch._higher_order_ops.scan").scan
@@ -180,3 +181,10 @@ def test_what_cannot_be_is_told_in_a_line():
     assert re.match(r"Choosing: \w+ is another loss than a cross-entropy; take nn.Cross", said)
     said = refused(Choosing(), nn.CrossEntropyLoss(label_smoothing=0.1), y, x)
     assert re.match(r"Choosing: cross_entropy_loss cannot be: .*; take it out, or write", said)
+
+
+def test_a_digit_of_a_long_fixed_array_is_in_the_digest():
+    arrays = [np.full(5000, 0.1) for _ in range(2)]
+    arrays[1][2500] = np.nextafter(0.1, 1)
+    made = [TorchProgram("Net", Recorded((), (), ()), [one], {}, {}, {}) for one in arrays]
+    assert made[0].digest != made[1].digest
