@@ -23,6 +23,5 @@ add_module_names = False
 autodoc_default_options = {"exclude-members": "model_config"}  # pydantic's own
 autodoc_member_order = "groupwise"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
