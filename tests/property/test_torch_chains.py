@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,12 +72,12 @@ FLAT: dict[str, Link] = {
     "tanh": Link(1, nothing, lambda m, x: torch.tanh(x)),
     "sigmoid": Link(1, nothing, lambda m, x: torch.sigmoid(x)),
     "silu": Link(1, nothing, lambda m, x: F.silu(x)),
-    "all functions": Link(1, nothing, lambda m, x: sum(f(x.abs() + 0.1) for f in ALL_FUNCTIONS)),
+    "all functions": Link(
+        1, nothing, lambda m, x: sum(f(torch.tanh(x).abs() + 0.1) for f in ALL_FUNCTIONS)
+    ),
     "gelu by tanh": Link(1, nothing, lambda m, x: F.gelu(x, approximate="tanh")),
     "clamped": Link(1, nothing, lambda m, x: x.clamp(-0.5, 0.5) + x.clamp(min=0) + F.relu6(x)),
-    "made of others": Link(
-        1, nothing, lambda m, x: F.selu(x) + F.celu(x, 0.5) + F.hardswish(x) + F.hardsigmoid(x)
-    ),
+    "made of others": Link(1, nothing, lambda m, x: F.selu(x) + F.hardswish(x)),
     "quotient": Link(1, nothing, lambda m, x: x / (1 + x.abs()) + 1 / (x * x + 1)),
     "softmax": Link(1, nothing, lambda m, x: F.softmax(x, dim=1) + F.log_softmax(x, dim=-1)),
     "squared softmax": Link(1, nothing, lambda m, x: (x @ x.new_ones(x.size(1), 3)).softmax(-1)),
@@ -229,6 +229,10 @@ BY_DATA: dict[str, Link] = {
 KINDS = {1: FLAT, 2: SEQUENCES, 3: IMAGES}
 
 
+STEEP = {"learned scale", "normalised", "standardised"}
+"""Links that divide by what may be next to nothing, so that a chain of them loses digits."""
+
+
 class Chain(nn.Module):
     """Links one after the other; each is built for the shape that the one before gives."""
 
@@ -258,10 +262,10 @@ class Chain(nn.Module):
         return x
 
 
-def require_alike(chain: Chain) -> None:
+def require_alike(chain: Any, shape: tuple[int, ...] = (6,), classes: int = CLASSES) -> None:
     """The gradients of a batch are PyTorch's, and so is what the loss is computed from."""
-    x = torch.randn(2 * ROWS, 6, dtype=torch.float64)
-    y = torch.randint(0, CLASSES, (2 * ROWS,))
+    x = torch.randn(2 * ROWS, *shape, dtype=torch.float64)
+    y = torch.randint(0, classes, (2 * ROWS,))
     loss = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(chain.parameters(), 0.1)
     model = ampsim.from_torch(
@@ -272,45 +276,68 @@ def require_alike(chain: Chain) -> None:
     inputs, target = (torch.from_numpy(np.array(one)) for one in batch.arrays)
     output = chain(inputs)
     loss(output, target).backward()
-    np.testing.assert_allclose(prediction, output.detach().numpy(), rtol=0, atol=1e-12)
+    require_near(prediction, output.detach().numpy(), 1e-12)
     found = ampsim.to_torch(model.set_parameters(gradients))
     for name, values in chain.named_parameters():
-        np.testing.assert_allclose(found[name], values.grad, rtol=0, atol=1e-10, err_msg=name)
+        assert values.grad is not None
+        require_near(found[name].numpy(), values.grad.numpy(), 1e-10, name)
+
+
+def require_near(found: Any, expected: Any, tolerance: float, name: str = "") -> None:
+    """As near as that to 1, or to the largest of them, which a chain may make far larger."""
+    nearness = tolerance * max(1.0, float(np.abs(expected).max(initial=0.0)))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=nearness, err_msg=name)
 
 
 @given(data=st.data(), count=st.integers(2, 6), seed=st.integers(0, 2**31))
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_random_chain_computes_as_pytorch_does(data, count, seed):
     torch.manual_seed(seed)
-    chain = Chain(lambda names: data.draw(st.sampled_from(names)), count)
+    chain = Chain(
+        lambda names: data.draw(st.sampled_from([one for one in names if one not in STEEP])), count
+    )
     require_alike(chain)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("axes", "name"),
-    [(axes, name) for axes, kind in (*KINDS.items(), (1, BY_DATA)) for name in kind],
-)
-def test_each_operator_computes_as_pytorch_does(axes, name):
-    torch.manual_seed(len(name))
-    before = {1: [], 2: ["to sequence"], 3: ["to image"]}[axes]
-    wanted = iter([*before, name])
-    require_alike(Chain(lambda names: next(wanted), 1 + len(before)))
-
-
 class Together(nn.Module):
-    """All operators of a kind, each of the same numbers."""
+    """All operators of some axes, each of the same numbers: a column of what is predicted each.
 
-    def __init__(self, axes: int):
+    What reads the data gets them as they come, the others what a layer gives.
+    """
+
+    def __init__(self, axes: int, names: Sequence[str] = ()):
         super().__init__()
-        kind = KINDS[axes] | (BY_DATA if axes == 1 else {})
         self.shape = {1: (6,), 2: (3, 4), 3: (2, 5, 5)}[axes]
-        self.layers = nn.ModuleList(one.layer(*self.shape) for one in kind.values()).double()
-        self.runs = [one.run for one in kind.values()]
+        kind = KINDS[axes] | (BY_DATA if axes == 1 else {})
+        self.kind = {name: kind[name] for name in names or kind}
+        self.before = nn.Linear(self.shape[-1], self.shape[-1]).double()
+        self.layers = nn.ModuleList(one.layer(*self.shape) for one in self.kind.values()).double()
 
     def forward(self, x):
-        runs = zip(self.layers, self.runs, strict=True)
-        return torch.stack([run(layer, x).flatten(1).sum(1) for layer, run in runs], dim=1)
+        learned, columns = self.before(x), []
+        for (name, link), layer in zip(self.kind.items(), self.layers, strict=True):
+            y = link.run(layer, x if name in BY_DATA else learned).flatten(1)
+            weights = torch.linspace(-1.0, 2.0, y.size(1), dtype=y.dtype)
+            columns.append((y * weights).sum(1))
+        return torch.stack(columns, dim=1)
+
+
+TAKEN_APART = ("clamped", "made of others", "decomposed", "in place")
+"""Links that PyTorch takes apart first, and with them all that is in a module."""
+
+GROUPS = [
+    (1, [name for name in (*FLAT, *BY_DATA) if name not in TAKEN_APART]),
+    *((1, ["tanh", name]) for name in TAKEN_APART),
+    (2, [*SEQUENCES]),
+    (3, [*IMAGES]),
+]
+
+
+@pytest.mark.parametrize(("axes", "names"), GROUPS)
+def test_each_operator_computes_as_pytorch_does(axes, names):
+    torch.manual_seed(axes)
+    module = Together(axes, names)
+    require_alike(module, module.shape, len(names))
 
 
 def test_every_operator_of_the_table_has_a_link(monkeypatch):
