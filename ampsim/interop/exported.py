@@ -233,12 +233,13 @@ def _failed(name: str, error: Exception) -> str:
     if "DataDependent" in kind or "data-dependent" in str(error):
         return (
             f"{name}: control flow reads values{where}; compute both ways and choose with a "
-            "product, or write a model file with Cond (docs/own-model.md)"
+            "product, take torch.cond, or write a model file with Cond (docs/own-model.md)"
         )
     if "HigherOrderOp" in kind:
         return (
-            f"{name}: torch.cond, while_loop or scan{where}; {REMEDIES['cond']}, or "
-            f"{REMEDIES['while_loop']}"
+            f"{name}: torch.cond, while_loop or scan cannot be recorded{where}; let both branches, "
+            "and each step of a loop, give tensors of the same shapes and types, and change none "
+            "in place"
         )
     frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
     if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):

@@ -105,6 +105,12 @@ class Conditional(Base):
         return self.last(self.first(x))
 
 
+class Uneven(Base):
+    def forward(self, x):
+        x = self.first(x)
+        return torch.cond(x.sum() > 0, lambda x: x, lambda x: x[:, :2], (x,))  # here
+
+
 class Unused(Base):
     def __init__(self):
         super().__init__()
@@ -267,6 +273,7 @@ REFUSED: dict[type, str] = {
     Frozen: "first.weight does not require a gradient, and ampsim trains every parameter",
     FixedBatch: "torch.export cannot record it (HERE): RuntimeError: shape '[20, 4]' is invalid",
     Conditional: "cumsum has no rule beside torch.cond, while_loop and scan (HERE); take it out",
+    Uneven: "torch.cond, while_loop or scan cannot be recorded (HERE); let both branches, and each",
     Unused: "parameter spare.weight has no effect on the loss; take it out of the module",
     InPlace: "fill_ changes a tensor in place (HERE); make a new one",
     BatchSecond: "the batch is not where this lstm expects it (HERE); pass batch_first=True",
