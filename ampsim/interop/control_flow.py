@@ -19,7 +19,15 @@ import numpy as np
 from ampsim import flow
 from ampsim.dataflow.operators.shape import filled
 from ampsim.errors import AmpsimError
-from ampsim.interop.lowering import Refusal, place_of, short
+from ampsim.interop.lowering import (
+    WRAPPED,
+    Refusal,
+    fixed_in,
+    place_of,
+    require_free,
+    short,
+    specs_of,
+)
 from ampsim.ir import ParameterizedNode
 from ampsim.ir.node import Shape
 
@@ -513,25 +521,18 @@ def torch_program(module: Any, program: Any) -> TorchProgram:
             out.
     """
     name = type(module).__name__
-    holders = [one for one in program.graph.nodes if one.op == "placeholder"]
-    specs = list(zip(holders, program.graph_signature.input_specs, strict=True))
+    require_free(name, program)
+    specs = specs_of(program)
     rows = next(one.meta["val"].shape for one, it in specs if it.kind.name == "USER_INPUT")[0]
-    if isinstance(rows, int):
-        raise Refusal(
-            f"{name}: the module's own numbers fix the batch at {rows}; use x.size(0), or -1, "
-            "instead of a number or len(x)"
-        )
     inputs, likes, names = list[Any](), dict[str, Any](), dict[str, str]()
     for holder, spec in specs:
         told = holder.name
         if spec.kind.name == "PARAMETER":
-            theirs = spec.target.removeprefix("module.")
+            theirs = spec.target.removeprefix(WRAPPED)
             told = theirs if "." in theirs else f"{name}.{theirs}"
             names[told] = theirs
         elif spec.kind.name != "USER_INPUT":
-            held = program.state_dict.get(spec.target)
-            found = program.constants[spec.target] if held is None else held
-            inputs.append(found.detach().numpy().copy())
+            inputs.append(fixed_in(program, spec.target).copy())
             continue
         inputs.append(told)
         likes[told] = _like(holder.meta["val"], str(rows))

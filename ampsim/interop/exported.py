@@ -25,6 +25,7 @@ from ampsim.errors import AmpsimError, OptionError
 from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
+    WRAPPED,
     Arguments,
     Learned,
     LossValue,
@@ -33,9 +34,12 @@ from ampsim.interop.lowering import (
     PlacesInBatch,
     Refusal,
     Repeated,
+    fixed_in,
     name_of,
+    require_free,
     shape_of,
     short,
+    specs_of,
 )  # fmt: skip
 from ampsim.interop.operators import REMEDIES, RULES
 from ampsim.user_code import place_of as place_of_error
@@ -46,8 +50,6 @@ Loss = Callable[..., Any]
 TOLD_MAX: Final = 160
 """Characters of an error of PyTorch's that are told (chosen: a line or two)."""
 
-WRAPPED: Final = "module."
-"""Prefix of names of the user's module within what is exported."""
 
 OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
 
@@ -112,7 +114,7 @@ def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lower
     values, uses = _parameters(module, program, live)
     dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
     low = Lowering(type(module).__name__, dtype, uses)
-    *inputs, target = [one for one, spec in _specs(program) if spec.kind.name == "USER_INPUT"]
+    *inputs, target = [one for one, spec in specs_of(program) if spec.kind.name == "USER_INPUT"]
     given = inspect.signature(module.forward).parameters.values()
     called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     wanted = [*itertools.islice(itertools.cycle(called or ["input"]), len(inputs)), "target"]
@@ -132,17 +134,7 @@ def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lower
 
 def _require_whole(low: Lowering, module: Any, program: Any) -> None:
     """Refuse what no single operation tells: a batch of one size, no loss, idle parameters."""
-    for operation, spec in _specs(program):
-        if spec.kind.name == "USER_INPUT" and shape_of(operation)[:1] != (None,):
-            raise Refusal(
-                f"{low.name}: the module's own numbers fix the batch at {shape_of(operation)[0]}; "
-                "use x.size(0), or -1, instead of a number or len(x)"
-            )
-    for changed in program.graph_signature.buffers_to_mutate.values():
-        raise Refusal(
-            f"{low.name}: buffer {changed.removeprefix(WRAPPED)} changes with each batch, and "
-            "to_torch would give it back as it was; take it out, or count in the training loop"
-        )
+    require_free(low.name, program)
     (result,) = program.graph_signature.user_outputs
     if not isinstance(low.values.get(result), LossValue):
         raise Refusal(
@@ -270,12 +262,6 @@ def _is_in_place(operation: Any) -> bool:
     return schema is not None and schema.is_mutable and short(operation) != "detach_"
 
 
-def _specs(program: Any) -> list[tuple[Any, Any]]:
-    """Placeholders with what the signature says of them."""
-    holders = [one for one in program.graph.nodes if one.op == "placeholder"]
-    return list(zip(holders, program.graph_signature.input_specs, strict=True))
-
-
 def first_names(module: Any) -> dict[str, str]:
     """For each name of a parameter the first of the same tensor, as of a layer with two names."""
     seen: dict[int, str] = {}
@@ -289,15 +275,13 @@ def _parameters(
     """Values of parameters and buffers, and how often each group of parameters is used."""
     values: dict[str, Any] = {}
     first = first_names(module)
-    for holder, spec in _specs(program):
+    for holder, spec in specs_of(program):
         target = spec.target
         if spec.kind.name == "PARAMETER":
             array = program.state_dict[target].detach().numpy()
             values[holder.name] = Learned(first[target.removeprefix(WRAPPED)], array)
         elif spec.kind.name in ("BUFFER", "CONSTANT_TENSOR"):
-            held = program.state_dict.get(target)
-            found = program.constants[target] if held is None else held
-            values[holder.name] = found.detach().numpy()
+            values[holder.name] = fixed_in(program, target)
     uses: Counter[tuple[str, ...]] = Counter()
     for operation in program.graph.nodes:
         if operation.op == "call_function" and operation in live:

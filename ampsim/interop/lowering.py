@@ -38,6 +38,10 @@ FIXED_BYTES_MAX: Final = 1 << 26
 """Bytes of an array that a graph may hold (chosen: 64 MiB; more is data, not a model)."""
 
 
+WRAPPED: Final = "module."
+"""Prefix of names of the user's module within what is exported."""
+
+
 @dataclass(frozen=True)
 class Laid:
     """Which parameters of the module a parameter of a node is, and how they lie in it.
@@ -398,6 +402,33 @@ def place_of(operation: Any) -> str:
             said = "" if code.strip().startswith('File "') else code.strip()
             found = f"{words[1]}, line {number}" + (f": {said}" if said else "")
     return found
+
+
+def specs_of(program: Any) -> list[tuple[Any, Any]]:
+    """Placeholders of an exported program with what its signature says of them."""
+    holders = [one for one in program.graph.nodes if one.op == "placeholder"]
+    return list(zip(holders, program.graph_signature.input_specs, strict=True))
+
+
+def fixed_in(program: Any, target: str) -> np.ndarray:
+    """A buffer or constant of an exported program."""
+    held = program.state_dict.get(target)
+    return (program.constants[target] if held is None else held).detach().numpy()
+
+
+def require_free(name: str, program: Any) -> None:
+    """Refuse a batch of one size, and buffers that change."""
+    for operation, spec in specs_of(program):
+        if spec.kind.name == "USER_INPUT" and shape_of(operation)[:1] != (None,):
+            raise Refusal(
+                f"{name}: the module's own numbers fix the batch at {shape_of(operation)[0]}; "
+                "use x.size(0), or -1, instead of a number or len(x)"
+            )
+    for changed in program.graph_signature.buffers_to_mutate.values():
+        raise Refusal(
+            f"{name}: buffer {changed.removeprefix(WRAPPED)} changes with each batch, and "
+            "to_torch would give it back as it was; take it out, or count in the training loop"
+        )
 
 
 def short(operation: Any) -> str:

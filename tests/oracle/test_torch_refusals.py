@@ -111,6 +111,16 @@ class Uneven(Base):
         return torch.cond(x.sum() > 0, lambda x: x, lambda x: x[:, :2], (x,))  # here
 
 
+class CountingBeside(Base):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count.add_(1)
+        return self.last(torch.cond(x.sum() > 0, torch.tanh, torch.sigmoid, (self.first(x),)))
+
+
 class Unused(Base):
     def __init__(self):
         super().__init__()
@@ -273,6 +283,7 @@ REFUSED: dict[type, str] = {
     Frozen: "first.weight does not require a gradient, and ampsim trains every parameter",
     FixedBatch: "torch.export cannot record it (HERE): RuntimeError: shape '[20, 4]' is invalid",
     Conditional: "cumsum has no rule beside torch.cond, while_loop and scan (HERE); take it out",
+    CountingBeside: "add_ has no rule beside torch.cond, while_loop and scan (HERE); take it out",
     Uneven: "torch.cond, while_loop or scan cannot be recorded (HERE); let both branches, and each",
     Unused: "parameter spare.weight has no effect on the loss; take it out of the module",
     InPlace: "fill_ changes a tensor in place (HERE); make a new one",
