@@ -108,6 +108,8 @@ class SolverEngine:
             is_abstract=settings.is_abstract,
             steps_at_server=solver.meets == "server" and solver.sends == "gradient",
         )
+        for node in nodes:  # a server's merge is charged as the step that it makes
+            node.step_by(optimizer.arrays, optimizer.calls)
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
         self._make_ranks(own, make_graph, placement)
         self._connect(Parameters(names, thetas, solver.outer()))
@@ -247,10 +249,8 @@ class SolverEngine:
         self._has_begun = True
         for rank in self._ranks:
             rank.take_parameters()
-        setting = self._setting
-        arrays = setting.centre.optimizer.arrays if setting.decisions.sends == "gradient" else 0
         for server in self._servers:
-            server.take_parameters(arrays)
+            server.take_parameters()
 
     def _begin_idle(self) -> None:
         """Let ranks go on that had no batch left."""

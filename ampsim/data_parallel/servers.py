@@ -426,14 +426,15 @@ class Server(NothingFree):
         self._device = setting.cluster.devices[processor.index]
         self._nodes = (setting.centre_place, setting.centre_place)
         self._sent_bytes = {place: setting.sent_bytes_of(place) for place in places}
+        self._hosted_bytes = sum(map(setting.bytes_of, places))
+        self._arrays = setting.centre.optimizer.arrays if self._is_gradient else 0
         self._prices: dict[tuple[int, ...], tuple[float, int]] = {}
 
-    def take_parameters(self, arrays: int) -> None:
+    def take_parameters(self) -> None:
         """Let its part of the centre lie in memory, and what the optimizer keeps of it."""
         if self.memory is not None:
-            size_bytes = sum(map(self._setting.bytes_of, self.places))
-            self.memory.take(WEIGHTS, size_bytes)
-            self.memory.take(OPTIMIZER, arrays * size_bytes)
+            self.memory.take(WEIGHTS, self._hosted_bytes)
+            self.memory.take(OPTIMIZER, self._arrays * self._hosted_bytes)
 
     def receive(self, push: Push, size_bytes: int, cause: Cause) -> None:
         """Take a part of a push; when all of it is there, it waits to be merged."""
@@ -531,7 +532,11 @@ class Server(NothingFree):
         work = reduce(add, (self._work(place) for place in places))
         known = (self.worker, setting.centre_place, Direction.UPDATE)
         kind = (*known, work.flop, work.bytes, work.operations)
-        seconds_on = partial(occupancy_s, work=work, is_light=False)
+        hosted = self._hosted_bytes
+        updated = (2 + self._arrays) * hosted
+        seconds_on = partial(
+            occupancy_s, work=work, is_light=False, resident_bytes=hosted, updated_bytes=updated
+        )
         price = seconds_on(self._device), setting.recorder.kinds.number(kind)
         setting.recorder.kinds.seconds_on[price[1]] = seconds_on
         self._prices[places] = price

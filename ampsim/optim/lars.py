@@ -66,7 +66,7 @@ def lars(
         partial(_update, options=options, tensors=None),
         scaling="linear",
         touches_all=True,
-        calls=Calls(6, 17),  # it makes 8: the report async-solvers-batch is of 6
+        calls=Calls(8, 17),
         by_tensor=partial(_of_tensors, options=options),
     )
 

@@ -10,7 +10,7 @@ import pytest
 from solver_cases import FREE, cluster, draw_exponential, model, solver
 
 import ampsim
-from ampsim.hardware import Link
+from ampsim.hardware import Cluster, Device, Link
 from ampsim.hardware.topology import Ports
 
 BYTES = 8 * 8  # of a linear node of 3 x 2 weights and 2 biases in float64
@@ -172,3 +172,25 @@ def test_ranks_of_ea_wild_are_no_faster_than_their_server_merges(elastic, speed)
     assert found == pytest.approx(expected, rel=0.02)
     held = dict(zip(result.peak_memory["worker"], result.peak_memory["messages"], strict=True))
     assert held[ranks] <= ranks * BYTES
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "lars"])
+def test_a_server_takes_as_long_for_a_nodes_step_as_whoever_trains_alone(optimizer):
+    """Its optimizer is that of the run, and the arrays that it keeps are passed over there."""
+    device = Device(
+        name="d", flop_per_s=1e9, memory_bandwidth_bytes_per_s=3e9, pass_bandwidth_bytes_per_s=1e9,
+        operation_overhead_s=1e-6, functions_per_s=1e8, cache_bytes=200,
+        cache_bandwidth_bytes_per_s=7e9,
+    )  # fmt: skip
+    made = model(6, 1, layers=2, optimizer=optimizer)
+    alone, pushed = (
+        ampsim.simulate(
+            made, Cluster(name="test", devices=(device,) * workers, link=FREE), chosen, mode="sleep"
+        )
+        for workers, chosen in ((1, ampsim.Sequential()), (2, ampsim.Hogwild(ranks=1)))
+    )
+    steps = alone.spans[alone.spans["direction"] == "update"]
+    merges = pushed.spans[pushed.spans["node"] == "centre"]
+    taken = [np.sort(one["end_s"] - one["start_s"]) for one in (steps, merges)]
+    assert len(taken[0]) == 12
+    assert taken[1] == pytest.approx(taken[0], rel=1e-9)
