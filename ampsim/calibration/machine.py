@@ -400,9 +400,12 @@ PASSED: Final[tuple[str, ...]] = (
 """The numbers that light operations decide."""
 
 IN_A_CELL: Final = {"product": 9, "sum": 3, "tanh": 2, "tanh back": 2}
-"""How often a step of an LSTM makes a light operation, there and back. It makes the others once, and
-a ReLU never, which counts once too, as in a perceptron. Fitted alike, a ReLU's derivative alone,
-which takes three times as long as a product of its size, would make every call 5 % dearer."""
+"""How often a step of an LSTM makes a light operation, there and back.
+
+It makes the others once, and a ReLU never, which counts once too, as in a perceptron. Fitted alike,
+a ReLU's derivative alone, which takes three times as long as a product of its size, would make
+every call 5 % dearer.
+"""
 
 POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "update": 2, "step": 1}
 """Least points of each kind: more than the numbers that they decide, and products of both ways."""
