@@ -81,6 +81,7 @@ class SolverEngine:
         self._begin_empty()
         nodes, instant = job.graph.parameterized, Instant(clock)
         optimizer = solver.optimizer(job.optimizer)
+        job = replace(job, optimizer=optimizer)
         names, thetas = [node.name for node in nodes], [node.theta for node in nodes]
         self._queue = BatchQueue(
             self._count,
@@ -110,7 +111,7 @@ class SolverEngine:
         )
         for node in nodes:  # a server's merge is charged as the step that it makes
             node.step_by(optimizer.arrays, optimizer.calls)
-        own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
+        own = replace(job, optimizer=BARE) if self._setting.steps_at_server else job
         self._make_ranks(own, make_graph, placement)
         self._connect(Parameters(names, thetas, solver.outer()))
         self._start_processors()
