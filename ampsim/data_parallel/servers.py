@@ -130,8 +130,7 @@ class PushPull(Exchange):
         size_bytes = sum(part.sent_bytes for part in push.parts)
         distance = math.sqrt(push.square) if is_known else math.nan
         is_mixed = len(set(push.versions)) > 1
-        staleness = max(0, *stale)
-        row = (*numbers, *times, WAITS.index(waits), size_bytes, staleness, distance, is_mixed)
+        row = (*numbers, *times, WAITS.index(waits), size_bytes, max(stale), distance, is_mixed)
         setting.recorder.exchanges.append(row)
 
 
@@ -477,7 +476,7 @@ class Server(NothingFree):
         queued.cause = cause = recorder.span_number()
         if self.memory is not None:
             self.memory.give(MESSAGES, sum(map(self._sent_bytes.__getitem__, places)))
-        push.merges.append((start_s, end_s, staleness))
+        push.merges.append((start_s, end_s, max(staleness, 0)))
         if queued.left:
             return
         del push.unmerged[self.index]

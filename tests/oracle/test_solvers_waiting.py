@@ -194,5 +194,5 @@ def test_a_rank_and_its_server_take_as_long_for_an_update_as_whoever_trains_alon
     parts = steps, spans[spans["node"] == "centre"], spans[spans["node"] != "centre"]
     taken, merged, summed = (np.sort(one["end_s"] - one["start_s"]) for one in parts)
     assert len(taken) == 12
-    assert summed == pytest.approx(4 * device.operation_overhead_s)  # of the rank, as it has x and g
+    assert summed == pytest.approx(4 * 1e-6)  # the rank's operations, as it has x and g
     assert merged + summed[:12] == pytest.approx(taken, rel=1e-9)
