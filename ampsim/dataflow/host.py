@@ -119,13 +119,14 @@ class Host:
         cause: what is being followed at the moment.
         ready: steps of the present run that can run.
         queues: what is to be dispatched, for the processor.
+        updated_bytes: what all updates on the device pass over, which may lie in its cache.
     """
 
     def __init__(
         self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, *, instant: Instant,
         transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
     ) -> None:  # fmt: skip
-        self.worker = worker
+        self.worker, self.updated_bytes = worker, 0
         self._round_trip_s = round_trip_s
         self._asked: deque[tuple[Step, Callable[[], None]]] = deque()
         self._transfers = transfers
@@ -257,6 +258,7 @@ class Host:
         seconds_on = partial(
             occupancy_s, work=work, is_light=is_light, rows=rows, matrix_elements=elements,
             is_backward=node.direction == 1,
+            updated_bytes=self.updated_bytes if node.direction == UPDATE else None,
         )  # fmt: skip
         kind = self._recorder.kinds.number(
             (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),

@@ -192,6 +192,32 @@ def test_a_server_is_charged_for_those_nodes_of_which_a_push_has_a_gradient(mode
     assert result.staleness_mean == result.updates["staleness"].mean()
 
 
+@pytest.mark.parametrize("optimizer", STEPS)
+@pytest.mark.parametrize("share", [0.3, 2.0])
+def test_updates_of_a_program_find_their_arrays_in_the_cache_as_those_of_a_graph_do(
+    share, optimizer
+):
+    """Both pass over the same arrays, of which the cache has room for a share."""
+    options: dict[str, Any] = {"data": "synthetic", "hidden": 8, "layers": 2, "batch": 10}
+    made = ampsim.load_model("mlp", optimizer=optimizer, learning_rate=1e-3, **options)
+    arrays = {"sgd": 2, "momentum": 3, "adam": 4}[optimizer]
+    size_bytes = sum(one.nbytes for one in made.parameters().values())
+    device = Device(
+        name="d", flop_per_s=1e24, pass_bandwidth_bytes_per_s=1e9,
+        cache_bytes=round(share * arrays * size_bytes), cache_bandwidth_bytes_per_s=7e9,
+    )  # fmt: skip
+    taken = []
+    for schedule in (ampsim.Sequential(), ampsim.Dataflow()):
+        spans = ampsim.simulate(
+            made, Cluster(name="c", devices=(device,)), schedule, instances=30
+        ).spans
+        updates = spans[spans["direction"] == "update"]
+        taken.append((updates["end_s"] - updates["start_s"]).sum() / 3)
+    near = min(1.0, share)
+    passed = STEPS[optimizer].passes * size_bytes * (near / 7e9 + (1 - near) / 1e9)
+    assert taken == pytest.approx([passed, passed], rel=1e-4)
+
+
 def test_sums_of_optimizers_are_those_of_the_registry():
     for name, cost in STEPS.items():
         assert tuple(OPTIMIZERS[name](0.1).calls[:2]) == cost
