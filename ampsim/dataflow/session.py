@@ -22,7 +22,7 @@ from ampsim.dataflow.memory import CATEGORIES, SWAP_THRESHOLD
 from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import DEAD, Plan
 from ampsim.dataflow.rendezvous import Rendezvous
-from ampsim.dataflow.variable import changed_by, read, updated_bytes
+from ampsim.dataflow.variable import changed_by, read
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Standin, standin
@@ -292,9 +292,7 @@ class Session:
         executors: dict[int, Executor] = {}
         for worker in plan.sources:
             host = self._host(worker)
-            host.updated_bytes = updated_bytes(
-                step.node for step in plan.steps if step.frame.worker == worker
-            )
+            host.hold([one.node for one in plan.steps if one.frame.worker == worker])
             if isinstance(host, CountingHost):
                 host.has_others = len(plan.sources) > 1
                 executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **how)

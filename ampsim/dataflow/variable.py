@@ -13,7 +13,7 @@ window, whichever draw comes first, and whatever is dead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -265,19 +265,6 @@ def changed_by(nodes: Sequence[Node]) -> list[Held]:
     """Of which variables a run of some nodes changes what they have."""
     found = [node.attributes.get("held") for node in nodes if node.operator is not op.VARIABLE]
     return list(dict.fromkeys(one for one in found if one is not None))
-
-
-def updated_bytes(nodes: Iterable[Node]) -> int:
-    """What updates of all trainable variables among some nodes pass over: them, their gradients,
-    and what an optimizer keeps of them.
-    """
-    total_bytes = 0
-    for node in nodes:
-        if node.operator is op.VARIABLE and node.attributes["held"].trainable:
-            tensor, slots = node.outputs[0], node.attributes["held"].slots
-            assert tensor.static_shape is not None, "a variable has a shape"
-            total_bytes += (2 + slots) * math.prod(tensor.static_shape) * tensor.dtype.itemsize
-    return total_bytes
 
 
 def _require_once(what: str) -> None:

@@ -218,6 +218,32 @@ def test_updates_of_a_program_find_their_arrays_in_the_cache_as_those_of_a_graph
     assert taken == pytest.approx([passed, passed], rel=1e-4)
 
 
+@pytest.mark.parametrize("fits", [True, False])
+@pytest.mark.parametrize(
+    ("name", "options", "weight"),
+    [
+        ("mlp", {"data": "synthetic", "hidden": 8, "layers": 2, "batch": 10}, "linear-1.weight"),
+        ("dynamic_lstm", {"hidden": 4, "layers": 1}, "lstm-1.weight"),
+    ],
+)
+def test_products_of_a_program_read_weights_from_the_cache_if_all_of_them_fit(
+    name, options, weight, fits
+):
+    """Also in a loop, which weights enter once."""
+    made = ampsim.load_model(name, **options)
+    size_bytes = sum(one.nbytes for one in made.parameters().values())
+    rates = {"memory_bandwidth_bytes_per_s": 1e9, "cache_bandwidth_bytes_per_s": 7e9}
+    device = Device(name="d", flop_per_s=1e24, cache_bytes=size_bytes - (not fits), **rates)
+    workers = Cluster(name="c", devices=(device,))
+    spans = ampsim.simulate(made, workers, ampsim.Dataflow(), instances=20).spans
+    own = spans[spans["flop"] > 0]
+    first = own[(own["node"] == "matmul-1") & (own["direction"] == "forward")].iloc[0]
+    weight_bytes = made.parameters()[weight].nbytes
+    rest_bytes = first["bytes"] - weight_bytes
+    expected = rest_bytes / 1e9 + weight_bytes / (7e9 if fits else 1e9)
+    assert first["end_s"] - first["start_s"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_sums_of_optimizers_are_those_of_the_registry():
     for name, cost in STEPS.items():
         assert tuple(OPTIMIZERS[name](0.1).calls[:2]) == cost
