@@ -374,6 +374,11 @@ def require_meaning(cluster: Cluster, workers: Iterable[int] = (0,)) -> None:
             "cluster: checkpoints and memory.remedy are of models, and a graph is none; leave "
             "them out"
         )
+    if cluster.host is not None and not cluster.is_host_free:
+        raise OptionError(
+            "cluster: a host that takes time is a controller's, and a graph has none; give "
+            "dispatch_s in the device file, which a step of the graph takes on its host"
+        )
 
 
 def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[str, Any]:
