@@ -12,7 +12,7 @@ import pytest
 from solver_cases import FREE, Item, Points, model
 
 import ampsim
-from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware import Checkpoints, Cluster, Device, Link
 from ampsim.ir import Cond, Graph, Phi
 from ampsim.nodes import Linear, SquaredError
 from ampsim.optim import OPTIMIZERS
@@ -117,6 +117,20 @@ def test_weight_prediction_is_charged_for_its_own_calls_beside_those_of_the_upda
     found = [charged(schedule, optimizer, by_pass=by_pass)[0] for by_pass in (False, True)]
     expected = [predicted.operations * BATCHES, predicted.passes * BYTES * BATCHES]
     assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("remedy", "arrays"), [("none", 3), ("weight-prediction", 4)])
+def test_a_checkpoint_takes_the_bytes_of_all_that_a_device_comes_back_with(remedy, arrays):
+    """Weights, Adam's two arrays, and the smoothed step of weight prediction."""
+    device = Device(name="d", flop_per_s=1e3)
+    keeping = Checkpoints(every_s=0.1, bandwidth_bytes_per_s=1e6)
+    workers = Cluster(name="c", devices=(device,), checkpoints=keeping)
+    schedule = ampsim.Amp(2, remedy=remedy)
+    result = ampsim.simulate(model(8, 1, optimizer="adam"), workers, schedule, mode="sleep")
+    copies = result.outages[result.outages["kind"] == "checkpoint"]
+    taken_s = (copies["end_s"] - copies["start_s"]).to_numpy()
+    assert len(taken_s)
+    assert taken_s == pytest.approx(arrays * BYTES / 1e6)
 
 
 @pytest.mark.parametrize(
