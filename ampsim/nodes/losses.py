@@ -14,7 +14,6 @@ from ampsim.ir.node import Evaluated, LossNode, LossReport, Shape
 from ampsim.ir.shapes import known, require
 from ampsim.ir.work import Work, elementwise_work
 
-
 DOUBLE_BYTES: Final = 8
 """Bytes of a number in double precision."""
 
