@@ -16,7 +16,7 @@ from functools import partial
 from ampsim.data_parallel.batch_queue import Assignment
 from ampsim.data_parallel.parameters import Parameters, weighted_mean
 from ampsim.data_parallel.rank import Exchange, Rank, Resume, run, until
-from ampsim.data_parallel.setting import ADDITION, Setting
+from ampsim.data_parallel.setting import ADDITION, OUTER, Setting
 from ampsim.data_parallel.stream import Bucket, Stream, columns_of
 from ampsim.model_parallel.price import Charge, Charged
 from ampsim.optim import Vector
@@ -99,8 +99,10 @@ class AllReduce(Exchange):
         row = (*numbers, *times, self._size_bytes, 0, self._distances[rank.number], False)
         setting.recorder.exchanges.append(row)
 
-    def _take_centre(self, rank: Rank, place: int, now_s: float) -> Charged:
-        """Give a rank's vector the value that all have after the round."""
+    def _take_centre(
+        self, rank: Rank, place: int, now_s: float, charged: Charged = None
+    ) -> Charged:
+        """Give a rank's vector the value that all have after the round; return what is charged."""
         setting = self._setting
         if not setting.is_abstract:
             node = rank.nodes[place]
@@ -108,7 +110,7 @@ class AllReduce(Exchange):
         if rank.number == 0:
             row = (setting.places[place], now_s, self.counts[place], 0.0, 0)
             setting.recorder.updates.append(row)
-        return None
+        return charged
 
 
 class GradientAllReduce(AllReduce):
@@ -252,7 +254,10 @@ class WeightAllReduce(AllReduce):
             step = partial(rank.step, self._before if decisions.is_elastic else None)
             return await rank.update_vectors(every, step, cause)
         if decisions.has_outer_step:
-            return await rank.update_vectors(every, partial(self._take_centre, rank), cause)
+            method = self._outer.optimizer
+            charge = Charge(OUTER, (method.arrays, *method.calls))
+            take = partial(self._take_centre, rank, charged=charge)
+            return await rank.update_vectors(every, take, cause)
         if not setting.is_abstract:
             for node, theta in zip(rank.nodes, setting.centre.thetas, strict=True):
                 node.adopt(setting.solver.adopt(node.theta, theta))

@@ -81,6 +81,7 @@ class SolverEngine:
         self._begin_empty()
         nodes, instant = job.graph.parameterized, Instant(clock)
         optimizer = solver.optimizer(job.optimizer)
+        job = replace(job, optimizer=optimizer)
         names, thetas = [node.name for node in nodes], [node.theta for node in nodes]
         self._queue = BatchQueue(
             self._count,
@@ -108,11 +109,10 @@ class SolverEngine:
             is_abstract=settings.is_abstract,
             steps_at_server=solver.meets == "server" and solver.sends == "gradient",
         )
-        own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
-        self._make_ranks(own, make_graph, placement)
+        self._observer = Observer(job, settings.is_abstract)  # which tells nodes their optimizer
+        self._make_ranks(job, make_graph, placement)
         self._connect(Parameters(names, thetas, solver.outer()))
         self._start_processors()
-        self._observer = Observer(job, settings.is_abstract)
 
     def _begin_empty(self) -> None:
         """Set all that training changes to its beginning."""
@@ -136,9 +136,6 @@ class SolverEngine:
         if decisions.meets == "server":
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
-            optimizer = setting.centre.optimizer
-            for node in setting.nodes:  # a server's merge is charged as the step that it makes
-                node.step_by(optimizer.arrays, optimizer.calls)
             kind = PushGradients if decisions.sends == "gradient" else PushWeights
             self._exchange = exchange = kind(setting, self._ranks, servers)
             self._servers = exchange.servers
@@ -227,6 +224,8 @@ class SolverEngine:
     ) -> None:
         solver, seed = replace(self._solver, ranks=self._count), self._setting.run.seed or 0
         blocks = blocks_of(solver.levels, solver.copies or 0, seed)
+        if self._setting.steps_at_server:
+            job = replace(job, optimizer=BARE)
         maker = RankMaker(job, make_graph, placement, blocks, self._totals)
         self._ranks: list[Rank] = [maker.make(one, self._setting) for one in range(self._count)]
         self._copies: list[ModelCopy] = maker.copies

@@ -16,13 +16,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ampsim.data_parallel.batch_queue import Assignment
 from ampsim.data_parallel.parameters import Parameters, shapes_of
-from ampsim.data_parallel.setting import ELASTIC, NOTHING, PULL, SELECTION, Setting, work_in_rank
+from ampsim.data_parallel.setting import ELASTIC, NOTHING, SELECTION, SUM, Setting, work_in_rank
 from ampsim.data_parallel.top_k import ErrorFeedback
 from ampsim.ir import ParameterizedNode
 from ampsim.machine import Memory
 from ampsim.model_parallel.assembly import assemble
 from ampsim.model_parallel.called_off import StoppableWorker
-from ampsim.model_parallel.footprint import GRADIENTS, STASHES, take_parameters
+from ampsim.model_parallel.footprint import GRADIENTS, OPTIMIZER, STASHES, take_parameters
 from ampsim.model_parallel.job import Job, PassTotals
 from ampsim.model_parallel.memories import SharedMachine
 from ampsim.model_parallel.placed_node import Message, PlacedNode
@@ -229,7 +229,8 @@ class Rank(ABC):
             setting.recorder.updates.append(row)
         if centre is None:
             return None
-        return ELASTIC if place in self.counts else PULL
+        pulls = 2 if setting.decisions.meets == "all" else 1  # a server pulls the centre itself
+        return Charge(ELASTIC, (int(place in self.counts), pulls))
 
     def stash_centre(self, vectors: Mapping[int, Vector | None]) -> None:
         """Keep the centre's vectors, which takes memory, until the step that needs them."""
@@ -248,9 +249,19 @@ class Rank(ABC):
         """For each worker that exchanges for it, the places of the vectors that lie there."""
 
     def take_parameters(self) -> None:
-        """Let its parameters lie in memory."""
+        """Let its parameters lie in memory, and what it keeps of a centre that no server has."""
         for member in self.members:
             member.take_parameters()
+        decisions = self._setting.decisions
+        if decisions.meets == "all" and (decisions.is_elastic or decisions.has_outer_step):
+            self.hold(STASHES, 1)
+        if decisions.has_outer_step:
+            self.hold(OPTIMIZER, self._setting.solver.outer().arrays)
+
+    def hold(self, category: int, arrays: int) -> None:
+        """Let so many arrays of the size of all vectors lie in the memory of each copy."""
+        for member in self.members:
+            member.hold(category, arrays)
 
 
 class ModelCopy(Rank):
@@ -288,6 +299,7 @@ class ModelCopy(Rank):
             work_in_rank,
             self._computed if decisions.overlap else None,
             is_stoppable=decisions.backup_ranks > 0,
+            updates_by_itself=setting.steps_at_server,  # of what it is to send
         )
         # where a server applies gradients, they have no staleness before
         steps_at_server = setting.steps_at_server
@@ -342,6 +354,9 @@ class ModelCopy(Rank):
                             gradient *= gradient.dtype.type(1.0 / len(node.instances))
             if self.feedback is not None:
                 cause = await self.update_vectors(self.counts, self._select, cause)
+            elif self._setting.steps_at_server:
+                due = [place for place in self.counts if self._placed[place].takes_time(SUM)]
+                cause = await self.update_vectors(due, lambda _place, _now_s: SUM, cause)
         self.ready_s = self._setting.clock.now
         return cause
 
@@ -401,7 +416,7 @@ class ModelCopy(Rank):
         if gradient is not None:
             assert self.feedback is not None
             self.gradients[place] = self.feedback.sent(place, gradient, count, now_s)
-        return Charge(SELECTION, (count,))
+        return Charge(SELECTION, (count, int(self._setting.steps_at_server)))
 
     def cancel(self) -> None:
         """Let what is left of its pass go through without time; its gradient is not wanted."""
@@ -437,19 +452,23 @@ class ModelCopy(Rank):
         return found
 
     def take_parameters(self) -> None:
-        """Let its parameters lie in memory."""
+        """Let its parameters lie in memory, and what is kept beside them."""
+        super().take_parameters()
         for node, placed in zip(self._nodes, self._placed, strict=True):
             if placed.footprint is not None:
                 take_parameters(node, placed.footprint.memory, is_predicted=False)
         if self.feedback is not None:
-            for memory, size_bytes in self._vector_bytes():
-                memory.take(GRADIENTS, size_bytes)
+            self.hold(GRADIENTS, 1)
+
+    def hold(self, category: int, arrays: int) -> None:
+        """Let so many arrays of the size of all vectors lie in the memory of each worker."""
+        for memory, size_bytes in self._vector_bytes():
+            memory.take(category, arrays * size_bytes)
 
     def stash_centre(self, vectors: Mapping[int, Vector | None]) -> None:
         """Keep the centre's vectors, which takes memory, until the step that needs them."""
         super().stash_centre(vectors)
-        for memory, size_bytes in self._vector_bytes():
-            memory.take(STASHES, size_bytes)
+        self.hold(STASHES, 1)
 
     def forget_centre(self) -> None:
         """Let the centre's vectors go, and the memory that they took."""

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ampsim.data_parallel.batch_queue import Assignment
 from ampsim.data_parallel.rank import Exchange, Rank, Resume, run, until
-from ampsim.data_parallel.setting import Setting, addition_work, elastic_work
+from ampsim.data_parallel.setting import Setting, addition_work, elastic_work, sum_and_step
 from ampsim.data_parallel.top_k import addition_of_entries
 from ampsim.data_parallel.turns import Bound, TurnLock
 from ampsim.errors import OptionError
@@ -458,8 +458,12 @@ class Server(NothingFree):
         del left[: len(places)]
         if left:
             queue.append(queued)
-        staleness = self._merge(queued.push, places, now_s)
-        seconds, number = self._prices.get(places) or self._price(places)
+        push = queued.push
+        merged = places  # of a gradient, those vectors that it has
+        if self._is_gradient and len(push.counts) < len(push.vectors):
+            merged = tuple(place for place in places if place in push.counts)
+        staleness = self._merge(push, merged, now_s)
+        seconds, number = self._prices.get(merged) or self._price(merged)
         return seconds, _Merge(queued, places, now_s, number, staleness)
 
     def end(self, task: Begun) -> None:
@@ -472,7 +476,7 @@ class Server(NothingFree):
         queued.cause = cause = recorder.span_number()
         if self.memory is not None:
             self.memory.give(MESSAGES, sum(map(self._sent_bytes.__getitem__, places)))
-        push.merges.append((start_s, end_s, staleness))
+        push.merges.append((start_s, end_s, max(staleness, 0)))
         if queued.left:
             return
         del push.unmerged[self.index]
@@ -498,12 +502,10 @@ class Server(NothingFree):
     def _merge(self, push: Push, places: Sequence[int], now_s: float) -> int:
         """Change the centre; return the most updates between what was read and what is merged."""
         setting, solver, centre = self._setting, self._setting.solver, self._setting.centre
-        stalest = 0
+        stalest = NO_STALENESS if self._is_gradient else 0
         for place in places:
             staleness = centre.versions[place] - push.read[place]
             stalest = max(stalest, staleness)
-            if self._is_gradient and place not in push.counts:
-                continue
             if not setting.is_abstract:
                 vector = push.vectors[place]
                 assert vector is not None
@@ -529,7 +531,7 @@ class Server(NothingFree):
     def _price(self, places: tuple[int, ...]) -> tuple[float, int]:
         """Seconds of a merge, and the number of its span's kind."""
         setting = self._setting
-        work = reduce(add, (self._work(place) for place in places))
+        work = reduce(add, map(self._work, places), Work(operations=0))
         known = (self.worker, setting.centre_place, Direction.UPDATE)
         kind = (*known, work.flop, work.bytes, work.operations)
         hosted = self._hosted_bytes
@@ -548,7 +550,8 @@ class Server(NothingFree):
             return addition_work(node)
         if self._setting.decisions.is_elastic:
             return elastic_work(node)
-        work = required_work(node, Direction.UPDATE, None, node.work(Direction.UPDATE, None))
+        own = required_work(node, Direction.UPDATE, None, node.work(Direction.UPDATE, None))
+        work = sum_and_step(node, own)[1]
         if self._setting.decisions.compression is not None:
             work += addition_of_entries(node, 1, self._setting.kept_count(place))
         return work

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Final
 
 from ampsim.clock import Clock
@@ -22,17 +24,23 @@ from ampsim.trace import Recorder
 CENTRE: Final = "centre"
 """The name of the weights that ranks share, in records of merges and exchanges."""
 
-ELASTIC: Final = Charge("elastic")
-"""An update that also pulls towards the centre."""
+ELASTIC: Final = "elastic"
+"""Kind of a `Charge` with counts: an update that steps, or has no gradient to step along (1 or 0),
+and that pulls so many vectors towards others: the rank's, and the centre's where each rank has it.
+"""
 
-PULL: Final = Charge("pull")
-"""An update that pulls towards the centre alone: the rank has no gradient to step along."""
+OUTER: Final = "outer"
+"""Kind of a `Charge` with an optimizer's arrays and `Calls`: an update that is an outer step."""
+
+SUM: Final = Charge("sum")
+"""An update that only sums up the gradients which a server is sent: its step is the server's."""
 
 NOTHING: Final = Charge("nothing")
 """An update of a node that holds no gradients, and has none to wait for."""
 
 SELECTION: Final = "selection"
-"""Kind of a `Charge` with the count k: an update that only chooses k entries of a gradient."""
+"""Kind of a `Charge` with the count k, and 1 where it also sums up, as `SUM`, else 0: an update
+that only chooses k entries of a gradient."""
 
 ADDITION: Final = "addition"
 """Kind of a `Charge` with counts P and k: an update that only adds up k entries of each of P ranks.
@@ -43,6 +51,9 @@ ELASTIC_FLOP: Final = 3
 
 ELASTIC_ARRAYS: Final = 3
 """Arrays of the parameters' size that a pull reads or writes: both weights, and the new ones."""
+
+ELASTIC_PASSES: Final = 8
+"""The same where each of its three operations does so for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +118,8 @@ class Setting:
 def elastic_work(node: ParameterizedNode) -> Work:
     """The work of pulling the parameters of a node towards others."""
     size_bytes = node.parameter_count * node.theta.itemsize
-    flop, moved = ELASTIC_FLOP * node.parameter_count, ELASTIC_ARRAYS * size_bytes
-    return Work(flop, moved, ELASTIC_FLOP, pass_bytes=moved)
+    flop, passed = ELASTIC_FLOP * node.parameter_count, ELASTIC_PASSES * size_bytes
+    return Work(flop, ELASTIC_ARRAYS * size_bytes, ELASTIC_FLOP, pass_bytes=passed)
 
 
 def addition_work(node: ParameterizedNode) -> Work:
@@ -118,15 +129,45 @@ def addition_work(node: ParameterizedNode) -> Work:
     return Work(node.parameter_count, moved, 1, pass_bytes=moved)
 
 
-def work_in_rank(node: ParameterizedNode, own: WorkOf, charge: Charge) -> Work:
+def outer_work(node: ParameterizedNode, own: Work, counts: tuple[int, ...]) -> Work:
+    """The work of a step from the centre along its difference to the mean of all ranks' weights.
+
+    Args:
+        node: whose parameters they are.
+        own: of its own update, of which it has the FLOP beside those of the difference.
+        counts: of an `OUTER` charge.
+    """
+    arrays, operations, passes, functions = counts
+    count = node.parameter_count
+    size_bytes = count * node.theta.itemsize
+    moved, passed = (3 + 2 * arrays) * size_bytes, (3 + passes) * size_bytes
+    return Work(own.flop + count, moved, 1 + operations, 0, passed, functions * count)
+
+
+def sum_and_step(node: ParameterizedNode, own: Work) -> tuple[Work, Work]:
+    """The work of an update in two: summing up the gradients of messages, and a step along the sum.
+
+    The sum is written where it arrives; so all bytes are the step's.
+    """
+    operations = min(own.operations, node.step_calls.operations)
+    return Work(operations=own.operations - operations), replace(own, operations=operations)
+
+
+def work_in_rank(node: ParameterizedNode, of: WorkOf, charge: Charge) -> Work:
     """The work of an update of a node in a rank, by what an update does alone and its charge."""
-    if charge == ELASTIC:
-        return own(Direction.UPDATE, None) + elastic_work(node)
-    if charge == PULL:
-        return elastic_work(node)
+    own, counts = of(Direction.UPDATE, None), charge.counts
+    if charge.kind == ELASTIC:
+        steps, pulls = counts
+        return reduce(add, [elastic_work(node)] * pulls, own if steps else Work(operations=0))
+    if charge.kind == OUTER:
+        return outer_work(node, own, counts)
+    if charge == SUM:
+        return sum_and_step(node, own)[0]
     if charge.kind == SELECTION:
-        return selection_work(node, *charge.counts)
+        count, sums = counts
+        selected = selection_work(node, count)
+        return selected + sum_and_step(node, own)[0] if sums else selected
     if charge.kind == ADDITION:
-        return addition_of_entries(node, *charge.counts)
+        return addition_of_entries(node, *counts)
     assert charge == NOTHING, f"no update is charged for {charge}"
     return Work()

@@ -10,11 +10,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from ampsim.clock import Clock
+from ampsim.dataflow import operator as op
+from ampsim.dataflow.graph import Node, Tensor
 from ampsim.dataflow.memory import Buffer, Maker, Saved
 from ampsim.dataflow.plan import Iteration, Ready, Step, Tag
 from ampsim.errors import AmpsimError, SimulationError
@@ -126,6 +129,7 @@ class Host:
         transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
     ) -> None:  # fmt: skip
         self.worker = worker
+        self.hold(())
         self._round_trip_s = round_trip_s
         self._asked: deque[tuple[Step, Callable[[], None]]] = deque()
         self._transfers = transfers
@@ -147,6 +151,20 @@ class Host:
         self._lane = Kernels(compute, clock, self._ended)
         varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
+
+    def hold(self, nodes: Sequence[Node]) -> None:
+        """Know the nodes of a run on this worker: its device's cache may keep their weights.
+
+        Updates pass over them, over their gradients, and over what an optimizer keeps of them.
+        """
+        variables = [one for one in nodes if one.operator is op.VARIABLE]
+        self._weights = {one for one in variables if one.attributes["held"].trainable}
+        self._weight_bytes = self._updated_bytes = 0
+        for one in self._weights:
+            shape, itemsize = one.outputs[0].static_shape, one.outputs[0].dtype.itemsize
+            assert shape is not None, "a variable has a shape"
+            self._weight_bytes += math.prod(shape) * itemsize
+            self._updated_bytes += (2 + one.attributes["held"].slots) * math.prod(shape) * itemsize
 
     def start(self, run: Callable[[Step, Iteration], None]) -> None:
         """Begin to run what is ready."""
@@ -254,9 +272,13 @@ class Host:
         rows, elements = None, None
         if not is_light and node.direction != UPDATE:
             rows, elements = shape[0], shapes[1][0] * shapes[1][1]
+            if _handed_on(node.inputs[1]) in self._weights:
+                work = replace(work, weight_bytes=elements * itemsize)
         seconds_on = partial(
             occupancy_s, work=work, is_light=is_light, rows=rows, matrix_elements=elements,
             is_backward=node.direction == 1,
+            resident_bytes=self._weight_bytes,
+            updated_bytes=self._updated_bytes if node.direction == UPDATE else None,
         )  # fmt: skip
         kind = self._recorder.kinds.number(
             (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),
@@ -373,3 +395,11 @@ class Host:
         number = self._span_number()
         if start_s < now_s:
             self.cause = number
+
+
+def _handed_on(tensor: Tensor) -> Node:
+    """The node whose output a tensor is, but for its axes and how it came into a loop or branch."""
+    handing_on = (op.ENTER_CONSTANT, op.SWITCH, op.OPERATORS["transpose"])
+    while tensor.node.operator in handing_on:
+        tensor = tensor.node.inputs[0]
+    return tensor.node

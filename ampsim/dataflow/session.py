@@ -292,6 +292,7 @@ class Session:
         executors: dict[int, Executor] = {}
         for worker in plan.sources:
             host = self._host(worker)
+            host.hold([one.node for one in plan.steps if one.frame.worker == worker])
             if isinstance(host, CountingHost):
                 host.has_others = len(plan.sources) > 1
                 executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **how)
@@ -372,6 +373,11 @@ def require_meaning(cluster: Cluster, workers: Iterable[int] = (0,)) -> None:
         raise OptionError(
             "cluster: checkpoints and memory.remedy are of models, and a graph is none; leave "
             "them out"
+        )
+    if cluster.host is not None and not cluster.is_host_free:
+        raise OptionError(
+            "cluster: a host that takes time is a controller's, and a graph has none; give "
+            "dispatch_s in the device file, which a step of the graph takes on its host"
         )
 
 

@@ -80,8 +80,8 @@ def summed(*inputs: Array) -> Expression:
         return total
 
     size = int(np.prod(first.known_shape))
-    size_bytes = (len(inputs) + 1) * first.size_bytes
-    work = Work(flop=(len(inputs) - 1) * size, bytes=size_bytes, operations=len(inputs) - 1)
+    size_bytes, sums = (len(inputs) + 1) * first.size_bytes, len(inputs) - 1
+    work = Work(sums * size, size_bytes, sums, pass_bytes=3 * sums * first.size_bytes)
     return Expression("sum", inputs, compute, first.known_shape, work)
 
 
@@ -235,18 +235,20 @@ class Array:
         """This array times a number."""
         if isinstance(factor, bool) or not isinstance(factor, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             return not_possible(factor, "*", self)
-        size = int(np.prod(self.known_shape))
-        work = Work(flop=size, bytes=2 * self.size_bytes)
+        size, moved = int(np.prod(self.known_shape)), 2 * self.size_bytes
+        work = Work(flop=size, bytes=moved, pass_bytes=moved)
         return Expression("scale", (self,), partial(np.multiply, factor), self.known_shape, work)
 
     def __isub__(self, change: Expression | Array) -> Array:
         """Push the subtraction of an expression, in one operation; update steps are such."""
         if isinstance(change, Array):
-            change = Expression("identity", (change,), np.asarray, change.known_shape)
+            moved = 2 * change.size_bytes
+            work = Work(bytes=moved, pass_bytes=moved)
+            change = Expression("identity", (change,), np.asarray, change.known_shape, work)
         if not isinstance(change, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             not_possible(self, "-=", change)
-        compute, size = change.compute, int(np.prod(self.known_shape))
-        work = change.work + Work(flop=size, bytes=self.size_bytes, operations=0)
+        compute, size, more = change.compute, int(np.prod(self.known_shape)), self.size_bytes
+        work = change.work + Work(flop=size, bytes=more, operations=0, pass_bytes=more)
 
         def subtracted(own: np.ndarray, *values: np.ndarray) -> np.ndarray:
             return own - compute(*values)

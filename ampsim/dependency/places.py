@@ -7,8 +7,10 @@ have given it its turn; so it never waits for that while it has work (docs/decis
 from __future__ import annotations
 
 from array import array
+from dataclasses import fields
 from heapq import heappop, heappush
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
@@ -93,7 +95,8 @@ ARRAYS, WORKSPACE = range(len(CATEGORIES))
 _COSTS_MAX: Final = 1 << 14
 """How many costs are known at a time (chosen: more than a program repeats)."""
 
-_WORK_FIELDS: Final = ("flop", "bytes", "operations", "weight_bytes")
+_WORK_FIELDS: Final = tuple(one.name for one in fields(Work))
+_counts_of: Final = attrgetter(*_WORK_FIELDS)
 
 
 class Thread(NamedTuple):
@@ -215,9 +218,7 @@ class Places:
         if work.__class__ is not Work:
             self._seconds(work, place, rows, matrix_elements)
         # the fields one by one: a dataclass takes longer to be hashed
-        key = (
-            work.flop, work.bytes, work.operations, work.weight_bytes, place, rows, matrix_elements
-        )  # fmt: skip
+        key = (*_counts_of(work), place, rows, matrix_elements)
         try:
             known = self._costs.get(key)
         except TypeError:

@@ -229,8 +229,8 @@ def _whom(outage: _Outage) -> str:
 class Checkpoints(Record):
     """Each device that has parameters keeps a copy of them elsewhere from time to time.
 
-    A copy holds the parameters and the optimizer's state of the nodes on the device. It takes no
-    room in the device's memory.
+    A copy holds the parameters of the nodes on the device, the optimizer's state, and the smoothed
+    steps of weight prediction. It takes no room in the device's memory.
 
     Args:
         every_s: a checkpoint is due at every multiple of it, in seconds of the run; it is left out

@@ -53,8 +53,9 @@ class KeptWeights:
         self._worker, self._recorder = worker, recorder
         self._nodes = [(one, one.node) for one in placed if isinstance(one.node, ParameterizedNode)]
         self.size_bytes = sum(
-            node.parameter_count * node.theta.itemsize * (1 + node.state_arrays)
-            for _placed, node in self._nodes
+            (1 + node.state_arrays + (one.steps.prediction is not None))
+            * (node.parameter_count * node.theta.itemsize)
+            for one, node in self._nodes
         )
         self._kept: list[_Weights] = []
         self._kept_s = 0.0

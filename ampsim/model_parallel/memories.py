@@ -50,6 +50,7 @@ class SharedMachine:
             and the charge; None where none has.
         accept_update: takes the update messages that nodes send themselves; None to serve them.
         is_stoppable: whether a pass may be called off.
+        updates_by_itself: whether no order of the host's has to come before an update.
     """
 
     instant: Instant
@@ -60,6 +61,7 @@ class SharedMachine:
     work_of: Callable[[ParameterizedNode, WorkOf, Charge], Work] | None = None
     accept_update: Accept | None = None
     is_stoppable: bool = False
+    updates_by_itself: bool = False
 
 
 def own_machine(

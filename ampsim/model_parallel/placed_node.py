@@ -210,6 +210,10 @@ class PlacedNode:
         is_asked = direction is BACKWARD and self._asks_need
         return self.node.gradients_needed(state) if is_asked else None
 
+    def takes_time(self, charged: Charged) -> bool:
+        """Whether an update takes time that is charged for this."""
+        return self.prices.price(UPDATE, charged).seconds > 0
+
     def routes(self, direction: Direction) -> Routes:
         """Where a step that serves such a message sends now."""
         return (self.training if self.node.is_training else self.validation)[direction]

@@ -14,6 +14,7 @@ from ampsim.errors import SimulationError
 from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware import light_is_free as is_free
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, Work
+from ampsim.ir.work import NO_WORK
 from ampsim.text import shown
 from ampsim.trace import Kinds
 
@@ -143,8 +144,8 @@ class Prices:
 
         Shapes that are equal but for the first axis, the rows, are one payload of all their rows:
         weights are read once, and its operations are issued once. Others are more work in the same
-        step, and so are those whose gradients other inputs need. The device is as efficient as with
-        all rows together.
+        step, and so are those whose gradients other inputs need; where nothing is computed, nothing
+        is. The device is as efficient as with all rows together.
         """
         if len(shapes) == 1:
             return self.price(direction, shapes[0], needed[0])
@@ -157,6 +158,7 @@ class Prices:
             whole = _by_rows(group)
             works += [self._required(direction, shape, inputs) for shape in whole]
             rows += [self._rows(direction, shape) for shape in whole if shape is not None]
+        works = [one for one in works if one != NO_WORK] or [NO_WORK]
         return self._occupancy(direction, reduce(add, works), sum(rows) if rows else None)
 
     def _work_out(self, direction: Direction, charged: Charged, needed: Needed | None) -> Price:

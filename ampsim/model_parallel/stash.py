@@ -23,6 +23,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, ParameterizedNode, Payload, Sends, State, Work
+from ampsim.ir.work import Calls
 from ampsim.model_parallel.schedules.values import VersionRule
 from ampsim.model_parallel.step import Step
 
@@ -138,12 +139,18 @@ class Stash:
 SMOOTHING: Final = 0.9
 """What remains of v after an update: gamma; 0.9 is the usual momentum."""
 
+PREDICTING: Final = Calls(6, 15)
+"""A difference, two products and a sum for v, and a product and a difference for the prediction."""
+
+PREDICTING_ARRAYS: Final = 7
+"""Arrays of the parameters' size that these read or write at least: four for v, three then."""
+
 
 class Prediction:
     """Forward steps of a node that read predicted weights, in training.
 
-    Weights are predicted once per update, which costs as much as the update twice over: for v, and
-    for the prediction. What is predicted moves with the weights where something else than an
+    Weights are predicted once per update, which counts as many FLOP as the update twice over: for
+    v, and for the prediction. What is predicted moves with the weights where something else than an
     update changes them. A table of which an update writes some rows is left as it is.
 
     Args:
@@ -193,9 +200,10 @@ class Prediction:
         self._step, self._staleness = learned
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """What a step costs; an update thrice."""
+        """What a step costs; with an update, v and the prediction."""
         work = self._node.work(direction, shape)
-        if direction is Direction.UPDATE:
-            passed = 3 * (work.pass_bytes or work.bytes)
-            return Work(3 * work.flop, 3 * work.bytes, pass_bytes=passed)
-        return work
+        if direction is not Direction.UPDATE:
+            return work
+        size_bytes = self._node.parameter_count * self._node.theta.itemsize
+        moved, passed = PREDICTING_ARRAYS * size_bytes, PREDICTING.passes * size_bytes
+        return work + Work(2 * work.flop, moved, PREDICTING.operations, pass_bytes=passed)

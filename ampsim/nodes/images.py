@@ -441,13 +441,21 @@ class MaxPool(CachingNode):
         return math.prod(self._sent(self._saved[state].shape)) * self._index_type.itemsize
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read or write each image and each window's pixel once; compare each pixel of windows."""
+        """Read or write each image and each window's pixel once; compare each pixel of windows.
+
+        Of a pixel of all windows that is a comparison, a copy and a place, in five passes over the
+        windows; backward a comparison and a product, in three, into an image of zeros.
+        """
         if shape is None:
             return NO_WORK
-        pixels = self.windows.pixels
+        pixels, images = self.windows.pixels, math.prod(shape)
         windows = math.prod(self._sent(shape))
-        moved = (math.prod(shape) + windows) * self.element_bytes
-        return Work(0, moved, 3 * pixels - 2 if direction is Direction.FORWARD else 2 * pixels)
+        moved = (images + windows) * self.element_bytes
+        if direction is Direction.FORWARD:
+            operations, passed = 3 * pixels - 2, (5 * pixels - 3) * windows
+        else:
+            operations, passed = 2 * pixels, 3 * pixels * windows + images
+        return Work(0, moved, operations, pass_bytes=passed * self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require images at least as large as a window."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Final
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from ampsim.ir.message import Direction, Payload, State
 from ampsim.ir.node import Evaluated, LossNode, LossReport, Shape
 from ampsim.ir.shapes import known, require
 from ampsim.ir.work import Work, elementwise_work
+
+DOUBLE_BYTES: Final = 8
+"""Bytes of a number in double precision."""
 
 
 class LossOfPair(LossNode):
@@ -125,8 +129,9 @@ class SquaredError(LossOfPair):
         return difference, report
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
-        return elementwise_work(shape, self.element_bytes, 6)
+        """Read and write every element once; single precision is summed up in double."""
+        passes = 10 if self.element_bytes == DOUBLE_BYTES else 18
+        return elementwise_work(shape, self.element_bytes, 6, passes=passes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require two equal shapes."""

@@ -25,7 +25,7 @@ def two_stage(
     second_rate: float | LearningRate | None = None,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Gradient descent for so many epochs, then Adam.
+    """Gradient descent for so many epochs, then Adam; a step of either is charged as Adam's.
 
     Args:
         rate: learning rate of gradient descent, or a function of the epoch.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ampsim
+from ampsim.dependency import Arrays
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event, Link, MemoryRemedy
 
@@ -173,3 +174,42 @@ def test_a_key_that_means_nothing_on_an_engine_is_refused_in_one_line(text):
     with pytest.raises(OptionError, match=text) as raised:
         REFUSED[text]()
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["pass_bandwidth_bytes_per_s", "functions_per_s"])
+def test_operations_that_differ_in_passes_or_functions_alone_take_their_own_times(key):
+    """The engine keeps costs that it has worked out: all fields of a `Work` tell them apart."""
+    field = "pass_bytes" if key.startswith("pass") else "functions"
+    engine = ampsim.DependencyEngine(cluster(**{key: 1.0}))
+    for count in (3, 7):
+        engine.push(None, work=ampsim.Work(flop=1, **{field: count}))
+    engine.wait_for_all()
+    times = engine.result.operations[["start_s", "end_s"]]
+    assert (times["end_s"] - times["start_s"]).tolist() == pytest.approx([1 + 3, 1 + 7])
+
+
+ARITHMETIC: dict[str, tuple[Any, int, int]] = {
+    "sum of three": (lambda a, b, c: a.assign(a + b + c), 4, 6),  # two sums of three arrays each
+    "product with a number": (lambda a, b, c: a.assign(2.0 * b), 2, 2),
+    "step": (lambda a, b, c: a.__isub__(0.1 * b), 3, 3),
+    "step by an array": (lambda a, b, c: a.__isub__(b), 3, 3),
+}
+"""By name: arithmetic of arrays a, b and c, the arrays that it reads and writes at least, and those
+of its operations one by one."""
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+@pytest.mark.parametrize("key", ["memory_bandwidth_bytes_per_s", "pass_bandwidth_bytes_per_s"])
+def test_arithmetic_of_arrays_takes_what_it_reads_and_writes(key, name):
+    pushed, moved, passed = ARITHMETIC[name]
+    device = Device(name="d", flop_per_s=1e24, **{key: 8.0})  # an element of float64 a second
+    engine = ampsim.DependencyEngine(Cluster(name="c", devices=(device,)))
+    arrays = Arrays(engine)
+    a, b, c = (one[0] for one in arrays.new("a", "b", "c"))
+    for one in (a, b, c):
+        one.assign(np.ones(5))
+    engine.wait_for_all()
+    assert engine.now_s == 0
+    pushed(a, b, c)
+    engine.wait_for_all()
+    assert engine.now_s == pytest.approx(5 * (moved if key.startswith("memory") else passed))

@@ -246,3 +246,15 @@ def test_messages_that_are_served_as_one_step_pay_its_overhead_once():
     two = prices.price_of_group(Direction.FORWARD, [(8, 30), (8, 30)], [None, None]).seconds
     assert two == 3.1e-6 + 2 * 16 * 30 * 50 / RATE
     assert two < 2 * one
+
+
+def test_messages_without_a_gradient_are_no_operations_of_a_step_that_has_one():
+    """One alone is one operation; several are that one, and beside others they are none."""
+    prices = prices_of(Linear("l", 30, 50), device_of(frozenset({"operation_overhead_s"})))
+
+    def group(*shapes: tuple[int, int] | None) -> float:
+        needed = [None] * len(shapes)
+        return prices.price_of_group(Direction.BACKWARD, shapes, needed).seconds
+
+    assert group(None, None, None) == group(None) > 0
+    assert group(None, (8, 50), None) == group((8, 50))

@@ -340,14 +340,25 @@ def test_keys_that_mean_nothing_here_are_refused(x, keys, text):
         refused(OptionError, text, run)
 
 
-def test_a_cluster_with_checkpoints_is_refused(x):
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (
+            {"checkpoints": Checkpoints(every_s=1.0, takes_s=0.1)},
+            r"^cluster: checkpoints and memory.remedy are of models",
+        ),
+        (
+            {"host": Device(name="host", flop_per_s=1.0, step_overhead_s=1.0)},
+            r"^cluster: a host that takes time is a controller's, and a graph has none; give disp",
+        ),
+    ],
+)
+def test_a_cluster_with_keys_that_mean_nothing_here_is_refused(x, keys, text):
     device = Device(name="test", flop_per_s=1.0)
-    cluster = Cluster(
-        name="test", devices=(device,), checkpoints=Checkpoints(every_s=1.0, takes_s=0.1)
-    )
+    cluster = Cluster(name="test", devices=(device,), **keys)
     refused(
         OptionError,
-        r"^cluster: checkpoints and memory.remedy are of models",
+        text,
         lambda: flow.run(flow.sum(x), {"x": np.ones((2, 3))}, cluster=cluster),
     )
 

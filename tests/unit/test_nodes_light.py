@@ -13,12 +13,14 @@ from ampsim.nodes import (
     Concat,
     Difference,
     Group,
+    MaxPool,
     Product,
     ReLU,
     Replicate,
     Sigmoid,
     SoftmaxCrossEntropy,
     Split,
+    SquaredError,
     Sum,
     Tanh,
     Ungroup,
@@ -181,6 +183,24 @@ def test_passes_are_those_of_the_operations_one_by_one(node, forward, backward):
         work = node.work(direction, (5, 3))
         assert (work.pass_bytes or work.bytes) == payloads * 4 * 15
         assert work.functions == (15 if direction is Direction.FORWARD else 0)
+
+
+@pytest.mark.parametrize(("element_bytes", "passes"), [(4, 3 + 3 + 4 + 4 + 2 + 2), (8, 10)])
+def test_a_squared_error_sums_up_in_double_precision(element_bytes, passes):
+    """A difference, it in double, that times itself and its size, their sum; the gradient."""
+    node = SquaredError("n")
+    node.element_bytes = element_bytes
+    assert node.work(Direction.FORWARD, (5, 3)).pass_bytes == passes * element_bytes * 15
+
+
+def test_a_pool_passes_over_its_windows_once_for_each_pixel():
+    """Of 4 pixels: one copied; three compared, copied where larger, noted. Back: 4 products."""
+    node = MaxPool("n", 2)
+    images, windows = 4 * 2 * 3 * 8 * 8, 4 * 2 * 3 * 4 * 4
+    forward = node.work(Direction.FORWARD, (2, 3, 8, 8))
+    backward = node.work(Direction.BACKWARD, (2, 3, 8, 8))
+    assert forward.pass_bytes == (2 + 3 * 5) * windows
+    assert backward.pass_bytes == 4 * 3 * windows + images
 
 
 @pytest.mark.parametrize(

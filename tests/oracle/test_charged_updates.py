@@ -1,0 +1,263 @@
+"""Every update is charged once, where it is made: its calls and their passes, counted by hand.
+
+An operation takes a second, or each byte of a pass does, and nothing else takes time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from solver_cases import FREE, Item, Points, model
+
+import ampsim
+from ampsim.hardware import Checkpoints, Cluster, Device, Link
+from ampsim.ir import Cond, Graph, Phi
+from ampsim.nodes import Linear, SquaredError
+from ampsim.optim import OPTIMIZERS
+
+PARAMETERS, BYTES = 8, 64  # of 3 x 2 weights and 2 biases in float64
+BATCHES, RANKS = 24, 4
+
+
+class Cost(NamedTuple):
+    """Calls of NumPy, and arrays of all parameters that these read and write one by one."""
+
+    operations: int = 0
+    passes: int = 0
+
+    def __add__(self, other: Any) -> Cost:
+        return Cost(*(one + more for one, more in zip(self, other, strict=True)))
+
+    def __mul__(self, times: Any) -> Cost:
+        return Cost(*(one * times for one in self))
+
+
+STEPS = {"sgd": Cost(2, 5), "momentum": Cost(4, 10), "adam": Cost(10, 24)}
+SUM = Cost(4, 0)  # stack x and g, form their product and the column sums: no pass of an optimizer
+PULL = Cost(3, 2 * 3 + 2)  # a difference, a product, a sum
+ADDED, DIFFERENCE = Cost(1, 3), Cost(1, 3)
+OUTER = DIFFERENCE + Cost(6, 15)  # and Nesterov's step
+EACH = BATCHES // RANKS
+
+CASES: dict[str, tuple[Any, Any, Any]] = {
+    "sync": (ampsim.SyncSGD(4), lambda step: (SUM + step) * BATCHES, None),
+    "async": (ampsim.AsyncSGD(4), lambda _: SUM * BATCHES, lambda step: step),
+    "hogwild": (ampsim.Hogwild(4), lambda _: SUM * BATCHES, lambda step: step),
+    "ssp": (ampsim.SSP(4), lambda _: SUM * BATCHES, lambda step: step),
+    "groups": (
+        ampsim.AsyncSGD(2, inner="sync-sgd:2"),
+        lambda _: SUM * BATCHES,
+        lambda step: step,
+    ),
+    "easgd": (
+        ampsim.EASGD(4), lambda step: (SUM + step + PULL) * BATCHES, lambda _: PULL
+    ),
+    "worker's side": (
+        ampsim.EASGD(4, elastic="worker"),
+        lambda step: (SUM + step + PULL) * BATCHES,
+        lambda _: ADDED,
+    ),
+    "ea-wild": (
+        ampsim.EAWild(4), lambda step: (SUM + step + PULL) * BATCHES, lambda _: PULL
+    ),
+    "sync-easgd": (ampsim.SyncEASGD(4), lambda step: (SUM + step + PULL * 2) * BATCHES, None),
+    "local": (ampsim.LocalSGD(4, period=2), lambda step: (SUM + step) * BATCHES, None),
+    "diloco": (
+        ampsim.DiLoCo(4, period=2),
+        lambda step: (SUM + step) * BATCHES + OUTER * (EACH // 2 * RANKS),
+        None,
+    ),
+}  # fmt: skip
+"""Each solver, and by the cost of the optimizer's step what all ranks take, and what a merge."""
+
+
+def charged(solver: Any, optimizer: str, *, by_pass: bool) -> tuple[float, float]:
+    """What updates of all ranks take, and a merge of the server in the mean; 0 without one.
+
+    Ranks that wait for nobody are in the next epoch when the server has made the last step.
+    """
+    told = {"pass_bandwidth_bytes_per_s": 1.0} if by_pass else {"operation_overhead_s": 1.0}
+    device = Device(name="d", flop_per_s=1e24, **told)
+    workers = Cluster(name="c", devices=(device,) * (RANKS + 1), link=FREE)
+    result = ampsim.simulate(model(BATCHES, 1, optimizer=optimizer), workers, solver, mode="sleep")
+    updates = result.spans[result.spans["direction"] == "update"]
+    lasted_s = updates["end_s"] - updates["start_s"]
+    is_server = updates["node"] == "centre"
+    of_ranks, of_server = lasted_s[~is_server], lasted_s[is_server]
+    if not len(of_server):
+        return float(of_ranks.sum()), 0.0
+    return float(of_ranks.iloc[:BATCHES].sum()), float(of_server.mean())
+
+
+@pytest.mark.parametrize("optimizer", STEPS)
+@pytest.mark.parametrize("name", CASES)
+def test_an_update_takes_the_calls_of_its_optimizer_and_of_its_solver(name, optimizer):
+    solver, of_ranks, of_server = CASES[name]
+    ranks = of_ranks(STEPS[optimizer])
+    server = Cost() if of_server is None else of_server(STEPS[optimizer])
+    by_call = charged(solver, optimizer, by_pass=False)
+    assert by_call == pytest.approx((ranks.operations, server.operations))
+    by_pass = charged(solver, optimizer, by_pass=True)
+    assert by_pass == pytest.approx((ranks.passes * BYTES, server.passes * BYTES))
+
+
+def test_a_server_with_momentum_of_its_own_is_charged_for_that():
+    ranks, server = charged(ampsim.AsyncSGD(4, momentum=0.9), "sgd", by_pass=False)
+    expected = SUM.operations * BATCHES, STEPS["momentum"].operations
+    assert (ranks, server) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("optimizer", STEPS)
+def test_weight_prediction_is_charged_for_its_own_calls_beside_those_of_the_update(optimizer):
+    """v: a difference, two products, a sum; the prediction: a product and a difference."""
+    predicted = SUM + STEPS[optimizer] + Cost(6, 3 + 2 + 2 + 3 + 2 + 3)
+    schedule = ampsim.Amp(2, remedy="weight-prediction")
+    found = [charged(schedule, optimizer, by_pass=by_pass)[0] for by_pass in (False, True)]
+    expected = [predicted.operations * BATCHES, predicted.passes * BYTES * BATCHES]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("remedy", "arrays"), [("none", 3), ("weight-prediction", 4)])
+def test_a_checkpoint_takes_the_bytes_of_all_that_a_device_comes_back_with(remedy, arrays):
+    """Weights, Adam's two arrays, and the smoothed step of weight prediction."""
+    device = Device(name="d", flop_per_s=1e3)
+    keeping = Checkpoints(every_s=0.1, bandwidth_bytes_per_s=1e6)
+    workers = Cluster(name="c", devices=(device,), checkpoints=keeping)
+    schedule = ampsim.Amp(2, remedy=remedy)
+    result = ampsim.simulate(model(8, 1, optimizer="adam"), workers, schedule, mode="sleep")
+    copies = result.outages[result.outages["kind"] == "checkpoint"]
+    taken_s = (copies["end_s"] - copies["start_s"]).to_numpy()
+    assert len(taken_s)
+    assert taken_s == pytest.approx(arrays * BYTES / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("solver", "arrays"),
+    [
+        (ampsim.LocalSGD(2), {"stashes": 0, "optimizer": 2}),
+        (ampsim.DiLoCo(2), {"stashes": 1, "optimizer": 3}),
+        (ampsim.DiLoCo(1, inner="sync-sgd:2"), {"stashes": 1, "optimizer": 3}),
+        (ampsim.SyncEASGD(2), {"stashes": 1, "optimizer": 2}),
+        (ampsim.LocalSGD(1, inner=ampsim.DiLoCo(2)), {"stashes": 1, "optimizer": 3}),
+    ],
+    ids=str,
+)
+def test_a_centre_that_no_server_has_lies_with_each_copy(solver, arrays):
+    """Beside Adam's two arrays: the centre, and the velocity of Nesterov's outer step."""
+    devices = (Device(name="d", flop_per_s=1e9),) * 2
+    result = ampsim.simulate(
+        model(8, 1, optimizer="adam"), Cluster(name="c", devices=devices), solver, mode="sleep",
+        counts_memory=True,
+    )  # fmt: skip
+    for category, count in arrays.items():
+        assert result.peak_memory[category].tolist() == [count * BYTES] * 2
+
+
+def test_a_rank_sums_up_what_it_sends_to_a_server_without_an_order_of_the_hosts():
+    device = Device(name="d", flop_per_s=1e9, operation_overhead_s=1e-6)
+    hosts = Cluster(name="c", devices=(device,) * 2, link=Link(latency_s=1.0))
+    spans = ampsim.simulate(model(3, 1), hosts, ampsim.AsyncSGD(1), mode="sleep").spans
+    own = spans[(spans["worker"] == 0) & (spans["end_s"] > spans["start_s"])]
+    ends_s = own.loc[own["direction"] == "backward", "end_s"] + 1.0  # word that the batch is done
+    starts_s = own.loc[own["direction"] == "update", "start_s"]
+    assert starts_s.tolist() == pytest.approx(ends_s.tolist())
+
+
+def parity(batches: int) -> ampsim.Model:
+    """Instances in turn go through one of two layers."""
+
+    def graph() -> Graph:
+        made = Graph("parity")
+        x, y = made.controller(x=("rows", 3), y=("rows", 2))
+        sides = ("even", "odd")
+        cond = Cond("cond", lambda state: sides[state.instance % 2], sides)
+        wires = [
+            made.add(Linear(f"linear-{name}", 3, 2), wire)
+            for name, wire in zip(sides, made.branch(cond, x), strict=True)
+        ]
+        made.end(SquaredError("loss"), made.add(Phi("phi", sides), *wires), y)
+        return made
+
+    given: Any = model(batches, 1)
+    data: Points = given.make_data(0, None)
+    return replace(
+        given,
+        make_graph=graph,
+        make_data=lambda _seed, _count: data,
+        pump=lambda instance, one: [("x", Item(instance), one.x), ("y", Item(instance), one.y)],
+    )
+
+
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+def test_a_server_is_charged_for_those_nodes_of_which_a_push_has_a_gradient(mode):
+    """And a gradient is as stale as its own node: two ranks alternate, each on a node of its own.
+
+    Of two ranks that push in turn, none merges between a push and the next of the same rank but
+    the other, whose node is another.
+    """
+    device = Device(name="d", flop_per_s=1e9, operation_overhead_s=1.0)
+    workers = Cluster(name="c", devices=(device,) * 3, link=FREE)
+    result = ampsim.simulate(parity(12), workers, ampsim.AsyncSGD(2), mode=mode)
+    merges = result.spans[result.spans["node"] == "centre"]
+    assert (merges["end_s"] - merges["start_s"]).tolist() == pytest.approx([2.0] * 12)
+    assert merges["staleness"].max() == result.updates["staleness_max"].max() == 0
+    assert result.staleness_mean == result.updates["staleness"].mean()
+
+
+@pytest.mark.parametrize("optimizer", STEPS)
+@pytest.mark.parametrize("share", [0.3, 2.0])
+def test_updates_of_a_program_find_their_arrays_in_the_cache_as_those_of_a_graph_do(
+    share, optimizer
+):
+    """Both pass over the same arrays, of which the cache has room for a share."""
+    options: dict[str, Any] = {"data": "synthetic", "hidden": 8, "layers": 2, "batch": 10}
+    made = ampsim.load_model("mlp", optimizer=optimizer, learning_rate=1e-3, **options)
+    arrays = {"sgd": 2, "momentum": 3, "adam": 4}[optimizer]
+    size_bytes = sum(one.nbytes for one in made.parameters().values())
+    device = Device(
+        name="d", flop_per_s=1e24, pass_bandwidth_bytes_per_s=1e9,
+        cache_bytes=round(share * arrays * size_bytes), cache_bandwidth_bytes_per_s=7e9,
+    )  # fmt: skip
+    taken = []
+    for schedule in (ampsim.Sequential(), ampsim.Dataflow()):
+        spans = ampsim.simulate(
+            made, Cluster(name="c", devices=(device,)), schedule, instances=30
+        ).spans
+        updates = spans[spans["direction"] == "update"]
+        taken.append((updates["end_s"] - updates["start_s"]).sum() / 3)
+    near = min(1.0, share)
+    passed = STEPS[optimizer].passes * size_bytes * (near / 7e9 + (1 - near) / 1e9)
+    assert taken == pytest.approx([passed, passed], rel=1e-4)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+@pytest.mark.parametrize(
+    ("name", "options", "weight"),
+    [
+        ("mlp", {"data": "synthetic", "hidden": 8, "layers": 2, "batch": 10}, "linear-1.weight"),
+        ("dynamic_lstm", {"hidden": 4, "layers": 1}, "lstm-1.weight"),
+    ],
+)
+def test_products_of_a_program_read_weights_from_the_cache_if_all_of_them_fit(
+    name, options, weight, fits
+):
+    """Also in a loop, which weights enter once."""
+    made = ampsim.load_model(name, **options)
+    size_bytes = sum(one.nbytes for one in made.parameters().values())
+    rates = {"memory_bandwidth_bytes_per_s": 1e9, "cache_bandwidth_bytes_per_s": 7e9}
+    device = Device(name="d", flop_per_s=1e24, cache_bytes=size_bytes - (not fits), **rates)
+    workers = Cluster(name="c", devices=(device,))
+    spans = ampsim.simulate(made, workers, ampsim.Dataflow(), instances=20).spans
+    own = spans[spans["flop"] > 0]
+    first = own[(own["node"] == "matmul-1") & (own["direction"] == "forward")].iloc[0]
+    weight_bytes = made.parameters()[weight].nbytes
+    rest_bytes = first["bytes"] - weight_bytes
+    expected = rest_bytes / 1e9 + weight_bytes / (7e9 if fits else 1e9)
+    assert first["end_s"] - first["start_s"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_sums_of_optimizers_are_those_of_the_registry():
+    for name, cost in STEPS.items():
+        assert tuple(OPTIMIZERS[name](0.1).calls[:2]) == cost
