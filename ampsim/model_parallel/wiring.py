@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ampsim.clock import Clock
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Direction, Node, ParameterizedNode
-from ampsim.machine import Channel, Processor
+from ampsim.machine import Processor
 from ampsim.model_parallel.budget import Debt
 from ampsim.model_parallel.controller import Controller
 from ampsim.model_parallel.footprint import MESSAGES
@@ -202,24 +202,22 @@ class Wiring:
     def _to_controller(
         self, placed: PlacedNode, take: Callable[[Message], None], direction: Direction
     ) -> Routes:
-        channel = self._channel(placed.worker, HOST, direction)
-        memories = self.setup.shared.memories.between(placed.worker, HOST)
+        shared = self.setup.shared
+        is_told = not shared.updates_by_itself or direction is not Direction.UPDATE
+        channel = shared.fabric.channel(placed.worker, HOST) if is_told else None
+        memories = shared.memories.between(placed.worker, HOST)
         taken = self._taken(take, direction)
         return plain([Route(taken, self.placed_nodes[0], 0, None, True, channel, memories)])
-
-    def _channel(self, source: int, target: int, direction: Direction) -> Channel | None:
-        shared = self.setup.shared
-        if direction is Direction.UPDATE and shared.updates_by_itself:
-            return None
-        return shared.fabric.channel(source, target)
 
     def _taken(self, take: Callable[[Message], None], direction: Direction) -> Accept:
         """Who accepts messages to the controller: the host, where that takes time."""
         return take if self.setup.host is None else self.setup.host.acceptor(take, direction)
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:
-        channel = self._channel(source, placed.worker, direction)
-        memories = self.setup.shared.memories.between(source, placed.worker)
+        shared = self.setup.shared
+        is_ordered = not shared.updates_by_itself or direction is not Direction.UPDATE
+        channel = shared.fabric.channel(source, placed.worker) if is_ordered else None
+        memories = shared.memories.between(source, placed.worker)
         if placed.worker == HOST:
             taken = self._taken(self.controller.receive, direction)
             return Route(taken, placed, port, None, True, channel, memories)

@@ -180,7 +180,8 @@ def test_a_key_that_means_nothing_on_an_engine_is_refused_in_one_line(text):
 def test_operations_that_differ_in_passes_or_functions_alone_take_their_own_times(key):
     """The engine keeps costs that it has worked out: all fields of a `Work` tell them apart."""
     field = "pass_bytes" if key.startswith("pass") else "functions"
-    engine = ampsim.DependencyEngine(cluster(**{key: 1.0}))
+    keys: dict[str, Any] = {key: 1.0}
+    engine = ampsim.DependencyEngine(cluster(**keys))
     for count in (3, 7):
         engine.push(None, work=ampsim.Work(flop=1, **{field: count}))
     engine.wait_for_all()
