@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median, median_high, median_low
 from typing import Final, NamedTuple, TypeAlias
 
 from ampsim.exploring.axes import Axis
@@ -38,6 +38,11 @@ class Bracket:
     low: float
     high: float
     rises: bool
+
+    @property
+    def end(self) -> float:
+        """The end at which the condition holds."""
+        return self.high if self.rises else self.low
 
     @property
     def middle(self) -> float:
@@ -81,11 +86,13 @@ class Crossings:
         points: values that all of them were asked at.
         holds: for each seed, whether its condition holds at each of them.
         brackets: for each seed its crossings, in order.
+        is_whole: whether only whole numbers are values, so that a root is one.
     """
 
     points: tuple[float, ...]
     holds: Mapping[int, tuple[bool, ...]]
     brackets: Mapping[int, tuple[Bracket, ...]]
+    is_whole: bool = False
 
     @property
     def most(self) -> list[bool]:
@@ -100,20 +107,22 @@ class Crossings:
         if len(self.holds) > 1:
             return [self._root(one) for one in between(self.points, self.most)]
         (own,) = self.brackets.values()
-        return [Root(o.high if o.rises else o.low, o.low, o.high, o.rises) for o in own]
+        return [Root(one.end, one.low, one.high, one.rises) for one in own]
 
     def _root(self, about: Bracket) -> Root:
         values = sorted(self._of(seed, about) for seed in self.holds)
         found = median_interval(values, WANTED)
         below, above = values.count(-math.inf), values.count(math.inf)
+        middle = median if not self.is_whole else median_high if about.rises else median_low
         ends = found.low, found.high
-        return Root(median(values), *ends, about.rises, below, above, found.coverage)
+        return Root(middle(values), *ends, about.rises, below, above, found.coverage)
 
     def _of(self, seed: int, about: Bracket) -> float:
         """The root of one function near a crossing of most; infinite where it has none."""
-        own = [one.middle for one in self.brackets[seed] if one.rises == about.rises]
+        own = [one for one in self.brackets[seed] if one.rises == about.rises]
         if own:
-            return min(own, key=lambda middle: distance(middle, about.middle))
+            near = min(own, key=lambda one: distance(one.middle, about.middle))
+            return near.end if self.is_whole else near.middle
         held = self.holds[seed][self.points.index(about.high)]
         return -math.inf if held == about.rises else math.inf
 
@@ -147,7 +156,8 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
         held = ask([(seed, x) for (seed, _place, _one), x in zip(wide, middles, strict=True)])
         for (seed, place, one), x, now in zip(wide, middles, held, strict=True):
             brackets[seed][place] = replace(one, **{"high" if now == one.rises else "low": x})
-    return Crossings(points, holds, {seed: tuple(own) for seed, own in brackets.items()})
+    found = {seed: tuple(own) for seed, own in brackets.items()}
+    return Crossings(points, holds, found, axis.is_whole)
 
 
 def _middle(one: Bracket, axis: Axis) -> float:

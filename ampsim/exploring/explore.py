@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Unpack
 
 import pandas as pd
@@ -27,7 +28,6 @@ from ampsim.exploring.axes import (
     named_words,
     place_words,
     point_words,
-    setup_at,
     setup_of,
     value_words,
 )
@@ -94,7 +94,7 @@ def explore(
     Raises:
         OptionError: an option has a value that it cannot have, or the model has no target.
         UnknownNameError: a value names nothing that there is.
-        SimulationError: no point can be timed.
+        SimulationError: no point can be timed, or none can be trained.
     """
     setup = setup_of(model, cluster, schedules)
     if how.get("target") is None:
@@ -105,7 +105,8 @@ def explore(
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
     with asked.runs() as runs:
-        explorer = Explorer([_rows_at(one, asked) for one in points_of(values)], asked, runs)
+        rows = [asked.rows_at(setup, at, partial(label_at, at)) for at in points_of(values)]
+        explorer = Explorer(rows, asked, runs)
         stopped = explorer.run(sure)
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
     found = exploration_of(
@@ -143,28 +144,33 @@ def points_of(values: Mapping[str, Sequence[Value]]) -> list[Point]:
     return [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
 
 
-def label_at(label: str, point: Point) -> str:
+def label_at(point: Point, label: str) -> str:
     """The label of a row at a point, which no other point's has."""
     told = [f"{key} = {one:.4g}" if isinstance(one, float) else f"{key} = {one}"
             for key, one in point.items()]  # fmt: skip
     return ", ".join([label, *told])
 
 
-def _rows_at(point: Point, asked: Asked) -> list[Row]:
-    """The rows of one point, one for each schedule."""
-    rows = asked.rows(setup_at(asked.setup, point), are_many=True)
-    return [replace(one, label=label_at(one.label, point)) for one in rows]
-
-
 class Explorer:
-    """Times all cells, then learns one after the other; rows are of each point, one a method."""
+    """Times all cells, then learns one after the other.
 
-    def __init__(self, rows: Sequence[Sequence[Row]], asked: Asked, runs: PointRuns) -> None:
-        """Know nothing yet."""
+    Args:
+        rows: of each point, one a method, or why it does not fit there.
+        asked: what about.
+        runs: makes runs.
+    """
+
+    def __init__(self, rows: Sequence[Sequence[Row | str]], asked: Asked, runs: PointRuns) -> None:
+        """Know nothing yet, but what does not fit."""
         self._rows, self._seeds, self._runs = rows, asked.seeds, runs
         self.methods = tuple(
-            Entrant(row.schedule.admission.drains, asked.seed, asked.max_epochs) for row in rows[0]
+            Entrant(one.admission.drains, asked.seed, asked.max_epochs)
+            for one in asked.setup.schedules
         )
+        for point, of in enumerate(rows):
+            for method, row in zip(self.methods, of, strict=True):
+                if isinstance(row, str):
+                    method.timed[point] = {asked.seed: FirstEpoch(failure=row)}
 
     @property
     def learnings(self) -> int:
@@ -172,7 +178,11 @@ class Explorer:
         return sum(len(method.learned) for method in self.methods)
 
     def run(self, sure: float) -> dict[str, Any]:
-        """Go on until all is sure; say why not, if something came first."""
+        """Go on until all is sure; say why not, if something came first.
+
+        Raises:
+            SimulationError: no cell can be timed, or none can be trained.
+        """
         places = range(len(self.methods))
         cells = [(point, place) for point in range(len(self._rows)) for place in places]
         try:
@@ -180,6 +190,8 @@ class Explorer:
             while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
                 self._runs.require_time()
                 self._learn(*chosen)
+            if not self.learnings and any(method.lost for method in self.methods):
+                raise SimulationError(self._runs.said()[0])
         except KeyboardInterrupt:
             timed = sum(len(method.timed) for method in self.methods)
             told = f"{timed} of {len(cells)} cells are timed, none is trained" if timed else ""
@@ -199,13 +211,18 @@ class Explorer:
             point, place, seed = left[index]
             self.methods[place].timed.setdefault(point, {})[seed] = found
 
-        self._runs.time([(self._rows[point][place], seed) for point, place, seed in left], take)
+        self._runs.time([(self._row(point, place), seed) for point, place, seed in left], take)
         if not any(method.points for method in self.methods):
             raise SimulationError(self.methods[0].failures[0])
 
+    def _row(self, point: int, place: int) -> Row:
+        row = self._rows[point][place]
+        assert isinstance(row, Row), "what does not fit is not run"
+        return row
+
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
-        row, method = self._rows[point][place], self.methods[place]
+        row, method = self._row(point, place), self.methods[place]
         made = self._runs.learn([(row, seed) for seed in self._seeds])
         runs = [one for one in made if isinstance(one, Run)]
         if not runs:

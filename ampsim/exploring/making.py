@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Le
 
 from ampsim.arguments import checked
 from ampsim.errors import FileFormatError, OptionError, SimulationError
-from ampsim.exploring.axes import Setup
+from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
 from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
@@ -37,6 +37,7 @@ from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.result import Result
+from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike, RunOptions, Simulation
 from ampsim.text import mapping
 from ampsim.units import format_seconds
@@ -112,31 +113,56 @@ class Asked:
         """What is aimed at; of the model itself unless it was given."""
         return setup.model.target if self.target is None else self.target
 
-    def rows(self, setup: Setup, *, are_many: bool = False) -> list[Row]:
+    def rows(self, setup: Setup) -> list[Row]:
         """A row for each schedule of a setup, ready to run.
-
-        Args:
-            setup: of the rows.
-            are_many: whether there are so many that it is left to their runs, which come at once,
-                to find that one does not fit; a placement that is given is found all the same.
 
         Raises:
             OptionError: a schedule does not fit the model, the cluster or the placement.
             GraphError: the model's graph breaks a rule.
             FileFormatError: a placement file does not fit graph or cluster.
         """
+        return list(map(self._settled, self._rows(setup)))
+
+    def rows_at(
+        self, setup: Setup, point: Point, labelled: Callable[[str], str], *, are_timed: bool = True
+    ) -> list[Row | str]:
+        """A row for each schedule at a point; where one does not fit there, why.
+
+        Args:
+            setup: around which the point is.
+            point: values by key.
+            labelled: makes the label of a row there of its label.
+            are_timed: whether they are timed first, which finds what does not fit, so that nothing
+                is tried here; a placement that is given is found in any case.
+
+        Raises:
+            GraphError, FileFormatError: as of `rows`.
+        """
+        try:
+            rows = self._rows(setup_at(setup, point))
+        except OptionError as error:
+            return [f"{labelled(one)}: {error}" for one in labels_of(setup.schedules)]
+        found: list[Row | str] = []
+        for row in (replace(one, label=labelled(one.label)) for one in rows):
+            try:
+                is_left = are_timed and self.placement is None
+                found.append(row if is_left else self._settled(row))
+            except OptionError as error:
+                found.append(f"{row.label}: {error}")
+        return found
+
+    def _rows(self, setup: Setup) -> list[Row]:
         options = RunOptions(
             epochs=self.max_epochs, instances=self.instances, target=self.target_of(setup),
             mode=self.mode,
             placement=placement_of(DEFAULT if self.placement is None else self.placement),
         )  # fmt: skip
-        plan = RunPlan(setup.model, setup.cluster, options)
-        rows = entries_of(plan, setup.schedules, None)
-        if are_many and self.placement is None:
-            return rows
-        placements = require_fit(plan, setup.schedules, self.seed)
-        pairs = zip(rows, placements, strict=True)
-        return [replace(row, plan=row.plan.having(placement=placed)) for row, placed in pairs]
+        return entries_of(RunPlan(setup.model, setup.cluster, options), setup.schedules, None)
+
+    def _settled(self, row: Row) -> Row:
+        """A row that fits, with the placement that all of its runs have."""
+        (placed,) = require_fit(row.plan, [row.schedule], self.seed)
+        return replace(row, plan=row.plan.having(placement=placed))
 
     @property
     def origin(self) -> dict[str, Any]:

@@ -120,6 +120,7 @@ class Proposals:
     ) -> None:  # fmt: skip
         """Find those of an earlier call."""
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
+        self._name = name
         directions = ["minimize"] * objectives
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
@@ -165,6 +166,11 @@ class Proposals:
             if _outcome(frozen).outcome == "complete" and self._space.has(frozen.params)
         }
         return list(points.values())
+
+    def forget(self) -> None:
+        """Take its trials out of the journal."""
+        if self._kept is not None:
+            self._optuna.delete_study(study_name=self._name, storage=self._kept._storage)
 
     def batch(self, size: int, most: int) -> tuple[dict[int, dict[str, Value]], list[Told]]:
         """The points of the batch that is not all told yet, by number; fewer at the end.

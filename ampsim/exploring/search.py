@@ -10,13 +10,13 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Unpack
 
 import pandas as pd
 
-from ampsim.errors import OptionError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import (
     Axis,
     Over,
@@ -96,6 +96,7 @@ def search(
     Raises:
         OptionError: an option has a value that it cannot have, or Optuna is not installed.
         UnknownNameError: a value names nothing that there is.
+        SimulationError: no point can be run.
     """
     setup = setup_of(model, cluster, schedules)
     asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
@@ -113,8 +114,23 @@ def search(
             if name != "random":
                 proposals.start_from_others(trials // 2)
             stopped = stopped or searcher.run(proposals, runs, trials, in_flight)
+    if not stopped:
+        _require_some(of_each.values())
     found = searcher.found({name: one.known for name, one in of_each.items()}, sampler)
     return replace(found, sentences=(*found.sentences, *runs.said()), **stopped)
+
+
+def _require_some(of_all: Collection[Proposals]) -> None:
+    """Check that some trial gave something; else the next call tries all of them again.
+
+    Raises:
+        SimulationError: every trial failed; why the first did.
+    """
+    told = [one for proposals in of_all for _point, one in proposals.known.values()]
+    if all(one.outcome == "failed" for one in told):
+        for proposals in of_all:
+            proposals.forget()
+        raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
 
 
 def _words(given: str | Sequence[str]) -> list[str]:
@@ -192,21 +208,24 @@ class _Searcher:
                 front = [one.values for one in known.values() if one.outcome == "complete"]
                 texts = {number: _text(point) for number, point in points.items()}
                 new = {texts[number]: point for number, point in points.items()}
-                rows = [self._row(point) for text, point in new.items() if text not in known]
-                made = evaluator.evaluate(rows, front)
-                known |= {row.label: one for row, one in zip(rows, made, strict=True)}
+                rows = {t: self._row(point) for t, point in new.items() if t not in known}
+                made = evaluator.evaluate([*rows.values()], front)
+                known |= zip(rows, made, strict=True)
                 for number, point in points.items():
                     trials.tell(number, point, known[texts[number]])
         except KeyboardInterrupt:
             return runs.stopped(f"{len(trials.known)} of {count} points are tried")
         return {}
 
-    def _row(self, point: Point) -> Row:
-        """The row of a point, which is compared with those of all schedules."""
-        at = setup_at(self._asked.setup, point)
-        (row,) = self._asked.rows(at._replace(schedules=at.schedules[:1]), are_many=True)
-        plan = times_validation(row.plan, row.schedule, self._beside)
-        return replace(row, plan=plan, label=_text(point))
+    def _row(self, point: Point) -> Row | str:
+        """The row of a point, which is compared with those of all schedules; or why there is none.
+
+        Of several schedules of one name the first is taken.
+        """
+        row = self._asked.rows_at(self._asked.setup, point, lambda _label: _text(point))[0]
+        if isinstance(row, str):
+            return row
+        return replace(row, plan=times_validation(row.plan, row.schedule, self._beside))
 
     def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
         """What came of the trials of each sampler."""

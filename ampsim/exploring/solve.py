@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, axes_over, place_words, setup_at, setup_of, unit_of
+from ampsim.exploring.axes import Axis, axes_over, place_words, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.finding import Figures, Finding, Lines
@@ -102,13 +102,16 @@ def solve(
     curves: list[dict[str, Any]] = []
     failed: list[str] = []
     with asked.runs() as runs:
-        for label, own in topics.items():
-            tried = _Points(condition, axis, asked, runs, (label, own))
+        about = [_Points(condition, axis, asked, runs, topic) for topic in topics.items()]
+        for tried in about:
             width = LEARNED if is_learned else EXACT
             rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
             curves += tried.curve()
             failed += tried.failed()
         failed += runs.said()
+    reasons = [tried.failure for tried in about]
+    if all(reasons):
+        raise SimulationError(reasons[0])
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
@@ -189,23 +192,30 @@ class _Points:
         known = self._known
         new = [one for one in dict.fromkeys(wanted) if one not in known]
         rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
-        pairs = [(row, seed) for seed, x in new for row in rows[x]]
+        fit = {x: [one for one in of if isinstance(one, Row)] for x, of in rows.items()}
+        unfit = {x: one for x, of in rows.items() for one in of if isinstance(one, str)}
+        pairs = [(row, seed) for seed, x in new if x not in unfit for row in fit[x]]
         make = self._runs.learn if self._condition.is_learned else self._runs.time
         made = iter(make(pairs))
         for seed, x in new:
-            known[seed, x] = self._tried([(row, next(made)) for row in rows[x]])
-        if not any(one.made for one in known.values()):
-            raise SimulationError(next(one.failure for one in known.values()))
+            if x in unfit:
+                known[seed, x] = _TriedPoint(math.nan, math.nan, False, None, unfit[x])
+            else:
+                known[seed, x] = self._tried([(row, next(made)) for row in fit[x]])
         return [known[one].is_held for one in wanted]
 
-    def _rows_at(self, x: float) -> list[Row]:
-        """The rows at a value, one for each schedule."""
+    def _rows_at(self, x: float) -> list[Row | str]:
+        """The rows at a value, one for each schedule, or why it does not fit."""
         key, value = self._axis.key, int(x) if self._axis.is_whole else x
-        rows = self._asked.rows(setup_at(self._setup, {key: value}))
-        return [
-            replace(one, label=f"{one.label}, {key}={value:.6g} ({place})")
-            for place, one in enumerate(rows, 1)
-        ]
+        return self._asked.rows_at(
+            self._setup, {key: value}, f"{{}}, {key}={value:.6g}".format, are_timed=False
+        )
+
+    @property
+    def failure(self) -> str | None:
+        """Why a run failed where all did; None where one gave something."""
+        found = [*self._known.values()]
+        return None if any(one.made for one in found) else found[0].failure
 
     def _tried(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
         condition, names = self._condition, [*_written(self._condition), ""]
@@ -382,7 +392,8 @@ class Solved(Finding):
         for one in self.table.to_dict("records"):
             ends = [one[name] for name in ("value", "low", "high")]
             numbers = ["–" if math.isnan(end) else f"{end:.4g}" for end in ends]
-            more = [str(one["unit"]), str(one["seeds"]), str(one["bound_by"] or "–")]
+            binds = one["bound_by"] if isinstance(one["bound_by"], str) else "–"
+            more = [str(one["unit"]), str(one["seeds"]), binds]
             lines.append([str(one["schedule"]), str(one["holds"]), *numbers, *more])
         return headings, lines
 

@@ -135,29 +135,32 @@ class Evaluator:
         """Evaluate nothing yet."""
         self._aim, self._runs = aim, runs
 
-    def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[PointOutcome]:
+    def evaluate(self, rows: Sequence[Row | str], front: Sequence[Values]) -> list[PointOutcome]:
         """What comes of rows, one for each point.
 
         Args:
-            rows: of the points.
+            rows: of the points, or why there is none.
             front: points that are known; what they dominate is left.
 
         Raises:
             KeyboardInterrupt: what has finished is kept, if runs are.
             OptionError: an objective is unknown, as devices have no price or power.
         """
-        aim = self._aim
-        timed = self._runs.time([(row, aim.seeds.start) for row in rows])
-        points = list(map(_Candidate, rows, timed))
+        aim, fit = self._aim, [row for row in rows if isinstance(row, Row)]
+        timed = self._runs.time([(row, aim.seeds.start) for row in fit])
+        points = list(map(_Candidate, fit, timed))
         for one in points:
             if one.timed.failure is not None:
-                unknown = (math.inf,) * len(aim.objectives)
-                one.trial = PointOutcome("failed", unknown, note=one.timed.failure)
+                one.trial = self._failed(one.timed.failure)
                 continue
             judged = aim.judged(self._values(one), one.timed.columns)
             one.trial = judged if judged.violation or not aim.learns else None
         self._learn([one for one in points if one.trial is None], front)
-        return [one.trial for one in points if one.trial is not None]
+        trials = iter([one.trial for one in points if one.trial is not None])
+        return [self._failed(one) if isinstance(one, str) else next(trials) for one in rows]
+
+    def _failed(self, why: str) -> PointOutcome:
+        return PointOutcome("failed", (math.inf,) * len(self._aim.objectives), note=why)
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""

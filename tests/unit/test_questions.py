@@ -8,7 +8,6 @@ import multiprocessing
 import signal
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext as ok
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,8 @@ import ampsim
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.exploring.making import How
+from ampsim.forecasting.making import RunMaker
+from ampsim.runs import Keeping
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -103,9 +104,35 @@ def test_a_run_that_gives_nothing_is_one_sentence_and_the_others_finish(name):
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_where_no_run_gives_anything_it_is_said(name):
     function, schedules, how = QUESTIONS[name]
-    with pytest.raises(SimulationError, match="no room for seed 0") if name != "search" else ok():
-        found = function(short_of_memory_at(0), CLUSTER, schedules, **LEARNS, **how)
-        assert "Where one failed" in found.verdict
+    with pytest.raises(SimulationError, match="no room for seed 0"):
+        function(short_of_memory_at(0), CLUSTER, schedules, **LEARNS, **how)
+
+
+def test_a_search_of_which_every_trial_failed_is_tried_again_by_the_same_call(call, tmp_path):
+    words = (
+        "search", "mlp", "--set", "hidden=8", "--set", "data=synthetic", "--set", "batch=20",
+        "--for", "device.memory_bytes=1000,2000", "--schedule", "amp", "--minimise", "epoch_s",
+        "--trials", "2", "--instances", "100", "--out", str(tmp_path / "found"), "-q",
+    )  # fmt: skip
+    for _again in range(2):
+        ended = call(*words)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.startswith("ampsim: none of 2 points can be run; the first: ")
+        assert ended.err.count("\n") == 1
+    how: dict[str, Any] = {**LEARNS, **QUESTIONS["search"][2], "keeping": Keeping(tmp_path)}
+    with pytest.raises(SimulationError, match="no room for seed 0"):
+        ampsim.search(short_of_memory_at(0), CLUSTER, BOTH, **how)
+    whole = ampsim.search(MODEL, CLUSTER, BOTH, **how)
+    assert set(whole.table["outcome"]) == {"complete"}
+
+
+def test_a_map_of_which_no_cell_could_be_trained_is_one_line(monkeypatch):
+    def dies(*_arguments: Any) -> Any:
+        raise SimulationError("its process died")
+
+    monkeypatch.setattr(RunMaker, "make", dies)
+    with pytest.raises(SimulationError, match="its process died"):
+        ampsim.explore(MODEL, CLUSTER, BOTH, **LEARNS, **WHERE)
 
 
 def test_a_cell_of_a_map_that_memory_does_not_hold_fails_and_the_other_is_first():
@@ -141,6 +168,37 @@ def test_a_schedule_that_does_not_fit_at_a_point_fails_there_and_is_tried_at_the
         MODEL, ampsim.load_cluster("tflops-1", workers=4), "1f1b", mode="sleep", instances=100
     )
     assert set(there["epoch_s"]) == {alone.epochs["time_s"].iloc[0]}
+
+
+@pytest.mark.parametrize("until", ["epoch_s <= 1", "time_s <= 1"])
+def test_solve_says_from_how_many_workers_on_a_schedule_fits_and_asks_the_others(until):
+    how = {**LEARNS, "repeats": 2, "over": {"workers": "1..8"}, "until": until}
+    found = ampsim.solve(MODEL, CLUSTER, ("amp", "1f1b", "zb-h1"), **how)
+    rows = found.table.set_index("schedule")
+    assert rows["holds"].to_dict() == {"amp": "everywhere", "1f1b": "above", "zb-h1": "above"}
+    assert set(rows["value"].dropna()) == {4.0}
+    said = " ".join(found.sentences)
+    assert (
+        "a run failed, where the condition is taken not to hold: 1f1b, workers=1: 1f1b giv" in said
+    )
+    assert "nan" not in str(found.cells)
+    with pytest.raises(SimulationError, match="1f1b, workers=1: 1f1b gives each stage"):
+        ampsim.solve(MODEL, CLUSTER, "1f1b", **how | {"over": {"workers": "1..3"}})
+
+
+def test_a_point_that_is_no_cluster_is_a_cell_that_failed_and_a_trial():
+    """A torus of four fits four workers alone, and a bandwidth of a cache one that has a size."""
+    over: dict[str, Any] = {"topology": ["torus:2x2", "ring"], "workers": [2, 4]}
+    found = ampsim.explore(MODEL, CLUSTER, ("sequential", "amp"), over=over, **LEARNS).table
+    failed = found[found["basis"] == "failed"]
+    assert set(zip(failed["topology"], failed["workers"], strict=True)) == {("torus:2x2", 2)}
+    tried = ampsim.search(
+        MODEL, CLUSTER, "amp", over=over, minimise="epoch_s", trials=12, sampler="random",
+        instances=100,
+    ).table  # fmt: skip
+    failed = tried[tried["outcome"] == "failed"]
+    assert set(zip(failed["topology"], failed["workers"], strict=True)) == {("torus:2x2", 2)}
+    assert "expected extents of shape whose product is 2" in failed["note"].iloc[0]
 
 
 def test_where_no_schedule_fits_at_any_point_it_is_one_line():
