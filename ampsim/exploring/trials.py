@@ -210,15 +210,14 @@ class Evaluator:
         columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}
         if columns["time_to_target_s"] is None and any(n in SPENT for n in self._aim.objectives):
             return PointOutcome("not reached", values, 1.0, len(runs))
-        return self._aim.judged(values, columns, len(runs))
+        return self._aim.judged(self._values(one, is_settled=True), columns, len(runs))
 
-    def _values(self, one: _Candidate) -> Values:
-        """Medians over all seeds; what they are at least, as far as seeds have not ended."""
-        goal, rates = (
-            one.row.plan.goal,
-            {name: getattr(one.timed, of) for name, of in PER_S.items()},
-        )
-        known = one.timed.columns | rates
+    def _values(self, one: _Candidate, *, is_settled: bool = False) -> Values:
+        """Medians over all seeds, a run that does not arrive as infinite where it is settled.
+
+        Else they are what the point takes at least.
+        """
+        known = one.timed.columns | {of: getattr(one.timed, name) for of, name in PER_S.items()}
         found: list[float] = []
         for name in self._aim.objectives:
             if name in known and known[name] is None:
@@ -227,9 +226,12 @@ class Evaluator:
                     f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
                     f"{what}, or leave it out"
                 )
-            seeds = self._aim.seeds if name in SPENT else ()
-            spent = [_spent(name, goal, one.runs[of]) if of in one.runs else 0.0 for of in seeds]
-            found.append(median(spent) if spent else float(known[name] or 0.0))
+            if name not in SPENT:
+                found.append(float(known[name] or 0.0))
+                continue
+            goal, ran = one.row.plan.goal, [one.runs.get(seed) for seed in self._aim.seeds]
+            taken = [0.0 if run is None else _taken(name, goal, run, is_settled) for run in ran]
+            found.append(median(taken))
         return tuple(found)
 
 
@@ -244,14 +246,19 @@ def _reached_s(goal: Goal, run: Run) -> float:
     return times_of(goal, [run])[run.seed]
 
 
-def _spent(name: str, goal: Goal, run: Run) -> float:
-    """What a run takes to the target; what it has spent, if it did not arrive."""
+def _taken(name: str, goal: Goal, run: Run, is_settled: bool) -> float:
+    """What a run takes to the target, as of a forecast.
+
+    Of one that is not there, what it has spent, or, where that is settled, infinite.
+    """
+    spent = float(getattr(run, SPENT[name]) if SPENT[name] else len(run.epochs))
+    time_s, index = _reached_s(goal, run), goal.reached_by(run.looks[goal.metric.kind])
+    if index is None:
+        return math.inf if is_settled else spent
     if name == "epochs_to_target":
-        index = goal.reached_by(run.looks[goal.metric.kind])
-        return float(len(run.epochs) if index is None else run.looks["epoch"].iloc[index])
-    time_s, whole = _reached_s(goal, run), float(getattr(run, SPENT[name]))
-    is_part = math.isfinite(time_s) and run.makespan_s
-    return whole * min(time_s / run.makespan_s, 1.0) if is_part else whole
+        return float(run.looks["epoch"].iloc[index])
+    is_time = name == "time_to_target_s" or not run.makespan_s
+    return time_s if is_time else spent * time_s / run.makespan_s
 
 
 def dominates(one: Values, other: Values) -> bool:
