@@ -16,7 +16,14 @@ import ampsim
 from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
-from ampsim.forecasting.change import Contender, _Axis, _scaled, _sentences
+from ampsim.forecasting.change import (
+    Contender,
+    _Axis,
+    _contenders,
+    _scaled,
+    _sentences,
+    what_would_change,
+)
 from ampsim.forecasting.making import RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
@@ -291,6 +298,33 @@ def test_epochs_are_held_for_known_just_where_a_whole_run_learns_the_same(model,
         is_same = all(np.array_equal(learned[key], value) for key, value in here.items())
         assert contender.at(one)[1] == is_same
         assert is_same == (one is fast or not isinstance(schedule, ampsim.Amp))
+
+
+def test_a_solver_is_asked_about_too_and_takes_there_what_a_forecast_there_says(model, cluster):
+    """It may be first, and was left out: what was said then was of the rows behind it."""
+    schedules = (ampsim.Sequential(), ampsim.AsyncSGD(ranks=2), ampsim.LocalSGD(ranks=2))
+    how: dict[str, Any] = {"instances": 400, "target": 0.2}
+    entries = rows_of(model, cluster, schedules, epochs=15, **how)
+
+    def times_on(at: Any) -> tuple[dict[str, float], dict[str, list[Run]]]:
+        made = ampsim.forecast(model, at, schedules, placement="paper", max_epochs=15, **how)
+        times = dict(zip(made.table["schedule"], made.table["time_to_target_s"], strict=True))
+        return times, {run.label: [run] for run in made.runs}
+
+    here, runs = times_on(cluster)
+    assert min(here, key=here.__getitem__) == "local-sgd"
+    rows = {one.label: one for one in _contenders(entries, runs, 0)}
+    assert set(rows) == set(here)
+    slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
+    for label, time_s in times_on(slow)[0].items():
+        found, is_known = rows[label].at(slow)
+        assert found == pytest.approx(time_s, rel=1e-3), label
+        assert is_known == (label == "sequential")
+    (lead, *_more) = what_would_change(entries[::2], runs, pd.DataFrame(), 0)
+    assert lead.startswith("not known, for a row may learn in another order there; with as many")
+    assert "local-sgd stays ahead at any latency up to 1.00 s" in lead
+    tied = what_would_change(entries, runs, pd.DataFrame(), 0)
+    assert not any("(now" in one for one in tied)  # it was "with 4 workers (now 4): async-sgd"
 
 
 @pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])
