@@ -244,6 +244,11 @@ class Spending:
         self._spent_s += cost_s
         return cost_s
 
+    def _take(self, run: Run) -> None:
+        """Count a run by which rows are compared, when it has ended, and tell it on."""
+        self._count([run])
+        self._on_run(run)
+
     def _start(self, once_s: float) -> int | None:
         """With how many settings a row begins; None where the budget does not buy an answer."""
         work_s = self._budget.work_s
@@ -282,13 +287,12 @@ class Spending:
         each_s = self._each_s(tuned)
         seeds = max(least, int((self._budget.work_s - self._spent_s) / each_s)) if each_s else least
         self._looks = self._budget.looks(len(tuned.entries), seeds)
-        tuning_s, self._maker.on_run = self._spent_s, self._on_run
+        self._maker.on_run = self._take
         for (run,) in known.values():
             self._on_run(run)
         entries, made = run_rows(tuned.entries, self._looks, self._seed, self._maker, known)
-        self._count(run for of in made.rows for run in of)
         ranking = ranking_of(entries, made.rows, self._looks.sureness)
-        said = [*self._what_was_done(spaces, tuned, made), *self._more(ranking, tuning_s)]
+        said = [*self._what_was_done(spaces, tuned, made), *self._more(ranking, made)]
         return Spent(replace(tuned, entries=entries), made, self._looks.sureness, tuple(said))
 
     def _each_s(self, tuned: Tuned) -> float:
@@ -316,12 +320,13 @@ class Spending:
         if kept:
             yield f"chosen by you, so not tuned: {', '.join(kept)}"
 
-    def _more(self, ranking: Ranking | None, tuning_s: float) -> Iterator[str]:
-        """What a larger budget would settle."""
+    def _more(self, ranking: Ranking | None, made: Made) -> Iterator[str]:
+        """What a larger budget would settle, of which tuning may take its share again."""
         if ranking is None or ranking.is_clear or ranking.seeds_needed is None:
             return
-        each_s = (self._spent_s - tuning_s) / ranking.seeds
-        wanted_s = tuning_s + each_s * ranking.seeds_needed
+        runs_s = sum(price_s(run, self._flop) for of in made.rows for run in of)
+        each_s, more = runs_s / ranking.seeds, ranking.seeds_needed - ranking.seeds
+        wanted_s = max(self._spent_s + each_s * more, each_s * ranking.seeds_needed / (1 - TUNING))
         yield (
             f"about {ranking.seeds_needed} seeds would settle it: --budget {self._typed(wanted_s)}"
         )

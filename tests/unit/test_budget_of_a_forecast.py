@@ -207,6 +207,32 @@ def test_a_budget_that_is_too_small_buys_one_run_and_says_what_would_do(model, c
     assert "buys one run of each row, which ranks nothing; --budget " in made.manifest["budget"][0]
 
 
+@pytest.mark.parametrize("fixed", [("learning_rate", "max_active_keys"), ()])
+def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fixed):
+    """Where nothing is tuned, the first run of a row is also one by which it is compared."""
+    schedules = [ampsim.Sequential(), ampsim.Pipeline(4)]
+    entries = rows_of(model, cluster, schedules, instances=100, target=0.3, epochs=20)
+    priced: list[float] = []
+    with opened(1) as makes:
+        maker = RunMaker(makes, None, None)
+        usual = maker.make
+
+        def make(tasks: Any) -> Any:
+            made = usual(tasks)
+            priced.extend(price_s(run, flop) for of in made.rows for run in of)
+            return made
+
+        maker.make = make  # type: ignore[method-assign]
+        flop = budget.flop_per_item(model) or 0.0
+        spending = budget.Spending(entries, budget.Allowance(6.0, fixed), 0, maker)
+        spent = spending.spend()
+    said = re.search(r"(\d+) of 8 s of work, counted", spent.said[0])
+    assert said is not None, spent.said
+    assert len({len(of) for of in spent.made.rows}) == 1
+    assert spending._spent_s == pytest.approx(sum(priced))
+    assert int(said[1]) == round(sum(priced))
+
+
 @pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])
 def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more):
     with pytest.raises(OptionError, match="budget_s"):
