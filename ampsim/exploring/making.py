@@ -18,14 +18,21 @@ from typing import Annotated, Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 from annotated_types import Ge, Gt, Le
 
 from ampsim.arguments import checked
+from ampsim.data_parallel import Solver
 from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
 from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.forecasting.making import RunMaker, entries_of, require_fit
+from ampsim.forecasting.making import (
+    ASSUMPTION,
+    RunMaker,
+    entries_of,
+    require_fit,
+    times_validation,
+)
 from ampsim.metric import Goal
-from ampsim.model_parallel import placement_of
+from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
@@ -82,11 +89,17 @@ def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
 class Asked:
     """What is asked about, and how its runs are made, as of `How`.
 
+    Args:
+        setup: what is asked about.
+        beside: schedules that are compared with those of the setup, so that validation takes no
+            time where one of them is a solver, for which it takes none.
+
     Raises:
         OptionError: the model's metric has no such target.
     """
 
     setup: Setup
+    beside: tuple[Schedule, ...] = ()
     repeats: int = 1
     mode: Mode = "numeric"
     budget_s: float | None = None
@@ -157,7 +170,9 @@ class Asked:
             mode=self.mode,
             placement=placement_of(DEFAULT if self.placement is None else self.placement),
         )  # fmt: skip
-        return entries_of(RunPlan(setup.model, setup.cluster, options), setup.schedules, None)
+        rows = entries_of(RunPlan(setup.model, setup.cluster, options), setup.schedules, None)
+        plans = [times_validation(row.plan, row.schedule, self.beside) for row in rows]
+        return [replace(row, plan=plan) for row, plan in zip(rows, plans, strict=True)]
 
     def _settled(self, row: Row) -> Row:
         """A row that fits, with the placement that all of its runs have."""
@@ -391,11 +406,14 @@ class PointRuns:
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
 
     def said(self) -> list[str]:
-        """What runs that learned say themselves: which gave nothing, and that none arrived.
+        """What is to be said of all runs: how they are compared, which gave nothing, none arrived.
 
         Where none did, nothing is known of times to the target, whatever the hardware.
         """
         said = [f"{one}: nothing is known of it." for one in self._lost]
+        asked = (*self._asked.setup.schedules, *self._asked.beside)
+        if len({isinstance(one, Solver) for one in asked}) > 1:
+            said.append(f"{ASSUMPTION[0].upper()}{ASSUMPTION[1:]}.")
         if not self._learned or any(arrives for *_rest, arrives in self._learned):
             return said
         goals, bests, epochs, _arrive = zip(*self._learned, strict=True)

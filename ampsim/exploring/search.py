@@ -33,7 +33,6 @@ from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import Asked, How, Many, PointRuns, question
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space, Told
 from ampsim.exploring.trials import Aim, Evaluator, hypervolume, objectives_of, pareto, reference_of
-from ampsim.forecasting.making import times_validation
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
@@ -108,7 +107,7 @@ def search(
         )
     searcher, stopped = _Searcher(over, asked, aim), dict[str, Any]()
     of_each: dict[str, Proposals] = {}
-    with asked.runs() as runs:
+    with searcher.asked.runs() as runs:
         for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
             proposals = of_each[name] = searcher.proposals(name, in_flight)
             if name != "random":
@@ -160,7 +159,7 @@ class _Searcher:
     """Asks, evaluates and tells, batch by batch."""
 
     def __init__(self, over: Over, asked: Asked, aim: Aim) -> None:
-        self._asked, self._aim, setup = asked, aim, asked.setup
+        self._aim, setup = aim, asked.setup
         axes = list(axes_over(over, setup))
         if len(setup.schedules) > 1 and "schedule" not in over:
             named = [one.name for one in setup.schedules]
@@ -173,12 +172,13 @@ class _Searcher:
         if not axes:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
         self._space, self._keys = Space(axes, setup), tuple(axis.key for axis in axes)
-        self._beside = [
+        tried = [
             schedule
             for axis in axes
             for name in (axis.values if axis.key == "schedule" else ())
             for schedule in setup_at(setup, {"schedule": name}).schedules
         ]
+        self.asked = replace(asked, beside=tuple(tried))
         self._origin: dict[str, Any] = {
             **asked.origin,
             "over": {axis.key: list(axis.values) or [axis.low, axis.high, axis.is_log]
@@ -190,10 +190,10 @@ class _Searcher:
     def proposals(self, sampler: str, in_flight: int) -> Proposals:
         """What a sampler proposes; another search has another name, so that it has others."""
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
-        text, keeping = json.dumps(told, sort_keys=True, default=str), self._asked.keeping
+        text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
             f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,
-            objectives=len(self._aim.objectives), sampler=sampler, seed=self._asked.seed,
+            objectives=len(self._aim.objectives), sampler=sampler, seed=self.asked.seed,
             journal=None if keeping is None else keeping.runs / JOURNAL,
         )  # fmt: skip
 
@@ -218,14 +218,8 @@ class _Searcher:
         return {}
 
     def _row(self, point: Point) -> Row | str:
-        """The row of a point, which is compared with those of all schedules; or why there is none.
-
-        Of several schedules of one name the first is taken.
-        """
-        row = self._asked.rows_at(self._asked.setup, point, lambda _label: _text(point))[0]
-        if isinstance(row, str):
-            return row
-        return replace(row, plan=times_validation(row.plan, row.schedule, self._beside))
+        """The row of a point, or why there is none; of several schedules of a name, the first's."""
+        return self.asked.rows_at(self.asked.setup, point, lambda _label: _text(point))[0]
 
     def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
         """What came of the trials of each sampler."""
@@ -247,14 +241,14 @@ class _Searcher:
         table = table_of_trials(sorted(of_each[sampler].items()), keys, objectives, front)
         volume = volumes.get(sampler, 0.0)
         chance = volumes.get("random", 0.0) if "random" in of_each else None
-        varies, (model, cluster, _schedules) = self._space.axes, self._asked.setup
+        varies, (model, cluster, _schedules) = self._space.axes, self.asked.setup
         count = len(front_of(table, keys, objectives))
         return Searched(
             table=table, objectives=objectives, keys=keys, sampler=sampler, model=model.name,
             cluster=place_words(cluster.name, {one.key: one.values for one in varies}),
             sentences=sentences_of(table, count, objectives, (volume, chance)),
             hypervolume=volume, hypervolume_random=chance, reference=reference,
-            manifest=self._asked.manifest(**self._origin, sampler=sampler),
+            manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
 

@@ -97,7 +97,9 @@ def solve(
     setup = setup_of(model, cluster, next(iter(topics.values())))
     axis = _range(axes_over(over, setup))
     mode: Mode = "numeric" if is_learned else "sleep"
-    asked = Asked(setup=setup, repeats=repeats if is_learned else 1, mode=mode, **how)
+    beside = tuple(one for own in topics.values() for one in own)
+    repeats = repeats if is_learned else 1
+    asked = Asked(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     failed: list[str] = []

@@ -257,3 +257,25 @@ def test_it_shows_its_cells_and_sentences(asked):
     told = json.loads(found.to_json())
     assert list(told)[:4] == ["ampsim", "model", "cluster", "seed"]
     assert len(told["rows"]) == len(found.table)
+
+
+def test_beside_solvers_validation_takes_no_time_and_that_is_said():
+    """As in a forecast; `solve` charged it to schedules whose roots stand beside a solver's."""
+    both: Any = (ampsim.Sequential(), ampsim.SyncSGD(ranks=2))
+    made = ampsim.forecast(MODEL, CLUSTER, both, mode="sleep", placement="paper", instances=100)
+    of_all = {run.schedule: float(run.epochs["time_s"].iloc[0]) for run in made.runs}
+    rate = CLUSTER.devices[0].flop_per_s
+    how: dict[str, Any] = {
+        "over": {"flop_per_s": f"{rate!r}..{2 * rate!r}"}, "instances": 100,
+        "until": f"epoch_s <= {0.999 * of_all['sequential']!r}",
+    }  # fmt: skip
+    found = ampsim.solve(MODEL, CLUSTER, both, **how)
+    asked = found.curve
+    first = asked[asked["value"] == rate].set_index("schedule")["left"].to_dict()
+    assert first == of_all
+    explored = ampsim.explore(MODEL, CLUSTER, both, over={"latency_s": [1e-6]}, **LEARNS)
+    for one in (found, explored):
+        assert any(said.startswith("Validation takes no virtual") for said in one.sentences)
+    alone = ampsim.solve(MODEL, CLUSTER, "sequential", **how)
+    assert not any("Validation" in said for said in alone.sentences)
+    assert found.table["holds"].iloc[0] == "above" and alone.table["holds"].iloc[0] == "nowhere"
