@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -43,18 +43,12 @@ def optuna_here() -> Any:
     return optuna
 
 
+@dataclass(frozen=True, slots=True)
 class Space:
-    """What may vary, and over which values; options only under schedules that take them.
+    """What may vary, and over which values; options only under schedules that take them."""
 
-    Args:
-        axes: what varies; the axis "schedule" comes first, if there is one.
-        setup: around which.
-    """
-
-    def __init__(self, axes: Sequence[Axis], setup: Setup) -> None:
-        """Check nothing: axes are."""
-        self.axes = sorted(axes, key=lambda axis: axis.key != "schedule")
-        self._setup = setup
+    axes: Sequence[Axis]  # "schedule" comes first, if it varies
+    setup: Setup  # around which
 
     def point(self, trial: Any) -> dict[str, Value]:
         """The point that a trial of Optuna proposes."""
@@ -74,7 +68,7 @@ class Space:
         if key not in option_names():
             return True
         of = {"schedule": point["schedule"]} if "schedule" in point else {}
-        schedules: Any = setup_at(self._setup, of).schedules
+        schedules: Any = setup_at(self.setup, of).schedules
         return any(key in [one.name for one in fields(schedule)] for schedule in schedules)
 
 

@@ -36,6 +36,7 @@ from ampsim.exploring.trials import Aim, Evaluator, hypervolume, objectives_of, 
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
+from ampsim.runs.rows import table_of
 from ampsim.runs.task import Row
 from ampsim.study.provenance import code_digest
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
@@ -171,7 +172,8 @@ class _Searcher:
             axes.append(Axis("schedule", tuple(named)))
         if not axes:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
-        self._space, self._keys = Space(axes, setup), tuple(axis.key for axis in axes)
+        self._keys = tuple(axis.key for axis in axes)
+        self._space = Space(sorted(axes, key=lambda axis: axis.key != "schedule"), setup)
         tried = [
             schedule
             for axis in axes
@@ -237,8 +239,20 @@ class _Searcher:
         }
         own = complete[sampler]
         front = {[*own][place] for place in pareto([*own.values()])}
-        keys, objectives = self._keys, self._aim.objectives
-        table = table_of_trials(sorted(of_each[sampler].items()), keys, objectives, front)
+        keys, objectives, tried = (
+            self._keys,
+            self._aim.objectives,
+            dict(sorted(of_each[sampler].items())),
+        )
+        points, made = zip(*tried.values(), strict=True) if tried else ((), ())
+        table = table_of({
+            "trial": [*tried], **{key: [one.get(key) for one in points] for key in keys},
+            "outcome": [one.outcome for one in made],
+            **{name: [one.values[place] if one.values else math.nan for one in made]
+               for place, name in enumerate(objectives)},
+            **{name: [getattr(one, name) for one in made] for name in ("violation", "seeds")},
+            "is_pareto": [number in front for number in tried], "note": [one.note for one in made],
+        })  # fmt: skip
         volume = volumes.get(sampler, 0.0)
         chance = volumes.get("random", 0.0) if "random" in of_each else None
         varies, (model, cluster, _schedules) = self._space.axes, self.asked.setup
@@ -320,24 +334,6 @@ class Searched(Finding):
         ]  # fmt: skip
         data = {"objectives": list(self.objectives), "trials": trials}
         return self.html("search.html", data=data)
-
-
-def table_of_trials(
-    trials: Sequence[tuple[int, Told]], keys: Sequence[str], objectives: Sequence[str],
-    front: set[int],
-) -> pd.DataFrame:  # fmt: skip
-    """The table of trials: number, point and what came of it."""
-    last = ("violation", "seeds", "is_pareto", "note")
-    columns = ["trial", *keys, "outcome", *objectives, *last]
-    rows: list[tuple[Any, ...]] = []
-    for number, (point, trial) in trials:
-        values = trial.values or (math.nan,) * len(objectives)
-        told = (trial.outcome, *values, trial.violation, trial.seeds, number in front, trial.note)
-        rows.append((number, *map(point.get, keys), *told))
-    table: Any = pd.DataFrame(rows, columns=columns)
-    objects = [name for name in columns if table[name].dtype == object]
-    numbers = [name for name in objects if not any(isinstance(one, str) for one in table[name])]
-    return table.astype(dict.fromkeys(numbers, float) | {"is_pareto": "boolean"})
 
 
 def front_of(table: pd.DataFrame, keys: Sequence[str], objectives: Sequence[str]) -> pd.DataFrame:

@@ -114,8 +114,6 @@ def _violation(condition: Condition, columns: Mapping[str, float | None]) -> flo
 
 @dataclass(slots=True)
 class _Candidate:
-    """A point under evaluation."""
-
     row: Row
     timed: FirstEpoch  # with the first seed
     runs: dict[int, Run] = field(default_factory=dict[int, Run])  # made so far, by seed
@@ -128,12 +126,12 @@ class _Candidate:
         return self.row.plan.options.epochs
 
 
+@dataclass(frozen=True, slots=True)
 class Evaluator:
     """Evaluates points of a search."""
 
-    def __init__(self, aim: Aim, runs: PointRuns) -> None:
-        """Evaluate nothing yet."""
-        self._aim, self._runs = aim, runs
+    aim: Aim
+    runs: PointRuns
 
     def evaluate(self, rows: Sequence[Row | str], front: Sequence[Values]) -> list[PointOutcome]:
         """What comes of rows, one for each point.
@@ -146,8 +144,8 @@ class Evaluator:
             KeyboardInterrupt: what has finished is kept, if runs are.
             OptionError: an objective is unknown, as devices have no price or power.
         """
-        aim, fit = self._aim, [row for row in rows if isinstance(row, Row)]
-        timed = self._runs.time([(row, aim.seeds.start) for row in fit])
+        aim, fit = self.aim, [row for row in rows if isinstance(row, Row)]
+        timed = self.runs.time([(row, aim.seeds.start) for row in fit])
         points = list(map(_Candidate, fit, timed))
         for one in points:
             if one.timed.failure is not None:
@@ -160,12 +158,12 @@ class Evaluator:
         return [self._failed(one) if isinstance(one, str) else next(trials) for one in rows]
 
     def _failed(self, why: str) -> PointOutcome:
-        return PointOutcome("failed", (math.inf,) * len(self._aim.objectives), note=why)
+        return PointOutcome("failed", (math.inf,) * len(self.aim.objectives), note=why)
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""
-        seeds = self._aim.seeds
-        if self._aim.prunes and front:
+        seeds = self.aim.seeds
+        if self.aim.prunes and front:
             half = seeds[: len(seeds) // 2 + 1]
             self._run([(one, seed, self._cap(one, front)) for one in points for seed in half])
             for one in points:
@@ -181,7 +179,7 @@ class Evaluator:
         """Make runs of points, each with a seed and by when it ends."""
         rows = [replace(one.row, plan=one.row.plan.having(epochs=by)) for one, _seed, by in asked]
         pairs = [(row, seed) for row, (_one, seed, _by) in zip(rows, asked, strict=True)]
-        for (one, seed, by), run in zip(asked, self._runs.learn(pairs), strict=True):
+        for (one, seed, by), run in zip(asked, self.runs.learn(pairs), strict=True):
             if isinstance(run, str):
                 one.trial = PointOutcome("failed", self._values(one), note=run)
                 continue
@@ -191,7 +189,7 @@ class Evaluator:
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
-        rates = [_per_epoch(one.timed, name) for name in self._aim.objectives]
+        rates = [_per_epoch(one.timed, name) for name in self.aim.objectives]
 
         def needed(value: float, rate: float | None, own: float) -> float:
             if rate is None:
@@ -205,12 +203,12 @@ class Evaluator:
 
     def _settled(self, one: _Candidate) -> PointOutcome:
         """What came of a point of which all seeds ran."""
-        runs = [one.runs[seed] for seed in self._aim.seeds]
+        runs = [one.runs[seed] for seed in self.aim.seeds]
         values = self._values(one)
         columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}
-        if columns["time_to_target_s"] is None and any(n in SPENT for n in self._aim.objectives):
+        if columns["time_to_target_s"] is None and any(n in SPENT for n in self.aim.objectives):
             return PointOutcome("not reached", values, 1.0, len(runs))
-        return self._aim.judged(self._values(one, is_settled=True), columns, len(runs))
+        return self.aim.judged(self._values(one, is_settled=True), columns, len(runs))
 
     def _values(self, one: _Candidate, *, is_settled: bool = False) -> Values:
         """Medians over all seeds, a run that does not arrive as infinite where it is settled.
@@ -219,7 +217,7 @@ class Evaluator:
         """
         known = one.timed.columns | {of: getattr(one.timed, name) for of, name in PER_S.items()}
         found: list[float] = []
-        for name in self._aim.objectives:
+        for name in self.aim.objectives:
             if name in known and known[name] is None:
                 what = "their prices" if name.startswith("cost") else "what it takes"
                 raise OptionError(
@@ -229,7 +227,7 @@ class Evaluator:
             if name not in SPENT:
                 found.append(float(known[name] or 0.0))
                 continue
-            goal, ran = one.row.plan.goal, [one.runs.get(seed) for seed in self._aim.seeds]
+            goal, ran = one.row.plan.goal, [one.runs.get(seed) for seed in self.aim.seeds]
             taken = [0.0 if run is None else _taken(name, goal, run, is_settled) for run in ran]
             found.append(median(taken))
         return tuple(found)
