@@ -187,7 +187,7 @@ class Entrant:
 class WinnerCall:
     """Who is first at a point."""
 
-    best: int | None  # its place among the methods; None where none arrives
+    best: int | None  # its place among the methods, by medians; None where none arrives
     wrong: float  # the probability that training what is predicted names another
     others: tuple[float, ...]  # what each other method adds to that
     ranking: Ranking | None = None  # by the seeds; None where something is predicted
@@ -195,13 +195,19 @@ class WinnerCall:
     @property
     def doubt(self) -> float:
         """The larger of `wrong`, and the probability that with other seeds another is first."""
-        pairs = () if self.ranking is None else self.ranking.pairs
-        flips = [one.flip for one in pairs if one is not None and one.flip is not None]
+        if self.ranking is None or self.ranking.best != self.best:
+            return self.wrong if self.ranking is None else 0.5
+        flips = [one.flip for one in self.ranking.pairs if one and one.flip is not None]
         return max([self.wrong, *flips])
 
     def standing(self, place: int) -> Standing | None:
-        """What may be said of a method; None where something is predicted."""
-        return None if self.ranking is None else self.ranking.standings[place]
+        """What may be said of a method; None where something is predicted.
+
+        Where a method lost seeds, those that all have may name another best: then it is open.
+        """
+        if self.ranking is None or self.ranking.best == self.best:
+            return None if self.ranking is None else self.ranking.standings[place]
+        return "too few seeds"
 
 
 def call(estimates: Sequence[Estimate]) -> WinnerCall:
@@ -219,6 +225,8 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
     times = [one.times_s for one in estimates if one.times_s is not None]
     never = dict.fromkeys((seed for of in times for seed in of), math.inf)  # of what failed
     ranking = rank([of or never for of in times]) if len(times) == len(estimates) else None
+    if ranking is not None and middles[ranking.best] == middles[best]:
+        best = ranking.best
     return WinnerCall(best, wrong, chances, ranking)
 
 

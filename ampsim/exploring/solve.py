@@ -15,7 +15,7 @@ import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, axes_over, place_words, setup_of, unit_of
+from ampsim.exploring.axes import Axis, Setup, axes_over, place_words, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.finding import Figures, Finding, Lines
@@ -104,7 +104,10 @@ def solve(
     curves: list[dict[str, Any]] = []
     failed: list[str] = []
     with asked.runs() as runs:
-        about = [_Points(condition, axis, asked, runs, *topic) for topic in topics.items()]
+        about = [
+            _Points(condition, axis, asked, runs, label, setup._replace(schedules=own))
+            for label, own in topics.items()
+        ]
         for tried in about:
             width = LEARNED if is_learned else EXACT
             rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
@@ -184,7 +187,7 @@ class _Points:
     asked: Asked
     runs: PointRuns
     label: str
-    schedules: tuple[Schedule, ...]
+    setup: Setup
     known: dict[tuple[int, float], _TriedPoint] = field(
         default_factory=dict[tuple[int, float], _TriedPoint]
     )
@@ -210,10 +213,7 @@ class _Points:
         """The rows at a value, one for each schedule, or why it does not fit."""
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
         return self.asked.rows_at(
-            self.asked.setup._replace(schedules=self.schedules),
-            {key: value},
-            f"{{}}, {key}={value:.6g}".format,
-            are_timed=False,
+            self.setup, {key: value}, f"{{}}, {key}={value:.6g}".format, are_timed=False
         )
 
     @property
