@@ -246,14 +246,14 @@ def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup)
     Raises:
         OptionError, UnknownNameError: it fits none; of the value alone.
     """
+    others = [(one.key, of) for one in axes.values() if one.key != key for of in one.points(2)]
     try:
         setup_at(setup, {key: value})
     except OptionError:
-        for other in (one for one in axes.values() if one.key != key):
-            for beside in other.points(2):
-                with contextlib.suppress(AmpsimError):
-                    setup_at(setup, {other.key: beside, key: value})
-                    return
+        for beside in others:
+            with contextlib.suppress(AmpsimError):
+                setup_at(setup, dict([beside, (key, value)]))
+                return
         raise
 
 
@@ -263,7 +263,6 @@ def _require_new(key: str, known: Mapping[str, Any]) -> None:
 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
-    """A line for a key that varies nothing."""
     tails = {one.rpartition(".")[2]: one for one in known}
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     near = near or [tails[one] for one in difflib.get_close_matches(key, tails, n=1, cutoff=0.6)]
@@ -293,7 +292,6 @@ def _kind(key: str, setup: Setup) -> type:
 
 
 def _axis(key: str, values: str | Sequence[Value], kind: type) -> Axis:
-    """One axis, whose values are not tried yet."""
     if isinstance(values, str):
         if ".." in values and key not in NAMES:
             return _range(key, values, is_whole=kind is int)
@@ -363,10 +361,6 @@ def _value(key: str, value: Any, kind: type) -> Value:
 
 def setup_at(setup: Setup, point: Point) -> Setup:
     """The model, cluster and schedules at a point; what it does not name stays.
-
-    Args:
-        setup: where nothing varies.
-        point: values by key, as axes have them.
 
     Raises:
         OptionError: a value is none that its key can have, or nothing has such a key.

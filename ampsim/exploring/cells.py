@@ -159,10 +159,8 @@ class Entrant:
     def plain(self, digests: dict[str, int]) -> dict[str, Any]:
         """What is read of it, as JSON can hold it; a time that is infinite is the text "inf".
 
-        Of seeds that not all points are timed with, that is the time, and who learns the same.
-
-        Args:
-            digests: a number for each that was met, from 1; new ones are added.
+        Of seeds that not all points are timed with, that is the time, and who learns the same. Each
+        digest that was met has a number, from 1; new ones are added.
         """
 
         def known(seed: int, one: FirstEpoch) -> dict[str, Any]:
@@ -283,7 +281,6 @@ class Cells:
         return not has_few and self.doubt <= 1 - sure
 
     def _has_few(self, place: int) -> bool:
-        """Whether a method has too few learned cells to predict others."""
         of_all = (of[place].basis == "predicted" for of in self.estimates.values())
         return len(self.methods[place].learned) < LEARNED_MIN and any(of_all)
 

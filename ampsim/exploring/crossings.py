@@ -58,41 +58,25 @@ def between(points: Sequence[float], holds: Sequence[bool]) -> list[Bracket]:
 
 
 class Root(NamedTuple):
-    """A crossing of most of the functions.
+    """A crossing of most of the functions; of one function a bracket, without a coverage."""
 
-    Args:
-        value: the median of their roots, infinite where that lies beyond an end; with one function
-            the end of its bracket at which the condition holds.
-        low, high: of its interval, or bracket; None where that has no such end.
-        rises: whether the condition holds above it.
-        below, above: how many seeds have their root before the low end, and after the high one.
-        coverage: of the interval; 0 of a bracket.
-    """
-
-    value: float
-    low: float | None
+    value: float  # the median of their roots, infinite beyond an end; of one, where it holds
+    low: float | None  # of its interval, or bracket; None where that has no such end
     high: float | None
-    rises: bool
-    below: int = 0
-    above: int = 0
+    rises: bool  # whether the condition holds above it
+    below: int = 0  # how many seeds have their root before the low end
+    above: int = 0  # and after the high one
     coverage: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """What is known of all functions.
+    """What is known of all functions."""
 
-    Args:
-        points: values that all of them were asked at.
-        holds: for each seed, whether its condition holds at each of them.
-        brackets: for each seed its crossings, in order.
-        is_whole: whether only whole numbers are values, so that a root is one.
-    """
-
-    points: tuple[float, ...]
-    holds: Mapping[int, tuple[bool, ...]]
-    brackets: Mapping[int, tuple[Bracket, ...]]
-    is_whole: bool = False
+    points: tuple[float, ...]  # values that all of them were asked at
+    holds: Mapping[int, tuple[bool, ...]]  # by seed, whether its condition holds at each of them
+    brackets: Mapping[int, tuple[Bracket, ...]]  # by seed its crossings, in order
+    is_whole: bool = False  # whether only whole numbers are values, so that a root is one
 
     @property
     def most(self) -> list[bool]:

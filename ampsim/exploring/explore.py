@@ -87,9 +87,8 @@ def explore(
         repeats: seeds of each cell that is trained: `seed`, `seed` + 1, …
         sure: ends where at every point the probability is this high that training what is
             predicted would name the same winner.
-        how: as of `forecast`: `target` (there must be one), `max_epochs`, `instances`, `seed` (of
-            the first repeat, and of all times), `placement` (found anew at each point), `jobs`,
-            `on_progress`, `keeping`, `executor`, `run_limit_s`.
+        how: as of `forecast`; there must be a `target`, `seed` is also that of all times, and a
+            `placement` is found anew at each point.
 
     Raises:
         OptionError: an option has a value that it cannot have, or the model has no target.
@@ -152,25 +151,22 @@ def label_at(point: Point, label: str) -> str:
 
 
 class Explorer:
-    """Times all cells, then learns one after the other.
-
-    Args:
-        rows: of each point, one a method, or why it does not fit there.
-        asked: what about.
-        runs: makes runs.
-    """
+    """Times all cells, then learns one after the other."""
 
     def __init__(self, rows: Sequence[Sequence[Row | str]], asked: Asked, runs: PointRuns) -> None:
-        """Know nothing yet, but what does not fit."""
-        self._rows, self._seeds, self._runs = rows, asked.seeds, runs
+        """Know nothing yet, but which rows do not fit: of each point, one a method, or why not."""
+        self._seeds, self._runs, self._cells = asked.seeds, runs, sum(map(len, rows))
         self.methods = tuple(
             Entrant(one.admission.drains, asked.seed, asked.max_epochs)
             for one in asked.setup.schedules
         )
+        self._rows: dict[tuple[int, int], Row] = {}
         for point, of in enumerate(rows):
-            for method, row in zip(self.methods, of, strict=True):
-                if isinstance(row, str):
-                    method.timed[point] = {asked.seed: FirstEpoch(failure=row)}
+            for place, row in enumerate(of):
+                if isinstance(row, Row):
+                    self._rows[point, place] = row
+                else:
+                    self.methods[place].timed[point] = {asked.seed: FirstEpoch(failure=row)}
 
     @property
     def learnings(self) -> int:
@@ -183,10 +179,8 @@ class Explorer:
         Raises:
             SimulationError: no cell can be timed, or none can be trained.
         """
-        places = range(len(self.methods))
-        cells = [(point, place) for point in range(len(self._rows)) for place in places]
         try:
-            self._time([(point, place, self._seeds[0]) for point, place in cells])
+            self._time([(point, place, self._seeds[0]) for point, place in self._rows])
             while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
                 self._runs.require_time()
                 self._learn(*chosen)
@@ -194,14 +188,13 @@ class Explorer:
                 raise SimulationError(self._runs.said()[0])
         except KeyboardInterrupt:
             timed = sum(len(method.timed) for method in self.methods)
-            told = f"{timed} of {len(cells)} cells are timed, none is trained" if timed else ""
-            if timed == len(cells):
-                told = f"{self.learnings} of {len(cells)} cells are trained"
+            told = f"{timed} of {self._cells} cells are timed, none is trained" if timed else ""
+            if timed == self._cells:
+                told = f"{self.learnings} of {self._cells} cells are trained"
             return self._runs.stopped(told)
         return {}
 
     def _time(self, cells: Sequence[tuple[int, int, int]]) -> None:
-        """Time cells, each a point, a method and a seed."""
         left = [
             (point, place, seed) for point, place, seed in cells
             if seed not in self.methods[place].timed.get(point, {})
@@ -211,18 +204,13 @@ class Explorer:
             point, place, seed = left[index]
             self.methods[place].timed.setdefault(point, {})[seed] = found
 
-        self._runs.time([(self._row(point, place), seed) for point, place, seed in left], take)
+        self._runs.time([(self._rows[point, place], seed) for point, place, seed in left], take)
         if not any(method.points for method in self.methods):
             raise SimulationError(self.methods[0].failures[0])
 
-    def _row(self, point: int, place: int) -> Row:
-        row = self._rows[point][place]
-        assert isinstance(row, Row), "what does not fit is not run"
-        return row
-
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
-        row, method = self._row(point, place), self.methods[place]
+        row, method = self._rows[point, place], self.methods[place]
         made = self._runs.learn([(row, seed) for seed in self._seeds])
         runs = [one for one in made if isinstance(one, Run)]
         if not runs:
@@ -344,13 +332,10 @@ class Exploration(Finding):
 def exploration_of(
     evidence: Evidence, *, said: Sequence[str], cluster: str, **about: Any
 ) -> Exploration:
-    """The map that follows from what was timed and learned.
+    """The map that follows from what was timed and learned, with sentences that are said besides.
 
-    Args:
-        evidence: that.
-        said: sentences to add.
-        cluster: the name of that of which nothing varies.
-        about: model, target, metric and manifest.
+    `cluster` is the name of that of which nothing varies; `about` has model, target, metric and
+    manifest.
     """
     over, cells = evidence.over, Cells(evidence.methods)
     lines = [

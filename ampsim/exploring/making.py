@@ -89,17 +89,12 @@ def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
 class Asked:
     """What is asked about, and how its runs are made, as of `How`.
 
-    Args:
-        setup: what is asked about.
-        beside: schedules that are compared with those of the setup, so that validation takes no
-            time where one of them is a solver, for which it takes none.
-
     Raises:
         OptionError: the model's metric has no such target.
     """
 
     setup: Setup
-    beside: tuple[Schedule, ...] = ()
+    beside: tuple[Schedule, ...] = ()  # with which rows are compared, too, as of a forecast
     repeats: int = 1
     mode: Mode = "numeric"
     budget_s: float | None = None
@@ -139,14 +134,10 @@ class Asked:
     def rows_at(
         self, setup: Setup, point: Point, labelled: Callable[[str], str], *, are_timed: bool = True
     ) -> list[Row | str]:
-        """A row for each schedule at a point; where one does not fit there, why.
+        """A row for each schedule at a point around a setup; where one does not fit there, why.
 
-        Args:
-            setup: around which the point is.
-            point: values by key.
-            labelled: makes the label of a row there of its label.
-            are_timed: whether they are timed first, which finds what does not fit, so that nothing
-                is tried here; a placement that is given is found in any case.
+        Its label is made of that of the schedule. Where rows are timed first, which finds what does
+        not fit, nothing is tried here, but that a placement that is given is found.
 
         Raises:
             GraphError, FileFormatError: as of `rows`.
@@ -282,12 +273,7 @@ def traced(row: Row, seed: int) -> Result:
 
 
 class PointRuns:
-    """Makes the runs of a question, or finds those that are kept, as long as there is time.
-
-    Args:
-        asked: how, where they are kept, and by when.
-        executor: on what.
-    """
+    """Makes the runs of a question, or finds those that are kept, as long as there is time."""
 
     def __init__(self, asked: Asked, executor: RunExecutor) -> None:
         """Start the clock, and read what was timed before."""
@@ -336,9 +322,7 @@ class PointRuns:
     ) -> list[FirstEpoch]:
         """What the first epoch takes of each row with a seed; one that did not end says why.
 
-        Args:
-            wanted: rows and seeds.
-            take: is told of each, by its place, as soon as it is known.
+        `take` is told of each, by its place, as soon as it is known.
 
         Raises:
             KeyboardInterrupt: what `take` was told is kept.
@@ -377,8 +361,7 @@ class PointRuns:
     def learn(self, wanted: Sequence[tuple[Row, int]]) -> list[Run | str]:
         """The run of each row with a seed; a sentence where it gave nothing, as its process died.
 
-        Args:
-            wanted: rows and seeds; rows of one label are the same row.
+        Rows of one label are the same row.
 
         Raises:
             KeyboardInterrupt: Ctrl-C came, or time is over; what finished is kept, if runs are.

@@ -101,11 +101,7 @@ class Proposals:
         space: of the points.
         objectives: how many there are.
         journal: the file; None for none.
-        sampler: proposes the points.
-        seed: of that.
-
-    Attributes:
-        known: the trials that were told, by number.
+        sampler: proposes the points, with its seed.
     """
 
     def __init__(
@@ -127,7 +123,7 @@ class Proposals:
                 directions=directions,
             )  # fmt: skip
             self._memory.add_trials(_trials(self._kept))
-        self.known: dict[int, Told] = {}
+        self.known: dict[int, Told] = {}  # the trials that were told, by number
         self._open: dict[int, dict[str, Value]] = {}
         for frozen in _trials(self._memory):
             point = dict(frozen.params)
@@ -180,7 +176,6 @@ class Proposals:
         return found, [told for number, told in sorted(self.known.items()) if number < first]
 
     def _ask(self, number: int) -> dict[str, Value]:
-        """The point of the next trial."""
         own = int(stream(self._seed, f"trial {number} of a search").integers(2**31))
         samplers = self._optuna.samplers
         with warnings.catch_warnings(action="ignore"):  # that an option of it is experimental

@@ -89,9 +89,8 @@ def search(
         sampler: "tpe", or "random".
         prunes: whether a point is left as soon as it is dominated; the front stays the same.
         against_random: also try as many points at random, and say how both compare.
-        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed` (of the first repeat, and
-            of what is proposed), `placement` (found anew at each point), `jobs`, `on_progress`,
-            `keeping` (of finished runs, and of the journal of trials), `executor`, `run_limit_s`.
+        how: as of `forecast`; `seed` is also that of what is proposed, a `placement` is found anew
+            at each point, and `keeping` keeps the journal of trials, too.
 
     Raises:
         OptionError: an option has a value that it cannot have, or Optuna is not installed.
@@ -116,7 +115,8 @@ def search(
             stopped = stopped or searcher.run(proposals, runs, trials, in_flight)
     if not stopped:
         _require_some(of_each.values())
-    found = searcher.found({name: one.known for name, one in of_each.items()}, sampler)
+    told = {name: dict(sorted(one.known.items())) for name, one in of_each.items()}
+    found = searcher.found(told, sampler)
     return replace(found, sentences=(*found.sentences, *runs.said()), **stopped)
 
 
@@ -224,37 +224,28 @@ class _Searcher:
         return self.asked.rows_at(self.asked.setup, point, lambda _label: _text(point))[0]
 
     def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
-        """What came of the trials of each sampler."""
         complete = {
-            name: {number: one.values for number, (_point, one) in sorted(of.items())
-                   if one.outcome == "complete"}
-            for name, of in of_each.items()
-        }  # fmt: skip
-        every = list(itertools.chain.from_iterable(of.values() for of in complete.values()))
+            name: [one.values for _point, one in told.values() if one.outcome == "complete"]
+            for name, told in of_each.items()
+        }
+        every = list(itertools.chain.from_iterable(complete.values()))
         reference = reference_of(every) if every else ()
         volumes = {
-            name: hypervolume([*of.values()], reference)
-            for name, of in complete.items()
-            if reference
+            name: hypervolume(of, reference) if every else 0.0 for name, of in complete.items()
         }
-        own = complete[sampler]
-        front = {[*own][place] for place in pareto([*own.values()])}
-        keys, objectives, tried = (
-            self._keys,
-            self._aim.objectives,
-            dict(sorted(of_each[sampler].items())),
-        )
+        front = {complete[sampler][place] for place in pareto(complete[sampler])}
+        keys, objectives, tried = self._keys, self._aim.objectives, of_each[sampler]
         points, made = zip(*tried.values(), strict=True) if tried else ((), ())
+        is_best = [one.outcome == "complete" and one.values in front for one in made]
         table = table_of({
             "trial": [*tried], **{key: [one.get(key) for one in points] for key in keys},
             "outcome": [one.outcome for one in made],
             **{name: [one.values[place] if one.values else math.nan for one in made]
                for place, name in enumerate(objectives)},
             **{name: [getattr(one, name) for one in made] for name in ("violation", "seeds")},
-            "is_pareto": [number in front for number in tried], "note": [one.note for one in made],
+            "is_pareto": is_best, "note": [one.note for one in made],
         })  # fmt: skip
-        volume = volumes.get(sampler, 0.0)
-        chance = volumes.get("random", 0.0) if "random" in of_each else None
+        volume, chance = volumes[sampler], volumes.get("random")
         varies, (model, cluster, _schedules) = self._space.axes, self.asked.setup
         count = len(front_of(table, keys, objectives))
         return Searched(
@@ -345,13 +336,9 @@ def front_of(table: pd.DataFrame, keys: Sequence[str], objectives: Sequence[str]
 def sentences_of(
     table: pd.DataFrame, front: int, objectives: Sequence[str], volumes: Sequence[float | None]
 ) -> tuple[str, ...]:
-    """How many points were tried, what is on the front, and how far it is ahead of chance.
+    """How many points were tried, how many are on the front, and how far it is ahead of chance.
 
-    Args:
-        table: of trials.
-        front: how many points are on it.
-        objectives: that were minimised.
-        volumes: that the front dominates, and as many points at random; None where none were tried.
+    Volumes are what the front dominates, and what as many points at random do; None of none.
     """
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
     of, are = " and ".join(objectives), "is" if front == 1 else "are"

@@ -74,8 +74,7 @@ def solve(
         until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
             columns are those of `ampsim.exploring.condition`.
         repeats: seeds, from `seed` on, of what is learned.
-        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed`, `placement`, `jobs`,
-            `on_progress`, `keeping`, `executor`, `run_limit_s`.
+        how: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, the condition is none, or names what
@@ -197,20 +196,17 @@ class _Points:
         known = self.known
         new = [one for one in dict.fromkeys(wanted) if one not in known]
         rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
-        fit = {x: [one for one in of if isinstance(one, Row)] for x, of in rows.items()}
         unfit = {x: one for x, of in rows.items() for one in of if isinstance(one, str)}
+        fit = {x: [one for one in of if isinstance(one, Row)] for x, of in rows.items()}
         pairs = [(row, seed) for seed, x in new if x not in unfit for row in fit[x]]
-        make = self.runs.learn if self.condition.is_learned else self.runs.time
-        made = iter(make(pairs))
-        for seed, x in new:
-            if x in unfit:
-                known[seed, x] = _TriedPoint(math.nan, math.nan, False, None, unfit[x])
-            else:
-                known[seed, x] = self._tried([(row, next(made)) for row in fit[x]])
+        made = iter((self.runs.learn if self.condition.is_learned else self.runs.time)(pairs))
+        known |= {(seed, x): _TriedPoint(math.nan, math.nan, False, None, unfit[x])
+                  for seed, x in new if x in unfit}  # fmt: skip
+        for seed, x in (one for one in new if one not in known):
+            known[seed, x] = self._tried([(row, next(made)) for row in fit[x]])
         return [known[one].is_held for one in wanted]
 
     def _rows_at(self, x: float) -> list[Row | str]:
-        """The rows at a value, one for each schedule, or why it does not fit."""
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
         return self.asked.rows_at(
             self.setup, {key: value}, f"{{}}, {key}={value:.6g}".format, are_timed=False
@@ -245,7 +241,6 @@ class _Points:
         ]
 
     def curve(self) -> list[dict[str, Any]]:
-        """Every point that was tried, in order."""
         return [
             {"schedule": self.label, "value": x, "seed": seed, "left": one.left,
              "right": one.right, "is_held": one.is_held}

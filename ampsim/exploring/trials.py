@@ -134,11 +134,7 @@ class Evaluator:
     runs: PointRuns
 
     def evaluate(self, rows: Sequence[Row | str], front: Sequence[Values]) -> list[PointOutcome]:
-        """What comes of rows, one for each point.
-
-        Args:
-            rows: of the points, or why there is none.
-            front: points that are known; what they dominate is left.
+        """What comes of rows, or of why there is none; what the front dominates is left.
 
         Raises:
             KeyboardInterrupt: what has finished is kept, if runs are.
@@ -176,7 +172,6 @@ class Evaluator:
             one.trial = one.trial or self._settled(one)
 
     def _run(self, asked: Sequence[tuple[_Candidate, int, int]]) -> None:
-        """Make runs of points, each with a seed and by when it ends."""
         rows = [replace(one.row, plan=one.row.plan.having(epochs=by)) for one, _seed, by in asked]
         pairs = [(row, seed) for row, (_one, seed, _by) in zip(rows, asked, strict=True)]
         for (one, seed, by), run in zip(asked, self.runs.learn(pairs), strict=True):
@@ -202,7 +197,6 @@ class Evaluator:
         return most if enough >= most else min(math.floor(enough) + 1, most)
 
     def _settled(self, one: _Candidate) -> PointOutcome:
-        """What came of a point of which all seeds ran."""
         runs = [one.runs[seed] for seed in self.aim.seeds]
         values = self._values(one)
         columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}

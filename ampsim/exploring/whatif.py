@@ -81,9 +81,7 @@ def whatif(
         mode: "numeric", or "sleep" for the time of an epoch alone.
         learn: so many things, those that matter most, are learned again at twice their speed, where
             that changes the order of learning.
-        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed` (of the first repeat, and
-            of runs that are only timed), `placement` (the same for all rows), `jobs`,
-            `on_progress`, `keeping`, `executor`, `run_limit_s`.
+        how: as of `forecast`; `seed` is also that of runs that are only timed.
 
     Raises:
         OptionError: an option has a value that it cannot have, or control flow reads values, so
@@ -176,7 +174,6 @@ class _Question:
         return _Tried(change.what, factor, row, change)
 
     def _time(self, tried: Sequence[_Tried], seeds: Sequence[int]) -> None:
-        """Time an epoch of each with these seeds."""
         pairs = [(one, seed) for one in tried for seed in seeds]
         found = self.runs.time([(one.row, seed) for one, seed in pairs])
         for (one, seed), epoch in zip(pairs, found, strict=True):

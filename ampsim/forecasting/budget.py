@@ -77,21 +77,13 @@ SEEDS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a forecast may take.
+    """What a forecast may take."""
 
-    Args:
-        budget_s: seconds of two processors.
-        fixed: names of options that a user chose, which are not tuned.
-        scaling: the rule of learning rates.
-        repeats: seeds that a user chose; 1 for as many as the answer needs.
-        sure: how sure the answer must be; None for 90 %.
-    """
-
-    budget_s: float
-    fixed: tuple[str, ...] = ()
-    scaling: Scaling | None = None
-    repeats: int = 1
-    sure: float | None = None
+    budget_s: float  # seconds of two processors
+    fixed: tuple[str, ...] = ()  # names of options that a user chose, which are not tuned
+    scaling: Scaling | None = None  # the rule of learning rates
+    repeats: int = 1  # seeds that a user chose; 1 for as many as the answer needs
+    sure: float | None = None  # how sure the answer must be; None for 90 %
 
     @property
     def work_s(self) -> float:
@@ -111,19 +103,12 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What came of a budget.
+    """What came of a budget."""
 
-    Args:
-        tuned: rows as they ran, and what was tried.
-        made: their runs.
-        sureness: of the answer.
-        said: sentences on what was spent, and what a larger budget would settle.
-    """
-
-    tuned: Tuned
-    made: Made
-    sureness: Sureness
-    said: tuple[str, ...]
+    tuned: Tuned  # rows as they ran, and what was tried
+    made: Made  # their runs
+    sureness: Sureness  # of the answer
+    said: tuple[str, ...]  # what was spent, and what a larger budget would settle
 
 
 def least_seeds(rows: int) -> int:

@@ -114,7 +114,7 @@ class ExploredSpace:
     def at_ends(self) -> Rows:
         """The rows at the first or last value of each key, or any one of a key whose are names."""
         kept = {
-            key: values if isinstance(values[0], str) else dict.fromkeys((values[0], values[-1]))
+            key: values if isinstance(values[0], str) else values[:: max(len(values) - 1, 1)]
             for key, values in self.values.items()
         }
         rows = tuple(row for one in points_of(kept) for row in self.rows_at(one))
