@@ -200,10 +200,11 @@ class _Points:
         fit = {x: [one for one in of if isinstance(one, Row)] for x, of in rows.items()}
         pairs = [(row, seed) for seed, x in new if x not in unfit for row in fit[x]]
         made = iter((self.runs.learn if self.condition.is_learned else self.runs.time)(pairs))
-        known |= {(seed, x): _TriedPoint(math.nan, math.nan, False, None, unfit[x])
-                  for seed, x in new if x in unfit}  # fmt: skip
-        for seed, x in (one for one in new if one not in known):
-            known[seed, x] = self._tried([(row, next(made)) for row in fit[x]])
+        for seed, x in new:
+            known[seed, x] = (
+                self._tried([(row, next(made)) for row in fit[x]]) if x not in unfit
+                else _TriedPoint(math.nan, math.nan, False, None, unfit[x])
+            )  # fmt: skip
         return [known[one].is_held for one in wanted]
 
     def _rows_at(self, x: float) -> list[Row | str]:
