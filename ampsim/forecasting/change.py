@@ -29,7 +29,7 @@ from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import PLACEMENTS, placement_of
 from ampsim.runs.ranking import SAME
-from ampsim.runs.rows import row_of
+from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task
 from ampsim.units import format_seconds
@@ -96,7 +96,7 @@ class Contender:
 
 
 def what_would_change(
-    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], trials: pd.DataFrame, seed: int
+    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], trials: pd.DataFrame
 ) -> list[str]:
     """Sentences on what would make another row first; none where that cannot be told.
 
@@ -104,10 +104,9 @@ def what_would_change(
         entries: the rows as they ran.
         runs: of each, by label.
         trials: those of tuning.
-        seed: of the short runs.
     """
     try:
-        rows = sorted(_contenders(entries, runs, seed), key=lambda one: one.time_s)
+        rows = sorted(_contenders(entries, runs), key=lambda one: one.time_s)
     except AmpsimError:
         return []
     if len(rows) < 2:
@@ -137,17 +136,20 @@ def _sentences(lead: Contender, told: Sequence[Told]) -> Iterator[str]:
             yield f"{start}: {'. '.join(said)}"
 
 
-def _contenders(
-    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], seed: int
-) -> Iterator[Contender]:
-    """Rows that reached the target, each with its data read once."""
+def _contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> Iterator[Contender]:
+    """Rows that reached the target, each with its data read once.
+
+    The short runs have the seed of the row's median run, as instances differ in size by seed.
+    """
     for one in entries:
         of = runs.get(one.label, ())
         time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"] if of else None
         if time_s is None:
             continue
+        times = times_of(one.plan.goal, of)
+        middle = sorted(times, key=times.__getitem__)[(len(times) - 1) // 2]
         model = replace(one.plan.model, make_data=cache(one.plan.model.make_data))
-        short = short_task(replace(one, plan=replace(one.plan, model=model)), seed)
+        short = short_task(replace(one, plan=replace(one.plan, model=model)), middle)
         found = Contender(one.label, time_s, items_of(of), short)
         if 0 < found.base.train_per_s < math.inf:
             yield found
