@@ -150,9 +150,8 @@ class _Question:
         doubled = [one for one in tried if one.factor == 2.0 and one.what != EVERYTHING]
         first = sorted(doubled, key=lambda one: -self._effect(one))
         if self.asked.mode == "numeric" and row.plan.goal.target is not None:
-            if not row.schedule.admission.drains:
-                alike = [one for one in tried if self._shares(one)]
-                self._time([self.now, *alike], self.asked.seeds[1:])
+            alike = [one for one in tried if self._shares(one)]
+            self._time([self.now, *alike], self.asked.seeds[1:])
             self._learn_again(first[:learn])
         records = [self._record(one) for one in (self.now, *tried)]
         numbers = [name for name in COLUMNS if name not in TEXTS]
@@ -236,10 +235,7 @@ class _Question:
         return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
 
     def _shares(self, one: _Tried) -> bool:
-        """Whether it learns what is learned now in the first epoch, with each seed that is timed.
-
-        Of schedules that drain one tells of all.
-        """
+        """Whether it learns what is learned now in the first epoch, with each seed timed."""
         pairs = [(epoch.digest, self.now.epochs[seed].digest) for seed, epoch in one.epochs.items()]
         return all(own and own == now for own, now in pairs)
 

@@ -145,6 +145,21 @@ def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_p
 
 
 @pytest.mark.thorough
+def test_times_of_what_is_shared_are_those_of_a_forecast_there_seed_by_seed():
+    """Lists have other lengths with each seed, and latency another share of the time."""
+    model = ampsim.load_model("rnn", hidden=4, replicas=2, batch=20)
+    how: dict[str, Any] = {"instances": 200, "target": 0.05, "max_epochs": 1, "repeats": 3}
+    cluster = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-4)
+    found = rows(ampsim.whatif(model, cluster, [ampsim.Pipeline(4)], learn=0, **how))
+    free = ampsim.load_cluster("ampnet-core", workers=4)
+    made = ampsim.forecast(model, free, [ampsim.Pipeline(4)], placement="paper", **how)
+    row = found["latency of links", math.inf]
+    assert row["basis"] == "shared"
+    expected = made.table["time_to_target_s"].iloc[0]
+    assert row["time_to_target_s"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.thorough
 def test_what_is_said_to_be_shared_is_so_with_each_seed():
     """With the first seed alone a worker that is twice as fast learns the same here."""
     model = ampsim.load_model("rnn", hidden=4, batch=20)
