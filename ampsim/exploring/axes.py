@@ -17,6 +17,7 @@ Everything else of a point is as in the `Setup` that it starts from.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import re
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ampsim.errors import OptionError
+from ampsim.errors import AmpsimError, OptionError
 from ampsim.hardware import Cluster, Device, Ports, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
 from ampsim.hardware.efficiency import CURVES, SURFACES
@@ -233,10 +234,27 @@ def axes_over(given: Over, setup: Setup) -> tuple[Axis, ...]:
             raise OptionError(_unknown(key, keys_of(setup)))
         _require_new(key, found)
         found[key] = _axis(key, values, _kind(key, setup))
-    for key, axis in found.items():
+    for axis in found.values():
         for value in axis.points(2):
-            setup_at(setup, {key: value})
+            _require_fit(axis.key, value, found, setup)
     return tuple(found.values())
+
+
+def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup) -> None:
+    """Try a value alone, then with each of another key: some have an effect together only.
+
+    Raises:
+        OptionError, UnknownNameError: it fits none; of the value alone.
+    """
+    others = [(one.key, of) for one in axes.values() if one.key != key for of in one.points(2)]
+    try:
+        setup_at(setup, {key: value})
+    except OptionError:
+        for beside in others:
+            with contextlib.suppress(AmpsimError):
+                setup_at(setup, dict([beside, (key, value)]))
+                return
+        raise
 
 
 def _require_new(key: str, known: Mapping[str, Any]) -> None:
@@ -245,7 +263,6 @@ def _require_new(key: str, known: Mapping[str, Any]) -> None:
 
 
 def _unknown(key: str, known: Sequence[str]) -> str:
-    """A line for a key that varies nothing."""
     tails = {one.rpartition(".")[2]: one for one in known}
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     near = near or [tails[one] for one in difflib.get_close_matches(key, tails, n=1, cutoff=0.6)]
@@ -275,7 +292,6 @@ def _kind(key: str, setup: Setup) -> type:
 
 
 def _axis(key: str, values: str | Sequence[Value], kind: type) -> Axis:
-    """One axis, whose values are not tried yet."""
     if isinstance(values, str):
         if ".." in values and key not in NAMES:
             return _range(key, values, is_whole=kind is int)
@@ -345,10 +361,6 @@ def _value(key: str, value: Any, kind: type) -> Value:
 
 def setup_at(setup: Setup, point: Point) -> Setup:
     """The model, cluster and schedules at a point; what it does not name stays.
-
-    Args:
-        setup: where nothing varies.
-        point: values by key, as axes have them.
 
     Raises:
         OptionError: a value is none that its key can have, or nothing has such a key.
@@ -424,7 +436,7 @@ def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule
         found = [one for one in schedules if one.name == name] or schedules_of(name)
     for option in (key for key in point if key in option_names()):
         takes = [option in [own.name for own in fields(one)] for one in found]
-        if "schedule" not in point and not any(takes):
+        if not any(takes):
             names = ", ".join(dict.fromkeys(one.name for one in found))
             raise OptionError(f"{option} has no effect on {names}; leave it out")
         found = [

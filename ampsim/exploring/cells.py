@@ -159,10 +159,8 @@ class Entrant:
     def plain(self, digests: dict[str, int]) -> dict[str, Any]:
         """What is read of it, as JSON can hold it; a time that is infinite is the text "inf".
 
-        Of seeds that not all points are timed with, that is the time, and who learns the same.
-
-        Args:
-            digests: a number for each that was met, from 1; new ones are added.
+        Of seeds that not all points are timed with, that is the time, and who learns the same. Each
+        digest that was met has a number, from 1; new ones are added.
         """
 
         def known(seed: int, one: FirstEpoch) -> dict[str, Any]:
@@ -187,7 +185,7 @@ class Entrant:
 class WinnerCall:
     """Who is first at a point."""
 
-    best: int | None  # its place among the methods; None where none arrives
+    best: int | None  # its place among the methods, by medians; None where none arrives
     wrong: float  # the probability that training what is predicted names another
     others: tuple[float, ...]  # what each other method adds to that
     ranking: Ranking | None = None  # by the seeds; None where something is predicted
@@ -195,13 +193,19 @@ class WinnerCall:
     @property
     def doubt(self) -> float:
         """The larger of `wrong`, and the probability that with other seeds another is first."""
-        pairs = () if self.ranking is None else self.ranking.pairs
-        flips = [one.flip for one in pairs if one is not None and one.flip is not None]
+        if self.ranking is None or self.ranking.best != self.best:
+            return self.wrong if self.ranking is None else 0.5
+        flips = [one.flip for one in self.ranking.pairs if one and one.flip is not None]
         return max([self.wrong, *flips])
 
     def standing(self, place: int) -> Standing | None:
-        """What may be said of a method; None where something is predicted."""
-        return None if self.ranking is None else self.ranking.standings[place]
+        """What may be said of a method; None where something is predicted.
+
+        Where a method lost seeds, those that all have may name another best: then it is open.
+        """
+        if self.ranking is None or self.ranking.best == self.best:
+            return None if self.ranking is None else self.ranking.standings[place]
+        return "too few seeds"
 
 
 def call(estimates: Sequence[Estimate]) -> WinnerCall:
@@ -219,6 +223,8 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
     times = [one.times_s for one in estimates if one.times_s is not None]
     never = dict.fromkeys((seed for of in times for seed in of), math.inf)  # of what failed
     ranking = rank([of or never for of in times]) if len(times) == len(estimates) else None
+    if ranking is not None and middles[ranking.best] == middles[best]:
+        best = ranking.best
     return WinnerCall(best, wrong, chances, ranking)
 
 
@@ -275,7 +281,6 @@ class Cells:
         return not has_few and self.doubt <= 1 - sure
 
     def _has_few(self, place: int) -> bool:
-        """Whether a method has too few learned cells to predict others."""
         of_all = (of[place].basis == "predicted" for of in self.estimates.values())
         return len(self.methods[place].learned) < LEARNED_MIN and any(of_all)
 

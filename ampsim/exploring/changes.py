@@ -191,7 +191,6 @@ def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
 
 
 def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_RATES)) -> Cluster:
-    """A cluster all of whose links, edges and ports are faster."""
     faster = partial(_faster, factor=factor, keys=keys)
     topology, ports = faster(cluster.topology), faster(cluster.ports)
     if topology is not None:

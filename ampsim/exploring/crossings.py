@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import median, median_high, median_low
 from typing import Final, NamedTuple, TypeAlias
 
 from ampsim.exploring.axes import Axis
@@ -40,6 +40,11 @@ class Bracket:
     rises: bool
 
     @property
+    def end(self) -> float:
+        """The end at which the condition holds."""
+        return self.high if self.rises else self.low
+
+    @property
     def middle(self) -> float:
         """The value in the middle, in logarithms where both ends are above 0."""
         low, high = self.low, self.high
@@ -53,39 +58,25 @@ def between(points: Sequence[float], holds: Sequence[bool]) -> list[Bracket]:
 
 
 class Root(NamedTuple):
-    """A crossing of most of the functions.
+    """A crossing of most of the functions; of one function a bracket, without a coverage."""
 
-    Args:
-        value: the median of their roots, infinite where that lies beyond an end; with one function
-            the end of its bracket at which the condition holds.
-        low, high: of its interval, or bracket; None where that has no such end.
-        rises: whether the condition holds above it.
-        below, above: how many seeds have their root before the low end, and after the high one.
-        coverage: of the interval; 0 of a bracket.
-    """
-
-    value: float
-    low: float | None
+    value: float  # the median of their roots, infinite beyond an end; of one, where it holds
+    low: float | None  # of its interval, or bracket; None where that has no such end
     high: float | None
-    rises: bool
-    below: int = 0
-    above: int = 0
+    rises: bool  # whether the condition holds above it
+    below: int = 0  # how many seeds have their root before the low end
+    above: int = 0  # and after the high one
     coverage: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """What is known of all functions.
+    """What is known of all functions."""
 
-    Args:
-        points: values that all of them were asked at.
-        holds: for each seed, whether its condition holds at each of them.
-        brackets: for each seed its crossings, in order.
-    """
-
-    points: tuple[float, ...]
-    holds: Mapping[int, tuple[bool, ...]]
-    brackets: Mapping[int, tuple[Bracket, ...]]
+    points: tuple[float, ...]  # values that all of them were asked at
+    holds: Mapping[int, tuple[bool, ...]]  # by seed, whether its condition holds at each of them
+    brackets: Mapping[int, tuple[Bracket, ...]]  # by seed its crossings, in order
+    is_whole: bool = False  # whether only whole numbers are values, so that a root is one
 
     @property
     def most(self) -> list[bool]:
@@ -100,20 +91,22 @@ class Crossings:
         if len(self.holds) > 1:
             return [self._root(one) for one in between(self.points, self.most)]
         (own,) = self.brackets.values()
-        return [Root(o.high if o.rises else o.low, o.low, o.high, o.rises) for o in own]
+        return [Root(one.end, one.low, one.high, one.rises) for one in own]
 
     def _root(self, about: Bracket) -> Root:
         values = sorted(self._of(seed, about) for seed in self.holds)
         found = median_interval(values, WANTED)
         below, above = values.count(-math.inf), values.count(math.inf)
+        middle = median if not self.is_whole else median_high if about.rises else median_low
         ends = found.low, found.high
-        return Root(median(values), *ends, about.rises, below, above, found.coverage)
+        return Root(middle(values), *ends, about.rises, below, above, found.coverage)
 
     def _of(self, seed: int, about: Bracket) -> float:
         """The root of one function near a crossing of most; infinite where it has none."""
-        own = [one.middle for one in self.brackets[seed] if one.rises == about.rises]
+        own = [one for one in self.brackets[seed] if one.rises == about.rises]
         if own:
-            return min(own, key=lambda middle: distance(middle, about.middle))
+            near = min(own, key=lambda one: distance(one.middle, about.middle))
+            return near.end if self.is_whole else near.middle
         held = self.holds[seed][self.points.index(about.high)]
         return -math.inf if held == about.rises else math.inf
 
@@ -147,7 +140,8 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
         held = ask([(seed, x) for (seed, _place, _one), x in zip(wide, middles, strict=True)])
         for (seed, place, one), x, now in zip(wide, middles, held, strict=True):
             brackets[seed][place] = replace(one, **{"high" if now == one.rises else "low": x})
-    return Crossings(points, holds, {seed: tuple(own) for seed, own in brackets.items()})
+    found = {seed: tuple(own) for seed, own in brackets.items()}
+    return Crossings(points, holds, found, axis.is_whole)
 
 
 def _middle(one: Bracket, axis: Axis) -> float:

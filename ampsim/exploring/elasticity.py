@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, TypeAlias
 
 import pandas as pd
@@ -37,11 +37,10 @@ _STEP: Final = 2.0**-20
 
 @dataclass(frozen=True)
 class Elasticities:
-    """The elasticities of a run's time.
+    """The elasticities of a run's time, by place and key of a time constant there.
 
-    Args:
-        by_constant: by place and key of a time constant there. Of `WAITS` is what no device or link
-            accounts for: set times, such as those of outages, and exchanges by a closed form.
+    Of `WAITS` is what no device or link accounts for: set times, such as those of outages, and
+    exchanges by a closed form.
     """
 
     by_constant: Mapping[tuple[Place, str], float]
@@ -69,11 +68,9 @@ class Elasticities:
 
 
 def elasticities(result: Result, cluster: Cluster) -> Elasticities:
-    """The elasticities of a run's makespan, which add up to 1; none where no time passed.
+    """The elasticities of the makespan of a run that kept all of its records.
 
-    Args:
-        result: of a run that kept all of its records.
-        cluster: on what it ran.
+    They add up to 1; there is none where no time passed.
     """
     spans, found = result.recorder.columns("spans"), defaultdict[tuple[Place, str], float](float)
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
@@ -95,7 +92,7 @@ class _Prices:
             if number in kinds.seconds_on
         }  # fmt: skip
         self._alike = {kind[:3]: one for kind, one in self._seconds_on.items()}
-        self._known: dict[tuple[int, ...], tuple[float, dict[str, float]]] = {}
+        self._parts = cache(self._priced)
 
     def shares(self, held: Holding) -> Iterator[tuple[Place, str, float]]:
         """The share of each time constant in what held a run up."""
@@ -120,26 +117,21 @@ class _Prices:
         elif lane != COMPUTE_LANE:
             yield "dispatch_s", 1.0
         else:
-            priced_s, parts = self._parts(held.step, device)
+            priced_s, parts = self._parts(held.step, held.worker)
             is_longer = device.message_overhead_s and held.size > priced_s
             yield from _split(parts, "message_overhead_s", held.size if is_longer else priced_s)
 
-    def _parts(self, step: tuple[int, ...], device: Device) -> tuple[float, dict[str, float]]:
+    def _priced(self, step: tuple[int, ...], worker: int) -> tuple[float, dict[str, float]]:
         """What a step is priced, and the seconds of it of each time constant.
 
         A member of a group is priced as another step of its node, for its share of the time; one
         that only waited has no price.
         """
-        if step not in self._known:
-            self._known[step] = self._priced(step, device)
-        return self._known[step]
-
-    def _priced(self, step: tuple[int, ...], device: Device) -> tuple[float, dict[str, float]]:
         is_free = step not in self._seconds_on and not any(step[3:6])
         seconds_on = self._seconds_on.get(step) or self._alike.get(step[:3])
         if is_free or seconds_on is None:
             return 0.0, {}
-        parts: dict[str, float] = {}
+        device, parts = self._cluster.devices[worker], dict[str, float]()
         for key in (key for key in NUMBERS if sign_of(key) and getattr(device, key)):
             more, less = (seconds_on(_slower(device, key, 1 + of)) for of in (_STEP, -_STEP))
             parts[key] = (more - less) / (2 * _STEP)

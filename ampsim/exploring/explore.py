@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Unpack
 
 import pandas as pd
@@ -27,7 +28,6 @@ from ampsim.exploring.axes import (
     named_words,
     place_words,
     point_words,
-    setup_at,
     setup_of,
     value_words,
 )
@@ -87,14 +87,13 @@ def explore(
         repeats: seeds of each cell that is trained: `seed`, `seed` + 1, …
         sure: ends where at every point the probability is this high that training what is
             predicted would name the same winner.
-        how: as of `forecast`: `target` (there must be one), `max_epochs`, `instances`, `seed` (of
-            the first repeat, and of all times), `placement` (found anew at each point), `jobs`,
-            `on_progress`, `keeping`, `executor`, `run_limit_s`.
+        how: as of `forecast`; there must be a `target`, `seed` is also that of all times, and a
+            `placement` is found anew at each point.
 
     Raises:
         OptionError: an option has a value that it cannot have, or the model has no target.
         UnknownNameError: a value names nothing that there is.
-        SimulationError: no point can be timed.
+        SimulationError: no point can be timed, or none can be trained.
     """
     setup = setup_of(model, cluster, schedules)
     if how.get("target") is None:
@@ -105,7 +104,8 @@ def explore(
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
     with asked.runs() as runs:
-        explorer = Explorer([_rows_at(one, asked) for one in points_of(values)], asked, runs)
+        rows = [asked.rows_at(setup, at, partial(label_at, at)) for at in points_of(values)]
+        explorer = Explorer(rows, asked, runs)
         stopped = explorer.run(sure)
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
     found = exploration_of(
@@ -143,28 +143,30 @@ def points_of(values: Mapping[str, Sequence[Value]]) -> list[Point]:
     return [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
 
 
-def label_at(label: str, point: Point) -> str:
+def label_at(point: Point, label: str) -> str:
     """The label of a row at a point, which no other point's has."""
     told = [f"{key} = {one:.4g}" if isinstance(one, float) else f"{key} = {one}"
             for key, one in point.items()]  # fmt: skip
     return ", ".join([label, *told])
 
 
-def _rows_at(point: Point, asked: Asked) -> list[Row]:
-    """The rows of one point, one for each schedule."""
-    rows = asked.rows(setup_at(asked.setup, point), are_many=True)
-    return [replace(one, label=label_at(one.label, point)) for one in rows]
-
-
 class Explorer:
-    """Times all cells, then learns one after the other; rows are of each point, one a method."""
+    """Times all cells, then learns one after the other."""
 
-    def __init__(self, rows: Sequence[Sequence[Row]], asked: Asked, runs: PointRuns) -> None:
-        """Know nothing yet."""
-        self._rows, self._seeds, self._runs = rows, asked.seeds, runs
+    def __init__(self, rows: Sequence[Sequence[Row | str]], asked: Asked, runs: PointRuns) -> None:
+        """Know nothing yet, but which rows do not fit: of each point, one a method, or why not."""
+        self._seeds, self._runs, self._cells = asked.seeds, runs, sum(map(len, rows))
         self.methods = tuple(
-            Entrant(row.schedule.admission.drains, asked.seed, asked.max_epochs) for row in rows[0]
+            Entrant(one.admission.drains, asked.seed, asked.max_epochs)
+            for one in asked.setup.schedules
         )
+        self._rows: dict[tuple[int, int], Row] = {}
+        for point, of in enumerate(rows):
+            for place, row in enumerate(of):
+                if isinstance(row, Row):
+                    self._rows[point, place] = row
+                else:
+                    self.methods[place].timed[point] = {asked.seed: FirstEpoch(failure=row)}
 
     @property
     def learnings(self) -> int:
@@ -172,24 +174,27 @@ class Explorer:
         return sum(len(method.learned) for method in self.methods)
 
     def run(self, sure: float) -> dict[str, Any]:
-        """Go on until all is sure; say why not, if something came first."""
-        places = range(len(self.methods))
-        cells = [(point, place) for point in range(len(self._rows)) for place in places]
+        """Go on until all is sure; say why not, if something came first.
+
+        Raises:
+            SimulationError: no cell can be timed, or none can be trained.
+        """
         try:
-            self._time([(point, place, self._seeds[0]) for point, place in cells])
+            self._time([(point, place, self._seeds[0]) for point, place in self._rows])
             while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
                 self._runs.require_time()
                 self._learn(*chosen)
+            if not self.learnings and any(method.lost for method in self.methods):
+                raise SimulationError(self._runs.said()[0])
         except KeyboardInterrupt:
             timed = sum(len(method.timed) for method in self.methods)
-            told = f"{timed} of {len(cells)} cells are timed, none is trained" if timed else ""
-            if timed == len(cells):
-                told = f"{self.learnings} of {len(cells)} cells are trained"
+            told = f"{timed} of {self._cells} cells are timed, none is trained" if timed else ""
+            if timed == self._cells:
+                told = f"{self.learnings} of {self._cells} cells are trained"
             return self._runs.stopped(told)
         return {}
 
     def _time(self, cells: Sequence[tuple[int, int, int]]) -> None:
-        """Time cells, each a point, a method and a seed."""
         left = [
             (point, place, seed) for point, place, seed in cells
             if seed not in self.methods[place].timed.get(point, {})
@@ -199,13 +204,13 @@ class Explorer:
             point, place, seed = left[index]
             self.methods[place].timed.setdefault(point, {})[seed] = found
 
-        self._runs.time([(self._rows[point][place], seed) for point, place, seed in left], take)
+        self._runs.time([(self._rows[point, place], seed) for point, place, seed in left], take)
         if not any(method.points for method in self.methods):
             raise SimulationError(self.methods[0].failures[0])
 
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
-        row, method = self._rows[point][place], self.methods[place]
+        row, method = self._rows[point, place], self.methods[place]
         made = self._runs.learn([(row, seed) for seed in self._seeds])
         runs = [one for one in made if isinstance(one, Run)]
         if not runs:
@@ -327,13 +332,10 @@ class Exploration(Finding):
 def exploration_of(
     evidence: Evidence, *, said: Sequence[str], cluster: str, **about: Any
 ) -> Exploration:
-    """The map that follows from what was timed and learned.
+    """The map that follows from what was timed and learned, with sentences that are said besides.
 
-    Args:
-        evidence: that.
-        said: sentences to add.
-        cluster: the name of that of which nothing varies.
-        about: model, target, metric and manifest.
+    `cluster` is the name of that of which nothing varies; `about` has model, target, metric and
+    manifest.
     """
     over, cells = evidence.over, Cells(evidence.methods)
     lines = [

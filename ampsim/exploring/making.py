@@ -18,14 +18,21 @@ from typing import Annotated, Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 from annotated_types import Ge, Gt, Le
 
 from ampsim.arguments import checked
+from ampsim.data_parallel import Solver
 from ampsim.errors import FileFormatError, OptionError, SimulationError
-from ampsim.exploring.axes import Setup
+from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
 from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.forecasting.making import RunMaker, entries_of, require_fit
+from ampsim.forecasting.making import (
+    ASSUMPTION,
+    RunMaker,
+    entries_of,
+    require_fit,
+    times_validation,
+)
 from ampsim.metric import Goal
-from ampsim.model_parallel import placement_of
+from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
@@ -37,6 +44,7 @@ from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.result import Result
+from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike, RunOptions, Simulation
 from ampsim.text import mapping
 from ampsim.units import format_seconds
@@ -86,6 +94,7 @@ class Asked:
     """
 
     setup: Setup
+    beside: tuple[Schedule, ...] = ()  # with which rows are compared, too, as of a forecast
     repeats: int = 1
     mode: Mode = "numeric"
     budget_s: float | None = None
@@ -112,31 +121,54 @@ class Asked:
         """What is aimed at; of the model itself unless it was given."""
         return setup.model.target if self.target is None else self.target
 
-    def rows(self, setup: Setup, *, are_many: bool = False) -> list[Row]:
+    def rows(self, setup: Setup) -> list[Row]:
         """A row for each schedule of a setup, ready to run.
-
-        Args:
-            setup: of the rows.
-            are_many: whether there are so many that it is left to their runs, which come at once,
-                to find that one does not fit; a placement that is given is found all the same.
 
         Raises:
             OptionError: a schedule does not fit the model, the cluster or the placement.
             GraphError: the model's graph breaks a rule.
             FileFormatError: a placement file does not fit graph or cluster.
         """
+        return list(map(self._settled, self._rows(setup)))
+
+    def rows_at(
+        self, setup: Setup, point: Point, labelled: Callable[[str], str], *, are_timed: bool = True
+    ) -> list[Row | str]:
+        """A row for each schedule at a point around a setup; where one does not fit there, why.
+
+        Its label is made of that of the schedule. Where rows are timed first, which finds what does
+        not fit, nothing is tried here, but that a placement that is given is found.
+
+        Raises:
+            GraphError, FileFormatError: as of `rows`.
+        """
+        try:
+            rows = self._rows(setup_at(setup, point))
+        except OptionError as error:
+            return [f"{labelled(one)}: {error}" for one in labels_of(setup.schedules)]
+        found: list[Row | str] = []
+        for row in (replace(one, label=labelled(one.label)) for one in rows):
+            try:
+                is_left = are_timed and self.placement is None
+                found.append(row if is_left else self._settled(row))
+            except OptionError as error:
+                found.append(f"{row.label}: {error}")
+        return found
+
+    def _rows(self, setup: Setup) -> list[Row]:
         options = RunOptions(
             epochs=self.max_epochs, instances=self.instances, target=self.target_of(setup),
             mode=self.mode,
             placement=placement_of(DEFAULT if self.placement is None else self.placement),
         )  # fmt: skip
-        plan = RunPlan(setup.model, setup.cluster, options)
-        rows = entries_of(plan, setup.schedules, None)
-        if are_many and self.placement is None:
-            return rows
-        placements = require_fit(plan, setup.schedules, self.seed)
-        pairs = zip(rows, placements, strict=True)
-        return [replace(row, plan=row.plan.having(placement=placed)) for row, placed in pairs]
+        rows = entries_of(RunPlan(setup.model, setup.cluster, options), setup.schedules, None)
+        plans = [times_validation(row.plan, row.schedule, self.beside) for row in rows]
+        return [replace(row, plan=plan) for row, plan in zip(rows, plans, strict=True)]
+
+    def _settled(self, row: Row) -> Row:
+        """A row that fits, with the placement that all of its runs have."""
+        (placed,) = require_fit(row.plan, [row.schedule], self.seed)
+        return replace(row, plan=row.plan.having(placement=placed))
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -241,12 +273,7 @@ def traced(row: Row, seed: int) -> Result:
 
 
 class PointRuns:
-    """Makes the runs of a question, or finds those that are kept, as long as there is time.
-
-    Args:
-        asked: how, where they are kept, and by when.
-        executor: on what.
-    """
+    """Makes the runs of a question, or finds those that are kept, as long as there is time."""
 
     def __init__(self, asked: Asked, executor: RunExecutor) -> None:
         """Start the clock, and read what was timed before."""
@@ -295,9 +322,7 @@ class PointRuns:
     ) -> list[FirstEpoch]:
         """What the first epoch takes of each row with a seed; one that did not end says why.
 
-        Args:
-            wanted: rows and seeds.
-            take: is told of each, by its place, as soon as it is known.
+        `take` is told of each, by its place, as soon as it is known.
 
         Raises:
             KeyboardInterrupt: what `take` was told is kept.
@@ -336,8 +361,7 @@ class PointRuns:
     def learn(self, wanted: Sequence[tuple[Row, int]]) -> list[Run | str]:
         """The run of each row with a seed; a sentence where it gave nothing, as its process died.
 
-        Args:
-            wanted: rows and seeds; rows of one label are the same row.
+        Rows of one label are the same row.
 
         Raises:
             KeyboardInterrupt: Ctrl-C came, or time is over; what finished is kept, if runs are.
@@ -365,11 +389,14 @@ class PointRuns:
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
 
     def said(self) -> list[str]:
-        """What runs that learned say themselves: which gave nothing, and that none arrived.
+        """What is to be said of all runs: how they are compared, which gave nothing, none arrived.
 
         Where none did, nothing is known of times to the target, whatever the hardware.
         """
         said = [f"{one}: nothing is known of it." for one in self._lost]
+        asked = (*self._asked.setup.schedules, *self._asked.beside)
+        if len({isinstance(one, Solver) for one in asked}) > 1:
+            said.append(f"{ASSUMPTION[0].upper()}{ASSUMPTION[1:]}.")
         if not self._learned or any(arrives for *_rest, arrives in self._learned):
             return said
         goals, bests, epochs, _arrive = zip(*self._learned, strict=True)

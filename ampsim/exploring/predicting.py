@@ -142,11 +142,7 @@ def _apart_2(one: np.ndarray, two: np.ndarray) -> np.ndarray:
 
 
 class Predictor:
-    """Processes of all lengths and noises, weighted by how likely each makes what is known.
-
-    Args:
-        places, known, values: as of `Process`.
-    """
+    """Processes of all lengths and noises, weighted by how likely each makes what is known."""
 
     def __init__(self, places: np.ndarray, known: Sequence[int], values: Sequence[float]) -> None:
         """Weigh the processes."""

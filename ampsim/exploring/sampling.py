@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -43,18 +43,12 @@ def optuna_here() -> Any:
     return optuna
 
 
+@dataclass(frozen=True, slots=True)
 class Space:
-    """What may vary, and over which values; options only under schedules that take them.
+    """What may vary, and over which values; options only under schedules that take them."""
 
-    Args:
-        axes: what varies; the axis "schedule" comes first, if there is one.
-        setup: around which.
-    """
-
-    def __init__(self, axes: Sequence[Axis], setup: Setup) -> None:
-        """Check nothing: axes are."""
-        self.axes = sorted(axes, key=lambda axis: axis.key != "schedule")
-        self._setup = setup
+    axes: Sequence[Axis]  # "schedule" comes first, if it varies
+    setup: Setup  # around which
 
     def point(self, trial: Any) -> dict[str, Value]:
         """The point that a trial of Optuna proposes."""
@@ -74,7 +68,7 @@ class Space:
         if key not in option_names():
             return True
         of = {"schedule": point["schedule"]} if "schedule" in point else {}
-        schedules: Any = setup_at(self._setup, of).schedules
+        schedules: Any = setup_at(self.setup, of).schedules
         return any(key in [one.name for one in fields(schedule)] for schedule in schedules)
 
 
@@ -107,11 +101,7 @@ class Proposals:
         space: of the points.
         objectives: how many there are.
         journal: the file; None for none.
-        sampler: proposes the points.
-        seed: of that.
-
-    Attributes:
-        known: the trials that were told, by number.
+        sampler: proposes the points, with its seed.
     """
 
     def __init__(
@@ -120,6 +110,7 @@ class Proposals:
     ) -> None:  # fmt: skip
         """Find those of an earlier call."""
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
+        self._name = name
         directions = ["minimize"] * objectives
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
@@ -132,7 +123,7 @@ class Proposals:
                 directions=directions,
             )  # fmt: skip
             self._memory.add_trials(_trials(self._kept))
-        self.known: dict[int, Told] = {}
+        self.known: dict[int, Told] = {}  # the trials that were told, by number
         self._open: dict[int, dict[str, Value]] = {}
         for frozen in _trials(self._memory):
             point = dict(frozen.params)
@@ -166,6 +157,11 @@ class Proposals:
         }
         return list(points.values())
 
+    def forget(self) -> None:
+        """Take its trials out of the journal."""
+        if self._kept is not None:
+            self._optuna.delete_study(study_name=self._name, storage=self._kept._storage)
+
     def batch(self, size: int, most: int) -> tuple[dict[int, dict[str, Value]], list[Told]]:
         """The points of the batch that is not all told yet, by number; fewer at the end.
 
@@ -180,7 +176,6 @@ class Proposals:
         return found, [told for number, told in sorted(self.known.items()) if number < first]
 
     def _ask(self, number: int) -> dict[str, Value]:
-        """The point of the next trial."""
         own = int(stream(self._seed, f"trial {number} of a search").integers(2**31))
         samplers = self._optuna.samplers
         with warnings.catch_warnings(action="ignore"):  # that an option of it is experimental

@@ -10,13 +10,13 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Unpack
 
 import pandas as pd
 
-from ampsim.errors import OptionError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import (
     Axis,
     Over,
@@ -33,10 +33,10 @@ from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import Asked, How, Many, PointRuns, question
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space, Told
 from ampsim.exploring.trials import Aim, Evaluator, hypervolume, objectives_of, pareto, reference_of
-from ampsim.forecasting.making import times_validation
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
+from ampsim.runs.rows import table_of
 from ampsim.runs.task import Row
 from ampsim.study.provenance import code_digest
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
@@ -89,13 +89,13 @@ def search(
         sampler: "tpe", or "random".
         prunes: whether a point is left as soon as it is dominated; the front stays the same.
         against_random: also try as many points at random, and say how both compare.
-        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed` (of the first repeat, and
-            of what is proposed), `placement` (found anew at each point), `jobs`, `on_progress`,
-            `keeping` (of finished runs, and of the journal of trials), `executor`, `run_limit_s`.
+        how: as of `forecast`; `seed` is also that of what is proposed, a `placement` is found anew
+            at each point, and `keeping` keeps the journal of trials, too.
 
     Raises:
         OptionError: an option has a value that it cannot have, or Optuna is not installed.
         UnknownNameError: a value names nothing that there is.
+        SimulationError: no point can be run.
     """
     setup = setup_of(model, cluster, schedules)
     asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
@@ -107,14 +107,30 @@ def search(
         )
     searcher, stopped = _Searcher(over, asked, aim), dict[str, Any]()
     of_each: dict[str, Proposals] = {}
-    with asked.runs() as runs:
+    with searcher.asked.runs() as runs:
         for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
             proposals = of_each[name] = searcher.proposals(name, in_flight)
             if name != "random":
                 proposals.start_from_others(trials // 2)
             stopped = stopped or searcher.run(proposals, runs, trials, in_flight)
-    found = searcher.found({name: one.known for name, one in of_each.items()}, sampler)
+    if not stopped:
+        _require_some(of_each.values())
+    told = {name: dict(sorted(one.known.items())) for name, one in of_each.items()}
+    found = searcher.found(told, sampler)
     return replace(found, sentences=(*found.sentences, *runs.said()), **stopped)
+
+
+def _require_some(of_all: Collection[Proposals]) -> None:
+    """Check that some trial gave something; else the next call tries all of them again.
+
+    Raises:
+        SimulationError: every trial failed; why the first did.
+    """
+    told = [one for proposals in of_all for _point, one in proposals.known.values()]
+    if all(one.outcome == "failed" for one in told):
+        for proposals in of_all:
+            proposals.forget()
+        raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
 
 
 def _words(given: str | Sequence[str]) -> list[str]:
@@ -144,7 +160,7 @@ class _Searcher:
     """Asks, evaluates and tells, batch by batch."""
 
     def __init__(self, over: Over, asked: Asked, aim: Aim) -> None:
-        self._asked, self._aim, setup = asked, aim, asked.setup
+        self._aim, setup = aim, asked.setup
         axes = list(axes_over(over, setup))
         if len(setup.schedules) > 1 and "schedule" not in over:
             named = [one.name for one in setup.schedules]
@@ -156,13 +172,15 @@ class _Searcher:
             axes.append(Axis("schedule", tuple(named)))
         if not axes:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
-        self._space, self._keys = Space(axes, setup), tuple(axis.key for axis in axes)
-        self._beside = [
+        self._keys = tuple(axis.key for axis in axes)
+        self._space = Space(sorted(axes, key=lambda axis: axis.key != "schedule"), setup)
+        tried = [
             schedule
             for axis in axes
             for name in (axis.values if axis.key == "schedule" else ())
             for schedule in setup_at(setup, {"schedule": name}).schedules
         ]
+        self.asked = replace(asked, beside=tuple(tried))
         self._origin: dict[str, Any] = {
             **asked.origin,
             "over": {axis.key: list(axis.values) or [axis.low, axis.high, axis.is_log]
@@ -174,10 +192,10 @@ class _Searcher:
     def proposals(self, sampler: str, in_flight: int) -> Proposals:
         """What a sampler proposes; another search has another name, so that it has others."""
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
-        text, keeping = json.dumps(told, sort_keys=True, default=str), self._asked.keeping
+        text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
             f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,
-            objectives=len(self._aim.objectives), sampler=sampler, seed=self._asked.seed,
+            objectives=len(self._aim.objectives), sampler=sampler, seed=self.asked.seed,
             journal=None if keeping is None else keeping.runs / JOURNAL,
         )  # fmt: skip
 
@@ -192,50 +210,50 @@ class _Searcher:
                 front = [one.values for one in known.values() if one.outcome == "complete"]
                 texts = {number: _text(point) for number, point in points.items()}
                 new = {texts[number]: point for number, point in points.items()}
-                rows = [self._row(point) for text, point in new.items() if text not in known]
-                made = evaluator.evaluate(rows, front)
-                known |= {row.label: one for row, one in zip(rows, made, strict=True)}
+                rows = {t: self._row(point) for t, point in new.items() if t not in known}
+                made = evaluator.evaluate([*rows.values()], front)
+                known |= zip(rows, made, strict=True)
                 for number, point in points.items():
                     trials.tell(number, point, known[texts[number]])
         except KeyboardInterrupt:
             return runs.stopped(f"{len(trials.known)} of {count} points are tried")
         return {}
 
-    def _row(self, point: Point) -> Row:
-        """The row of a point, which is compared with those of all schedules."""
-        at = setup_at(self._asked.setup, point)
-        (row,) = self._asked.rows(at._replace(schedules=at.schedules[:1]), are_many=True)
-        plan = times_validation(row.plan, row.schedule, self._beside)
-        return replace(row, plan=plan, label=_text(point))
+    def _row(self, point: Point) -> Row | str:
+        """The row of a point, or why there is none; of several schedules of a name, the first's."""
+        return self.asked.rows_at(self.asked.setup, point, lambda _label: _text(point))[0]
 
     def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
-        """What came of the trials of each sampler."""
         complete = {
-            name: {number: one.values for number, (_point, one) in sorted(of.items())
-                   if one.outcome == "complete"}
-            for name, of in of_each.items()
-        }  # fmt: skip
-        every = list(itertools.chain.from_iterable(of.values() for of in complete.values()))
+            name: [one.values for _point, one in told.values() if one.outcome == "complete"]
+            for name, told in of_each.items()
+        }
+        every = list(itertools.chain.from_iterable(complete.values()))
         reference = reference_of(every) if every else ()
         volumes = {
-            name: hypervolume([*of.values()], reference)
-            for name, of in complete.items()
-            if reference
+            name: hypervolume(of, reference) if every else 0.0 for name, of in complete.items()
         }
-        own = complete[sampler]
-        front = {[*own][place] for place in pareto([*own.values()])}
-        keys, objectives = self._keys, self._aim.objectives
-        table = table_of_trials(sorted(of_each[sampler].items()), keys, objectives, front)
-        volume = volumes.get(sampler, 0.0)
-        chance = volumes.get("random", 0.0) if "random" in of_each else None
-        varies, (model, cluster, _schedules) = self._space.axes, self._asked.setup
+        front = {complete[sampler][place] for place in pareto(complete[sampler])}
+        keys, objectives, tried = self._keys, self._aim.objectives, of_each[sampler]
+        points, made = zip(*tried.values(), strict=True) if tried else ((), ())
+        is_best = [one.outcome == "complete" and one.values in front for one in made]
+        table = table_of({
+            "trial": [*tried], **{key: [one.get(key) for one in points] for key in keys},
+            "outcome": [one.outcome for one in made],
+            **{name: [one.values[place] if one.values else math.nan for one in made]
+               for place, name in enumerate(objectives)},
+            **{name: [getattr(one, name) for one in made] for name in ("violation", "seeds")},
+            "is_pareto": is_best, "note": [one.note for one in made],
+        })  # fmt: skip
+        volume, chance = volumes[sampler], volumes.get("random")
+        varies, (model, cluster, _schedules) = self._space.axes, self.asked.setup
         count = len(front_of(table, keys, objectives))
         return Searched(
             table=table, objectives=objectives, keys=keys, sampler=sampler, model=model.name,
             cluster=place_words(cluster.name, {one.key: one.values for one in varies}),
             sentences=sentences_of(table, count, objectives, (volume, chance)),
             hypervolume=volume, hypervolume_random=chance, reference=reference,
-            manifest=self._asked.manifest(**self._origin, sampler=sampler),
+            manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
 
@@ -309,24 +327,6 @@ class Searched(Finding):
         return self.html("search.html", data=data)
 
 
-def table_of_trials(
-    trials: Sequence[tuple[int, Told]], keys: Sequence[str], objectives: Sequence[str],
-    front: set[int],
-) -> pd.DataFrame:  # fmt: skip
-    """The table of trials: number, point and what came of it."""
-    last = ("violation", "seeds", "is_pareto", "note")
-    columns = ["trial", *keys, "outcome", *objectives, *last]
-    rows: list[tuple[Any, ...]] = []
-    for number, (point, trial) in trials:
-        values = trial.values or (math.nan,) * len(objectives)
-        told = (trial.outcome, *values, trial.violation, trial.seeds, number in front, trial.note)
-        rows.append((number, *map(point.get, keys), *told))
-    table: Any = pd.DataFrame(rows, columns=columns)
-    objects = [name for name in columns if table[name].dtype == object]
-    numbers = [name for name in objects if not any(isinstance(one, str) for one in table[name])]
-    return table.astype(dict.fromkeys(numbers, float) | {"is_pareto": "boolean"})
-
-
 def front_of(table: pd.DataFrame, keys: Sequence[str], objectives: Sequence[str]) -> pd.DataFrame:
     """The rows of the front, each once, best first in the first objective."""
     front = table[table["is_pareto"].astype(bool)].drop_duplicates([*keys, *objectives])
@@ -336,13 +336,9 @@ def front_of(table: pd.DataFrame, keys: Sequence[str], objectives: Sequence[str]
 def sentences_of(
     table: pd.DataFrame, front: int, objectives: Sequence[str], volumes: Sequence[float | None]
 ) -> tuple[str, ...]:
-    """How many points were tried, what is on the front, and how far it is ahead of chance.
+    """How many points were tried, how many are on the front, and how far it is ahead of chance.
 
-    Args:
-        table: of trials.
-        front: how many points are on it.
-        objectives: that were minimised.
-        volumes: that the front dominates, and as many points at random; None where none were tried.
+    Volumes are what the front dominates, and what as many points at random do; None of none.
     """
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
     of, are = " and ".join(objectives), "is" if front == 1 else "are"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, axes_over, place_words, setup_at, setup_of, unit_of
+from ampsim.exploring.axes import Axis, Setup, axes_over, place_words, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.finding import Figures, Finding, Lines
@@ -74,8 +74,7 @@ def solve(
         until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
             columns are those of `ampsim.exploring.condition`.
         repeats: seeds, from `seed` on, of what is learned.
-        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed`, `placement`, `jobs`,
-            `on_progress`, `keeping`, `executor`, `run_limit_s`.
+        how: as of `forecast`.
 
     Raises:
         OptionError: an option has a value that it cannot have, the condition is none, or names what
@@ -97,18 +96,26 @@ def solve(
     setup = setup_of(model, cluster, next(iter(topics.values())))
     axis = _range(axes_over(over, setup))
     mode: Mode = "numeric" if is_learned else "sleep"
-    asked = Asked(setup=setup, repeats=repeats if is_learned else 1, mode=mode, **how)
+    beside = tuple(one for own in topics.values() for one in own)
+    repeats = repeats if is_learned else 1
+    asked = Asked(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)
     rows: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     failed: list[str] = []
     with asked.runs() as runs:
-        for label, own in topics.items():
-            tried = _Points(condition, axis, asked, runs, (label, own))
+        about = [
+            _Points(condition, axis, asked, runs, label, setup._replace(schedules=own))
+            for label, own in topics.items()
+        ]
+        for tried in about:
             width = LEARNED if is_learned else EXACT
             rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
             curves += tried.curve()
             failed += tried.failed()
         failed += runs.said()
+    reasons = [tried.failure for tried in about]
+    if all(reasons):
+        raise SimulationError(reasons[0])
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
@@ -163,8 +170,6 @@ def _range(axes: Sequence[Axis]) -> Axis:
 
 
 class _TriedPoint(NamedTuple):
-    """A point that was tried."""
-
     left: float  # side of the condition; NaN where it is unknown
     right: float
     is_held: bool  # which it is not where a side is unknown
@@ -172,43 +177,50 @@ class _TriedPoint(NamedTuple):
     failure: str  # why, in the first run that did
 
 
+@dataclass(frozen=True)
 class _Points:
     """The points that were tried, of one topic, by seed and value."""
 
-    def __init__(
-        self, condition: Condition, axis: Axis, asked: Asked, runs: PointRuns,
-        topic: tuple[str, tuple[Schedule, ...]],
-    ) -> None:  # fmt: skip
-        self._condition, self._axis, self._asked, self._runs = condition, axis, asked, runs
-        self._label, schedules = topic
-        self._setup = asked.setup._replace(schedules=schedules)
-        self._known: dict[tuple[int, float], _TriedPoint] = {}
+    condition: Condition
+    axis: Axis
+    asked: Asked
+    runs: PointRuns
+    label: str
+    setup: Setup
+    known: dict[tuple[int, float], _TriedPoint] = field(
+        default_factory=dict[tuple[int, float], _TriedPoint]
+    )
 
     def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
         """Whether the condition holds with these seeds at these values."""
-        known = self._known
+        known = self.known
         new = [one for one in dict.fromkeys(wanted) if one not in known]
         rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
-        pairs = [(row, seed) for seed, x in new for row in rows[x]]
-        make = self._runs.learn if self._condition.is_learned else self._runs.time
-        made = iter(make(pairs))
+        unfit = {x: one for x, of in rows.items() for one in of if isinstance(one, str)}
+        fit = {x: [one for one in of if isinstance(one, Row)] for x, of in rows.items()}
+        pairs = [(row, seed) for seed, x in new if x not in unfit for row in fit[x]]
+        made = iter((self.runs.learn if self.condition.is_learned else self.runs.time)(pairs))
         for seed, x in new:
-            known[seed, x] = self._tried([(row, next(made)) for row in rows[x]])
-        if not any(one.made for one in known.values()):
-            raise SimulationError(next(one.failure for one in known.values()))
+            known[seed, x] = (
+                self._tried([(row, next(made)) for row in fit[x]]) if x not in unfit
+                else _TriedPoint(math.nan, math.nan, False, None, unfit[x])
+            )  # fmt: skip
         return [known[one].is_held for one in wanted]
 
-    def _rows_at(self, x: float) -> list[Row]:
-        """The rows at a value, one for each schedule."""
-        key, value = self._axis.key, int(x) if self._axis.is_whole else x
-        rows = self._asked.rows(setup_at(self._setup, {key: value}))
-        return [
-            replace(one, label=f"{one.label}, {key}={value:.6g} ({place})")
-            for place, one in enumerate(rows, 1)
-        ]
+    def _rows_at(self, x: float) -> list[Row | str]:
+        key, value = self.axis.key, int(x) if self.axis.is_whole else x
+        return self.asked.rows_at(
+            self.setup, {key: value}, f"{{}}, {key}={value:.6g}".format, are_timed=False
+        )
+
+    @property
+    def failure(self) -> str | None:
+        """Why a run failed where all did; None where one gave something."""
+        found = [*self.known.values()]
+        return None if any(one.made for one in found) else found[0].failure
 
     def _tried(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
-        condition, names = self._condition, [*_written(self._condition), ""]
+        condition, names = self.condition, [*_written(self.condition), ""]
         values = {
             (column, name): column_of(column, *made[names.index(name)])
             for column, name in condition.values
@@ -222,27 +234,25 @@ class _Points:
 
     def failed(self) -> list[str]:
         """At how many points a run failed, in a sentence, and why; else none."""
-        failures = [one.failure for one in self._known.values() if one.failure]
-        told = f"{len(failures)} of {len(self._known)} points tried"
+        failures = [one.failure for one in self.known.values() if one.failure]
+        told = f"{len(failures)} of {len(self.known)} points tried"
         return [
             f"At {told} a run failed, where the condition is taken not to hold: {failure}."
             for failure in failures[:1]
         ]
 
     def curve(self) -> list[dict[str, Any]]:
-        """Every point that was tried, in order."""
         return [
-            {"schedule": self._label, "value": x, "seed": seed, "left": one.left,
+            {"schedule": self.label, "value": x, "seed": seed, "left": one.left,
              "right": one.right, "is_held": one.is_held}
-            for (seed, x), one in sorted(self._known.items(), key=lambda one: one[0][::-1])
+            for (seed, x), one in sorted(self.known.items(), key=lambda one: one[0][::-1])
         ]  # fmt: skip
 
     def rows(self, found: Crossings) -> list[dict[str, Any]]:
-        """The rows of the answer."""
         roots = found.roots()
         if roots:
             return list(map(self._row, roots))
-        sides = [side for one in self._known.values() for side in (one.left, one.right)]
+        sides = [side for one in self.known.values() for side in (one.left, one.right)]
         if not any(map(math.isfinite, sides)):
             return [self._record(UNKNOWN)]
         return [self._record(EVERYWHERE if found.most[0] else NOWHERE)]
@@ -253,7 +263,7 @@ class _Points:
             "seeds_below": root.below, "seeds_above": root.above,
         }  # fmt: skip
         if math.isfinite(root.value):
-            below, above = nearest(self._axis.key, root.value)
+            below, above = nearest(self.axis.key, root.value)
             more |= {
                 "value": root.value, "bound_by": self._bound_at(root.value),
                 "device_below": below, "device_above": above,
@@ -262,14 +272,14 @@ class _Points:
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
         known = {
-            "schedule": self._label, "unit": unit_of(self._axis.key), "holds": holds,
-            "seeds": self._asked.repeats,
+            "schedule": self.label, "unit": unit_of(self.axis.key), "holds": holds,
+            "seeds": self.asked.repeats,
         }  # fmt: skip
         return {**dict.fromkeys(COLUMNS), **known, **more}
 
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
-        known = {key: one.made for key, one in self._known.items() if one.made is not None}
+        known = {key: one.made for key, one in self.known.items() if one.made is not None}
         near = min(known, key=lambda key: (distance(key[1], value), key[0]))
         made = known[near]
         run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
@@ -316,7 +326,6 @@ def nearest(key: str, value: float) -> tuple[str | None, str | None]:
 
 
 def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
-    """What a row says."""
     start, holds = f"{row['schedule']}: {condition.text}", row["holds"]
     if row["value"] is None:
         where = {one: f"holds {one}" for one in (EVERYWHERE, NOWHERE)} | {UNKNOWN: "is unknown"}
@@ -382,7 +391,8 @@ class Solved(Finding):
         for one in self.table.to_dict("records"):
             ends = [one[name] for name in ("value", "low", "high")]
             numbers = ["–" if math.isnan(end) else f"{end:.4g}" for end in ends]
-            more = [str(one["unit"]), str(one["seeds"]), str(one["bound_by"] or "–")]
+            binds = one["bound_by"] if isinstance(one["bound_by"], str) else "–"
+            more = [str(one["unit"]), str(one["seeds"]), binds]
             lines.append([str(one["schedule"]), str(one["holds"]), *numbers, *more])
         return headings, lines
 

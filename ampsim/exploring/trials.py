@@ -114,8 +114,6 @@ def _violation(condition: Condition, columns: Mapping[str, float | None]) -> flo
 
 @dataclass(slots=True)
 class _Candidate:
-    """A point under evaluation."""
-
     row: Row
     timed: FirstEpoch  # with the first seed
     runs: dict[int, Run] = field(default_factory=dict[int, Run])  # made so far, by seed
@@ -128,41 +126,40 @@ class _Candidate:
         return self.row.plan.options.epochs
 
 
+@dataclass(frozen=True, slots=True)
 class Evaluator:
     """Evaluates points of a search."""
 
-    def __init__(self, aim: Aim, runs: PointRuns) -> None:
-        """Evaluate nothing yet."""
-        self._aim, self._runs = aim, runs
+    aim: Aim
+    runs: PointRuns
 
-    def evaluate(self, rows: Sequence[Row], front: Sequence[Values]) -> list[PointOutcome]:
-        """What comes of rows, one for each point.
-
-        Args:
-            rows: of the points.
-            front: points that are known; what they dominate is left.
+    def evaluate(self, rows: Sequence[Row | str], front: Sequence[Values]) -> list[PointOutcome]:
+        """What comes of rows, or of why there is none; what the front dominates is left.
 
         Raises:
             KeyboardInterrupt: what has finished is kept, if runs are.
             OptionError: an objective is unknown, as devices have no price or power.
         """
-        aim = self._aim
-        timed = self._runs.time([(row, aim.seeds.start) for row in rows])
-        points = list(map(_Candidate, rows, timed))
+        aim, fit = self.aim, [row for row in rows if isinstance(row, Row)]
+        timed = self.runs.time([(row, aim.seeds.start) for row in fit])
+        points = list(map(_Candidate, fit, timed))
         for one in points:
             if one.timed.failure is not None:
-                unknown = (math.inf,) * len(aim.objectives)
-                one.trial = PointOutcome("failed", unknown, note=one.timed.failure)
+                one.trial = self._failed(one.timed.failure)
                 continue
             judged = aim.judged(self._values(one), one.timed.columns)
             one.trial = judged if judged.violation or not aim.learns else None
         self._learn([one for one in points if one.trial is None], front)
-        return [one.trial for one in points if one.trial is not None]
+        trials = iter([one.trial for one in points if one.trial is not None])
+        return [self._failed(one) if isinstance(one, str) else next(trials) for one in rows]
+
+    def _failed(self, why: str) -> PointOutcome:
+        return PointOutcome("failed", (math.inf,) * len(self.aim.objectives), note=why)
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""
-        seeds = self._aim.seeds
-        if self._aim.prunes and front:
+        seeds = self.aim.seeds
+        if self.aim.prunes and front:
             half = seeds[: len(seeds) // 2 + 1]
             self._run([(one, seed, self._cap(one, front)) for one in points for seed in half])
             for one in points:
@@ -175,10 +172,9 @@ class Evaluator:
             one.trial = one.trial or self._settled(one)
 
     def _run(self, asked: Sequence[tuple[_Candidate, int, int]]) -> None:
-        """Make runs of points, each with a seed and by when it ends."""
         rows = [replace(one.row, plan=one.row.plan.having(epochs=by)) for one, _seed, by in asked]
         pairs = [(row, seed) for row, (_one, seed, _by) in zip(rows, asked, strict=True)]
-        for (one, seed, by), run in zip(asked, self._runs.learn(pairs), strict=True):
+        for (one, seed, by), run in zip(asked, self.runs.learn(pairs), strict=True):
             if isinstance(run, str):
                 one.trial = PointOutcome("failed", self._values(one), note=run)
                 continue
@@ -188,7 +184,7 @@ class Evaluator:
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
-        rates = [_per_epoch(one.timed, name) for name in self._aim.objectives]
+        rates = [_per_epoch(one.timed, name) for name in self.aim.objectives]
 
         def needed(value: float, rate: float | None, own: float) -> float:
             if rate is None:
@@ -201,32 +197,33 @@ class Evaluator:
         return most if enough >= most else min(math.floor(enough) + 1, most)
 
     def _settled(self, one: _Candidate) -> PointOutcome:
-        """What came of a point of which all seeds ran."""
-        runs = [one.runs[seed] for seed in self._aim.seeds]
+        runs = [one.runs[seed] for seed in self.aim.seeds]
         values = self._values(one)
         columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}
-        if columns["time_to_target_s"] is None and any(n in SPENT for n in self._aim.objectives):
+        if columns["time_to_target_s"] is None and any(n in SPENT for n in self.aim.objectives):
             return PointOutcome("not reached", values, 1.0, len(runs))
-        return self._aim.judged(values, columns, len(runs))
+        return self.aim.judged(self._values(one, is_settled=True), columns, len(runs))
 
-    def _values(self, one: _Candidate) -> Values:
-        """Medians over all seeds; what they are at least, as far as seeds have not ended."""
-        goal, rates = (
-            one.row.plan.goal,
-            {name: getattr(one.timed, of) for name, of in PER_S.items()},
-        )
-        known = one.timed.columns | rates
+    def _values(self, one: _Candidate, *, is_settled: bool = False) -> Values:
+        """Medians over all seeds, a run that does not arrive as infinite where it is settled.
+
+        Else they are what the point takes at least.
+        """
+        known = one.timed.columns | {of: getattr(one.timed, name) for of, name in PER_S.items()}
         found: list[float] = []
-        for name in self._aim.objectives:
+        for name in self.aim.objectives:
             if name in known and known[name] is None:
                 what = "their prices" if name.startswith("cost") else "what it takes"
                 raise OptionError(
                     f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
                     f"{what}, or leave it out"
                 )
-            seeds = self._aim.seeds if name in SPENT else ()
-            spent = [_spent(name, goal, one.runs[of]) if of in one.runs else 0.0 for of in seeds]
-            found.append(median(spent) if spent else float(known[name] or 0.0))
+            if name not in SPENT:
+                found.append(float(known[name] or 0.0))
+                continue
+            goal, ran = one.row.plan.goal, [one.runs.get(seed) for seed in self.aim.seeds]
+            taken = [0.0 if run is None else _taken(name, goal, run, is_settled) for run in ran]
+            found.append(median(taken))
         return tuple(found)
 
 
@@ -241,14 +238,19 @@ def _reached_s(goal: Goal, run: Run) -> float:
     return times_of(goal, [run])[run.seed]
 
 
-def _spent(name: str, goal: Goal, run: Run) -> float:
-    """What a run takes to the target; what it has spent, if it did not arrive."""
+def _taken(name: str, goal: Goal, run: Run, is_settled: bool) -> float:
+    """What a run takes to the target, as of a forecast.
+
+    Of one that is not there, what it has spent, or, where that is settled, infinite.
+    """
+    spent = float(getattr(run, SPENT[name]) if SPENT[name] else len(run.epochs))
+    time_s, index = _reached_s(goal, run), goal.reached_by(run.looks[goal.metric.kind])
+    if index is None:
+        return math.inf if is_settled else spent
     if name == "epochs_to_target":
-        index = goal.reached_by(run.looks[goal.metric.kind])
-        return float(len(run.epochs) if index is None else run.looks["epoch"].iloc[index])
-    time_s, whole = _reached_s(goal, run), float(getattr(run, SPENT[name]))
-    is_part = math.isfinite(time_s) and run.makespan_s
-    return whole * min(time_s / run.makespan_s, 1.0) if is_part else whole
+        return float(run.looks["epoch"].iloc[index])
+    is_time = name == "time_to_target_s" or not run.makespan_s
+    return time_s if is_time else spent * time_s / run.makespan_s
 
 
 def dominates(one: Values, other: Values) -> bool:

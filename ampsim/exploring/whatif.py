@@ -3,8 +3,8 @@
 Three ways, each a hundred times as dear as the one before. Derivatives need the trace of one run
 (`ampsim.exploring.elasticity`). What a factor of 2 or no time at all does, a run in mode "sleep"
 says exactly, where order may change. And where the order of gradients and weights changes, which
-the learning digest tells, learning changes too: what matters most is learned again with the seeds
-of before, and each seed compared with itself, as AMP is chaotic there.
+the learning digest tells, seed by seed, learning changes too: what matters most is learned again
+with the seeds of before, and each seed compared with itself, as AMP is chaotic there.
 
 The time to the target is epochs times the time of an epoch. Of what is not learned again epochs are
 taken to stay as they are, and the column `basis` says so.
@@ -81,9 +81,7 @@ def whatif(
         mode: "numeric", or "sleep" for the time of an epoch alone.
         learn: so many things, those that matter most, are learned again at twice their speed, where
             that changes the order of learning.
-        how: as of `forecast`: `target`, `max_epochs`, `instances`, `seed` (of the first repeat, and
-            of runs that are only timed), `placement` (the same for all rows), `jobs`,
-            `on_progress`, `keeping`, `executor`, `run_limit_s`.
+        how: as of `forecast`; `seed` is also that of runs that are only timed.
 
     Raises:
         OptionError: an option has a value that it cannot have, or control flow reads values, so
@@ -102,7 +100,10 @@ def whatif(
     setup = setup_of(model, cluster, schedules)
     asked = Asked(setup=setup, repeats=repeats, mode=mode, **how)
     with asked.runs() as runs:
-        answers = [_Question(row, asked, runs).answer(learn) for row in asked.rows(setup)]
+        answers = [
+            _Question(row, asked, runs, _Tried(NOW, 1.0, row)).answer(learn)
+            for row in asked.rows(setup)
+        ]
         missed = runs.said()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
@@ -121,32 +122,38 @@ class _Tried:
     factor: float
     row: Row
     change: Change | None = None  # that made it; None of what there is now
-    epoch: FirstEpoch = field(default_factory=FirstEpoch)
+    epochs: dict[int, FirstEpoch] = field(default_factory=dict[int, FirstEpoch])  # by seed
     times_s: dict[int, float] = field(default_factory=dict[int, float])  # to the target, by seed
 
 
+@dataclass(frozen=True)
 class _Question:
     """One schedule's."""
 
-    def __init__(self, row: Row, asked: Asked, runs: PointRuns) -> None:
-        self._row, self._asked, self._runs = row, asked, runs
-        self._now = _Tried(NOW, 1.0, row)
+    row: Row
+    asked: Asked
+    runs: PointRuns
+    now: _Tried
 
     def answer(self, learn: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[str]]:
         """Make the runs: the table, the curves, the elasticities, and what they say."""
-        row, cluster = self._row, self._row.plan.cluster
-        base = traced(row, self._asked.seed)
+        row, cluster = self.row, self.row.plan.cluster
+        base = traced(row, self.asked.seed)
         shares = elasticities(base, cluster)
         changes = changes_of(cluster, row.schedule, shares)
         tried = [self._tried(one, factor) for one in changes for factor in one.factors]
-        self._time([self._now, *tried])
-        if not self._now.epoch.epoch_s > 0:
-            why = self._now.epoch.failure or "nothing takes time, so that nothing binds"
+        self._time([self.now, *tried], self.asked.seeds[:1])
+        epoch = self._epoch(self.now)
+        if not epoch.epoch_s > 0:
+            why = epoch.failure or "nothing takes time, so that nothing binds"
             raise SimulationError(f"{row.label}: {why}")
         doubled = [one for one in tried if one.factor == 2.0 and one.what != EVERYTHING]
         first = sorted(doubled, key=lambda one: -self._effect(one))
-        self._learn_again(first[:learn])
-        records = [self._record(one) for one in (self._now, *tried)]
+        if self.asked.mode == "numeric" and row.plan.goal.target is not None:
+            alike = [one for one in tried if self._shares(one)]
+            self._time([self.now, *alike], self.asked.seeds[1:])
+            self._learn_again(first[:learn])
+        records = [self._record(one) for one in (self.now, *tried)]
         numbers = [name for name in COLUMNS if name not in TEXTS]
         table = pd.DataFrame(records, columns=list(COLUMNS)).astype(dict.fromkeys(numbers, float))
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
@@ -157,47 +164,48 @@ class _Question:
         return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
 
     def _tried(self, change: Change, factor: float) -> _Tried:
-        plan = self._row.plan
-        cluster, schedule = change.on(plan.cluster, self._row.schedule, factor)
+        plan = self.row.plan
+        cluster, schedule = change.on(plan.cluster, self.row.schedule, factor)
         plan = replace(plan, cluster=cluster)
         plan = plan.having(light_is_free=True) if change.frees_light else plan
-        label = f"{self._row.label}, {change.what} {_times(factor)}"
-        row = replace(self._row, label=label, schedule=schedule, plan=plan)
+        label = f"{self.row.label}, {change.what} {_times(factor)}"
+        row = replace(self.row, label=label, schedule=schedule, plan=plan)
         return _Tried(change.what, factor, row, change)
 
-    def _time(self, tried: Sequence[_Tried]) -> None:
-        """Time an epoch of each, with the first seed."""
-        found = self._runs.time([(one.row, self._asked.seed) for one in tried])
-        for one, epoch in zip(tried, found, strict=True):
-            one.epoch = epoch
+    def _time(self, tried: Sequence[_Tried], seeds: Sequence[int]) -> None:
+        pairs = [(one, seed) for one in tried for seed in seeds]
+        found = self.runs.time([(one.row, seed) for one, seed in pairs])
+        for (one, seed), epoch in zip(pairs, found, strict=True):
+            one.epochs[seed] = epoch
+
+    def _epoch(self, one: _Tried) -> FirstEpoch:
+        return one.epochs[self.asked.seed]
 
     def _learn_again(self, first: Sequence[_Tried]) -> None:
         """Runs of the row with all seeds, and of those of the first that learn something else."""
-        goal, seeds = self._row.plan.goal, self._asked.seeds
-        if self._asked.mode != "numeric" or goal.target is None:
-            return
-        learned = [self._now, *(one for one in first if not self._shares(one))]
-        rows = [self._row, *(replace(o.row, label=f"{o.row.label}, learned") for o in learned[1:])]
-        made = iter(self._runs.learn([(row, seed) for row in rows for seed in seeds]))
+        goal, seeds = self.row.plan.goal, self.asked.seeds
+        learned = [self.now, *(one for one in first if not self._shares(one))]
+        rows = [self.row, *(replace(o.row, label=f"{o.row.label}, learned") for o in learned[1:])]
+        made = iter(self.runs.learn([(row, seed) for row in rows for seed in seeds]))
         for one in learned:
             own = [next(made) for _seed in seeds]
             one.times_s = dict(times_of(goal, [run for run in own if isinstance(run, Run)]))
-            if not self._now.times_s:
+            if not self.now.times_s:
                 raise SimulationError(str(own[0]))
 
     def _curves(self, first: Sequence[_Tried], tried: Sequence[_Tried]) -> pd.DataFrame:
         """What factors between do to the time of an epoch; what was tried is taken."""
         known = {(one.what, one.factor): one for one in tried}
-        known |= {(one.what, 1.0): self._now for one in first}
+        known |= {(one.what, 1.0): self.now for one in first}
         points = [(one, factor) for one in first for factor in CURVE]
         new = [
             self._tried(one.change, factor) for one, factor in points
             if one.change is not None and (one.what, factor) not in known
         ]  # fmt: skip
-        self._time(new)
+        self._time(new, self.asked.seeds[:1])
         known |= {(one.what, one.factor): one for one in new}
         rows = [
-            (self._row.label, one.what, factor, self._ratio(known[one.what, factor]) - 1)
+            (self.row.label, one.what, factor, self._ratio(known[one.what, factor]) - 1)
             for one, factor in points
         ]
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
@@ -209,13 +217,17 @@ class _Question:
             change = self._ratio(one) - 1
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
             yield (
-                f"{self._row.label}: {one.what} {_times(one.factor)} makes an epoch {way}, "
-                f"an anomaly of order: {parting(base, traced(one.row, self._asked.seed))}."
+                f"{self.row.label}: {one.what} {_times(one.factor)} makes an epoch {way}, "
+                f"an anomaly of order: {parting(base, traced(one.row, self.asked.seed))}."
             )
 
-    def _ratio(self, one: _Tried) -> float:
-        """The time of an epoch over that of now; NaN where it is unknown."""
-        return one.epoch.epoch_s / self._now.epoch.epoch_s
+    def _ratio(self, one: _Tried, seed: int | None = None) -> float:
+        """The time of an epoch over that of now; NaN where it is unknown.
+
+        With a seed that is not timed, or is not given, it is that of the first one.
+        """
+        seed = seed if seed in one.epochs else self.asked.seed
+        return one.epochs[seed].epoch_s / self.now.epochs[seed].epoch_s
 
     def _effect(self, one: _Tried) -> float:
         """How large the change of an epoch is, in logarithms; 0 where it is unknown."""
@@ -223,24 +235,24 @@ class _Question:
         return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
 
     def _shares(self, one: _Tried) -> bool:
-        """Whether it learns what is learned now in the first epoch."""
-        return bool(one.epoch.digest) and one.epoch.digest == self._now.epoch.digest
+        """Whether it learns what is learned now in the first epoch, with each seed timed."""
+        pairs = [(epoch.digest, self.now.epochs[seed].digest) for seed, epoch in one.epochs.items()]
+        return all(own and own == now for own, now in pairs)
 
     def _record(self, one: _Tried) -> dict[str, Any]:
-        """A row of the table."""
-        now, ratio, changed = self._now.times_s, self._ratio(one), one.change
-        after = one.times_s or {seed: time_s * ratio for seed, time_s in now.items()}
+        now, changed = self.now.times_s, one.change
+        after = one.times_s or {seed: now[seed] * self._ratio(one, seed) for seed in now}
         arrives = changed is None or any(map(math.isfinite, [*now.values(), *after.values()]))
         basis: Basis = "shared" if changed and self._shares(one) else "timing"
         basis = "learned" if one.times_s and arrives else basis
         changes = [_change(now[seed], its_s) for seed, its_s in after.items() if seed in now]
         known = [change for change in changes if not math.isnan(change)]
         found, is_by_seed = median_interval(known), basis == "learned" and changed is not None
-        change = found.middle if known else ratio - 1
+        change = found.middle if known else self._ratio(one) - 1
         agree = sum(_sign(its) == _sign(change or 0.0) for its in known)
-        time_s, epoch_s = median(after.values()) if after else math.nan, one.epoch.epoch_s
+        time_s, epoch_s = median(after.values()) if after else math.nan, self._epoch(one).epoch_s
         return {
-            "schedule": self._row.label, "what": one.what, "factor": one.factor,
+            "schedule": self.row.label, "what": one.what, "factor": one.factor,
             "time_to_target_s": finite(time_s), "change": change,
             "low": found.low if is_by_seed else None, "high": found.high if is_by_seed else None,
             "epoch_s": finite(epoch_s),
@@ -262,7 +274,6 @@ def _sign(value: float) -> int:
 
 
 def _times(factor: float) -> str:
-    """A factor in words."""
     known = {0.5: "half as fast", 2.0: "twice as fast", math.inf: "taking no time"}
     return known.get(factor, f"{factor:g} times as fast")
 
@@ -304,6 +315,8 @@ def _step_words(step: tuple[Any, ...] | None) -> str:
 def _sentence(record: dict[str, Any]) -> str:
     """What doubling one thing buys."""
     change, share = record["change"], record["share"]
+    if math.isnan(change):
+        return f"{record['what']} twice as fast: most seeds do not reach the target."
     way = "sooner" if change < 0 else "later"
     said = f"{record['what']} twice as fast: {format_percent(abs(change))} {way}"
     if not math.isnan(record["low"]) and not math.isnan(record["high"]):

@@ -77,21 +77,13 @@ SEEDS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a forecast may take.
+    """What a forecast may take."""
 
-    Args:
-        budget_s: seconds of two processors.
-        fixed: names of options that a user chose, which are not tuned.
-        scaling: the rule of learning rates.
-        repeats: seeds that a user chose; 1 for as many as the answer needs.
-        sure: how sure the answer must be; None for 90 %.
-    """
-
-    budget_s: float
-    fixed: tuple[str, ...] = ()
-    scaling: Scaling | None = None
-    repeats: int = 1
-    sure: float | None = None
+    budget_s: float  # seconds of two processors
+    fixed: tuple[str, ...] = ()  # names of options that a user chose, which are not tuned
+    scaling: Scaling | None = None  # the rule of learning rates
+    repeats: int = 1  # seeds that a user chose; 1 for as many as the answer needs
+    sure: float | None = None  # how sure the answer must be; None for 90 %
 
     @property
     def work_s(self) -> float:
@@ -111,19 +103,12 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What came of a budget.
+    """What came of a budget."""
 
-    Args:
-        tuned: rows as they ran, and what was tried.
-        made: their runs.
-        sureness: of the answer.
-        said: sentences on what was spent, and what a larger budget would settle.
-    """
-
-    tuned: Tuned
-    made: Made
-    sureness: Sureness
-    said: tuple[str, ...]
+    tuned: Tuned  # rows as they ran, and what was tried
+    made: Made  # their runs
+    sureness: Sureness  # of the answer
+    said: tuple[str, ...]  # what was spent, and what a larger budget would settle
 
 
 def least_seeds(rows: int) -> int:
@@ -244,6 +229,11 @@ class Spending:
         self._spent_s += cost_s
         return cost_s
 
+    def _take(self, run: Run) -> None:
+        """Count a run by which rows are compared, when it has ended, and tell it on."""
+        self._count([run])
+        self._on_run(run)
+
     def _start(self, once_s: float) -> int | None:
         """With how many settings a row begins; None where the budget does not buy an answer."""
         work_s = self._budget.work_s
@@ -282,13 +272,12 @@ class Spending:
         each_s = self._each_s(tuned)
         seeds = max(least, int((self._budget.work_s - self._spent_s) / each_s)) if each_s else least
         self._looks = self._budget.looks(len(tuned.entries), seeds)
-        tuning_s, self._maker.on_run = self._spent_s, self._on_run
+        self._maker.on_run = self._take
         for (run,) in known.values():
             self._on_run(run)
         entries, made = run_rows(tuned.entries, self._looks, self._seed, self._maker, known)
-        self._count(run for of in made.rows for run in of)
         ranking = ranking_of(entries, made.rows, self._looks.sureness)
-        said = [*self._what_was_done(spaces, tuned, made), *self._more(ranking, tuning_s)]
+        said = [*self._what_was_done(spaces, tuned, made), *self._more(ranking, made)]
         return Spent(replace(tuned, entries=entries), made, self._looks.sureness, tuple(said))
 
     def _each_s(self, tuned: Tuned) -> float:
@@ -316,12 +305,13 @@ class Spending:
         if kept:
             yield f"chosen by you, so not tuned: {', '.join(kept)}"
 
-    def _more(self, ranking: Ranking | None, tuning_s: float) -> Iterator[str]:
-        """What a larger budget would settle."""
+    def _more(self, ranking: Ranking | None, made: Made) -> Iterator[str]:
+        """What a larger budget would settle, of which tuning may take its share again."""
         if ranking is None or ranking.is_clear or ranking.seeds_needed is None:
             return
-        each_s = (self._spent_s - tuning_s) / ranking.seeds
-        wanted_s = tuning_s + each_s * ranking.seeds_needed
+        runs_s = sum(price_s(run, self._flop) for of in made.rows for run in of)
+        each_s, more = runs_s / ranking.seeds, ranking.seeds_needed - ranking.seeds
+        wanted_s = max(self._spent_s + each_s * more, each_s * ranking.seeds_needed / (1 - TUNING))
         yield (
             f"about {ranking.seeds_needed} seeds would settle it: --budget {self._typed(wanted_s)}"
         )

@@ -5,8 +5,9 @@ same at the numbers themselves, scales its time to the target, as the ends of in
 (`ampsim.forecasting.intervals`). Where another row becomes first is found by bisection.
 
 The epochs that each row needed are held. Where the learning digests of its two short runs are equal
-it learns the same there, as far as its leading instances tell, and needs as many. Where they differ
-nobody knows: it is said apart, and a row is ahead if it is so by more than what is a tie.
+it learns the same there, as far as its leading instances tell, and needs as many. Where they
+differ, and of solvers, which have none, nobody knows: it is said apart, and a row is ahead if it is
+so by more than what is a tie.
 
 The number that the answer hangs on most is that of which a change by a tenth moves the ratio of the
 two leading rows most. What another optimizer would change is read off the trials.
@@ -22,14 +23,13 @@ from typing import Any, Final, TypeAlias
 
 import pandas as pd
 
-from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError
 from ampsim.forecasting.intervals import Items, Throughputs, items_of
 from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import PLACEMENTS, placement_of
 from ampsim.runs.ranking import SAME
-from ampsim.runs.rows import row_of
+from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task
 from ampsim.units import format_seconds
@@ -96,7 +96,7 @@ class Contender:
 
 
 def what_would_change(
-    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], trials: pd.DataFrame, seed: int
+    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], trials: pd.DataFrame
 ) -> list[str]:
     """Sentences on what would make another row first; none where that cannot be told.
 
@@ -104,23 +104,28 @@ def what_would_change(
         entries: the rows as they ran.
         runs: of each, by label.
         trials: those of tuning.
-        seed: of the short runs.
     """
     try:
-        rows = sorted(_contenders(entries, runs, seed), key=lambda one: one.time_s)
+        rows = sorted(_contenders(entries, runs), key=lambda one: one.time_s)
     except AmpsimError:
         return []
     if len(rows) < 2:
         return []
     cluster = entries[0].plan.cluster
     can_move = all(one.plan.options.placed.origin["name"] in PLACEMENTS for one in entries)
-    told = [told for axis in _axes(cluster, can_move=can_move) for told in axis.told(rows)]
+    is_tie = rows[1].time_s <= (1 + SAME) * rows[0].time_s
+    told = [
+        (words, row, is_known)
+        for axis in _axes(cluster, can_move=can_move)
+        for words, row, is_known in axis.told(rows)
+        if is_known or not is_tie  # who is as soon here is so right beside, too
+    ]
     return [*_sentences(rows[0], told), *_hangs_on(rows, cluster), *_optimizers(trials)]
 
 
 def _sentences(lead: Contender, told: Sequence[Told]) -> Iterator[str]:
     """What is known, where all rows learn the same; then what would be so with as many epochs."""
-    held = "not known, for a row learns in another order there; with as many epochs as here"
+    held = "not known, for a row may learn in another order there; with as many epochs as here"
     for is_known, start in ((True, "what would change it"), (False, held)):
         mine = [(words, row) for words, row, known in told if known == is_known]
         other = [f"{words}: {row.label}" for words, row in mine if row is not lead]
@@ -131,17 +136,20 @@ def _sentences(lead: Contender, told: Sequence[Told]) -> Iterator[str]:
             yield f"{start}: {'. '.join(said)}"
 
 
-def _contenders(
-    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], seed: int
-) -> Iterator[Contender]:
-    """Rows that reached the target, each with its data read once."""
+def _contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> Iterator[Contender]:
+    """Rows that reached the target, each with its data read once.
+
+    The short runs have the seed of the row's median run, as instances differ in size by seed.
+    """
     for one in entries:
         of = runs.get(one.label, ())
         time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"] if of else None
-        if time_s is None or isinstance(one.schedule, Solver):
+        if time_s is None:
             continue
+        times = times_of(one.plan.goal, of)
+        middle = sorted(times, key=times.__getitem__)[(len(times) - 1) // 2]
         model = replace(one.plan.model, make_data=cache(one.plan.model.make_data))
-        short = short_task(replace(one, plan=replace(one.plan, model=model)), seed)
+        short = short_task(replace(one, plan=replace(one.plan, model=model)), middle)
         found = Contender(one.label, time_s, items_of(of), short)
         if 0 < found.base.train_per_s < math.inf:
             yield found

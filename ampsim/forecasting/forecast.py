@@ -331,7 +331,7 @@ def forecast(
             budget = Allowance(budget_s, tuple(fixed), scale_rate, repeats, sure)
             spent = Spending(entries, budget, seed, maker, on_run).spend()
         made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
-    changes = [] if budget_s is None else _changes(spent.tuned, made, seed)
+    changes = [] if budget_s is None else _changes(spent.tuned, made)
     told = {"budget": [*said, *spent.said], "changes": changes}
     return _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
 
@@ -367,13 +367,13 @@ def _as_asked(
     return Spent(tuned, made, looks.sureness, ())
 
 
-def _changes(tuned: Tuned, made: Made, seed: int) -> list[str]:
+def _changes(tuned: Tuned, made: Made) -> list[str]:
     """What would change the answer, of rows that ran; nothing of a forecast that ended early."""
     if made.interrupted is not None:
         return []
     runs = {of[0].label: of for of in made.rows}
     try:
-        return what_would_change(tuned.entries, runs, tuned.trials, seed)
+        return what_would_change(tuned.entries, runs, tuned.trials)
     except KeyboardInterrupt:  # the answer is there
         return ["what would change it was not asked: interrupted"]
 

@@ -102,18 +102,11 @@ def combined(ratios: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What the ends of all intervals do to a row.
+    """What the ends of all intervals do to a row."""
 
-    Args:
-        ends: of the intervals, two for each number.
-        rates: throughputs of the short run at the numbers themselves, then at each end; none where
-            it is unknown what the ends do.
-        why: that is unknown, a sentence without its full stop.
-    """
-
-    ends: tuple[End, ...]
-    rates: tuple[Throughputs, ...] = ()
-    why: str = ""
+    ends: tuple[End, ...]  # of the intervals, two for each number
+    rates: tuple[Throughputs, ...] = ()  # at the numbers themselves, then at each end; or none
+    why: str = ""  # what the ends do is unknown: a sentence without its full stop
 
     def train_ratios(self) -> tuple[float, float]:
         """Training throughput at its lowest and highest, over that at the numbers themselves."""

@@ -132,19 +132,12 @@ def beside_each_other(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of a forecast's runs.
+    """What came of a forecast's runs."""
 
-    Args:
-        rows: those that ended, by schedule, repeats in order; none of them is empty.
-        interrupted: what was left out when Ctrl-C ended it; None otherwise.
-        lost: one sentence for each run that gave nothing.
-        spreads: what the intervals of its devices do to each row, as soon as it is known.
-    """
-
-    rows: tuple[tuple[Run, ...], ...]
-    interrupted: str | None
-    lost: tuple[str, ...]
-    spreads: tuple[Spreading, ...] = ()
+    rows: tuple[tuple[Run, ...], ...]  # by schedule, repeats in order; none of them is empty
+    interrupted: str | None  # what was left out when Ctrl-C ended it; None otherwise
+    lost: tuple[str, ...]  # one sentence for each run that gave nothing
+    spreads: tuple[Spreading, ...] = ()  # what intervals of devices do to each row, once known
 
 
 Rated: TypeAlias = tuple[Throughputs, str | None]
@@ -318,15 +311,10 @@ def entries_of(plan: RunPlan, schedules: Sequence[Schedule], scaling: Scaling | 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """After how many runs of each row it is asked whether the order is clear.
+    """After how many runs of each row it is asked whether the order is clear."""
 
-    Args:
-        counts: of runs, growing; a single one where nothing is asked.
-        sureness: how sure a call must be at each of them.
-    """
-
-    counts: tuple[int, ...]
-    sureness: Sureness
+    counts: tuple[int, ...]  # growing; a single one where nothing is asked
+    sureness: Sureness  # how sure a call must be at each of them
 
 
 def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> Looks:
@@ -431,20 +419,12 @@ VALIDATED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class EndRuns:
-    """The short runs of a row.
+    """The short runs of a row."""
 
-    Args:
-        ends: of all intervals of its devices.
-        tasks: one at the numbers themselves, then one at each end; none where the row cannot be
-            run so.
-        leading: training and validation instances of each.
-        why_not: why it cannot.
-    """
-
-    ends: tuple[End, ...]
-    tasks: tuple[Task, ...]
-    leading: tuple[int, int]
-    why_not: str = ""
+    ends: tuple[End, ...]  # of all intervals of its devices
+    tasks: tuple[Task, ...]  # at the numbers themselves, then at each end; none where it cannot run
+    leading: tuple[int, int]  # training and validation instances of each
+    why_not: str = ""  # why it cannot
 
     def spread(self, made: Sequence[Rated | None]) -> Spread:
         """What the runs say together."""

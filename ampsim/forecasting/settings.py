@@ -36,16 +36,10 @@ whose best rate is at an end says so: a better one may lie outside."""
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a trial gave; the smaller is better.
+    """What a trial gave; the smaller is better."""
 
-    Args:
-        time_s: to the target; infinite if it was not reached.
-        shortfall: how bad the best validation was, where that decides; infinite if unknown, or if
-            the trial diverged.
-    """
-
-    time_s: float
-    shortfall: float
+    time_s: float  # to the target; infinite if it was not reached
+    shortfall: float  # how bad the best validation was; infinite if unknown, or if it diverged
 
     @property
     def is_lost(self) -> bool:
@@ -106,19 +100,12 @@ BY_DECAY: Final = (*BY_RATE, "decay", "rate_policy", "warmup_epochs")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Choice:
-    """What one trial of a row has, beside what the row itself says.
+    """What one trial of a row has, beside what the row itself says."""
 
-    Args:
-        factor: times the rate of the row, or of the optimizer.
-        optimizer: its name; empty for the model's own.
-        in_flight: instances in flight at most; 0 for the row's own.
-        decay: times the rate after each epoch besides.
-    """
-
-    factor: float = 1.0
-    optimizer: str = ""
-    in_flight: int = 0
-    decay: float = 1.0
+    factor: float = 1.0  # times the rate of the row, or of the optimizer
+    optimizer: str = ""  # empty for the model's own
+    in_flight: int = 0  # instances in flight at most; 0 for the row's own
+    decay: float = 1.0  # times the rate after each epoch besides
 
     @property
     def words(self) -> str:
@@ -130,25 +117,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SettingSpace:
-    """What may be set of a row, which is handed over where it is set.
+    """What may be set of a row, which is handed over where it is set."""
 
-    Args:
-        methods: the model with each optimizer that is tried, its own first.
-        has_rate: whether rates are tried.
-        in_flight: how many are in flight, where others are tried; 0 where not.
-        decays: whether the rate may fall faster or slower.
-        scaling: the rule of rates.
-        kept: names of options that a user chose, and are left as they are.
-        given: the rate as given, times the row's own, where it is tried, too.
-    """
-
-    methods: Mapping[str, Model] = field(default_factory=dict[str, Model])
-    has_rate: bool = True
-    in_flight: int = 0
-    decays: bool = False
-    scaling: Scaling | None = None
-    kept: tuple[str, ...] = ()
-    given: float = 1.0
+    methods: Mapping[str, Model] = field(  # with each optimizer that is tried, its own first
+        default_factory=dict[str, Model]
+    )
+    has_rate: bool = True  # whether rates are tried
+    in_flight: int = 0  # how many are, where others are tried; 0 where not
+    decays: bool = False  # whether the rate may fall faster or slower
+    scaling: Scaling | None = None  # the rule of rates
+    kept: tuple[str, ...] = ()  # names of options that a user chose, and are left as they are
+    given: float = 1.0  # the rate as given, times the row's own, where it is tried, too
 
     def row_at(self, entry: Row, setting: Choice) -> Row:
         """The row with a setting."""

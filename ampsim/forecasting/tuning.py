@@ -88,25 +88,17 @@ less, and what takes longer is not chosen)."""
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What came of tuning.
+    """What came of tuning."""
 
-    Args:
-        entries: the rows, each with the rate that was best.
-        trials: a row each, `COLUMNS`.
-        untuned: why a row is not tuned, by the labels of those.
-        interrupted: what was left out when Ctrl-C ended it; None otherwise.
-        lost: one sentence for each trial whose process died.
-        runs: of all trials that ended.
-        runs_of_best: those of the setting that was best, by the labels of rows.
-    """
-
-    entries: tuple[Row, ...]
-    trials: pd.DataFrame
-    untuned: Mapping[str, str] = field(default_factory=dict[str, str])
-    interrupted: str | None = None
-    lost: tuple[str, ...] = ()
-    runs: tuple[Run, ...] = ()
-    runs_of_best: Mapping[str, tuple[Run, ...]] = field(default_factory=dict[str, tuple[Run, ...]])
+    entries: tuple[Row, ...]  # each with the setting that was best
+    trials: pd.DataFrame  # a row each, `COLUMNS`
+    untuned: Mapping[str, str] = field(default_factory=dict[str, str])  # why not, by label
+    interrupted: str | None = None  # what was left out when Ctrl-C ended it
+    lost: tuple[str, ...] = ()  # one sentence for each trial whose process died
+    runs: tuple[Run, ...] = ()  # of all trials that ended
+    runs_of_best: Mapping[str, tuple[Run, ...]] = field(  # of the best setting, by label
+        default_factory=dict[str, tuple[Run, ...]]
+    )
 
 
 def no_trials() -> pd.DataFrame:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
 from typing import Any, Final, TypeVar
 
 import pandas as pd
 
 from ampsim.assets import locate
 from ampsim.exploring.axes import Point, Setup, Value, setup_at
-from ampsim.exploring.explore import label_at, values_of
+from ampsim.exploring.explore import label_at, points_of, values_of
 from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
@@ -109,17 +108,17 @@ class ExploredSpace:
     @property
     def points(self) -> list[Point]:
         """All of them, the last key's values side by side."""
-        return [dict(zip(self.values, one, strict=True)) for one in product(*self.values.values())]
+        return points_of(self.values)
 
     @property
     def at_ends(self) -> Rows:
         """The rows at the first or last value of each key, or any one of a key whose are names."""
         kept = {
-            key: values if isinstance(values[0], str) else dict.fromkeys((values[0], values[-1]))
+            key: values if isinstance(values[0], str) else values[:: max(len(values) - 1, 1)]
             for key, values in self.values.items()
         }
-        ends = [dict(zip(kept, one, strict=True)) for one in product(*kept.values())]
-        return replace(self.base, rows=tuple(row for one in ends for row in self.rows_at(one)))
+        rows = tuple(row for one in points_of(kept) for row in self.rows_at(one))
+        return replace(self.base, rows=rows)
 
     def rows_at(self, point: Point) -> list[Row]:
         """The rows of a point."""
@@ -129,7 +128,7 @@ class ExploredSpace:
         for place, row in enumerate(self.base.rows):
             at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), there)
             plan = replace(row.plan, model=at.model, cluster=at.cluster)
-            label = label_at(row.label, point)
+            label = label_at(point, row.label)
             found.append(replace(row, label=label, schedule=at.schedules[place], plan=plan))
         return found
 

@@ -255,15 +255,18 @@ def _times(whole: float | None, share: float | None) -> float | None:
     return None if whole is None or share is None else whole * share
 
 
-def table_of(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a table in which a number that is missing is NaN, and each column has one type.
+def table_of(rows: Sequence[dict[str, Any]] | dict[str, list[Any]]) -> pd.DataFrame:
+    """Rows, or columns, as a table in which an unknown number is NaN, and a column has one type.
 
     A column whose name begins with "is_" holds truth values, of which one may be missing.
     """
     table = pd.DataFrame(rows)
     claims = [name for name in table if str(name).startswith("is_")]
+    objects = [name for name in table if table[name].dtype == object]
     numbers = [
-        name for name in table if name not in (*TEXTS, *claims) and table[name].dtype == object
+        name
+        for name in objects
+        if name not in (*TEXTS, *claims) and not any(isinstance(one, str) for one in table[name])
     ]
     types: dict[Any, Any] = {**dict.fromkeys(numbers, float), **dict.fromkeys(claims, "boolean")}
     return table.astype(types)

@@ -142,6 +142,16 @@ def test_a_cluster_with_other_workers_is_the_one_that_is_loaded_so(setup):
     assert at.cluster == ampsim.load_cluster("ampnet-core", workers=6, latency_s=1e-6)
 
 
+def test_values_that_fit_together_alone_are_axes_together(setup):
+    sizes = {"device.cache_bytes": [1000], "device.cache_bandwidth_bytes_per_s": [1e10, 2e10]}
+    slower = setup_at(setup, {"device.memory_bandwidth_bytes_per_s": 1e9})
+    assert [len(axis.values) for axis in axes_over(sizes, slower)] == [1, 2]
+    both = {"schedule": "gpipe,pipedream", "vertical_sync": "true,false"}
+    assert [len(axis.values) for axis in axes_over(both, setup)] == [2, 2]
+    with pytest.raises(AmpsimError, match="vertical_sync has no effect on amp, sequential"):
+        axes_over({**both, "schedule": "gpipe"}, setup)
+
+
 WRONG = {
     "latency_s": "an axis must be KEY=A,B,... or KEY=A..B[:log], such as",
     "latency=1": "nothing named 'latency' can vary; did you mean 'latency_s'? there are schedule",

@@ -16,7 +16,14 @@ import ampsim
 from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
-from ampsim.forecasting.change import Contender, _Axis, _scaled, _sentences
+from ampsim.forecasting.change import (
+    Contender,
+    _Axis,
+    _contenders,
+    _scaled,
+    _sentences,
+    what_would_change,
+)
 from ampsim.forecasting.making import RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
@@ -200,6 +207,32 @@ def test_a_budget_that_is_too_small_buys_one_run_and_says_what_would_do(model, c
     assert "buys one run of each row, which ranks nothing; --budget " in made.manifest["budget"][0]
 
 
+@pytest.mark.parametrize("fixed", [("learning_rate", "max_active_keys"), ()])
+def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fixed):
+    """Where nothing is tuned, the first run of a row is also one by which it is compared."""
+    schedules = [ampsim.Sequential(), ampsim.Pipeline(4)]
+    entries = rows_of(model, cluster, schedules, instances=100, target=0.3, epochs=20)
+    priced: list[float] = []
+    with opened(1) as makes:
+        maker = RunMaker(makes, None, None)
+        usual = maker.make
+
+        def make(tasks: Any) -> Any:
+            made = usual(tasks)
+            priced.extend(price_s(run, flop) for of in made.rows for run in of)
+            return made
+
+        maker.make = make  # type: ignore[method-assign]
+        flop = budget.flop_per_item(model) or 0.0
+        spending = budget.Spending(entries, budget.Allowance(6.0, fixed), 0, maker)
+        spent = spending.spend()
+    said = re.search(r"(\d+) of 8 s of work, counted", spent.said[0])
+    assert said is not None, spent.said
+    assert len({len(of) for of in spent.made.rows}) == 1
+    assert spending._spent_s == pytest.approx(sum(priced))
+    assert int(said[1]) == round(sum(priced))
+
+
 @pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])
 def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more):
     with pytest.raises(OptionError, match="budget_s"):
@@ -291,6 +324,52 @@ def test_epochs_are_held_for_known_just_where_a_whole_run_learns_the_same(model,
         is_same = all(np.array_equal(learned[key], value) for key, value in here.items())
         assert contender.at(one)[1] == is_same
         assert is_same == (one is fast or not isinstance(schedule, ampsim.Amp))
+
+
+def test_a_solver_is_asked_about_too_and_takes_there_what_a_forecast_there_says(model, cluster):
+    """It may be first, and was left out: what was said then was of the rows behind it."""
+    schedules = (ampsim.Sequential(), ampsim.AsyncSGD(ranks=2), ampsim.LocalSGD(ranks=2))
+    how: dict[str, Any] = {"instances": 400, "target": 0.2}
+    entries = rows_of(model, cluster, schedules, epochs=15, **how)
+
+    def times_on(at: Any) -> tuple[dict[str, float], dict[str, list[Run]]]:
+        made = ampsim.forecast(model, at, schedules, placement="paper", max_epochs=15, **how)
+        times = dict(zip(made.table["schedule"], made.table["time_to_target_s"], strict=True))
+        return times, {run.label: [run] for run in made.runs}
+
+    here, runs = times_on(cluster)
+    assert min(here, key=here.__getitem__) == "local-sgd"
+    rows = {one.label: one for one in _contenders(entries, runs)}
+    assert set(rows) == set(here)
+    slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
+    for label, time_s in times_on(slow)[0].items():
+        found, is_known = rows[label].at(slow)
+        assert found == pytest.approx(time_s, rel=1e-3), label
+        assert is_known == (label == "sequential")
+    (lead, *_more) = what_would_change(entries[::2], runs, pd.DataFrame())
+    assert lead.startswith("not known, for a row may learn in another order there; with as many")
+    assert "local-sgd stays ahead at any latency up to 1.00 s" in lead
+    tied = what_would_change(entries, runs, pd.DataFrame())
+    assert not any("(now" in one for one in tied)  # it was "with 4 workers (now 4): async-sgd"
+
+
+def test_the_time_at_other_hardware_is_that_of_a_forecast_there_of_several_seeds():
+    """Lists have other lengths with each seed: by the first one's it was 12 % too slow."""
+    model = ampsim.load_model("rnn", hidden=16, replicas=2, batch=20)
+    here, there = (
+        ampsim.load_cluster("ampnet-core", workers=8, latency_s=one) for one in (1e-6, 1e-4)
+    )
+    how: dict[str, Any] = {"instances": 600, "target": 0.1}
+    schedule = ampsim.Pipeline(4)
+    entries = rows_of(model, here, [schedule], epochs=4, **how)
+    made, then = (
+        ampsim.forecast(model, on, [schedule], placement="paper", repeats=3, max_epochs=4, **how)
+        for on in (here, there)
+    )
+    (row,) = _contenders(entries, {"pipeline": made.runs})
+    found, is_known = row.at(there)
+    assert is_known
+    assert found == pytest.approx(then.table["time_to_target_s"].iloc[0], rel=0.03)
 
 
 @pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])

@@ -232,6 +232,19 @@ STANDINGS = {
 }
 
 
+def test_where_seeds_that_all_have_name_another_best_it_is_open_who_is_first():
+    """A method lost the seeds with which it is slow; those that are left speak for another."""
+    slow = dict(enumerate([1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]))
+    few = dict.fromkeys(range(5), 2.0)
+    first = Estimate("learned", 1.0, Guess(0.0), slow, 99)
+    called = call([first, Estimate("learned", 1.0, Guess(0.0), few, 99)])
+    assert called.best == 1  # medians are 5 and 2
+    assert called.ranking is not None
+    assert called.ranking.best == 0  # with each of the five seeds that both have
+    assert [called.standing(place) for place in (0, 1)] == ["too few seeds"] * 2
+    assert called.doubt == 0.5
+
+
 def test_only_who_is_first_for_sure_is_said_to_be_first():
     rows: list[dict[str, Any]] = []
     for expected, estimates in STANDINGS.items():

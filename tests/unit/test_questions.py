@@ -8,7 +8,6 @@ import multiprocessing
 import signal
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext as ok
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,8 @@ import ampsim
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.exploring.making import How
+from ampsim.forecasting.making import RunMaker
+from ampsim.runs import Keeping
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -81,14 +82,15 @@ def short_of_memory_at(wrong: int) -> Any:
 def test_a_run_that_gives_nothing_is_one_sentence_and_the_others_finish(name):
     function, schedules, how = QUESTIONS[name]
     how = {**LEARNS, **how, "repeats": 3}
+    if name == "search":  # every trial lacks a seed, and has no median
+        with pytest.raises(SimulationError, match="no room for seed 1"):
+            function(short_of_memory_at(1), CLUSTER, schedules, **how)
+        return
     whole = function(MODEL, CLUSTER, schedules, **how)
     found = function(short_of_memory_at(1), CLUSTER, schedules, **how)
     lost = [one for one in found.sentences if "no room for seed 1" in one]
     assert lost
     assert len(set(lost)) == len(lost)
-    if name == "search":
-        assert set(found.table["outcome"]) == {"failed"}
-        return
     assert len(found.table) == len(whole.table)
     if name == "whatif":
         assert set(found.table["seeds"]) == {2}
@@ -103,9 +105,35 @@ def test_a_run_that_gives_nothing_is_one_sentence_and_the_others_finish(name):
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_where_no_run_gives_anything_it_is_said(name):
     function, schedules, how = QUESTIONS[name]
-    with pytest.raises(SimulationError, match="no room for seed 0") if name != "search" else ok():
-        found = function(short_of_memory_at(0), CLUSTER, schedules, **LEARNS, **how)
-        assert "Where one failed" in found.verdict
+    with pytest.raises(SimulationError, match="no room for seed 0"):
+        function(short_of_memory_at(0), CLUSTER, schedules, **LEARNS, **how)
+
+
+def test_a_search_of_which_every_trial_failed_is_tried_again_by_the_same_call(call, tmp_path):
+    words = (
+        "search", "mlp", "--set", "hidden=8", "--set", "data=synthetic", "--set", "batch=20",
+        "--for", "device.memory_bytes=1000,2000", "--schedule", "amp", "--minimise", "epoch_s",
+        "--trials", "2", "--instances", "100", "--out", str(tmp_path / "found"), "-q",
+    )  # fmt: skip
+    for _again in range(2):
+        ended = call(*words)
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.startswith("ampsim: none of 2 points can be run; the first: ")
+        assert ended.err.count("\n") == 1
+    how: dict[str, Any] = {**LEARNS, **QUESTIONS["search"][2], "keeping": Keeping(tmp_path)}
+    with pytest.raises(SimulationError, match="no room for seed 0"):
+        ampsim.search(short_of_memory_at(0), CLUSTER, BOTH, **how)
+    whole = ampsim.search(MODEL, CLUSTER, BOTH, **how)
+    assert set(whole.table["outcome"]) == {"complete"}
+
+
+def test_a_map_of_which_no_cell_could_be_trained_is_one_line(monkeypatch):
+    def dies(*_arguments: Any) -> Any:
+        raise SimulationError("its process died")
+
+    monkeypatch.setattr(RunMaker, "make", dies)
+    with pytest.raises(SimulationError, match="its process died"):
+        ampsim.explore(MODEL, CLUSTER, BOTH, **LEARNS, **WHERE)
 
 
 def test_a_cell_of_a_map_that_memory_does_not_hold_fails_and_the_other_is_first():
@@ -143,6 +171,37 @@ def test_a_schedule_that_does_not_fit_at_a_point_fails_there_and_is_tried_at_the
     assert set(there["epoch_s"]) == {alone.epochs["time_s"].iloc[0]}
 
 
+@pytest.mark.parametrize("until", ["epoch_s <= 1", "time_s <= 1"])
+def test_solve_says_from_how_many_workers_on_a_schedule_fits_and_asks_the_others(until):
+    how = {**LEARNS, "repeats": 2, "over": {"workers": "1..8"}, "until": until}
+    found = ampsim.solve(MODEL, CLUSTER, ("amp", "1f1b", "zb-h1"), **how)
+    rows = found.table.set_index("schedule")
+    assert rows["holds"].to_dict() == {"amp": "everywhere", "1f1b": "above", "zb-h1": "above"}
+    assert set(rows["value"].dropna()) == {4.0}
+    said = " ".join(found.sentences)
+    assert (
+        "a run failed, where the condition is taken not to hold: 1f1b, workers=1: 1f1b giv" in said
+    )
+    assert "nan" not in str(found.cells)
+    with pytest.raises(SimulationError, match="1f1b, workers=1: 1f1b gives each stage"):
+        ampsim.solve(MODEL, CLUSTER, "1f1b", **how | {"over": {"workers": "1..3"}})
+
+
+def test_a_point_that_is_no_cluster_is_a_cell_that_failed_and_a_trial():
+    """A torus of four fits four workers alone, and a bandwidth of a cache one that has a size."""
+    over: dict[str, Any] = {"topology": ["torus:2x2", "ring"], "workers": [2, 4]}
+    found = ampsim.explore(MODEL, CLUSTER, ("sequential", "amp"), over=over, **LEARNS).table
+    failed = found[found["basis"] == "failed"]
+    assert set(zip(failed["topology"], failed["workers"], strict=True)) == {("torus:2x2", 2)}
+    tried = ampsim.search(
+        MODEL, CLUSTER, "amp", over=over, minimise="epoch_s", trials=12, sampler="random",
+        instances=100,
+    ).table  # fmt: skip
+    failed = tried[tried["outcome"] == "failed"]
+    assert set(zip(failed["topology"], failed["workers"], strict=True)) == {("torus:2x2", 2)}
+    assert "expected extents of shape whose product is 2" in failed["note"].iloc[0]
+
+
 def test_where_no_schedule_fits_at_any_point_it_is_one_line():
     cluster = ampsim.load_cluster("tflops-1", workers=2)
     with pytest.raises(SimulationError, match=r"workers = 1, seed 0: (1f1b|zb-h1) gives each"):
@@ -164,7 +223,7 @@ def test_solve_finds_the_memory_from_which_on_a_model_fits():
 @pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork"
 )
-def test_a_run_over_its_limit_is_ended_and_the_others_finish():
+def test_a_run_over_its_limit_is_ended_and_named():
     def make_data(seed: int, count: Any) -> Any:
         if seed == 1:
             signal.pause()
@@ -172,9 +231,9 @@ def test_a_run_over_its_limit_is_ended_and_the_others_finish():
 
     mine = replace(MODEL, make_data=make_data)
     how = {**LEARNS, "repeats": 2, "over": {"workers": [2]}, "trials": 1, "run_limit_s": 3.0}
-    found = ampsim.search(mine, CLUSTER, "amp", jobs=2, **how)
-    assert "workers = 2, seed 1: took longer than the limit of 3.00 s" in found.verdict
-    assert found.table["outcome"].tolist() == ["failed"]
+    said = r"workers = 2, seed 1: took longer than the limit of 3\.00 s"
+    with pytest.raises(SimulationError, match=said):
+        ampsim.search(mine, CLUSTER, "amp", jobs=2, **how)
 
 
 def test_its_folder_has_the_files_that_it_names_and_says_what_was_asked(asked, tmp_path):
@@ -199,3 +258,25 @@ def test_it_shows_its_cells_and_sentences(asked):
     told = json.loads(found.to_json())
     assert list(told)[:4] == ["ampsim", "model", "cluster", "seed"]
     assert len(told["rows"]) == len(found.table)
+
+
+def test_beside_solvers_validation_takes_no_time_and_that_is_said():
+    """As in a forecast; `solve` charged it to schedules whose roots stand beside a solver's."""
+    both: Any = (ampsim.Sequential(), ampsim.SyncSGD(ranks=2))
+    made = ampsim.forecast(MODEL, CLUSTER, both, mode="sleep", placement="paper", instances=100)
+    of_all = {run.schedule: float(run.epochs["time_s"].iloc[0]) for run in made.runs}
+    rate = CLUSTER.devices[0].flop_per_s
+    how: dict[str, Any] = {
+        "over": {"flop_per_s": f"{rate!r}..{2 * rate!r}"}, "instances": 100,
+        "until": f"epoch_s <= {0.999 * of_all['sequential']!r}",
+    }  # fmt: skip
+    found = ampsim.solve(MODEL, CLUSTER, both, **how)
+    asked = found.curve
+    first = asked[asked["value"] == rate].set_index("schedule")["left"].to_dict()
+    assert first == of_all
+    explored = ampsim.explore(MODEL, CLUSTER, both, over={"latency_s": [1e-6]}, **LEARNS)
+    for one in (found, explored):
+        assert any(said.startswith("Validation takes no virtual") for said in one.sentences)
+    alone = ampsim.solve(MODEL, CLUSTER, "sequential", **how)
+    assert not any("Validation" in said for said in alone.sentences)
+    assert found.table["holds"].iloc[0] == "above" and alone.table["holds"].iloc[0] == "nowhere"

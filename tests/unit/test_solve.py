@@ -75,6 +75,23 @@ def test_a_range_from_zero_is_halved_evenly():
     assert found[0].value == pytest.approx(0.5, rel=1e-3)
 
 
+@pytest.mark.parametrize("rises", [True, False])
+def test_with_several_seeds_a_whole_root_is_the_first_number_at_which_most_hold(rises):
+    axis, drawn = Axis("workers", low=1, high=64, is_whole=True), np.random.default_rng(3)
+    for seeds in (2, 3, 4, 5):
+        edges = drawn.integers(2, 64, seeds).tolist()
+
+        def held(seed: int, x: float, edges: list[int] = edges) -> bool:
+            return (x >= edges[seed]) == rises
+
+        found = find(
+            axis, range(seeds), lambda wanted, held=held: [held(*one) for one in wanted], 1e-3
+        )
+        (root,) = found.roots()
+        most = [x for x in range(1, 65) if 2 * sum(held(one, x) for one in range(seeds)) > seeds]
+        assert root.value == (min(most) if rises else max(most)), edges
+
+
 SEEDS = 9
 
 

@@ -144,6 +144,50 @@ def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_p
     assert all(line.endswith("kept from before") for line in said)
 
 
+@pytest.mark.thorough
+def test_times_of_what_is_shared_are_those_of_a_forecast_there_seed_by_seed():
+    """Lists have other lengths with each seed, and latency another share of the time."""
+    model = ampsim.load_model("rnn", hidden=4, replicas=2, batch=20)
+    how: dict[str, Any] = {"instances": 200, "target": 0.05, "max_epochs": 1, "repeats": 3}
+    cluster = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-4)
+    found = rows(ampsim.whatif(model, cluster, [ampsim.Pipeline(4)], learn=0, **how))
+    free = ampsim.load_cluster("ampnet-core", workers=4)
+    made = ampsim.forecast(model, free, [ampsim.Pipeline(4)], placement="paper", **how)
+    row = found["latency of links", math.inf]
+    assert row["basis"] == "shared"
+    expected = made.table["time_to_target_s"].iloc[0]
+    assert row["time_to_target_s"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.thorough
+def test_what_is_said_to_be_shared_is_so_with_each_seed():
+    """With the first seed alone a worker that is twice as fast learns the same here."""
+    model = ampsim.load_model("rnn", hidden=4, batch=20)
+    cluster = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-7)
+    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 1, "repeats": 2}
+    found = rows(ampsim.whatif(model, cluster, [ampsim.Amp(2)], learn=0, **how))
+
+    def digests(on: Cluster) -> list[str | None]:
+        how = {"mode": "sleep", "instances": 40, "placement": "paper"}
+        return [
+            ampsim.simulate(model, on, ampsim.Amp(2), seed=seed, **how).learning_digest
+            for seed in range(2)
+        ]
+
+    now, same = digests(cluster), list[tuple[bool, ...]]()
+    for worker in range(4):
+        devices = list(cluster.devices)
+        made: Any = devices[worker]
+        twice = {"flop_per_s": 2 * made.flop_per_s, "step_overhead_s": made.step_overhead_s / 2}
+        devices[worker] = made.model_copy(update=twice)
+        faster = digests(cluster.model_copy(update={"devices": tuple(devices)}))
+        same.append(tuple(a == b for a, b in zip(now, faster, strict=True)))
+        basis = found[f"worker {worker}", 2.0]["basis"]
+        assert basis == ("shared" if all(same[-1]) else "timing"), worker
+    assert (True, False) in same
+    assert found["everything", 2.0]["basis"] == "shared"
+
+
 def test_a_change_of_one_worker_leaves_the_others():
     run = Simulation(MODEL, CLUSTER, ampsim.Amp(), instances=100, mode="sleep")
     run.run_epoch()
