@@ -22,7 +22,6 @@ from ampsim.dataflow.graph import (
     Operand,
     Predicate,
     Tensor,
-    WhileLoop,
     apply,
     open_graph,
     output_of,
@@ -102,10 +101,8 @@ def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) ->
             f"cond of {predicate.node.told}: both branches must give one type, got {true.dtype} "
             f"of {true.node.told} and {false.dtype} of {false.node.told}; use flow.cast"
         )
-    node = graph.add(op.MERGE, [false, true])
-    merge = graph.output(node, true, graph.context)
-    merge.shape = _general(false.shape, true.shape)
-    return merge
+    shape = _general(false.shape, true.shape)
+    return output_of(graph.add(op.MERGE, [false, true]), shape, true.dtype, graph.context)
 
 
 def _general(first: Shape | None, second: Shape | None) -> Shape | None:
@@ -149,24 +146,24 @@ def while_loop(
     first = leaves_of(inits, "while_loop: inits")
     if graph.known is not None:
         return _unrolled(graph, predicate, body, rebuilt(inits, first))
-    loop = Loop(graph.context, f"{name}-{graph.count(name)}", parallel_iterations)
+    loop = Loop(graph.context, f"{name}-{graph.count(name)}", parallel_iterations, first)
     declared = [one.shape for one in first] if shapes is None else _declared(shapes, len(first))
     merges = [begun(graph, loop, one, shape) for one, shape in zip(first, declared, strict=True)]
     decide(graph, loop, merges, lambda: predicate(*rebuilt(inits, merges)))
     switches = [graph.switch(merge, loop.predicate, within=loop) for merge in merges]
-    taken = [switch.outputs[True] for switch in switches]
-    loop.gate = taken[0]
+    loop.taken = [switch.outputs[True] for switch in switches]
+    loop.gate = loop.taken[0]
     place = merges[0].node.place
     told = f"{loop.name} ({place})" if place else loop.name
     with graph.inside(loop):
-        given = body(*rebuilt(inits, taken))
-        leaves = [_iterated(one) for one in _variables(inits, given, told)]
-    for number, (leaf, merge) in enumerate(zip(leaves, merges, strict=True)):
+        given = _variables(inits, body(*rebuilt(inits, loop.taken)), told)
+        loop.given = [_iterated(one) for one in given]
+    for number, (leaf, merge) in enumerate(zip(loop.given, merges, strict=True)):
         _require_same(leaf, merge, f"{told}: variable {number}")
         repeat(graph, loop, leaf, merge)
-    exits = [leave(graph, loop, switch.outputs[False]) for switch in switches]
-    graph.context.units.append(WhileLoop(loop, first, taken, leaves, exits))
-    return rebuilt(inits, exits)
+    loop.outputs = [leave(graph, loop, switch) for switch in switches]
+    graph.context.units.append(loop)
+    return rebuilt(inits, loop.outputs)
 
 
 def _unrolled(
@@ -191,11 +188,9 @@ def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:
     """A loop variable at the start of each iteration: Enter, and Merge with what comes back."""
-    enter = graph.add(op.ENTER, [first], {"loop": loop})
-    entered = graph.output(enter, first, loop)
-    merge = graph.output(graph.add(op.MERGE, [entered], {"loop": loop}, within=loop), first, loop)
-    merge.shape = shape
-    return merge
+    entered = graph.forward(op.ENTER, first, loop, loop=loop)
+    merge = graph.add(op.MERGE, [entered], {"loop": loop}, within=loop)
+    return output_of(merge, shape, first.dtype, loop)
 
 
 def decide(
@@ -211,15 +206,15 @@ def decide(
 
 def repeat(graph: FlowGraph, loop: Loop, given: Tensor, merge: Tensor) -> None:
     """Hand a variable on to the next iteration."""
-    node = graph.add(op.NEXT_ITERATION, [given], {"loop": loop}, within=loop)
-    merge.node.inputs.append(graph.output(node, given, loop))
+    with graph.inside(loop):
+        merge.node.inputs.append(graph.forward(op.NEXT_ITERATION, given, loop))
 
 
-def leave(graph: FlowGraph, loop: Loop, left: Tensor) -> Tensor:
-    """A variable after the last iteration."""
-    assert loop.outer is not None, "a loop has a context around it"
-    node = graph.add(op.EXIT, [left], {"loop": loop}, within=loop)
-    return graph.output(node, left, loop.outer)
+def leave(graph: FlowGraph, loop: Loop, switch: Node) -> Tensor:
+    """A variable after the last iteration, in the present context."""
+    around = graph.context
+    with graph.inside(loop):
+        return graph.forward(op.EXIT, switch.outputs[False], around, loop=loop)
 
 
 def _iterated(leaf: Tensor) -> Tensor:

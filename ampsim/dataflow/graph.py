@@ -178,20 +178,36 @@ class Branch(Context):
 class Loop(Context):
     """A loop: its frame, and its body.
 
-    Attributes:
+    Args:
+        outer: the context around it.
         name: of the frame.
         window: iterations that may be under way at a time; None for what the run says.
+        first: what the variables start from.
+
+    Attributes:
+        taken, given: the variables at the start and at the end of an iteration.
+        outputs: the Exits.
     """
 
-    def __init__(self, outer: Context, name: str, window: int | None) -> None:
+    def __init__(
+        self, outer: Context, name: str, window: int | None, first: Sequence[Tensor]
+    ) -> None:
         super().__init__(outer, f"the loop {name}")
-        self.name, self.window = name, window
+        self.name, self.window, self.first = name, window, first
         self.predicate: Tensor
+        self.taken: list[Tensor]
+        self.given: list[Tensor]
+        self.outputs: list[Tensor]
 
     @property
     def loop(self) -> Loop:
         """Itself."""
         return self
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """What the variables start from, then what it captures."""
+        return [*self.first, *self.captures]
 
 
 class Predicate(Context):
@@ -224,30 +240,7 @@ class Conditional:
         return list(dict.fromkeys([*self.branches[0].captures, *self.branches[1].captures]))
 
 
-@dataclass(eq=False, slots=True)
-class WhileLoop:
-    """A whole `while_loop`, as its outer context has it.
-
-    Attributes:
-        loop: its context.
-        first: what the variables start from.
-        taken, given: the variables at the start and at the end of an iteration.
-        outputs: the Exits.
-    """
-
-    loop: Loop
-    first: list[Tensor]
-    taken: list[Tensor]
-    given: list[Tensor]
-    outputs: list[Tensor]
-
-    @property
-    def inputs(self) -> list[Tensor]:
-        """What the variables start from, then what the loop captures."""
-        return [*self.first, *self.loop.captures]
-
-
-Unit: TypeAlias = Node | Conditional | WhileLoop
+Unit: TypeAlias = Node | Conditional | Loop
 
 
 class FlowGraph:
@@ -409,8 +402,8 @@ class FlowGraph:
             inside = node.outputs[context.side]
         else:
             assert isinstance(context, Loop), f"{context.told} captures nothing"
-            node = self.add(op.ENTER_CONSTANT, [tensor], {"loop": context}, within=context.outer)
-            inside = output_of(node, tensor.shape, tensor.dtype, context)
+            with self.inside(context.outer):
+                inside = self.forward(op.ENTER_CONSTANT, tensor, context, loop=context)
         inside.captured_from = tensor
         return inside
 
@@ -421,9 +414,12 @@ class FlowGraph:
             output_of(node, tensor.shape, tensor.dtype, within)
         return node
 
-    def output(self, node: Node, like: Tensor, context: Context) -> Tensor:
-        """Give a primitive an output, of the shape and type of another tensor."""
-        return output_of(node, like.shape, like.dtype, context)
+    def forward(
+        self, operator: op.Operator, tensor: Tensor, to: Context, **attributes: Any
+    ) -> Tensor:
+        """What a primitive gives that hands a tensor on into a context."""
+        node = self.add(operator, [tensor], attributes)
+        return output_of(node, tensor.shape, tensor.dtype, to)
 
 
 _OPEN: Final[list[FlowGraph]] = []
