@@ -78,8 +78,7 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
             "nothing leads to it; build it in there, or ask for its gradients outside"
         )
-    before, graph.direction = graph.direction, int(Direction.BACKWARD)
-    try:
+    with graph.directed(Direction.BACKWARD):
         builder = _Builder(graph)
         ones = builder.filled(y, 1.0) if initial is None else initial
         found = builder.region(context, [(y, ones)], xs)
@@ -87,8 +86,6 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             builder.filled(x, 0.0) if gradient is None else gradient
             for x, gradient in zip(xs, found, strict=True)
         ]
-    finally:
-        graph.direction = before
 
 
 @dataclass(frozen=True, slots=True)

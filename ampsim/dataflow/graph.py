@@ -296,25 +296,28 @@ class FlowGraph:
         return [node for node in self.given.values() if node.operator is op.VARIABLE]
 
     @contextlib.contextmanager
-    def inside(self, context: Context) -> Generator[Context]:
-        """Build nodes in a context."""
-        before, self.context = self.context, context
+    def _with(self, name: str, value: Any) -> Generator[Any]:
+        before = getattr(self, name)
+        setattr(self, name, value)
         try:
-            yield context
+            yield value
         finally:
-            self.context = before
+            setattr(self, name, before)
 
-    @contextlib.contextmanager
-    def device(self, device: int | str | Node | None) -> Generator[None]:
+    def inside(self, context: Context) -> contextlib.AbstractContextManager[Context]:
+        """Build nodes in a context."""
+        return self._with("context", context)
+
+    def directed(self, direction: Direction) -> contextlib.AbstractContextManager[Any]:
+        """Build nodes of a direction."""
+        return self._with("direction", int(direction))
+
+    def device(self, device: int | str | Node | None) -> contextlib.AbstractContextManager[Any]:
         """Build nodes that run on a worker of a number, or on the one whose device has a name.
 
         Or where another node is; with None, where they would without.
         """
-        before, self.placed = self.placed, device
-        try:
-            yield
-        finally:
-            self.placed = before
+        return self._with("placed", device)
 
     def number(self, node: Node) -> tuple[int, str]:
         """List a node; its place in the list, and its name."""
@@ -543,9 +546,7 @@ def listed(
     return list_kernel
 
 
-@cache
-def _is_own(file: str) -> bool:
-    return is_own(file)
+_is_own = cache(is_own)
 
 
 def _user_place() -> Place | None:

@@ -6,6 +6,7 @@ A structure is a tensor, an array of tensors, or a tuple or list of structures.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import Any, cast
 
 import numpy as np
@@ -51,8 +52,8 @@ class TensorArray:
 
     def with_flow(self, flow: Tensor) -> TensorArray:
         """The same array as it is when `flow` has come."""
-        other = TensorArray.__new__(TensorArray)
-        other._told, other.handle, other.flow = self._told, self.handle, flow
+        other = copy(self)
+        other.flow = flow
         return other
 
     def write(self, index: int | Tensor, value: Any) -> TensorArray:

@@ -13,8 +13,9 @@ window, whichever draw comes first, and whatever is dead.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -142,9 +143,7 @@ def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
 
 def variables(graph: FlowGraph) -> dict[str, np.ndarray]:
     """Copies of what all variables of a graph have, by name."""
-    held = [
-        node.attributes["held"] for node in graph.given.values() if node.operator is op.VARIABLE
-    ]
+    held = [node.attributes["held"] for node in graph.variables]
     return {one.name: one.value.copy() for one in held if one.value is not None}
 
 
@@ -305,17 +304,14 @@ def minimize(
     if not wanted or any(one.node.operator is not op.VARIABLE for one in wanted):
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
-    before, graph.direction = graph.direction, int(Direction.UPDATE)
-    try:
-        number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
+    number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
+    with graph.directed(Direction.UPDATE):
         return group(
             *(
                 assign(target, _stepped(target, slope, number, optimizer))
                 for target, slope in zip(wanted, slopes, strict=True)
             )
         )
-    finally:
-        graph.direction = before
 
 
 def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) -> Tensor:
@@ -382,21 +378,13 @@ class DrawnRuns(Held):
         self.value = self.value + 1
 
 
-def _stream(place: Place, seed: Any, runs: Any, held: Held, draw: int) -> np.random.Generator:
-    _node, path = place
-    return stream(int(seed), held.name, int(runs), draw, *(iteration for _loop, iteration in path))
-
-
-def _random(
-    place: Place, seed: Any, runs: Any, *, held: Held, draw: int, shape: tuple[int, ...]
+def _draws(
+    what: Callable[..., Any], place: Place, seed: Any, runs: Any, *high: Any,
+    held: Held, draw: int, shape: tuple[int, ...],
 ) -> np.ndarray:  # fmt: skip
-    return np.asarray(_stream(place, seed, runs, held, draw).random(shape))
-
-
-def _integers(
-    place: Place, seed: Any, runs: Any, high: Any, *, held: Held, draw: int, shape: tuple[int, ...]
-) -> np.ndarray:  # fmt: skip
-    return np.asarray(_stream(place, seed, runs, held, draw).integers(high, size=shape))
+    path = (iteration for _loop, iteration in place[1])
+    generator = stream(int(seed), held.name, int(runs), draw, *path)
+    return np.asarray(what(generator, *high, size=shape))
 
 
 def _written(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -409,10 +397,12 @@ def _drawn_shape(*shapes: op.Shape, shape: tuple[int, ...], **attributes: Any) -
     return shape
 
 
-op.register(op.Operator("random", _random, _drawn_shape, op.number, _written, needs_tag=True))
-op.register(
-    op.Operator("integers", _integers, _drawn_shape, op.integer, op.no_work, needs_tag=True)
-)
+for _what, _dtype, _work in (
+    (np.random.Generator.random, op.number, _written),
+    (np.random.Generator.integers, op.integer, op.no_work),
+):
+    _kernel = partial(_draws, _what)
+    op.register(op.Operator(_what.__name__, _kernel, _drawn_shape, _dtype, _work, needs_tag=True))
 
 
 class Generator:
