@@ -101,15 +101,12 @@ def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) ->
             f"cond of {predicate.node.told}: both branches must give one type, got {true.dtype} "
             f"of {true.node.told} and {false.dtype} of {false.node.told}; use flow.cast"
         )
-    shape = _general(false.shape, true.shape)
+    shape, other = false.shape, true.shape
+    if shape is None or other is None or len(shape) != len(other):
+        shape = None
+    else:
+        shape = tuple(one if one == two else None for one, two in zip(shape, other, strict=True))
     return output_of(graph.add(op.MERGE, [false, true]), shape, true.dtype, graph.context)
-
-
-def _general(first: Shape | None, second: Shape | None) -> Shape | None:
-    """The shape that both have, as far as they agree."""
-    if first is None or second is None or len(first) != len(second):
-        return None
-    return tuple(one if one == other else None for one, other in zip(first, second, strict=True))
 
 
 @checked
@@ -156,8 +153,7 @@ def while_loop(
     place = merges[0].node.place
     told = f"{loop.name} ({place})" if place else loop.name
     with graph.inside(loop):
-        given = _variables(inits, body(*rebuilt(inits, loop.taken)), told)
-        loop.given = [_iterated(one) for one in given]
+        loop.given = _variables(inits, body(*rebuilt(inits, loop.taken)), told)
     for number, (leaf, merge) in enumerate(zip(loop.given, merges, strict=True)):
         _require_same(leaf, merge, f"{told}: variable {number}")
         repeat(graph, loop, leaf, merge)
@@ -180,10 +176,16 @@ def _unrolled(
 
 
 def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:
-    """The variables of the next iteration, as a body gives them."""
+    """The variables of the next iteration, as a body gives them.
+
+    Each comes once an iteration, also where it is a constant of the loop.
+    """
     given = cast("Any", given if isinstance(given, tuple | list) else (given,))
     require_alike(inits, given, f"{where}: the body must give its variables")
-    return leaves_of(given, where)
+    return [
+        apply("identity", one) if one.node.operator is op.ENTER_CONSTANT else one
+        for one in leaves_of(given, where)
+    ]
 
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:
@@ -215,11 +217,6 @@ def leave(graph: FlowGraph, loop: Loop, switch: Node) -> Tensor:
     around = graph.context
     with graph.inside(loop):
         return graph.forward(op.EXIT, switch.outputs[False], around, loop=loop)
-
-
-def _iterated(leaf: Tensor) -> Tensor:
-    """What a body gives comes once an iteration, also where it is a constant of the loop."""
-    return apply("identity", leaf) if leaf.node.operator is op.ENTER_CONSTANT else leaf
 
 
 def _declared(shapes: Sequence[Any], count: int) -> list[Shape | None]:

@@ -365,15 +365,10 @@ class FlowGraph:
             node = Node(operator, list(inputs), attributes or {}, self)
         is_constant = all(one.node.operator is op.ENTER_CONSTANT for one in inputs)
         if is_constant and (inputs or operator.is_stateful):
-            gate = self._gate(context)
+            is_branch = isinstance(context, Branch)
+            gate = self.resolve(context.predicate, context) if is_branch else context.gate
             node.controls += [] if gate is None else [gate]
         return node
-
-    def _gate(self, context: Context) -> Tensor | None:
-        """What comes once for each time that a context runs; None where it always runs once."""
-        if isinstance(context, Branch):
-            return self.resolve(context.predicate, context)
-        return context.gate
 
     def resolve(self, tensor: Tensor, context: Context | None = None) -> Tensor:
         """What stands for a tensor in a context: itself, or a capture.

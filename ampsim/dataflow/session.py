@@ -282,7 +282,12 @@ class Session:
         return self.hosts[worker]
 
     def run(self, plan: Plan, fed: Mapping[str, Any], instance: int = 0) -> Done:
-        """Run a plan on what `fed_to` gives; variables then have what was assigned."""
+        """Run a plan on what `fed_to` gives; variables then have what was assigned.
+
+        Raises:
+            OutOfMemoryError: a worker waits for memory.
+            SimulationError: a Recv waits for what nobody sends.
+        """
         nodes = [step.node for step in plan.steps]
         held = changed_by(nodes)
         for one in held:
@@ -299,18 +304,6 @@ class Session:
                 executors[worker] = Executor(plan, rendezvous, fed, host, **how)
             host.start(executors[worker].run)
         self._clock.run()
-        self._require_over(executors, rendezvous)
-        for one in held:
-            one.commit()
-        return Done(plan, executors, rendezvous.counts)
-
-    def _require_over(self, executors: Mapping[int, Executor], rendezvous: Rendezvous) -> None:
-        """Everything has run.
-
-        Raises:
-            OutOfMemoryError: a worker waits for memory.
-            SimulationError: a Recv waits for what nobody sends.
-        """
         is_over = all(one.is_over for one in executors.values())
         for worker in () if is_over else executors:
             host = self.hosts[worker]
@@ -321,6 +314,9 @@ class Session:
         for one in executors.values():
             if isinstance(one, CountingExecutor):
                 one.finish()
+        for one in held:
+            one.commit()
+        return Done(plan, executors, rendezvous.counts)
 
 
 def _threshold(

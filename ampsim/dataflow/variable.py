@@ -124,21 +124,17 @@ def variable(
         raise OptionError(f"variable {name!r} must have a value or a shape; give one of them")
     known = graph.given.get(name)
     if known is not None:
-        return _same(known, tuple(shape))
+        tensor = known.outputs[0]
+        if known.operator is op.INPUT or tensor.shape != tuple(shape):
+            raise OptionError(
+                f"variable {name!r} of shape {tuple(shape)} cannot be made: {known.told} of shape "
+                f"{tensor.shape} is there already; give another name"
+            )
+        return tensor
     with graph.inside(graph.root):
         held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
         node = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
     return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
-
-
-def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
-    tensor = node.outputs[0]
-    if node.operator is op.INPUT or tensor.shape != shape:
-        raise OptionError(
-            f"variable {node.name!r} of shape {shape} cannot be made: {node.told} of shape "
-            f"{tensor.shape} is there already; give another name"
-        )
-    return tensor
 
 
 def variables(graph: FlowGraph) -> dict[str, np.ndarray]:
