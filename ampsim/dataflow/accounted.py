@@ -218,7 +218,6 @@ class CountingHost(Host):
         self._queue.append(Queued((owner,), None, start))
 
     def _advance(self) -> None:
-        """Start what can start, and go on with what comes of it."""
         queue, swapper = self._queue, self.swapper
         while queue and self._running is None:
             first = queue[0]
@@ -256,7 +255,6 @@ class CountingHost(Host):
         self._copy()
 
     def _copied(self, number: Cause) -> None:
-        """Go on when a copy has ended."""
         self.cause = number
         self._copy()
         self._advance()
@@ -264,7 +262,6 @@ class CountingHost(Host):
             self._go_on()
 
     def _copy(self) -> None:
-        """Begin the copies for which it is time."""
         if self.swapper is not None:
             is_waiting = self._running is None and self._queue
             self.swapper.copy(self.cause, self._queue[0].away if is_waiting else None)

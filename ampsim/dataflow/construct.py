@@ -94,7 +94,6 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
 
 
 def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
-    """A Merge of what both branches give."""
     false, true = pair
     if false.dtype != true.dtype:
         raise GraphError(
@@ -325,7 +324,6 @@ def scan(
 
 
 def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
-    """The rows of a tensor as an array, and how many there are."""
     (tensor,) = tensors_of([elems])
     rows = TensorArray().unstack(tensor)
     return rows, rows.size()

@@ -226,7 +226,6 @@ class Executor:
             self._receive(step, iteration, sent)
 
     def _arrived(self, step: Step, iteration: Iteration, sent: SentValue, cause: Cause) -> None:
-        """Take what has come for a Recv that waits."""
         self._host.cause = cause
         self._receive(step, iteration, sent)
         self._ended(iteration)
@@ -266,7 +265,6 @@ class Executor:
                 self._ready.append((target, iteration, self._host.cause))
 
     def _open(self, frame: Frame) -> Iteration:
-        """Begin the next iteration of a frame."""
         iteration = frame.open(self._host.now_s)
         self.window_max = max(self.window_max, frame.latest - frame.first + 1)
         for step, value in frame.constants:

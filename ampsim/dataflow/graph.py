@@ -55,7 +55,6 @@ class Tensor:
     captured_from: Tensor | None = None
 
     def __repr__(self) -> str:
-        """Name its node, type and shape."""
         return f"Tensor({self.node.name!r}, {self.dtype}, {self.shape})"
 
     @property
@@ -72,14 +71,12 @@ class Tensor:
         return tuple(length for length in shape if length is not None)
 
     def __bool__(self) -> bool:
-        """Refuse: a graph has no values yet."""
         raise GraphError(
             f"{self.node.told}: a tensor has no truth value while the graph is built; use "
             "flow.cond(tensor, ...) in place of if, and flow.while_loop in place of while"
         )
 
     def __iter__(self) -> Any:
-        """Refuse, for the same reason."""
         raise GraphError(
             f"{self.node.told}: a tensor has no elements while the graph is built; use "
             "flow.map_fn, or flow.TensorArray"
@@ -273,12 +270,10 @@ class FlowGraph:
         self._constants: dict[Any, Tensor] = {}
 
     def __enter__(self) -> FlowGraph:
-        """Open it."""
         _OPEN.append(self)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close it."""
         _OPEN.remove(self)
 
     def begin(self, known: Any) -> None:

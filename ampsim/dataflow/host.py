@@ -241,7 +241,6 @@ class Host:
             ) from error
 
     def _new_cost(self, step: Step, inputs: list[Any]) -> KernelCost:
-        """What a step costs on these inputs."""
         node = step.node
         operator, shapes = node.operator, [one.shape for one in inputs]
         if operator.running_shape is not None:
@@ -338,7 +337,6 @@ class Host:
                 self._start(task, task.cost)
 
     def _start(self, task: Queued, cost: KernelCost) -> None:
-        """Start a kernel; or record one that takes no time."""
         if task.is_stalled:
             task.cause = self.cause
         if cost.seconds:
@@ -348,7 +346,6 @@ class Host:
             self._record(task, self._clock.now)
 
     def _ended(self, kernel: Any, start_s: float) -> None:
-        """Record a kernel that has ended, and go on."""
         self._running = None
         self._record(kernel, start_s)
         self._advance()
@@ -362,7 +359,6 @@ class Host:
         self._finish(task)
 
     def _finish(self, task: Queued) -> None:
-        """Go on with what waited for a task."""
         if task.then is not None:
             task.then()
 

@@ -372,7 +372,6 @@ class Swapper:
         self._submit(COPY_IN_LANE, buffer, maker, cause)
 
     def _submit(self, lane: int, buffer: Buffer, maker: Maker, cause: Cause) -> None:
-        """Hand a copy to its lane."""
         lanes, size_bytes = self._lanes, buffer.size_bytes
 
         def done(start_s: float) -> None:

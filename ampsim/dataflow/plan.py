@@ -210,7 +210,6 @@ class Plan:
         return step
 
     def _connect(self, node: Node, worker: int) -> None:
-        """Let what a node takes go to its slots."""
         step = self._steps[node, worker]
         if node.operator is op.SWITCH:
             decides = self._cut.local(node.inputs[1], worker).node
@@ -257,7 +256,6 @@ class _Dead:
     """The one dead value."""
 
     def __repr__(self) -> str:
-        """Say so."""
         return "DEAD"
 
 

@@ -391,7 +391,6 @@ def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[s
 
 
 def _fitting(name: str, value: Any, tensor: Tensor, *, is_abstract: bool) -> Any:
-    """A value of the type and shape of an input."""
     if is_abstract and isinstance(value, Standin) and tensor.is_float:
         array: Any = standin(value.shape, tensor.dtype.itemsize)
     else:

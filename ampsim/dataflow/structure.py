@@ -88,7 +88,6 @@ class TensorArray:
 
 
 def _parts(structure: object) -> Iterator[Any]:
-    """The tensors, numbers and arrays of a structure, in order."""
     if isinstance(structure, tuple | list):
         for part in cast("Sequence[object]", structure):
             yield from _parts(part)

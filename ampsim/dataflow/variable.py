@@ -311,7 +311,6 @@ def minimize(
 
 
 def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) -> Tensor:
-    """What a variable has after a step of an optimizer."""
     shape, held = target.static_shape, target.node.attributes["held"]
     assert shape is not None, "a variable has a shape"
     held.slots = max(held.slots, optimizer.arrays)
