@@ -100,7 +100,11 @@ class CountingExecutor(Executor):
 
 
 class CountingHost(Host):
-    """A host whose device starts a kernel when there is room; its arguments are `Host`'s.
+    """A host whose device starts a kernel when there is room; its arguments are as `Host`'s.
+
+    Args:
+        threshold: the share of the memory above which what lies on stacks is swapped; None where
+            nothing is.
 
     Attributes:
         memory: the device's.
@@ -110,8 +114,9 @@ class CountingHost(Host):
     """
 
     def __init__(
-        self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, **how: Any
-    ) -> None:
+        self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, *,
+        threshold: float | None, **how: Any,
+    ) -> None:  # fmt: skip
         super().__init__(worker, cluster, clock, recorder, **how)
         assert self.device.memory_bytes is not None, f"{self.device.name} has no end of memory"
         self._capacity_bytes = self.device.memory_bytes
@@ -119,9 +124,8 @@ class CountingHost(Host):
         self.swapper: Swapper | None = None
         self.has_others = False
         self.owners = Owners(self.memory, self._queue)
-        self._varying = partial(
-            paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
-        )
+        if threshold is not None:
+            self._swap(threshold, partial(paced, clock=clock, cluster=cluster, seed=how["seed"]))
 
     @property
     def memory_rows(self) -> list[tuple[float, ...]]:
@@ -130,15 +134,14 @@ class CountingHost(Host):
             (self.worker, one.time_s, sum(one.bytes), *one.bytes) for one in self.memory.timeline
         ]
 
-    def swap(self, threshold: float) -> None:
-        """Swap what lies on stacks above this share of the memory."""
+    def _swap(self, threshold: float, varying: Callable[..., Any]) -> None:
         above_bytes = math.floor(threshold * self._capacity_bytes)
         copies = CopyLanes(
             self.worker, self.device, self._clock, instant=self._instant, recorder=self._recorder,
             above_bytes=above_bytes,
         )  # fmt: skip
         for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
-            tasks = self._varying(lane, lane.processor)
+            tasks = varying(lane, lane.processor, computes=False)
             self._clock.start(lane.processor.work(tasks), f"{name} {self.worker}")
         self.swapper = self.owners.swapper = Swapper(
             self.memory, self._capacity_bytes, copies, self._copied

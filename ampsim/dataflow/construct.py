@@ -71,8 +71,9 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
     graph = open_graph()
     (tensor,) = tensors_of([predicate])
     _require_predicate(tensor, "the predicate of cond")
-    if graph.known is not None and graph.known.value(tensor) is not None:
-        return true_fn() if graph.known.value(tensor) else false_fn()
+    known = None if graph.known is None else graph.known.value(tensor)
+    if known is not None:
+        return true_fn() if known else false_fn()
     built: list[Any] = []
     branches: list[Branch] = []
     for side, function in ((False, false_fn), (True, true_fn)):
@@ -165,13 +166,24 @@ def _unrolled(
     graph: FlowGraph, predicate: Callable[..., Operand], body: Callable[..., Any], inits: Any
 ) -> Any:
     """A body after the other, as long as what is known of the instance says so."""
-    carried = inits
+    known, carried = graph.known, inits
     while True:
         (tensor,) = tensors_of([predicate(*carried)])
-        if not graph.known.truth(_require_predicate(tensor, "the predicate"), "the predicate"):
+        goes_on = known.value(_require_predicate(tensor, "the predicate"))
+        if goes_on is None:
+            raise GraphError(
+                f"{tensor.node.told}: the predicate is not known before the program runs, so it "
+                "cannot be unrolled; take shapes and single integers that are fed, or run it by "
+                "dataflow"
+            )
+        if not goes_on:
             return carried
         given = _variables(inits, body(*carried), "while_loop")
-        carried = rebuilt(inits, [graph.known.folded(one) for one in given])
+        values = [None if one.is_float else known.value(one) for one in given]
+        pairs = zip(given, values, strict=True)
+        carried = rebuilt(
+            inits, [one if value is None else graph.constant(value) for one, value in pairs]
+        )
 
 
 def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, constant, tensors_of
+from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, tensors_of
 from ampsim.dataflow.operators.elements import sigmoid, tanh
 from ampsim.dataflow.operators.rows import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
@@ -69,25 +69,6 @@ class KnownInstance:
             return self._feeds[tensor.node.name]
         shape = tensor.static_shape
         return None if shape is None else np.broadcast_to(np.zeros(()), shape)
-
-    def truth(self, tensor: Tensor, what: str) -> bool:
-        """Whether a predicate is true.
-
-        Raises:
-            GraphError: that is not known.
-        """
-        value = self.value(tensor)
-        if value is None:
-            raise GraphError(
-                f"{tensor.node.told}: {what} is not known before the program runs, so it cannot be "
-                "unrolled; take shapes and single integers that are fed, or run it by dataflow"
-            )
-        return bool(value)
-
-    def folded(self, tensor: Tensor) -> Tensor:
-        """A constant in place of an integer or truth value that is known."""
-        value = None if tensor.is_float else self.value(tensor)
-        return tensor if value is None else constant(value)
 
 
 def _is_count(value: np.ndarray) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from ampsim.dataflow.memory import CATEGORIES, SWAP_THRESHOLD
 from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import DEAD, Plan
 from ampsim.dataflow.rendezvous import Rendezvous
-from ampsim.dataflow.variable import changed_by, read
+from ampsim.dataflow.variable import changed_by
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, Device, load_cluster
 from ampsim.ir import Standin, standin
@@ -273,12 +273,10 @@ class Session:
     def _host(self, worker: int) -> Host:
         if worker not in self.hosts:
             counts = self._cluster.devices[worker].memory_bytes is not None
-            kind = CountingHost if counts else Host
-            host = kind(worker, self._cluster, self._clock, self._recorder, **self._how)
-            threshold = self._running.swap_threshold
-            if isinstance(host, CountingHost) and threshold is not None:
-                host.swap(threshold)
-            self.hosts[worker] = host
+            kind = partial(CountingHost, threshold=self._running.swap_threshold) if counts else Host
+            self.hosts[worker] = kind(
+                worker, self._cluster, self._clock, self._recorder, **self._how
+            )
         return self.hosts[worker]
 
     def run(self, plan: Plan, fed: Mapping[str, Any], instance: int = 0) -> Done:
@@ -377,16 +375,29 @@ def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[s
     Raises:
         OptionError: one is missing, or of no input, or does not fit it.
     """
-    nodes = [step.node for step in plan.steps]
-    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is op.INPUT}
-    for name in inputs:
-        if name not in feeds:
-            raise OptionError(f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}")
-    fed = read(nodes, is_abstract=is_abstract)
-    for name, value in feeds.items():
+    fed: dict[str, Any] = {}
+    for node in (step.node for step in plan.steps):
+        name = node.name
+        if node.operator is op.VARIABLE:
+            value = node.attributes["held"].value
+            if value is None:
+                raise OptionError(
+                    f"variable {name!r} has no value; give one with flow.set_variables"
+                )
+        elif node.operator is op.INPUT:
+            if name not in feeds:
+                raise OptionError(
+                    f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}"
+                )
+            value = _fitting(name, feeds[name], node.outputs[0], is_abstract=is_abstract)
+        else:
+            continue
+        is_shape = is_abstract and node.outputs[0].is_float
+        fed[name] = standin(value.shape, value.itemsize) if is_shape else value
+    inputs = [step.node.name for step in plan.steps if step.node.operator is op.INPUT]
+    for name in feeds:
         if name not in inputs:
-            raise OptionError(f"feeds: {one_of('input', name, inputs)}")
-        fed[name] = _fitting(name, value, inputs[name], is_abstract=is_abstract)
+            raise OptionError(f"feeds: {one_of('input', name, dict.fromkeys(inputs))}")
     return fed
 
 
@@ -401,4 +412,4 @@ def _fitting(name: str, value: Any, tensor: Tensor, *, is_abstract: bool) -> Any
     shape = tensor.shape or ()
     if not fits(array.shape, shape):
         raise OptionError(f"feeds: input {name!r} must have shape {shape}, got {array.shape}")
-    return standin(array.shape, array.itemsize) if is_abstract and tensor.is_float else array
+    return array

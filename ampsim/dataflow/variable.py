@@ -35,8 +35,8 @@ from ampsim.dataflow.graph import (
     output_of,
     tensors_of,
 )
-from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError, one_of
-from ampsim.ir import Direction, Standin, Work, standin
+from ampsim.errors import GraphError, OptionError, SimulationError, one_of
+from ampsim.ir import Direction, Standin, Work
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.rng import stream
 
@@ -161,25 +161,6 @@ def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
             )
         held = known[name].attributes["held"]
         held.value, held.state = array, None
-
-
-def read(nodes: Sequence[Node], *, is_abstract: bool) -> dict[str, Any]:
-    """What those of some nodes read that are variables, by name.
-
-    Raises:
-        OptionError: one has no value.
-    """
-    found: dict[str, Any] = {}
-    for node in nodes:
-        if node.operator is op.VARIABLE:
-            value = node.attributes["held"].value
-            if value is None:
-                raise OptionError(
-                    f"variable {node.name!r} has no value; give one with flow.set_variables"
-                )
-            is_shape = is_abstract and node.outputs[0].is_float
-            found[node.name] = standin(value.shape, value.itemsize) if is_shape else value
-    return found
 
 
 # --- what changes them
@@ -334,15 +315,15 @@ def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, fl
         DivergenceError: a number would stop being finite.
     """
     theta, gradient, epoch = given
+
+    def diverged() -> str:
+        return f"{held.name} stopped being finite in epoch {epoch:g}; try a lower learning rate"
+
     rate = method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
-    state = method.init(theta.reshape(-1)) if held.state is None else held.state
-    slope = gradient.astype(theta.dtype, copy=False).reshape(-1)
-    stepped, state = method.update(slope, state, theta.reshape(-1), rate)
-    if not np.isfinite(stepped).all():
-        raise DivergenceError(
-            f"{held.name} stopped being finite in epoch {epoch:g}; try a lower learning rate"
-        )
-    held.state = state
+    flat = theta.reshape(-1)
+    state = method.init(flat) if held.state is None else held.state
+    slope = gradient.astype(theta.dtype).reshape(-1)  # which may be written over
+    stepped, held.state = method.step(slope, state, flat, rate, diverged)
     return stepped.reshape(theta.shape)
 
 
