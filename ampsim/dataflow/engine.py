@@ -20,7 +20,7 @@ from ampsim.dataflow.memory import INPUTS
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.program import KnownInstance, Objective, Program
 from ampsim.dataflow.schedules import OfProgram
-from ampsim.dataflow.session import Done, Session, fed_to, require_copies, require_meaning
+from ampsim.dataflow.session import Done, Session
 from ampsim.dataflow.variable import minimize, set_variables, variables
 from ampsim.errors import DivergenceError, GraphError
 from ampsim.hardware import Cluster
@@ -65,21 +65,19 @@ class ProgramEngine:
         self, program: Program, optimizer: Optimizer, values: Mapping[str, np.ndarray],
         cluster: Cluster, schedule: OfProgram, *, recorder: Recorder, settings: RunSettings,
     ) -> None:  # fmt: skip
-        require_meaning(cluster)
         running = schedule.running
-        if running.swap_threshold is not None:
-            require_copies(cluster.devices[:1])
         self._program, self._optimizer, self._window = program, optimizer, running.window
         self._cluster, self._recorder, self._settings = cluster, recorder, settings
+        self._session = Session(
+            cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,
+            seed=settings.seed or 0,
+        )  # fmt: skip
+        self._session.require_fit([0])
         self._values, self._named = values, dict[str, int]()
         self.graph = FlowGraph()
         self._runs: dict[Any, Runs] = {}
         if self._window is not None:
             self.runs({})
-        self._session = Session(
-            cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,
-            seed=settings.seed or 0,
-        )  # fmt: skip
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0
 
@@ -123,9 +121,7 @@ class ProgramEngine:
 
     def run(self, plan: Plan, feeds: Mapping[str, Any]) -> Done:
         """Run one instance."""
-        require_meaning(self._cluster, plan.roots)
-        fed = fed_to(plan, feeds, is_abstract=self._settings.is_abstract)
-        done = self._session.run(plan, fed, self._instance)
+        done = self._session.run(plan, feeds, self._instance)
         sent = self._recorder.sent
         for what, count in done.sent.items():
             sent[what] = sent.get(what, 0) + count
