@@ -5,7 +5,7 @@ A structure is a tensor, an array of tensors, or a tuple or list of structures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from typing import Any, cast
 
@@ -95,20 +95,17 @@ def _parts(structure: object) -> Iterator[Any]:
         yield structure
 
 
-def rebuilt(structure: object, leaves: Sequence[Any]) -> Any:
+def rebuilt(structure: object, leaves: Iterable[Any]) -> Any:
     """A structure of the same form with other leaves."""
-    return _rebuilt(structure, iter(leaves))
-
-
-def _rebuilt(structure: object, leaves: Iterator[Any]) -> Any:
+    left = iter(leaves)
     if isinstance(structure, TensorArray):
-        return structure.with_flow(next(leaves))
+        return structure.with_flow(next(left))
     if isinstance(structure, tuple | list):
-        parts = [_rebuilt(part, leaves) for part in cast("Sequence[object]", structure)]
+        parts = [rebuilt(part, left) for part in cast("Sequence[object]", structure)]
         if hasattr(cast("Any", structure), "_fields"):
             return type(cast("Any", structure))(*parts)
         return tuple(parts) if isinstance(structure, tuple) else parts
-    return next(leaves)
+    return next(left)
 
 
 def form(structure: object) -> str:
