@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import (
@@ -51,9 +49,7 @@ def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "floa
         raise OptionError(f"input {name!r} is there already; give another name")
     if node is not None:
         return node.outputs[0]
-    with graph.inside(graph.root):
-        node = Node(op.INPUT, [], {"name": name}, graph)
-    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
+    return graph.source(op.INPUT, shape, dtype, name=name)
 
 
 @checked

@@ -342,10 +342,16 @@ class FlowGraph:
         array.setflags(write=False)
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self._constants:
-            with self.inside(self.root):
-                node = Node(op.CONSTANT, [], {"value": array}, self)
-                self._constants[key] = output_of(node, array.shape, array.dtype, self.root)
+            self._constants[key] = self.source(op.CONSTANT, array.shape, array.dtype, value=array)
         return self._constants[key]
+
+    def source(
+        self, operator: op.Operator, shape: Sequence[int | None], dtype: Any, **attributes: Any
+    ) -> Tensor:
+        """A tensor that waits for nothing, of the graph itself."""
+        with self.inside(self.root):
+            node = Node(operator, [], attributes, self)
+        return output_of(node, tuple(shape), np.dtype(dtype), self.root)
 
     def add(
         self, operator: op.Operator, inputs: Sequence[Tensor],

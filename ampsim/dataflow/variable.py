@@ -131,10 +131,8 @@ def variable(
                 f"{tensor.shape} is there already; give another name"
             )
         return tensor
-    with graph.inside(graph.root):
-        held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
-        node = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
-    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
+    held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
+    return graph.source(op.VARIABLE, shape, dtype, name=name, held=held)
 
 
 def variables(graph: FlowGraph) -> dict[str, np.ndarray]:
@@ -405,10 +403,8 @@ class Generator:
             )
         known = graph.given.get(name)
         if known is None:
-            with graph.inside(graph.root):
-                held = DrawnRuns(name, np.array(0))
-                known = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
-            output_of(known, (), op.INT, graph.root)
+            held = DrawnRuns(name, np.array(0))
+            known = graph.source(op.VARIABLE, (), op.INT, name=name, held=held).node
         if not isinstance(known.attributes.get("held"), DrawnRuns):
             raise OptionError(
                 f"generator {name!r} cannot be made: {known.told} is there already; give another "
