@@ -118,7 +118,7 @@ class Host:
         self._processor = Processor(worker, clock, self._instant)
         clock.start(self._processor.work(self), f"host {worker}")
         compute = Processor(worker, clock, self._instant)
-        self._lane = Lane(compute, clock)
+        self._lane, self._kernel = Lane(compute, clock), Job(0.0, self._ended)
         varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
 
@@ -315,12 +315,14 @@ class Host:
             task.cause = self.cause
         if cost.seconds:
             self._running = task
-            self._lane.add(Job(cost.seconds, partial(self._ended, task)))
+            self._kernel.seconds = cost.seconds
+            self._lane.add(self._kernel)
         else:
             self._record(task, self._clock.now)
 
-    def _ended(self, kernel: Queued, start_s: float) -> None:
-        self._running = None
+    def _ended(self, start_s: float) -> None:
+        kernel, self._running = self._running, None
+        assert kernel is not None, "what has ended is what was running"
         self._record(kernel, start_s)
         self._advance()
         if self.ready:
