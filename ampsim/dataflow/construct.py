@@ -280,10 +280,10 @@ def map_fn(
     rows, count = _rows(elems)
 
     def body(i: Tensor, given: TensorArray) -> tuple[Any, ...]:
-        return (given.write(i, fn(rows.read(i))),)
+        return i + 1, given.write(i, fn(rows.read(i)))
 
-    (given,) = _over(count, body, (TensorArray(count),), "map", parallel_iterations)
-    return given.stack()
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "map"}
+    return while_loop(_before(count), body, (0, TensorArray(count)), **told)[1].stack()
 
 
 def foldl(
@@ -294,10 +294,10 @@ def foldl(
     rows, count = _rows(elems)
 
     def body(i: Tensor, a: Tensor) -> tuple[Any, ...]:
-        return (fn(a, rows.read(i)),)
+        return i + 1, fn(a, rows.read(i))
 
-    (folded,) = _over(count, body, (init,), "foldl", parallel_iterations)
-    return folded
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "foldl"}
+    return while_loop(_before(count), body, (0, init), **told)[1]
 
 
 def foldr(
@@ -335,19 +335,6 @@ def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
     (tensor,) = tensors_of([elems])
     rows = TensorArray().unstack(tensor)
     return rows, rows.size()
-
-
-def _over(
-    count: Tensor, body: Callable[..., tuple[Any, ...]], inits: tuple[Any, ...], name: str,
-    window: int | None,
-) -> Any:  # fmt: skip
-    """The variables of a loop that runs once for each row, from the first to the last."""
-
-    def counted(i: Tensor, *carried: Any) -> tuple[Any, ...]:
-        return i + 1, *body(i, *carried)
-
-    told: Any = {"parallel_iterations": window, "name": name}
-    return while_loop(_before(count), counted, (0, *inits), **told)[1:]
 
 
 def _before(count: Tensor) -> Callable[..., Tensor]:
