@@ -192,7 +192,7 @@ class Executor:
         frame, value = iteration.frame, iteration.inputs[step.first]
         if iteration.number < frame.latest:
             self._deliver(step.targets[0], value, frame.iterations[iteration.number + 1])
-        elif frame.deferred or frame.is_full:
+        elif frame.is_full:
             frame.deferred.append((step, value))
             hold(value)
         else:
