@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ampsim import flow
+from ampsim.hardware import Cluster, Device
 
 torch = pytest.importorskip("torch")
 
@@ -402,6 +403,21 @@ def test_a_window_and_running_ahead_change_no_bit(program):
     for options in ({"parallel_iterations": 1}, {"parallel_iterations": 2, "run_ahead": False}):
         other = of_flow(PROGRAMS[program], 4, **options).values
         assert all(np.array_equal(one, two) for one, two in zip(whole, other, strict=True))
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS.keys() - {"data_dependent", "deciding"}))
+def test_sleep_has_the_spans_the_memory_and_the_shapes_of_numeric(program):
+    """Bytes are charged and counted, of lengths that change from an iteration to the next, too."""
+    device = Device(
+        name="test", flop_per_s=1e9, memory_bandwidth_bytes_per_s=1e8, memory_bytes=10**6
+    )
+    cluster = Cluster(name="test", devices=(device,))
+    numeric, asleep = (
+        of_flow(PROGRAMS[program], 4, cluster=cluster, mode=mode) for mode in ("numeric", "sleep")
+    )
+    for table in ("spans", "memory", "frames", "evaluations"):
+        assert getattr(numeric, table).equals(getattr(asleep, table)), table
+    assert [one.shape for one in asleep.values] == [one.shape for one in numeric.values]
 
 
 def test_a_training_loop_in_the_graph_takes_the_steps_of_one_outside():
