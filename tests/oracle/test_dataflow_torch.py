@@ -319,6 +319,17 @@ def stopped(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
     return f.sum(f.loop(lambda i, y: i < n, body, (0, f.tanh(x)))[1])
 
 
+def overtaking(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """A later iteration has its inner loop behind it before an earlier one has."""
+
+    def body(i: Any, y: Any) -> Any:
+        inner = lambda j, z: (j + 1, f.tanh(z) * 1.1)  # noqa: E731  # as users write it
+        _, z = f.loop(lambda j, z: j < (n - i) * 2, inner, (i, x))
+        return i + 1, y + f.sum(f.square(z) * v)
+
+    return f.loop(lambda i, y: i < n, body, (0, f.sum(x)))[1]
+
+
 def chosen(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
     return f.sum(f.where(x > 0, x * v, f.tanh(x)))
 
@@ -329,7 +340,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         arithmetic, matrices, cond_sides, cond_nested, power, recurrent, cond_in_loop,
         data_dependent, nested, nested_in_cond_in_loop, untaken_loop, unused_exit,
         independent_of_itself, constant_given_on, swapped, changing_shape, scanned, folded, mapped,
-        scan_in_loop, picked, stopped, chosen, short, deciding, read_twice,
+        scan_in_loop, overtaking, picked, stopped, chosen, short, deciding, read_twice,
         written_and_read_backward, array_in_inner_loops,
     )
 }  # fmt: skip
