@@ -71,6 +71,8 @@ def test_an_iteration_of_a_cut_loop_takes_both_products_and_both_ways(trips):
         "dead": 2,  # there and back, after the last iteration
     }
     assert len(result.transfers) == sum(result.sent.values())
+    tensors_bytes = (2 * trips + 1) * MATRIX_BYTES
+    assert result.transfers["bytes"].sum() == tensors_bytes + trips + 1 + 2  # others are a byte
 
 
 @pytest.mark.parametrize("steps", [1, 4])
