@@ -100,7 +100,11 @@ class CountingExecutor(Executor):
 
 
 class CountingHost(Host):
-    """A host whose device starts a kernel when there is room; its arguments are `Host`'s.
+    """A host whose device starts a kernel when there is room; its arguments are as `Host`'s.
+
+    Args:
+        threshold: the share of the memory above which what lies on stacks is swapped; None where
+            nothing is.
 
     Attributes:
         memory: the device's.
@@ -110,8 +114,9 @@ class CountingHost(Host):
     """
 
     def __init__(
-        self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, **how: Any
-    ) -> None:
+        self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, *,
+        threshold: float | None, **how: Any,
+    ) -> None:  # fmt: skip
         super().__init__(worker, cluster, clock, recorder, **how)
         assert self.device.memory_bytes is not None, f"{self.device.name} has no end of memory"
         self._capacity_bytes = self.device.memory_bytes
@@ -119,9 +124,8 @@ class CountingHost(Host):
         self.swapper: Swapper | None = None
         self.has_others = False
         self.owners = Owners(self.memory, self._queue)
-        self._varying = partial(
-            paced, clock=clock, cluster=cluster, seed=how["seed"], computes=False
-        )
+        if threshold is not None:
+            self._swap(threshold, partial(paced, clock=clock, cluster=cluster, seed=how["seed"]))
 
     @property
     def memory_rows(self) -> list[tuple[float, ...]]:
@@ -130,15 +134,14 @@ class CountingHost(Host):
             (self.worker, one.time_s, sum(one.bytes), *one.bytes) for one in self.memory.timeline
         ]
 
-    def swap(self, threshold: float) -> None:
-        """Swap what lies on stacks above this share of the memory."""
+    def _swap(self, threshold: float, varying: Callable[..., Any]) -> None:
         above_bytes = math.floor(threshold * self._capacity_bytes)
         copies = CopyLanes(
             self.worker, self.device, self._clock, instant=self._instant, recorder=self._recorder,
             above_bytes=above_bytes,
         )  # fmt: skip
         for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
-            tasks = self._varying(lane, lane.processor)
+            tasks = varying(lane, lane.processor, computes=False)
             self._clock.start(lane.processor.work(tasks), f"{name} {self.worker}")
         self.swapper = self.owners.swapper = Swapper(
             self.memory, self._capacity_bytes, copies, self._copied
@@ -218,7 +221,6 @@ class CountingHost(Host):
         self._queue.append(Queued((owner,), None, start))
 
     def _advance(self) -> None:
-        """Start what can start, and go on with what comes of it."""
         queue, swapper = self._queue, self.swapper
         while queue and self._running is None:
             first = queue[0]
@@ -256,7 +258,6 @@ class CountingHost(Host):
         self._copy()
 
     def _copied(self, number: Cause) -> None:
-        """Go on when a copy has ended."""
         self.cause = number
         self._copy()
         self._advance()
@@ -264,7 +265,6 @@ class CountingHost(Host):
             self._go_on()
 
     def _copy(self) -> None:
-        """Begin the copies for which it is time."""
         if self.swapper is not None:
             is_waiting = self._running is None and self._queue
             self.swapper.copy(self.cause, self._queue[0].away if is_waiting else None)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import (
@@ -22,7 +20,6 @@ from ampsim.dataflow.graph import (
     Operand,
     Predicate,
     Tensor,
-    WhileLoop,
     apply,
     open_graph,
     output_of,
@@ -52,9 +49,7 @@ def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "floa
         raise OptionError(f"input {name!r} is there already; give another name")
     if node is not None:
         return node.outputs[0]
-    with graph.inside(graph.root):
-        node = Node(op.INPUT, [], {"name": name}, graph)
-    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
+    return graph.source(op.INPUT, shape, dtype, name=name)
 
 
 @checked
@@ -72,8 +67,9 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
     graph = open_graph()
     (tensor,) = tensors_of([predicate])
     _require_predicate(tensor, "the predicate of cond")
-    if graph.known is not None and graph.known.value(tensor) is not None:
-        return true_fn() if graph.known.value(tensor) else false_fn()
+    known = None if graph.known is None else graph.known.value(tensor)
+    if known is not None:
+        return true_fn() if known else false_fn()
     built: list[Any] = []
     branches: list[Branch] = []
     for side, function in ((False, false_fn), (True, true_fn)):
@@ -95,24 +91,18 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
 
 
 def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) -> Tensor:
-    """A Merge of what both branches give."""
     false, true = pair
     if false.dtype != true.dtype:
         raise GraphError(
             f"cond of {predicate.node.told}: both branches must give one type, got {true.dtype} "
             f"of {true.node.told} and {false.dtype} of {false.node.told}; use flow.cast"
         )
-    node = graph.add(op.MERGE, [false, true])
-    merge = graph.output(node, true, graph.context)
-    merge.shape = _general(false.shape, true.shape)
-    return merge
-
-
-def _general(first: Shape | None, second: Shape | None) -> Shape | None:
-    """The shape that both have, as far as they agree."""
-    if first is None or second is None or len(first) != len(second):
-        return None
-    return tuple(one if one == other else None for one, other in zip(first, second, strict=True))
+    shape, other = false.shape, true.shape
+    if shape is None or other is None or len(shape) != len(other):
+        shape = None
+    else:
+        shape = tuple(one if one == two else None for one, two in zip(shape, other, strict=True))
+    return output_of(graph.add(op.MERGE, [false, true]), shape, true.dtype, graph.context)
 
 
 @checked
@@ -149,53 +139,67 @@ def while_loop(
     first = leaves_of(inits, "while_loop: inits")
     if graph.known is not None:
         return _unrolled(graph, predicate, body, rebuilt(inits, first))
-    loop = Loop(graph.context, f"{name}-{graph.count(name)}", parallel_iterations)
+    loop = Loop(graph.context, f"{name}-{graph.count(name)}", parallel_iterations, first)
     declared = [one.shape for one in first] if shapes is None else _declared(shapes, len(first))
     merges = [begun(graph, loop, one, shape) for one, shape in zip(first, declared, strict=True)]
     decide(graph, loop, merges, lambda: predicate(*rebuilt(inits, merges)))
     switches = [graph.switch(merge, loop.predicate, within=loop) for merge in merges]
-    taken = [switch.outputs[True] for switch in switches]
-    loop.gate = taken[0]
+    loop.taken = [switch.outputs[True] for switch in switches]
+    loop.gate = loop.taken[0]
     place = merges[0].node.place
     told = f"{loop.name} ({place})" if place else loop.name
     with graph.inside(loop):
-        given = body(*rebuilt(inits, taken))
-        leaves = [_iterated(one) for one in _variables(inits, given, told)]
-    for number, (leaf, merge) in enumerate(zip(leaves, merges, strict=True)):
+        loop.given = _variables(inits, body(*rebuilt(inits, loop.taken)), told)
+    for number, (leaf, merge) in enumerate(zip(loop.given, merges, strict=True)):
         _require_same(leaf, merge, f"{told}: variable {number}")
         repeat(graph, loop, leaf, merge)
-    exits = [leave(graph, loop, switch.outputs[False]) for switch in switches]
-    graph.context.units.append(WhileLoop(loop, first, taken, leaves, exits))
-    return rebuilt(inits, exits)
+    loop.outputs = [leave(graph, loop, switch) for switch in switches]
+    graph.context.units.append(loop)
+    return rebuilt(inits, loop.outputs)
 
 
 def _unrolled(
     graph: FlowGraph, predicate: Callable[..., Operand], body: Callable[..., Any], inits: Any
 ) -> Any:
     """A body after the other, as long as what is known of the instance says so."""
-    carried = inits
+    known, carried = graph.known, inits
     while True:
         (tensor,) = tensors_of([predicate(*carried)])
-        if not graph.known.truth(_require_predicate(tensor, "the predicate"), "the predicate"):
+        goes_on = known.value(_require_predicate(tensor, "the predicate"))
+        if goes_on is None:
+            raise GraphError(
+                f"{tensor.node.told}: the predicate is not known before the program runs, so it "
+                "cannot be unrolled; take shapes and single integers that are fed, or run it by "
+                "dataflow"
+            )
+        if not goes_on:
             return carried
         given = _variables(inits, body(*carried), "while_loop")
-        carried = rebuilt(inits, [graph.known.folded(one) for one in given])
+        values = [None if one.is_float else known.value(one) for one in given]
+        pairs = zip(given, values, strict=True)
+        carried = rebuilt(
+            inits, [one if value is None else graph.constant(value) for one, value in pairs]
+        )
 
 
 def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:
-    """The variables of the next iteration, as a body gives them."""
+    """The variables of the next iteration, as a body gives them.
+
+    Each comes once an iteration, also where it is a constant of the loop.
+    """
     given = cast("Any", given if isinstance(given, tuple | list) else (given,))
     require_alike(inits, given, f"{where}: the body must give its variables")
-    return leaves_of(given, where)
+    return [
+        apply("identity", one) if one.node.operator is op.ENTER_CONSTANT else one
+        for one in leaves_of(given, where)
+    ]
 
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:
     """A loop variable at the start of each iteration: Enter, and Merge with what comes back."""
-    enter = graph.add(op.ENTER, [first], {"loop": loop})
-    entered = graph.output(enter, first, loop)
-    merge = graph.output(graph.add(op.MERGE, [entered], {"loop": loop}, within=loop), first, loop)
-    merge.shape = shape
-    return merge
+    entered = graph.forward(op.ENTER, first, loop, loop=loop)
+    merge = graph.add(op.MERGE, [entered], {"loop": loop}, within=loop)
+    return output_of(merge, shape, first.dtype, loop)
 
 
 def decide(
@@ -211,20 +215,15 @@ def decide(
 
 def repeat(graph: FlowGraph, loop: Loop, given: Tensor, merge: Tensor) -> None:
     """Hand a variable on to the next iteration."""
-    node = graph.add(op.NEXT_ITERATION, [given], {"loop": loop}, within=loop)
-    merge.node.inputs.append(graph.output(node, given, loop))
+    with graph.inside(loop):
+        merge.node.inputs.append(graph.forward(op.NEXT_ITERATION, given, loop))
 
 
-def leave(graph: FlowGraph, loop: Loop, left: Tensor) -> Tensor:
-    """A variable after the last iteration."""
-    assert loop.outer is not None, "a loop has a context around it"
-    node = graph.add(op.EXIT, [left], {"loop": loop}, within=loop)
-    return graph.output(node, left, loop.outer)
-
-
-def _iterated(leaf: Tensor) -> Tensor:
-    """What a body gives comes once an iteration, also where it is a constant of the loop."""
-    return apply("identity", leaf) if leaf.node.operator is op.ENTER_CONSTANT else leaf
+def leave(graph: FlowGraph, loop: Loop, switch: Node) -> Tensor:
+    """A variable after the last iteration, in the present context."""
+    around = graph.context
+    with graph.inside(loop):
+        return graph.forward(op.EXIT, switch.outputs[False], around, loop=loop)
 
 
 def _declared(shapes: Sequence[Any], count: int) -> list[Shape | None]:
@@ -281,10 +280,10 @@ def map_fn(
     rows, count = _rows(elems)
 
     def body(i: Tensor, given: TensorArray) -> tuple[Any, ...]:
-        return (given.write(i, fn(rows.read(i))),)
+        return i + 1, given.write(i, fn(rows.read(i)))
 
-    (given,) = _over(count, body, (TensorArray(count),), "map", parallel_iterations)
-    return given.stack()
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "map"}
+    return while_loop(_before(count), body, (0, TensorArray(count)), **told)[1].stack()
 
 
 def foldl(
@@ -295,10 +294,10 @@ def foldl(
     rows, count = _rows(elems)
 
     def body(i: Tensor, a: Tensor) -> tuple[Any, ...]:
-        return (fn(a, rows.read(i)),)
+        return i + 1, fn(a, rows.read(i))
 
-    (folded,) = _over(count, body, (init,), "foldl", parallel_iterations)
-    return folded
+    told: Any = {"parallel_iterations": parallel_iterations, "name": "foldl"}
+    return while_loop(_before(count), body, (0, init), **told)[1]
 
 
 def foldr(
@@ -333,23 +332,9 @@ def scan(
 
 
 def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
-    """The rows of a tensor as an array, and how many there are."""
     (tensor,) = tensors_of([elems])
     rows = TensorArray().unstack(tensor)
     return rows, rows.size()
-
-
-def _over(
-    count: Tensor, body: Callable[..., tuple[Any, ...]], inits: tuple[Any, ...], name: str,
-    window: int | None,
-) -> Any:  # fmt: skip
-    """The variables of a loop that runs once for each row, from the first to the last."""
-
-    def counted(i: Tensor, *carried: Any) -> tuple[Any, ...]:
-        return i + 1, *body(i, *carried)
-
-    told: Any = {"parallel_iterations": window, "name": name}
-    return while_loop(_before(count), counted, (0, *inits), **told)[1:]
 
 
 def _before(count: Tensor) -> Callable[..., Tensor]:

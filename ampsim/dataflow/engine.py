@@ -1,19 +1,28 @@
-"""The engine of programs: passes over data, one run of the graph for each instance."""
+"""The engine of programs: passes over data, one run of the graph for each instance.
+
+The graph has the program with gradients and the optimizer's steps: once, or unrolled for each shape
+of an instance, where a loop becomes as many copies of its body as that needs.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ampsim.dataflow.accounted import CountingHost
+from ampsim.dataflow.construct import input_tensor
+from ampsim.dataflow.graph import FlowGraph, Tensor
 from ampsim.dataflow.memory import INPUTS
-from ampsim.dataflow.program import EPOCH, Plans, Program, TrainedProgram
+from ampsim.dataflow.plan import Plan
+from ampsim.dataflow.program import KnownInstance, Objective, Program
 from ampsim.dataflow.schedules import OfProgram
-from ampsim.dataflow.session import Session, fed_to, require_copies, require_meaning
-from ampsim.errors import DivergenceError
+from ampsim.dataflow.session import Done, Session
+from ampsim.dataflow.variable import minimize, set_variables, variables
+from ampsim.errors import DivergenceError, GraphError
 from ampsim.hardware import Cluster
 from ampsim.ir import LossReport
 from ampsim.model_parallel import PassReport, RunSettings
@@ -23,6 +32,19 @@ from ampsim.trace import MEMORY_CATEGORIES, Recorder
 
 WEIGHTS, ACTIVATIONS = (MEMORY_CATEGORIES.index(one) for one in ("weights", "activations"))
 
+EPOCH: Final = "epoch"
+"""The input that says of which epoch the learning rate is."""
+
+Run: TypeAlias = "tuple[Plan, Objective]"
+"""What is run of an instance, and what that gives."""
+
+
+class Runs(NamedTuple):
+    """What is run of a training instance, and of a validation one."""
+
+    train: Run
+    valid: Run
+
 
 class ProgramEngine:
     """Trains a program on the devices of a cluster, on the first where it names no other.
@@ -30,37 +52,39 @@ class ProgramEngine:
     Parameters start from `values`, by name; the recorder knows no node yet.
 
     Attributes:
+        graph: with all nodes of the program.
         on_items: called with the number of items of each instance that finishes.
 
     Raises:
-        GraphError: the program breaks a rule.
-        OptionError: the cluster has a key of which programs make nothing, or its first device
-            cannot swap.
+        GraphError: the program breaks a rule, or its variables are not the parameters.
+        OptionError: the cluster has a key of which programs make nothing, or has not a worker that
+            the program names, or its first device cannot swap.
     """
 
     def __init__(
         self, program: Program, optimizer: Optimizer, values: Mapping[str, np.ndarray],
         cluster: Cluster, schedule: OfProgram, *, recorder: Recorder, settings: RunSettings,
     ) -> None:  # fmt: skip
-        require_meaning(cluster)
         running = schedule.running
-        if running.swap_threshold is not None:
-            require_copies(cluster.devices[:1])
-        self._program, self._recorder, self._settings = program, recorder, settings
-        self._cluster = cluster
-        self._training = TrainedProgram(program, optimizer, values, running.window, cluster=cluster)
+        self._program, self._optimizer, self._window = program, optimizer, running.window
+        self._cluster, self._recorder, self._settings = cluster, recorder, settings
         self._session = Session(
             cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,
             seed=settings.seed or 0,
         )  # fmt: skip
+        self._session.require_fit([0])
+        self._values, self._named = values, dict[str, int]()
+        self.graph = FlowGraph()
+        self._runs: dict[Any, Runs] = {}
+        if self._window is not None:
+            self.runs({})
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0
-        self._named: dict[str, int] = {}
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
         """What they are now, by name."""
-        return self._training.parameters
+        return variables(self.graph)
 
     def train(self, batches: Iterable[Any], epochs: Iterator[float]) -> PassReport:
         """Train on batches, one after the other, each with the learning rate of its epoch.
@@ -80,60 +104,113 @@ class ProgramEngine:
         clock, totals = self._settings.clock, PassTotals()
         start_s = clock.now
         for batch in batches:
-            report = self._run(batch, None if epochs is None else next(epochs))
+            feeds = {**self._program.feed(batch)}
+            runs = self.runs(feeds)
+            plan, objective = runs.valid if epochs is None else runs.train
+            if epochs is not None:
+                feeds[EPOCH] = next(epochs)
+            done = self.run(plan, feeds)
             totals.instances += batch.rows
-            if report is not None:
-                totals.add(report)
+            if not self._settings.is_abstract:
+                totals.add(self._report(objective, done, batch.rows))
             self._recorder.flush_if_full()
             if self.on_items is not None:
                 self.on_items(batch.rows)
         self._note_memory()
         return PassReport(start_s, clock.now, totals)
 
-    def _run(self, batch: Any, epoch: float | None) -> LossReport | None:
-        """Run one instance; what its loss is, where there are numbers."""
-        feeds = {**self._program.feed(batch)}
-        plans = self._training.plans(feeds)
-        self._name_nodes(plans)
-        plan, has_count, has_rows = plans.valid if epoch is None else plans.train
-        if epoch is not None:
-            feeds[EPOCH] = epoch
-        require_meaning(self._cluster, plan.roots)
-        fed = fed_to(plan, feeds, is_abstract=self._settings.is_abstract)
-        done = self._session.run(plan, fed, self._instance)
-        values, sent = done.result, self._recorder.sent
+    def run(self, plan: Plan, feeds: Mapping[str, Any]) -> Done:
+        """Run one instance."""
+        done = self._session.run(plan, feeds, self._instance)
+        sent = self._recorder.sent
         for what, count in done.sent.items():
             sent[what] = sent.get(what, 0) + count
         self._instance += 1
-        if self._settings.is_abstract:
-            return None
-        rows = int(values[has_count + 1]) if has_rows else batch.rows
-        return self._report(values, rows, has_count=has_count)
+        return done
 
-    def _name_nodes(self, plans: Plans) -> None:
-        """Let the recorder know new nodes, and where they run.
-
-        Of the Sends of one tensor each plan has its own.
-        """
-        names: list[str] = []
-        for node in self._training.graph.nodes[len(self._recorder.nodes) :]:
-            count = self._named[node.name] = self._named.get(node.name, 0) + 1
-            names.append(node.name if count == 1 else f"{node.name}, {count}")
-        if not names:
-            return
-        self._recorder.add_nodes(names)
-        for step in (*plans.train.plan.steps, *plans.valid.plan.steps):
-            name = self._recorder.nodes[step.node.index]
-            self._recorder.placed.setdefault(name, step.frame.worker)
-
-    def _report(self, values: list[Any], rows: int, *, has_count: bool) -> LossReport:
-        loss = float(values[0])
+    def _report(self, objective: Objective, done: Done, rows: int) -> LossReport:
+        given: dict[Tensor | None, Any] = dict(zip(objective.asked, done.result, strict=True))
+        loss, correct = float(given[objective.loss]), given.get(objective.correct)
         if not math.isfinite(loss):
             raise DivergenceError(
                 f"the loss became {loss} for instance {self._instance - 1} at "
                 f"{self._settings.clock.now:.9g} s; try a lower learning rate"
             )
-        return LossReport(loss * rows, int(values[1]) if has_count else None, rows)
+        rows = int(given.get(objective.rows, rows))
+        return LossReport(loss * rows, None if correct is None else int(correct), rows)
+
+    # --- what is run of an instance
+
+    def runs(self, feeds: Mapping[str, Any]) -> Runs:
+        """What is run of an instance that is fed this."""
+        known = KnownInstance(feeds) if self._window is None else None
+        key = None if known is None else known.key()
+        if key not in self._runs:
+            self._runs[key] = self._built(known)
+        return self._runs[key]
+
+    def _built(self, known: KnownInstance | None) -> Runs:
+        """Build the graph of an instance, beside those of others."""
+        graph, program = self.graph, self._program
+        graph.begin(known)
+        with graph:
+            valid = program.build()
+            epoch = input_tensor(EPOCH)
+
+            def stepped(loss: Tensor) -> Tensor:
+                return minimize(loss, self._optimizer, epoch=epoch)
+
+            if program.train is None:
+                train = replace(valid, done=stepped(valid.loss))
+            else:
+                train = program.train(stepped)
+        if not self._runs:
+            self._start()
+        runs = Runs((self._plan(train), train), (self._plan(valid), valid))
+        if not any(step.node is epoch.node for step in runs.train[0].steps):
+            raise GraphError(
+                "train of a program must run what its minimize gives, got an Objective that does "
+                "without; return that in done="
+            )
+        self._name_nodes(runs)
+        return runs
+
+    def _plan(self, objective: Objective) -> Plan:
+        """A plan; its nodes beside the graph are numbered with those of the graph."""
+        nodes = self.graph.nodes
+        plan = Plan(objective.asked, self._window or 0, self._cluster, first=len(nodes))
+        nodes += plan.beside
+        return plan
+
+    def _start(self) -> None:
+        """Let variables start from the values.
+
+        Raises:
+            GraphError: a parameter has no variable, or a variable no parameter.
+        """
+        own = {one.name for one in self.graph.variables if one.attributes["held"].trainable}
+        for name in sorted(own ^ set(self._values)):
+            what = "variable" if name in self._values else "parameter of the model"
+            raise GraphError(
+                f"a program must have the parameters of its model as variables, got no {what} "
+                f"for {name!r}; call a layer as its node is called"
+            )
+        set_variables(self.graph, self._values)
+
+    def _name_nodes(self, runs: Runs) -> None:
+        """Let the recorder know new nodes, and where they run.
+
+        Of the Sends of one tensor each plan has its own.
+        """
+        names: list[str] = []
+        for node in self.graph.nodes[len(self._recorder.nodes) :]:
+            count = self._named[node.name] = self._named.get(node.name, 0) + 1
+            names.append(node.name if count == 1 else f"{node.name}, {count}")
+        self._recorder.add_nodes(names)
+        for plan, _objective in runs:
+            for step in plan.steps:
+                name = self._recorder.nodes[step.node.index]
+                self._recorder.placed.setdefault(name, step.frame.worker)
 
     def _note_memory(self) -> None:
         """Record the memory's history so far; what is no variable and not fed is an activation."""

@@ -102,7 +102,6 @@ class Executor:
             self._retire(iteration.frame)
 
     def _ended(self, iteration: Iteration) -> None:
-        """Note that a step is over."""
         iteration.outstanding -= 1
         if not iteration.outstanding:
             self._retire(iteration.frame)
@@ -143,7 +142,13 @@ class Executor:
             self._deliver(true, DEAD, iteration)
             return
         data, predicate = iteration.inputs[step.reads]
-        side = self._side(step, iteration, predicate)
+        if isinstance(predicate, Standin):
+            raise OptionError(
+                f"{step.node.inputs[1].node.told} decides by floating-point numbers, which sleep "
+                'mode does not compute; use mode="numeric"'
+            )
+        side = bool(predicate)
+        self.decisions.append((step.node.name, iteration.state.tag, side, self._host.now_s))
         self._deliver(false, DEAD if side else data, iteration)
         self._deliver(true, data if side else DEAD, iteration)
 
@@ -156,7 +161,12 @@ class Executor:
         self._deliver(step.targets[0], True, iteration)
 
     def _enter(self, step: Step, iteration: Iteration) -> None:
-        frame = self._child(step, iteration)
+        key = (iteration, step.child.name)
+        frame = self._children.get(key)
+        if frame is None:  # the first Enter opens it
+            frame = self._children[key] = Frame(step.child, iteration, iteration.frame.instance)
+            iteration.children += 1
+            self._open(frame)
         value = DEAD if iteration.is_dead[step.number] else iteration.inputs[step.first]
         frame.enters -= 1
         if step.kind == "enter-constant":
@@ -167,16 +177,6 @@ class Executor:
         else:
             self._deliver(step.targets[0], value, frame.iterations[0])
         self._retire(frame)
-
-    def _child(self, step: Step, iteration: Iteration) -> Frame:
-        """The frame that an Enter leads into; the first Enter opens it."""
-        plan = step.child
-        key = (iteration, plan.name)
-        if key not in self._children:
-            frame = self._children[key] = Frame(plan, iteration, iteration.frame.instance)
-            iteration.children += 1
-            self._open(frame)
-        return self._children[key]
 
     def _exit(self, step: Step, iteration: Iteration) -> None:
         if iteration.is_dead[step.number]:
@@ -192,7 +192,7 @@ class Executor:
         frame, value = iteration.frame, iteration.inputs[step.first]
         if iteration.number < frame.latest:
             self._deliver(step.targets[0], value, frame.iterations[iteration.number + 1])
-        elif frame.deferred or frame.is_full:
+        elif frame.is_full:
             frame.deferred.append((step, value))
             hold(value)
         else:
@@ -226,7 +226,6 @@ class Executor:
             self._receive(step, iteration, sent)
 
     def _arrived(self, step: Step, iteration: Iteration, sent: SentValue, cause: Cause) -> None:
-        """Take what has come for a Recv that waits."""
         self._host.cause = cause
         self._receive(step, iteration, sent)
         self._ended(iteration)
@@ -242,19 +241,7 @@ class Executor:
     # --- what all rules share
 
     def _given_to(self, node: Node) -> Any:
-        """The value of a constant, an input or a variable."""
         return node.attributes["value"] if node.operator is op.CONSTANT else self._feeds[node.name]
-
-    def _side(self, step: Step, iteration: Iteration, predicate: Any) -> bool:
-        """Which side a predicate names."""
-        if isinstance(predicate, Standin):
-            raise OptionError(
-                f"{step.node.inputs[1].node.told} decides by floating-point numbers, which sleep "
-                'mode does not compute; use mode="numeric"'
-            )
-        side = bool(predicate)
-        self.decisions.append((step.node.name, iteration.state.tag, side, self._host.now_s))
-        return side
 
     def _deliver(self, targets: Targets, value: Any, iteration: Iteration) -> None:
         """Put a value into the slots for which it is; what has all its inputs can run."""
@@ -278,7 +265,6 @@ class Executor:
                 self._ready.append((target, iteration, self._host.cause))
 
     def _open(self, frame: Frame) -> Iteration:
-        """Begin the next iteration of a frame."""
         iteration = frame.open(self._host.now_s)
         self.window_max = max(self.window_max, frame.latest - frame.first + 1)
         for step, value in frame.constants:
@@ -294,19 +280,15 @@ class Executor:
             if frame.parent is not None:
                 times = (iteration.opened_s, self._host.now_s)
                 self.frames.append((iteration.state.tag, iteration.number, *times))
-            if frame.deferred:
-                self._resume(frame)
+            if frame.deferred:  # the window lets the next iteration begin
+                deferred, frame.deferred = frame.deferred, []
+                iteration = self._open(frame)
+                for step, value in deferred:
+                    self._deliver(step.targets[0], value, iteration)
+                for _step, value in deferred:
+                    release(value)
         if not iterations and frame.parent is not None:
             self._close(frame)
-
-    def _resume(self, frame: Frame) -> None:
-        """Begin the iteration that has waited for the window."""
-        deferred, frame.deferred = frame.deferred, []
-        iteration = self._open(frame)
-        for step, value in deferred:
-            self._deliver(step.targets[0], value, iteration)
-        for _step, value in deferred:
-            release(value)
 
     def _close(self, frame: Frame) -> None:
         """End a frame: what no live Exit has left is dead outside."""

@@ -40,7 +40,6 @@ from ampsim.dataflow.graph import (
     Node,
     Tensor,
     Unit,
-    WhileLoop,
     apply,
     open_graph,
     tensors_of,
@@ -79,8 +78,7 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
             "nothing leads to it; build it in there, or ask for its gradients outside"
         )
-    before, graph.direction = graph.direction, int(Direction.BACKWARD)
-    try:
+    with graph.directed(Direction.BACKWARD):
         builder = _Builder(graph)
         ones = builder.filled(y, 1.0) if initial is None else initial
         found = builder.region(context, [(y, ones)], xs)
@@ -88,21 +86,6 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             builder.filled(x, 0.0) if gradient is None else gradient
             for x, gradient in zip(xs, found, strict=True)
         ]
-    finally:
-        graph.direction = before
-
-
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    """What orders the stacks of a forward loop.
-
-    Args:
-        index: comes once for each iteration.
-        trigger: fires when all pushes of an iteration are done; the next index waits for it.
-    """
-
-    index: Tensor
-    trigger: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +93,19 @@ class _Backward:
     """What a backward loop carries.
 
     Args:
-        unit: the forward loop.
+        loop: the forward one.
         variables: numbers of those along which gradients go.
         constants: what the loop captures whose gradients are summed up.
     """
 
-    unit: WhileLoop
+    loop: Loop
     variables: list[int]
     constants: list[Tensor]
 
     @property
     def shapes(self) -> list[Shape | None]:
         """Static shapes of the gradients, in that order."""
-        outputs = [self.unit.outputs[number] for number in self.variables]
+        outputs = [self.loop.outputs[number] for number in self.variables]
         return [one.shape for one in (*outputs, *self.constants)]
 
 
@@ -176,6 +159,10 @@ class _Builder:
 
     Attributes:
         twins: for each context of the forward graph the one that holds its gradients.
+
+    For each loop, forward and backward, there is what fires when all pushes or pops of an iteration
+    are done. It takes what comes once for each iteration, for which they wait; the next one of that
+    waits for it.
     """
 
     def __init__(self, graph: FlowGraph) -> None:
@@ -184,7 +171,7 @@ class _Builder:
         self.source = graph.count("gradients")
         self._saved: dict[Tensor, Tensor] = {}
         self._shapes: dict[Tensor, Tensor] = {}
-        self._counted: dict[Loop, _Counted] = {}
+        self._pushed: dict[Loop, Node] = {}
         self._popped: dict[Loop, Node] = {}
 
     # --- reverse traversal
@@ -224,7 +211,7 @@ class _Builder:
         """The gradients of a unit's inputs, in their order."""
         if isinstance(unit, Conditional):
             return self._conditional(unit, given, wanted)
-        if isinstance(unit, WhileLoop):
+        if isinstance(unit, Loop):
             return self._while_loop(unit, given, wanted)
         if unit.operator.gradient is None:
             raise GraphError(f"gradients: {unit.told} has no gradient; use flow.stop_gradient")
@@ -262,39 +249,39 @@ class _Builder:
         return [found.get(one) for one in inputs]
 
     def _while_loop(
-        self, unit: WhileLoop, given: list[Tensor | None], wanted: set[Tensor]
+        self, loop: Loop, given: list[Tensor | None], wanted: set[Tensor]
     ) -> Sequence[Tensor | None]:
         """A loop that runs as often, backward."""
-        back = _relevant(unit, given, wanted)
+        back = _relevant(loop, given, wanted)
         if not back.variables:
             return ()
-        total = self._count(unit.loop)
-        first = [self._or_zeros(given[one], unit.outputs[one]) for one in back.variables]
+        total = self._count(loop)
+        first = [self._or_zeros(given[one], loop.outputs[one]) for one in back.variables]
         first += [self.filled(one, 0.0) for one in back.constants]
-        with self._graph.device(unit.loop.predicate.node):
+        with self._graph.device(loop.predicate.node):
             _left, *found = while_loop(
                 is_left,
                 partial(self._iteration, back),
                 (self.available(total), *first),
-                parallel_iterations=unit.loop.window,
+                parallel_iterations=loop.window,
                 shapes=[(), *back.shapes],
-                name=f"{unit.loop.name}-gradient",
+                name=f"{loop.name}-gradient",
             )
         by_variable = dict(zip(back.variables, found, strict=False))
         by_constant = dict(zip(back.constants, found[len(back.variables) :], strict=True))
         return [
-            *(by_variable.get(number) for number in range(len(unit.first))),
-            *(by_constant.get(one) for one in unit.loop.captures),
+            *(by_variable.get(number) for number in range(len(loop.first))),
+            *(by_constant.get(one) for one in loop.captures),
         ]
 
     def _iteration(self, back: _Backward, left: Tensor, *carried: Tensor) -> Any:
         """An iteration of a backward loop: gradients of the variables, sums of those of others."""
-        graph, unit, loop = self._graph, back.unit, back.unit.loop
+        graph, loop = self._graph, back.loop
         self.twins[loop] = graph.context
-        trigger = self._popped[loop] = graph.add(op.TRIGGER, [left])
-        ordered = graph.output(trigger, left, graph.context)
-        given = [unit.given[number] for number in back.variables]
-        taken = [unit.taken[number] for number in back.variables]
+        ordered = graph.forward(op.TRIGGER, left, graph.context)
+        self._popped[loop] = ordered.node
+        given = [loop.given[number] for number in back.variables]
+        taken = [loop.taken[number] for number in back.variables]
         inner = [loop.captures[one] for one in back.constants]
         found = self.region(loop, zip(given, carried, strict=False), [*taken, *inner])
         gradients = [
@@ -318,12 +305,13 @@ class _Builder:
             switch = graph.switch(merge, loop.predicate, within=loop)
             index = switch.outputs[True]
             with graph.inside(loop):
-                trigger = graph.add(op.TRIGGER, [index])
+                ordered = graph.forward(op.TRIGGER, index, loop)
                 after = index + 1
-                after.node.controls.append(graph.output(trigger, index, loop))
-                repeat(graph, loop, after, merge)
-        self._counted[loop] = _Counted(index, trigger)
-        return leave(graph, loop, switch.outputs[False])
+            after.node.controls.append(ordered)
+            repeat(graph, loop, after, merge)
+        self._pushed[loop] = ordered.node
+        with graph.inside(loop.outer):
+            return leave(graph, loop, switch)
 
     # --- values of the forward graph
 
@@ -334,7 +322,7 @@ class _Builder:
         if tensor.context in self.twins and self.twins[tensor.context] is tensor.context:
             return tensor
         loop = tensor.context.loop
-        if loop is None or loop not in self._counted:
+        if loop is None or loop not in self._pushed:
             return tensor
         if tensor not in self._saved:
             self._saved[tensor] = self._save(tensor, loop)
@@ -343,19 +331,17 @@ class _Builder:
     def _save(self, tensor: Tensor, loop: Loop) -> Tensor:
         """Push a value in each forward iteration, and pop it in the backward one."""
         assert loop.outer is not None, "a loop has a context around it"
-        counted, graph = self._counted[loop], self._graph
-        with self._graph.inside(loop.outer):
+        graph = self._graph
+        with graph.inside(loop.outer):
             handle = new_stack()
-        with self._graph.inside(tensor.context):
+        with graph.inside(tensor.context):
             pushed = push(handle, tensor)
-            pushed.node.controls.append(counted.index)
-            counted.trigger.controls.append(pushed)
         saved = self.available(handle)
         with graph.inside(self.twins[tensor.context]):
             popped = pop(saved, tensor)
-        trigger = self._popped[loop]
-        popped.node.controls.append(trigger.inputs[0])
-        trigger.controls.append(popped)
+        for one, trigger in ((pushed, self._pushed[loop]), (popped, self._popped[loop])):
+            one.node.controls.append(trigger.inputs[0])
+            trigger.controls.append(one)
         return popped
 
     def shape(self, tensor: Tensor) -> Tensor:
@@ -406,25 +392,25 @@ def _leads_to(context: Context, ys: Iterable[Tensor]) -> set[Tensor]:
     return reached
 
 
-def _relevant(unit: WhileLoop, given: list[Tensor | None], wanted: set[Tensor]) -> _Backward:
+def _relevant(loop: Loop, given: list[Tensor | None], wanted: set[Tensor]) -> _Backward:
     """The variables and the constants of a loop along which gradients go."""
-    loop, count = unit.loop, len(unit.first)
+    count = len(loop.first)
     constants = [one for one in loop.captures if one in wanted]
     inner = [loop.captures[one] for one in constants]
 
     def fed_by(numbers: set[int]) -> set[int]:
-        reached = _reached_from(loop, [*inner, *(unit.taken[one] for one in numbers)])
-        return {number for number in range(count) if unit.given[number] in reached}
+        reached = _reached_from(loop, [*inner, *(loop.taken[one] for one in numbers)])
+        return {number for number in range(count) if loop.given[number] in reached}
 
     def feeding(numbers: set[int]) -> set[int]:
-        leading = _leads_to(loop, [unit.given[one] for one in numbers])
-        return {number for number in dependent if unit.taken[number] in leading}
+        leading = _leads_to(loop, [loop.given[one] for one in numbers])
+        return {number for number in dependent if loop.taken[number] in leading}
 
-    dependent = _grown({number for number in range(count) if unit.first[number] in wanted}, fed_by)
+    dependent = _grown({number for number in range(count) if loop.first[number] in wanted}, fed_by)
     needed = _grown({number for number in dependent if given[number] is not None}, feeding)
-    leading = _leads_to(loop, [unit.given[one] for one in needed])
+    leading = _leads_to(loop, [loop.given[one] for one in needed])
     constants = [one for one in constants if loop.captures[one] in leading]
-    return _Backward(unit, sorted(needed), constants)
+    return _Backward(loop, sorted(needed), constants)
 
 
 def _grown(numbers: set[int], more_of: Callable[[set[int]], set[int]]) -> set[int]:

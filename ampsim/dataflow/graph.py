@@ -55,7 +55,6 @@ class Tensor:
     captured_from: Tensor | None = None
 
     def __repr__(self) -> str:
-        """Name its node, type and shape."""
         return f"Tensor({self.node.name!r}, {self.dtype}, {self.shape})"
 
     @property
@@ -72,14 +71,12 @@ class Tensor:
         return tuple(length for length in shape if length is not None)
 
     def __bool__(self) -> bool:
-        """Refuse: a graph has no values yet."""
         raise GraphError(
             f"{self.node.told}: a tensor has no truth value while the graph is built; use "
             "flow.cond(tensor, ...) in place of if, and flow.while_loop in place of while"
         )
 
     def __iter__(self) -> Any:
-        """Refuse, for the same reason."""
         raise GraphError(
             f"{self.node.told}: a tensor has no elements while the graph is built; use "
             "flow.map_fn, or flow.TensorArray"
@@ -178,20 +175,36 @@ class Branch(Context):
 class Loop(Context):
     """A loop: its frame, and its body.
 
-    Attributes:
+    Args:
+        outer: the context around it.
         name: of the frame.
         window: iterations that may be under way at a time; None for what the run says.
+        first: what the variables start from.
+
+    Attributes:
+        taken, given: the variables at the start and at the end of an iteration.
+        outputs: the Exits.
     """
 
-    def __init__(self, outer: Context, name: str, window: int | None) -> None:
+    def __init__(
+        self, outer: Context, name: str, window: int | None, first: Sequence[Tensor]
+    ) -> None:
         super().__init__(outer, f"the loop {name}")
-        self.name, self.window = name, window
+        self.name, self.window, self.first = name, window, first
         self.predicate: Tensor
+        self.taken: list[Tensor]
+        self.given: list[Tensor]
+        self.outputs: list[Tensor]
 
     @property
     def loop(self) -> Loop:
         """Itself."""
         return self
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """What the variables start from, then what it captures."""
+        return [*self.first, *self.captures]
 
 
 class Predicate(Context):
@@ -224,30 +237,7 @@ class Conditional:
         return list(dict.fromkeys([*self.branches[0].captures, *self.branches[1].captures]))
 
 
-@dataclass(eq=False, slots=True)
-class WhileLoop:
-    """A whole `while_loop`, as its outer context has it.
-
-    Attributes:
-        loop: its context.
-        first: what the variables start from.
-        taken, given: the variables at the start and at the end of an iteration.
-        outputs: the Exits.
-    """
-
-    loop: Loop
-    first: list[Tensor]
-    taken: list[Tensor]
-    given: list[Tensor]
-    outputs: list[Tensor]
-
-    @property
-    def inputs(self) -> list[Tensor]:
-        """What the variables start from, then what the loop captures."""
-        return [*self.first, *self.loop.captures]
-
-
-Unit: TypeAlias = Node | Conditional | WhileLoop
+Unit: TypeAlias = Node | Conditional | Loop
 
 
 class FlowGraph:
@@ -280,12 +270,10 @@ class FlowGraph:
         self._constants: dict[Any, Tensor] = {}
 
     def __enter__(self) -> FlowGraph:
-        """Open it."""
         _OPEN.append(self)
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close it."""
         _OPEN.remove(self)
 
     def begin(self, known: Any) -> None:
@@ -303,25 +291,28 @@ class FlowGraph:
         return [node for node in self.given.values() if node.operator is op.VARIABLE]
 
     @contextlib.contextmanager
-    def inside(self, context: Context) -> Generator[Context]:
-        """Build nodes in a context."""
-        before, self.context = self.context, context
+    def _with(self, name: str, value: Any) -> Generator[Any]:
+        before = getattr(self, name)
+        setattr(self, name, value)
         try:
-            yield context
+            yield value
         finally:
-            self.context = before
+            setattr(self, name, before)
 
-    @contextlib.contextmanager
-    def device(self, device: int | str | Node | None) -> Generator[None]:
+    def inside(self, context: Context) -> contextlib.AbstractContextManager[Context]:
+        """Build nodes in a context."""
+        return self._with("context", context)
+
+    def directed(self, direction: Direction) -> contextlib.AbstractContextManager[Any]:
+        """Build nodes of a direction."""
+        return self._with("direction", int(direction))
+
+    def device(self, device: int | str | Node | None) -> contextlib.AbstractContextManager[Any]:
         """Build nodes that run on a worker of a number, or on the one whose device has a name.
 
         Or where another node is; with None, where they would without.
         """
-        before, self.placed = self.placed, device
-        try:
-            yield
-        finally:
-            self.placed = before
+        return self._with("placed", device)
 
     def number(self, node: Node) -> tuple[int, str]:
         """List a node; its place in the list, and its name."""
@@ -351,10 +342,16 @@ class FlowGraph:
         array.setflags(write=False)
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self._constants:
-            with self.inside(self.root):
-                node = Node(op.CONSTANT, [], {"value": array}, self)
-                self._constants[key] = output_of(node, array.shape, array.dtype, self.root)
+            self._constants[key] = self.source(op.CONSTANT, array.shape, array.dtype, value=array)
         return self._constants[key]
+
+    def source(
+        self, operator: op.Operator, shape: Sequence[int | None], dtype: Any, **attributes: Any
+    ) -> Tensor:
+        """A tensor that waits for nothing, of the graph itself."""
+        with self.inside(self.root):
+            node = Node(operator, [], attributes, self)
+        return output_of(node, tuple(shape), np.dtype(dtype), self.root)
 
     def add(
         self, operator: op.Operator, inputs: Sequence[Tensor],
@@ -369,15 +366,10 @@ class FlowGraph:
             node = Node(operator, list(inputs), attributes or {}, self)
         is_constant = all(one.node.operator is op.ENTER_CONSTANT for one in inputs)
         if is_constant and (inputs or operator.is_stateful):
-            gate = self._gate(context)
+            is_branch = isinstance(context, Branch)
+            gate = self.resolve(context.predicate, context) if is_branch else context.gate
             node.controls += [] if gate is None else [gate]
         return node
-
-    def _gate(self, context: Context) -> Tensor | None:
-        """What comes once for each time that a context runs; None where it always runs once."""
-        if isinstance(context, Branch):
-            return self.resolve(context.predicate, context)
-        return context.gate
 
     def resolve(self, tensor: Tensor, context: Context | None = None) -> Tensor:
         """What stands for a tensor in a context: itself, or a capture.
@@ -409,8 +401,8 @@ class FlowGraph:
             inside = node.outputs[context.side]
         else:
             assert isinstance(context, Loop), f"{context.told} captures nothing"
-            node = self.add(op.ENTER_CONSTANT, [tensor], {"loop": context}, within=context.outer)
-            inside = output_of(node, tensor.shape, tensor.dtype, context)
+            with self.inside(context.outer):
+                inside = self.forward(op.ENTER_CONSTANT, tensor, context, loop=context)
         inside.captured_from = tensor
         return inside
 
@@ -421,9 +413,12 @@ class FlowGraph:
             output_of(node, tensor.shape, tensor.dtype, within)
         return node
 
-    def output(self, node: Node, like: Tensor, context: Context) -> Tensor:
-        """Give a primitive an output, of the shape and type of another tensor."""
-        return output_of(node, like.shape, like.dtype, context)
+    def forward(
+        self, operator: op.Operator, tensor: Tensor, to: Context, **attributes: Any
+    ) -> Tensor:
+        """What a primitive gives that hands a tensor on into a context."""
+        node = self.add(operator, [tensor], attributes)
+        return output_of(node, tensor.shape, tensor.dtype, to)
 
 
 _OPEN: Final[list[FlowGraph]] = []
@@ -547,9 +542,7 @@ def listed(
     return list_kernel
 
 
-@cache
-def _is_own(file: str) -> bool:
-    return is_own(file)
+_is_own = cache(is_own)
 
 
 def _user_place() -> Place | None:

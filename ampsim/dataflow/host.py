@@ -23,7 +23,7 @@ from ampsim.dataflow.plan import Iteration, Ready, Step, Tag
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, occupancy_s
 from ampsim.ir import Direction, Standin, standin
-from ampsim.machine import Begun, Instant, NothingFree, Processor, paced
+from ampsim.machine import Begun, Instant, Job, Lane, Processor, paced
 from ampsim.machine.channel import Transfers
 from ampsim.trace import COMPUTE_LANE, DISPATCH_LANE, NO_STALENESS, START, Cause, Recorder
 from ampsim.user_code import told
@@ -85,32 +85,6 @@ class Queued:
         return [one.buffer for one in self.reads if not one.buffer.lies_there]
 
 
-class Kernels(NothingFree):
-    """The lane of a device: calls `ended` with each kernel that has, and when it began."""
-
-    __slots__ = ("_clock", "_ended", "_processor", "queues")
-
-    def __init__(
-        self, processor: Processor, clock: Clock, ended: Callable[[Any, float], None]
-    ) -> None:
-        self._processor, self._clock, self._ended = processor, clock, ended
-        self.queues: dict[Any, deque[Any]] = {0: deque()}
-
-    def add(self, kernel: Any) -> None:
-        """Let a kernel, which has a `cost`, wait for the device."""
-        self.queues[0].append(kernel)
-        self._processor.wake()
-
-    def begin(self, kind: Any, queue: deque[Any]) -> Begun:
-        """Begin the first kernel."""
-        kernel = queue.popleft()
-        return kernel.cost.seconds, (kernel, self._clock.now)
-
-    def end(self, task: Begun) -> None:
-        """Tell whose kernel it was that it has ended."""
-        self._ended(*task[1])
-
-
 class Host:
     """A worker: its host, which runs steps, and its device, which computes.
 
@@ -148,7 +122,7 @@ class Host:
         self._processor = Processor(worker, clock, self._instant)
         clock.start(self._processor.work(self), f"host {worker}")
         compute = Processor(worker, clock, self._instant)
-        self._lane = Kernels(compute, clock, self._ended)
+        self._lane, self._kernel = Lane(compute, clock), Job(0.0, self._ended)
         varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
 
@@ -259,7 +233,6 @@ class Host:
             ) from error
 
     def _new_cost(self, step: Step, inputs: list[Any]) -> KernelCost:
-        """What a step costs on these inputs."""
         node = step.node
         operator, shapes = node.operator, [one.shape for one in inputs]
         if operator.running_shape is not None:
@@ -360,18 +333,18 @@ class Host:
                 self._start(task, task.cost)
 
     def _start(self, task: Queued, cost: KernelCost) -> None:
-        """Start a kernel; or record one that takes no time."""
         if task.is_stalled:
             task.cause = self.cause
         if cost.seconds:
             self._running = task
-            self._lane.add(task)
+            self._kernel.seconds = cost.seconds
+            self._lane.add(self._kernel)
         else:
             self._record(task, self._clock.now)
 
-    def _ended(self, kernel: Any, start_s: float) -> None:
-        """Record a kernel that has ended, and go on."""
-        self._running = None
+    def _ended(self, start_s: float) -> None:
+        kernel, self._running = self._running, None
+        assert kernel is not None, "what has ended is what was running"
         self._record(kernel, start_s)
         self._advance()
         if self.ready:
@@ -384,7 +357,6 @@ class Host:
         self._finish(task)
 
     def _finish(self, task: Queued) -> None:
-        """Go on with what waited for a task."""
         if task.then is not None:
             task.then()
 

@@ -220,7 +220,12 @@ class Saved:
     def pop(self) -> list[Saved]:
         """Note that the device has come to the pop; what is away of a stack now popped first."""
         self.is_popped = True
-        away = self.stack.begin_to_pop()
+        stack, away = self.stack, list[Saved]()
+        if not stack.is_popped:
+            stack.is_popped = True
+            away = [
+                one for one in stack.pushed if one in one.buffer.saved and not one.buffer.stay()
+            ]
         self.buffer.settle()
         return away
 
@@ -271,13 +276,6 @@ class Resource:
             if one is not None:
                 one.release()
         self._kept, self.stack = [], []
-
-    def begin_to_pop(self) -> list[Saved]:
-        """Note that the device has come to a pop; at the first, what is away."""
-        if self.is_popped:
-            return []
-        self.is_popped = True
-        return [one for one in self.pushed if one in one.buffer.saved and not one.buffer.stay()]
 
 
 Owner: TypeAlias = Buffer | Saved | Resource
@@ -374,7 +372,6 @@ class Swapper:
         self._submit(COPY_IN_LANE, buffer, maker, cause)
 
     def _submit(self, lane: int, buffer: Buffer, maker: Maker, cause: Cause) -> None:
-        """Hand a copy to its lane."""
         lanes, size_bytes = self._lanes, buffer.size_bytes
 
         def done(start_s: float) -> None:

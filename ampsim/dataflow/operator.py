@@ -86,7 +86,6 @@ class Operator:
 
 
 def _primitive(name: str) -> Operator:
-    """An operator whose rule is the executor's."""
     return Operator(name, None, first_shape, first_dtype)
 
 

@@ -299,7 +299,6 @@ class Cut:
         self, operator: Operator, inputs: list[Tensor], told: dict[str, Any], worker: int,
         *, like: Tensor | None, context: Context,
     ) -> Node:  # fmt: skip
-        """A node beside the graph, on some worker."""
         with self._more.inside(context):
             node = Node(operator, inputs, told, self._more, like=like)
         self._worker[node] = worker

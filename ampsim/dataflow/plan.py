@@ -170,10 +170,9 @@ class Plan:
             self._connect(node, worker)
         self._ask(asked)
         self.steps = list(self._steps.values())
-        count = 1 + max((node.index for node, _worker in cut.placed), default=-1)
-        self.names = [f"node {number}" for number in range(count)]
-        for node, _worker in cut.placed:
-            self.names[node.index] = node.name
+        named = {node.index: node.name for node, _worker in cut.placed}
+        count = 1 + max(named, default=-1)
+        self.names = [named.get(number, f"node {number}") for number in range(count)]
         self.sources = {
             worker: [step for step in root.steps if not root.pending[step.number]]
             for worker, root in sorted(self.roots.items())
@@ -211,7 +210,6 @@ class Plan:
         return step
 
     def _connect(self, node: Node, worker: int) -> None:
-        """Let what a node takes go to its slots."""
         step = self._steps[node, worker]
         if node.operator is op.SWITCH:
             decides = self._cut.local(node.inputs[1], worker).node
@@ -258,7 +256,6 @@ class _Dead:
     """The one dead value."""
 
     def __repr__(self) -> str:
-        """Say so."""
         return "DEAD"
 
 

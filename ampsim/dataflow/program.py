@@ -1,29 +1,24 @@
 """A model as a program: what one instance does, with the parameters of the model as variables.
 
 A program stands in a model file beside the graph of messages, with the same names of parameters,
-and computes and costs the same. What trains it builds it with gradients and the optimizer's steps;
-once, or unrolled for each instance: a loop then becomes as many copies of its body as that needs.
+and computes and costs the same. `ampsim.dataflow.engine` trains it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.construct import input_tensor
-from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, constant, tensors_of
+from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, tensors_of
 from ampsim.dataflow.operators.elements import sigmoid, tanh
 from ampsim.dataflow.operators.rows import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
-from ampsim.dataflow.plan import Plan
-from ampsim.dataflow.variable import group, minimize, set_variables, variable, variables
+from ampsim.dataflow.variable import group, variable
 from ampsim.errors import GraphError
-from ampsim.hardware import Cluster
-from ampsim.optim import Optimizer
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -75,32 +70,9 @@ class KnownInstance:
         shape = tensor.static_shape
         return None if shape is None else np.broadcast_to(np.zeros(()), shape)
 
-    def truth(self, tensor: Tensor, what: str) -> bool:
-        """Whether a predicate is true.
-
-        Raises:
-            GraphError: that is not known.
-        """
-        value = self.value(tensor)
-        if value is None:
-            raise GraphError(
-                f"{tensor.node.told}: {what} is not known before the program runs, so it cannot be "
-                "unrolled; take shapes and single integers that are fed, or run it by dataflow"
-            )
-        return bool(value)
-
-    def folded(self, tensor: Tensor) -> Tensor:
-        """A constant in place of an integer or truth value that is known."""
-        value = None if tensor.is_float else self.value(tensor)
-        return tensor if value is None else constant(value)
-
 
 def _is_count(value: np.ndarray) -> bool:
     return value.ndim == 0 and value.dtype.kind in "ib"
-
-
-EPOCH = "epoch"
-"""The input that says of which epoch the learning rate is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +90,12 @@ class Objective:
     correct: Tensor | None = None
     rows: Tensor | None = None
     done: Tensor | None = None
+
+    @property
+    def asked(self) -> list[Tensor]:
+        """All that there is of these."""
+        parts = (self.loss, self.correct, self.rows, self.done)
+        return [one for one in parts if one is not None]
 
 
 Minimize: TypeAlias = Callable[[Tensor], Tensor]
@@ -202,112 +180,3 @@ def embedding(
 ) -> Tensor:
     """Rows of the variable ``NAME.weight``, (vocabulary, width), as the node `Embedding`."""
     return pick(variable(f"{name}.weight", shape=(vocabulary, width), dtype=dtype), index)
-
-
-class ProgramPlan(NamedTuple):
-    """What is run of an instance.
-
-    It gives the loss, then, if `has_count`, how many rows are classified rightly, and, if
-    `has_rows`, how many there are.
-    """
-
-    plan: Plan
-    has_count: bool
-    has_rows: bool
-
-
-class Plans(NamedTuple):
-    """What is run of a program: of a training instance, and of a validation one."""
-
-    train: ProgramPlan
-    valid: ProgramPlan
-
-
-class TrainedProgram:
-    """A program with gradients and an optimizer: one graph, or one for each shape of an instance.
-
-    Parameters start from `values`, by name; with a `window` of None all loops are unrolled.
-
-    Attributes:
-        graph: with all of its nodes.
-
-    Raises:
-        GraphError: the program breaks a rule, or its variables are not the parameters.
-        OptionError: it names a worker that the cluster has not.
-    """
-
-    def __init__(
-        self, program: Program, optimizer: Optimizer, values: Mapping[str, np.ndarray],
-        window: int | None, *, cluster: Cluster,
-    ) -> None:  # fmt: skip
-        self._program, self._optimizer, self._window = program, optimizer, window
-        self._cluster = cluster
-        self._values = values
-        self.graph = FlowGraph()
-        self._plans: dict[Any, Plans] = {}
-        if window is not None:
-            self._plans[None] = self._built(None)
-
-    def plans(self, feeds: Mapping[str, Any]) -> Plans:
-        """What is run of an instance."""
-        if self._window is not None:
-            return self._plans[None]
-        known = KnownInstance(feeds)
-        key = known.key()
-        if key not in self._plans:
-            self._plans[key] = self._built(known)
-        return self._plans[key]
-
-    @property
-    def parameters(self) -> dict[str, np.ndarray]:
-        """What the variables have now."""
-        return variables(self.graph)
-
-    def _built(self, known: KnownInstance | None) -> Plans:
-        """Build the graph of an instance, beside those of others."""
-        graph, program = self.graph, self._program
-        graph.begin(known)
-        with graph:
-            valid = program.build()
-            epoch = input_tensor(EPOCH)
-
-            def stepped(loss: Tensor) -> Tensor:
-                return minimize(loss, self._optimizer, epoch=epoch)
-
-            if program.train is None:
-                train = replace(valid, done=stepped(valid.loss))
-            else:
-                train = program.train(stepped)
-        if not self._plans:
-            self._start()
-        plans = Plans(self._plan(train), self._plan(valid))
-        if not any(step.node is epoch.node for step in plans.train.plan.steps):
-            raise GraphError(
-                "train of a program must run what its minimize gives, got an Objective that does "
-                "without; return that in done="
-            )
-        return plans
-
-    def _plan(self, objective: Objective) -> ProgramPlan:
-        """What is run; its nodes beside the graph are numbered with those of the graph."""
-        counts = (objective.correct, objective.rows)
-        asked = [one for one in (objective.loss, *counts, objective.done) if one is not None]
-        nodes = self.graph.nodes
-        plan = Plan(asked, self._window or 0, self._cluster, first=len(nodes))
-        nodes += plan.beside
-        return ProgramPlan(plan, *(one is not None for one in counts))
-
-    def _start(self) -> None:
-        """Let variables start from the values.
-
-        Raises:
-            GraphError: a parameter has no variable, or a variable no parameter.
-        """
-        own = {one.name for one in self.graph.variables if one.attributes["held"].trainable}
-        for name in sorted(own ^ set(self._values)):
-            what = "variable" if name in self._values else "parameter of the model"
-            raise GraphError(
-                f"a program must have the parameters of its model as variables, got no {what} "
-                f"for {name!r}; call a layer as its node is called"
-            )
-        set_variables(self.graph, self._values)

@@ -33,7 +33,6 @@ class OfProgram:
     weights = LATEST
 
     def __post_init__(self) -> None:
-        """Check the options."""
         check_fields(self)
 
     @property
@@ -64,7 +63,6 @@ class Dataflow(OfProgram):
     broadcast_dead: bool = False
 
     def __post_init__(self) -> None:
-        """Check the options, each and together."""
         check_fields(self)
         if self.swap_threshold != SWAP_THRESHOLD and not self.swap_memory:
             raise OptionError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -22,9 +22,9 @@ from ampsim.dataflow.memory import CATEGORIES, SWAP_THRESHOLD
 from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import DEAD, Plan
 from ampsim.dataflow.rendezvous import Rendezvous
-from ampsim.dataflow.variable import changed_by, read
+from ampsim.dataflow.variable import changed_by
 from ampsim.errors import GraphError, OptionError, one_of
-from ampsim.hardware import Cluster, Device, load_cluster
+from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Standin, standin
 from ampsim.machine import Fabric, Instant
 from ampsim.text import shown
@@ -205,10 +205,7 @@ def run(
             )
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     plan = Plan(tensors, parallel_iterations, cluster, placement)
-    require_meaning(cluster, plan.roots)
-    devices = [cluster.devices[worker] for worker in plan.roots]
-    threshold = _threshold(devices, swap_threshold, is_swapping=swap_memory)
-    fed = fed_to(plan, feeds or {}, is_abstract=mode == "sleep")
+    threshold = _threshold(swap_threshold, is_swapping=swap_memory)
     clock = SimClock() if clock is None else clock
     has_lanes = swap_memory or any(cluster.devices[one].dispatch_s for one in plan.roots)
     recorder = Recorder(plan.names, 1 + max(plan.roots, default=0), has_lanes=has_lanes)
@@ -216,7 +213,7 @@ def run(
         parallel_iterations, run_ahead, swap_threshold=threshold, broadcast_dead=broadcast_dead
     )
     session = Session(cluster, clock, recorder, running, is_abstract=mode == "sleep", seed=seed)
-    done = session.run(plan, fed)
+    done = session.run(plan, feeds or {})
     values = done.result
     assert not any(value is DEAD for value in values), "nothing is dead outside of branches"
     recorder.flush()
@@ -262,6 +259,7 @@ class Session:
         self._running = running
         instant = Instant(clock)
         self._fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
+        self._is_abstract = is_abstract
         self._how: dict[str, Any] = {
             "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
             "seed": seed, "round_trip_s": running.round_trip_s,
@@ -273,18 +271,53 @@ class Session:
     def _host(self, worker: int) -> Host:
         if worker not in self.hosts:
             counts = self._cluster.devices[worker].memory_bytes is not None
-            kind = CountingHost if counts else Host
-            host = kind(worker, self._cluster, self._clock, self._recorder, **self._how)
-            threshold = self._running.swap_threshold
-            if isinstance(host, CountingHost) and threshold is not None:
-                host.swap(threshold)
-            self.hosts[worker] = host
+            kind = partial(CountingHost, threshold=self._running.swap_threshold) if counts else Host
+            self.hosts[worker] = kind(
+                worker, self._cluster, self._clock, self._recorder, **self._how
+            )
         return self.hosts[worker]
 
-    def run(self, plan: Plan, fed: Mapping[str, Any], instance: int = 0) -> Done:
-        """Run a plan on what `fed_to` gives; variables then have what was assigned."""
-        nodes = [step.node for step in plan.steps]
-        held = changed_by(nodes)
+    def require_fit(self, workers: Iterable[int]) -> None:
+        """The cluster can run a graph on some workers, and has no key that means nothing there.
+
+        Raises:
+            OptionError: it has, or a device cannot swap.
+        """
+        cluster, is_swapping = self._cluster, self._running.swap_threshold is not None
+        for device in (cluster.devices[worker] for worker in workers):
+            for key, value in device.message_numbers.items():
+                raise OptionError(
+                    f"cluster: {key} of {value:g} is of steps that take and send "
+                    "messages, and steps of a graph do neither; give dispatch_s or step_overhead_s"
+                )
+            for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
+                if is_swapping and getattr(device, key) is None:
+                    raise OptionError(
+                        f"swap_memory needs {key} of the device, and {device.name} has none; add "
+                        "it to its file"
+                    )
+        if cluster.checkpoints is not None or cluster.memory is not None:
+            raise OptionError(
+                "cluster: checkpoints and memory.remedy are of models, and a graph is none; leave "
+                "them out"
+            )
+        if cluster.host is not None and not cluster.is_host_free:
+            raise OptionError(
+                "cluster: a host that takes time is a controller's, and a graph has none; give "
+                "dispatch_s in the device file, which a step of the graph takes on its host"
+            )
+
+    def run(self, plan: Plan, feeds: Mapping[str, Any], instance: int = 0) -> Done:
+        """Run a plan on values of its inputs; variables then have what was assigned.
+
+        Raises:
+            OptionError: an input has no value, or none that fits it, or the cluster does not fit.
+            OutOfMemoryError: a worker waits for memory.
+            SimulationError: a Recv waits for what nobody sends.
+        """
+        self.require_fit(plan.roots)
+        fed = _fed_to(plan, feeds, is_abstract=self._is_abstract)
+        held = changed_by([step.node for step in plan.steps])
         for one in held:
             one.forget()
         rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._running.broadcast_dead)
@@ -300,18 +333,6 @@ class Session:
                 executors[worker] = Executor(plan, rendezvous, fed, host, **how)
             host.start(executors[worker].run)
         self._clock.run()
-        self._require_over(executors, rendezvous)
-        for one in held:
-            one.commit()
-        return Done(plan, executors, rendezvous.counts)
-
-    def _require_over(self, executors: Mapping[int, Executor], rendezvous: Rendezvous) -> None:
-        """Everything has run.
-
-        Raises:
-            OutOfMemoryError: a worker waits for memory.
-            SimulationError: a Recv waits for what nobody sends.
-        """
         is_over = all(one.is_over for one in executors.values())
         for worker in () if is_over else executors:
             host = self.hosts[worker]
@@ -322,86 +343,58 @@ class Session:
         for one in executors.values():
             if isinstance(one, CountingExecutor):
                 one.finish()
+        for one in held:
+            one.commit()
+        return Done(plan, executors, rendezvous.counts)
 
 
-def _threshold(
-    devices: Sequence[Device], threshold: float | None, *, is_swapping: bool
-) -> float | None:
+def _threshold(threshold: float | None, *, is_swapping: bool) -> float | None:
     """The share of the memory above which what lies on stacks is swapped; None for never.
 
     Raises:
-        OptionError: it is no share, or is told in vain, or a device cannot swap.
+        OptionError: it is no share, or is told in vain.
     """
     if threshold is not None and not is_swapping:
         raise OptionError("swap_threshold has no effect without swap_memory=True; leave it out")
     threshold = SWAP_THRESHOLD if threshold is None else threshold
     if not 0 <= threshold < 1:
         raise OptionError(f"swap_threshold must be from 0 to below 1, got {threshold:g}")
-    if is_swapping:
-        require_copies(devices)
     return threshold if is_swapping else None
 
 
-def require_copies(devices: Iterable[Device]) -> None:
-    """The devices can swap: their memory has an end, and copies to the host a rate.
-
-    Raises:
-        OptionError: one cannot.
-    """
-    for device in devices:
-        for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
-            if getattr(device, key) is None:
-                raise OptionError(
-                    f"swap_memory needs {key} of the device, and {device.name} has none; add it "
-                    "to its file"
-                )
-
-
-def require_meaning(cluster: Cluster, workers: Iterable[int] = (0,)) -> None:
-    """The cluster has no key of which a graph on some workers would make nothing.
-
-    Raises:
-        OptionError: it has.
-    """
-    for worker in workers:
-        for key, value in cluster.devices[worker].message_numbers.items():
-            raise OptionError(
-                f"cluster: {key} of {value:g} is of steps that take and send "
-                "messages, and steps of a graph do neither; give dispatch_s or step_overhead_s"
-            )
-    if cluster.checkpoints is not None or cluster.memory is not None:
-        raise OptionError(
-            "cluster: checkpoints and memory.remedy are of models, and a graph is none; leave "
-            "them out"
-        )
-    if cluster.host is not None and not cluster.is_host_free:
-        raise OptionError(
-            "cluster: a host that takes time is a controller's, and a graph has none; give "
-            "dispatch_s in the device file, which a step of the graph takes on its host"
-        )
-
-
-def fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[str, Any]:
+def _fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[str, Any]:
     """The values of the inputs and variables that the run needs.
 
     Raises:
         OptionError: one is missing, or of no input, or does not fit it.
     """
-    nodes = [step.node for step in plan.steps]
-    inputs = {node.name: node.outputs[0] for node in nodes if node.operator is op.INPUT}
-    for name in inputs:
-        if name not in feeds:
-            raise OptionError(f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}")
-    fed = read(nodes, is_abstract=is_abstract)
-    for name, value in feeds.items():
+    fed: dict[str, Any] = {}
+    for node in (step.node for step in plan.steps):
+        name = node.name
+        if node.operator is op.VARIABLE:
+            value = node.attributes["held"].value
+            if value is None:
+                raise OptionError(
+                    f"variable {name!r} has no value; give one with flow.set_variables"
+                )
+        elif node.operator is op.INPUT:
+            if name not in feeds:
+                raise OptionError(
+                    f"feeds: input {name!r} has no value; give feeds={{{name!r}: ...}}"
+                )
+            value = _fitting(name, feeds[name], node.outputs[0], is_abstract=is_abstract)
+        else:
+            continue
+        is_shape = is_abstract and node.outputs[0].is_float
+        fed[name] = standin(value.shape, value.itemsize) if is_shape else value
+    inputs = [step.node.name for step in plan.steps if step.node.operator is op.INPUT]
+    for name in feeds:
         if name not in inputs:
-            raise OptionError(f"feeds: {one_of('input', name, inputs)}")
-        fed[name] = _fitting(name, value, inputs[name], is_abstract=is_abstract)
+            raise OptionError(f"feeds: {one_of('input', name, dict.fromkeys(inputs))}")
     return fed
 
 
 def _fitting(name: str, value: Any, tensor: Tensor, *, is_abstract: bool) -> Any:
-    """A value of the type and shape of an input."""
     if is_abstract and isinstance(value, Standin) and tensor.is_float:
         array: Any = standin(value.shape, tensor.dtype.itemsize)
     else:
@@ -412,4 +405,4 @@ def _fitting(name: str, value: Any, tensor: Tensor, *, is_abstract: bool) -> Any
     shape = tensor.shape or ()
     if not fits(array.shape, shape):
         raise OptionError(f"feeds: input {name!r} must have shape {shape}, got {array.shape}")
-    return standin(array.shape, array.itemsize) if is_abstract and tensor.is_float else array
+    return array

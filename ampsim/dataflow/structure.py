@@ -5,7 +5,8 @@ A structure is a tensor, an array of tensors, or a tuple or list of structures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import Any, cast
 
 import numpy as np
@@ -51,8 +52,8 @@ class TensorArray:
 
     def with_flow(self, flow: Tensor) -> TensorArray:
         """The same array as it is when `flow` has come."""
-        other = TensorArray.__new__(TensorArray)
-        other._told, other.handle, other.flow = self._told, self.handle, flow
+        other = copy(self)
+        other.flow = flow
         return other
 
     def write(self, index: int | Tensor, value: Any) -> TensorArray:
@@ -87,7 +88,6 @@ class TensorArray:
 
 
 def _parts(structure: object) -> Iterator[Any]:
-    """The tensors, numbers and arrays of a structure, in order."""
     if isinstance(structure, tuple | list):
         for part in cast("Sequence[object]", structure):
             yield from _parts(part)
@@ -95,20 +95,17 @@ def _parts(structure: object) -> Iterator[Any]:
         yield structure
 
 
-def rebuilt(structure: object, leaves: Sequence[Any]) -> Any:
+def rebuilt(structure: object, leaves: Iterable[Any]) -> Any:
     """A structure of the same form with other leaves."""
-    return _rebuilt(structure, iter(leaves))
-
-
-def _rebuilt(structure: object, leaves: Iterator[Any]) -> Any:
+    left = iter(leaves)
     if isinstance(structure, TensorArray):
-        return structure.with_flow(next(leaves))
+        return structure.with_flow(next(left))
     if isinstance(structure, tuple | list):
-        parts = [_rebuilt(part, leaves) for part in cast("Sequence[object]", structure)]
+        parts = [rebuilt(part, left) for part in cast("Sequence[object]", structure)]
         if hasattr(cast("Any", structure), "_fields"):
             return type(cast("Any", structure))(*parts)
         return tuple(parts) if isinstance(structure, tuple) else parts
-    return next(leaves)
+    return next(left)
 
 
 def form(structure: object) -> str:

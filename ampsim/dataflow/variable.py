@@ -13,8 +13,9 @@ window, whichever draw comes first, and whatever is dead.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -34,8 +35,8 @@ from ampsim.dataflow.graph import (
     output_of,
     tensors_of,
 )
-from ampsim.errors import DivergenceError, GraphError, OptionError, SimulationError, one_of
-from ampsim.ir import Direction, Standin, Work, standin
+from ampsim.errors import GraphError, OptionError, SimulationError, one_of
+from ampsim.ir import Direction, Standin, Work
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.rng import stream
 
@@ -123,28 +124,20 @@ def variable(
         raise OptionError(f"variable {name!r} must have a value or a shape; give one of them")
     known = graph.given.get(name)
     if known is not None:
-        return _same(known, tuple(shape))
-    with graph.inside(graph.root):
-        held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
-        node = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
-    return output_of(node, tuple(shape), np.dtype(dtype), graph.root)
-
-
-def _same(node: Node, shape: tuple[int, ...]) -> Tensor:
-    tensor = node.outputs[0]
-    if node.operator is op.INPUT or tensor.shape != shape:
-        raise OptionError(
-            f"variable {node.name!r} of shape {shape} cannot be made: {node.told} of shape "
-            f"{tensor.shape} is there already; give another name"
-        )
-    return tensor
+        tensor = known.outputs[0]
+        if known.operator is op.INPUT or tensor.shape != tuple(shape):
+            raise OptionError(
+                f"variable {name!r} of shape {tuple(shape)} cannot be made: {known.told} of shape "
+                f"{tensor.shape} is there already; give another name"
+            )
+        return tensor
+    held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
+    return graph.source(op.VARIABLE, shape, dtype, name=name, held=held)
 
 
 def variables(graph: FlowGraph) -> dict[str, np.ndarray]:
     """Copies of what all variables of a graph have, by name."""
-    held = [
-        node.attributes["held"] for node in graph.given.values() if node.operator is op.VARIABLE
-    ]
+    held = [node.attributes["held"] for node in graph.variables]
     return {one.name: one.value.copy() for one in held if one.value is not None}
 
 
@@ -166,25 +159,6 @@ def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
             )
         held = known[name].attributes["held"]
         held.value, held.state = array, None
-
-
-def read(nodes: Sequence[Node], *, is_abstract: bool) -> dict[str, Any]:
-    """What those of some nodes read that are variables, by name.
-
-    Raises:
-        OptionError: one has no value.
-    """
-    found: dict[str, Any] = {}
-    for node in nodes:
-        if node.operator is op.VARIABLE:
-            value = node.attributes["held"].value
-            if value is None:
-                raise OptionError(
-                    f"variable {node.name!r} has no value; give one with flow.set_variables"
-                )
-            is_shape = is_abstract and node.outputs[0].is_float
-            found[node.name] = standin(value.shape, value.itemsize) if is_shape else value
-    return found
 
 
 # --- what changes them
@@ -305,21 +279,17 @@ def minimize(
     if not wanted or any(one.node.operator is not op.VARIABLE for one in wanted):
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
-    before, graph.direction = graph.direction, int(Direction.UPDATE)
-    try:
-        number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
+    number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
+    with graph.directed(Direction.UPDATE):
         return group(
             *(
                 assign(target, _stepped(target, slope, number, optimizer))
                 for target, slope in zip(wanted, slopes, strict=True)
             )
         )
-    finally:
-        graph.direction = before
 
 
 def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) -> Tensor:
-    """What a variable has after a step of an optimizer."""
     shape, held = target.static_shape, target.node.attributes["held"]
     assert shape is not None, "a variable has a shape"
     held.slots = max(held.slots, optimizer.arrays)
@@ -343,15 +313,15 @@ def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, fl
         DivergenceError: a number would stop being finite.
     """
     theta, gradient, epoch = given
+
+    def diverged() -> str:
+        return f"{held.name} stopped being finite in epoch {epoch:g}; try a lower learning rate"
+
     rate = method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
-    state = method.init(theta.reshape(-1)) if held.state is None else held.state
-    slope = gradient.astype(theta.dtype, copy=False).reshape(-1)
-    stepped, state = method.update(slope, state, theta.reshape(-1), rate)
-    if not np.isfinite(stepped).all():
-        raise DivergenceError(
-            f"{held.name} stopped being finite in epoch {epoch:g}; try a lower learning rate"
-        )
-    held.state = state
+    flat = theta.reshape(-1)
+    state = method.init(flat) if held.state is None else held.state
+    slope = gradient.astype(theta.dtype).reshape(-1)  # which may be written over
+    stepped, held.state = method.step(slope, state, flat, rate, diverged)
     return stepped.reshape(theta.shape)
 
 
@@ -382,21 +352,13 @@ class DrawnRuns(Held):
         self.value = self.value + 1
 
 
-def _stream(place: Place, seed: Any, runs: Any, held: Held, draw: int) -> np.random.Generator:
-    _node, path = place
-    return stream(int(seed), held.name, int(runs), draw, *(iteration for _loop, iteration in path))
-
-
-def _random(
-    place: Place, seed: Any, runs: Any, *, held: Held, draw: int, shape: tuple[int, ...]
+def _draws(
+    what: Callable[..., Any], place: Place, seed: Any, runs: Any, *high: Any,
+    held: Held, draw: int, shape: tuple[int, ...],
 ) -> np.ndarray:  # fmt: skip
-    return np.asarray(_stream(place, seed, runs, held, draw).random(shape))
-
-
-def _integers(
-    place: Place, seed: Any, runs: Any, high: Any, *, held: Held, draw: int, shape: tuple[int, ...]
-) -> np.ndarray:  # fmt: skip
-    return np.asarray(_stream(place, seed, runs, held, draw).integers(high, size=shape))
+    path = (iteration for _loop, iteration in place[1])
+    generator = stream(int(seed), held.name, int(runs), draw, *path)
+    return np.asarray(what(generator, *high, size=shape))
 
 
 def _written(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -409,10 +371,12 @@ def _drawn_shape(*shapes: op.Shape, shape: tuple[int, ...], **attributes: Any) -
     return shape
 
 
-op.register(op.Operator("random", _random, _drawn_shape, op.number, _written, needs_tag=True))
-op.register(
-    op.Operator("integers", _integers, _drawn_shape, op.integer, op.no_work, needs_tag=True)
-)
+for _what, _dtype, _work in (
+    (np.random.Generator.random, op.number, _written),
+    (np.random.Generator.integers, op.integer, op.no_work),
+):
+    _kernel = partial(_draws, _what)
+    op.register(op.Operator(_what.__name__, _kernel, _drawn_shape, _dtype, _work, needs_tag=True))
 
 
 class Generator:
@@ -439,10 +403,8 @@ class Generator:
             )
         known = graph.given.get(name)
         if known is None:
-            with graph.inside(graph.root):
-                held = DrawnRuns(name, np.array(0))
-                known = Node(op.VARIABLE, [], {"name": name, "held": held}, graph)
-            output_of(known, (), op.INT, graph.root)
+            held = DrawnRuns(name, np.array(0))
+            known = graph.source(op.VARIABLE, (), op.INT, name=name, held=held).node
         if not isinstance(known.attributes.get("held"), DrawnRuns):
             raise OptionError(
                 f"generator {name!r} cannot be made: {known.told} is there already; give another "

@@ -127,6 +127,30 @@ def test_a_window_is_of_a_frame_and_not_of_the_graph_or_of_the_loop(window):
     assert result.window_max == window
 
 
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_a_loop_has_the_window_that_it_asks_for_and_so_has_its_gradient(window):
+    """Whatever the run says; loops of maps, folds and scans likewise."""
+    how = {"parallel_iterations": window}
+    with flow.FlowGraph():
+        x, w = flow.input("x", (2, 2)), flow.input("w", (2, 2))
+        body = lambda i, a: (i + 1, a.write(i, flow.matmul(x, w)))  # noqa: E731  # as users write it
+        rows = flow.while_loop(lambda i, a: i < 8, body, (0, flow.TensorArray(8)), **how)[1].stack()
+        beside = lambda a, row: flow.sum(flow.matmul(row, w))  # noqa: E731  # which waits for no other
+        made = [
+            flow.map_fn(lambda row: flow.sum(flow.matmul(row, w)), rows, **how),
+            flow.foldl(beside, rows, 0.0, **how), flow.foldr(beside, rows, 0.0, **how),
+            flow.scan(beside, rows, 0.0, **how),
+        ]  # fmt: skip
+        total = flow.add_n(*(flow.sum(one) for one in made))
+        asked = [total, *flow.gradients(total, [w])]
+    result = flow.run(asked, EYE, cluster=cluster_of(1.0), parallel_iterations=5, run_ahead=False)
+    loops = result.frames.groupby(result.frames["tag"].str.rpartition("-")[0])
+    at_once = {name: most_open(one) for name, one in loops}
+    kinds = ("while", "map", "foldl", "foldr", "scan")
+    assert set(at_once) == {*kinds, *(f"{kind}-1-gradient" for kind in kinds)}
+    assert set(at_once.values()) == {window}
+
+
 def most_open(frames: Any) -> int:
     """The most iterations that are under way at a time."""
     changes = [(at_s, 1) for at_s in frames["opened_s"]] + [(at_s, 0) for at_s in frames["over_s"]]

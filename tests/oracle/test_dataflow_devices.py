@@ -71,6 +71,8 @@ def test_an_iteration_of_a_cut_loop_takes_both_products_and_both_ways(trips):
         "dead": 2,  # there and back, after the last iteration
     }
     assert len(result.transfers) == sum(result.sent.values())
+    tensors_bytes = (2 * trips + 1) * MATRIX_BYTES
+    assert result.transfers["bytes"].sum() == tensors_bytes + trips + 1 + 2  # others are a byte
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -248,6 +250,26 @@ def test_an_iteration_over_many_devices_is_the_first_hosts_or_the_way_there_and_
         sums = 2 * trips if has_barrier else 0
         assert result.sent["tensors"] == others * (sums + 1)  # and x once
         assert result.sent["dead"] == (2 * others if has_barrier else 0)
+
+
+# --- F9: sums are made in the order of the graph, never in that of arrival
+
+
+def test_gradients_of_one_place_are_added_in_the_order_of_the_graph_whoever_is_late():
+    """Of three reads of a place; 1 is lost beside 1e16, unless -1e16 has come before."""
+    with flow.FlowGraph():
+        x = flow.input("x", (2, 2))
+        array = flow.TensorArray(1).write(0, x)
+        made: list[flow.Tensor] = []
+        for number, weight in enumerate((1.0, 1e16, -1e16)):
+            with flow.device(number):
+                made.append(flow.sum(flow.matmul(array.read(0), flow.constant(np.eye(2) * weight))))
+        total = made[0] + made[1] + made[2]
+        asked = [total, *flow.gradients(total, [x])]
+    for late in range(3):
+        seconds = [8.0 if number == late else 1.0 for number in range(3)]
+        slope = flow.run(asked, {"x": np.eye(2)}, cluster=stages(seconds)).values[1]
+        np.testing.assert_array_equal(slope, np.ones((2, 2)))  # that of the last read comes first
 
 
 # --- F10: deadness over cuts

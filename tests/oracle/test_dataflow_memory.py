@@ -215,6 +215,50 @@ def test_pops_give_the_iterations_in_reverse_whether_they_were_away_or_not():
         assert bool(result.swapped_out_bytes) == bool(options)
 
 
+@pytest.mark.parametrize(("units", "expected_s"), [(3, 3.0), (2, 12.0)])
+def test_bytes_stay_until_their_copy_has_ended_though_nobody_needs_them(units, expected_s):
+    """A product is pushed at 1 s, copied until 11 s, and read for the last time before 2 s."""
+    with flow.FlowGraph():
+        x, w, handle = flow.input("x", (ROWS, ROWS)), flow.input("w", (ROWS, ROWS)), new_stack()
+        kept = push(handle, flow.matmul(x, w))
+        popped = pop(handle, x)
+        popped.node.controls.append(kept)
+        asked = flow.matmul(flow.matmul(popped, w), w)
+    cluster = cluster_of(1.0, 10.0, INPUTS + units + 0.25)
+    result = flow.run(asked, FEEDS, cluster=cluster, swap_memory=True, swap_threshold=0.0)
+    assert computed_s(result) == pytest.approx(expected_s, rel=1e-9)
+
+
+def test_nothing_leaves_a_stack_that_is_being_popped():
+    """Pops begin at 8 s; copies at 1 and 5 s, and the next one would at 9 s."""
+    with flow.FlowGraph():
+        x, w, handle = flow.input("x", (ROWS, ROWS)), flow.input("w", (ROWS, ROWS)), new_stack()
+        left = pushed(8, handle, x, w) // ROWS
+        body = lambda n, s: (n - 1, flow.matmul(s, pop(handle, x)))  # noqa: E731  # as users write it
+        asked = flow.while_loop(lambda n, s: n > 0, body, (left, x))[1]
+    result = flow.run(
+        asked, FEEDS, cluster=cluster_of(1.0, 4.0, 30), swap_memory=True, swap_threshold=0.0
+    )
+    copies = result.spans[result.spans["lane"] == "copy-out"]
+    assert copies["start_s"].tolist() == pytest.approx([1.0, 5.0], rel=1e-9)
+    assert result.swapped_in_bytes == UNIT  # the second copy was in vain
+
+
+def test_a_copy_begins_when_what_it_copies_has_been_computed():
+    """The host, which has pushed long before, asks for copies while a product is made."""
+    device = cluster_of(1.0, 0.125, 30).devices[0].model_copy(update={"dispatch_s": 1 / 64})
+    cluster = Cluster(name="test", devices=(device,))
+    result = flow.run(forward(6), FEEDS, cluster=cluster, swap_memory=True, swap_threshold=0.0)
+    spans = result.spans
+    made, copied = (
+        spans[spans["lane"] == lane].query("bytes > 0").set_index("state")
+        for lane in ("compute", "copy-out")
+    )
+    assert len(copied) == 6
+    late_s = copied["start_s"] - made["end_s"].reindex(copied.index)
+    assert (late_s >= -1e-9).all()
+
+
 def test_small_tensors_stay_where_they_are():
     def swapped(elements: int) -> int:
         with flow.FlowGraph():
@@ -238,6 +282,10 @@ def test_nothing_moves_while_memory_is_not_above_the_threshold():
     assert at_peak.peak_bytes.tolist() == [peak]
     below = flow.run(asked, feeds, cluster=cluster, swap_memory=True, swap_threshold=0.25)
     assert below.swapped_out_bytes > 0
+    for missing, does_swap in ((0, False), (1, True)):  # a byte below what lies there at the end
+        cluster = plain_cluster(2 * ((4 + INPUTS) * UNIT - missing))
+        told = flow.run(forward(4), FEEDS, cluster=cluster, swap_memory=True, swap_threshold=0.5)
+        assert bool(told.swapped_out_bytes) == does_swap
 
 
 # --- peaks

@@ -277,6 +277,18 @@ def test_swapping_trains_the_same_in_less_memory():
         assert np.array_equal(swapped.model.parameters()[key], value)
 
 
+def test_each_device_that_takes_part_must_be_able_to_swap():
+    numbers: dict[str, Any] = {"flop_per_s": 1e9, "memory_bytes": 10**6}
+    first = Device(name="first", copy_bandwidth_bytes_per_s=1e9, **numbers)
+    second = Device(name="second", **numbers)
+    model = ampsim.load_model("dynamic_lstm", layers=2, devices=2, hidden=8, length=3)
+    with pytest.raises(OptionError, match=r"^swap_memory needs copy_.* and second has none; add"):
+        ampsim.simulate(
+            model, Cluster(name="two", devices=(first, second)),
+            ampsim.Dataflow(swap_memory=True), instances=50, mode="sleep",
+        )  # fmt: skip
+
+
 def test_forecasts_have_rows_of_programs():
     forecast = ampsim.forecast(
         made("rnn"), "tflops-1", schedules="sequential,dataflow,unrolled,out-of-graph",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ampsim import flow
+from ampsim.hardware import Cluster, Device
 
 torch = pytest.importorskip("torch")
 
@@ -318,6 +319,17 @@ def stopped(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
     return f.sum(f.loop(lambda i, y: i < n, body, (0, f.tanh(x)))[1])
 
 
+def overtaking(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """A later iteration has its inner loop behind it before an earlier one has."""
+
+    def body(i: Any, y: Any) -> Any:
+        inner = lambda j, z: (j + 1, f.tanh(z) * 1.1)  # noqa: E731  # as users write it
+        _, z = f.loop(lambda j, z: j < (n - i) * 2, inner, (i, x))
+        return i + 1, y + f.sum(f.square(z) * v)
+
+    return f.loop(lambda i, y: i < n, body, (0, f.sum(x)))[1]
+
+
 def chosen(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
     return f.sum(f.where(x > 0, x * v, f.tanh(x)))
 
@@ -328,7 +340,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         arithmetic, matrices, cond_sides, cond_nested, power, recurrent, cond_in_loop,
         data_dependent, nested, nested_in_cond_in_loop, untaken_loop, unused_exit,
         independent_of_itself, constant_given_on, swapped, changing_shape, scanned, folded, mapped,
-        scan_in_loop, picked, stopped, chosen, short, deciding, read_twice,
+        scan_in_loop, overtaking, picked, stopped, chosen, short, deciding, read_twice,
         written_and_read_backward, array_in_inner_loops,
     )
 }  # fmt: skip
@@ -402,6 +414,21 @@ def test_a_window_and_running_ahead_change_no_bit(program):
     for options in ({"parallel_iterations": 1}, {"parallel_iterations": 2, "run_ahead": False}):
         other = of_flow(PROGRAMS[program], 4, **options).values
         assert all(np.array_equal(one, two) for one, two in zip(whole, other, strict=True))
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS.keys() - {"data_dependent", "deciding"}))
+def test_sleep_has_the_spans_the_memory_and_the_shapes_of_numeric(program):
+    """Bytes are charged and counted, of lengths that change from an iteration to the next, too."""
+    device = Device(
+        name="test", flop_per_s=1e9, memory_bandwidth_bytes_per_s=1e8, memory_bytes=10**6
+    )
+    cluster = Cluster(name="test", devices=(device,))
+    numeric, asleep = (
+        of_flow(PROGRAMS[program], 4, cluster=cluster, mode=mode) for mode in ("numeric", "sleep")
+    )
+    for table in ("spans", "memory", "frames", "evaluations"):
+        assert getattr(numeric, table).equals(getattr(asleep, table)), table
+    assert [one.shape for one in asleep.values] == [one.shape for one in numeric.values]
 
 
 def test_a_training_loop_in_the_graph_takes_the_steps_of_one_outside():

@@ -11,13 +11,12 @@ from plain_dqn import PlainAgent, expected_reward
 
 import ampsim
 from ampsim import flow
-from ampsim.clock import SimClock
-from ampsim.dataflow import Plan
+from ampsim.dataflow import Plan, ProgramEngine
+from ampsim.dataflow.engine import EPOCH
 from ampsim.dataflow.plan import needed
-from ampsim.dataflow.program import EPOCH, TrainedProgram
-from ampsim.dataflow.session import Running, Session, fed_to
 from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import Cluster, Device, Link
+from ampsim.model_parallel import RunSettings
 from ampsim.study.model import parameters_of
 from ampsim.trace import Recorder
 
@@ -66,15 +65,13 @@ def stepped(
 ) -> tuple[Plan, list[list[tuple[Any, ...]]]]:
     """The plan of a step, and what each run of it decided: (node, tag, side)."""
     values = parameters_of(model.graph(seed))
-    training = TrainedProgram(model.program, model.optimizer, values, 32, cluster=FREE)
-    names = [node.name for node in training.graph.nodes]
-    running = Running(run_ahead=round_trip_s is None, round_trip_s=round_trip_s)
-    session = Session(FREE, SimClock(), Recorder(names, 1), running, is_abstract=False, seed=0)
-    plan = training.plans({}).train.plan
+    schedule = ampsim.Dataflow() if round_trip_s is None else ampsim.OutOfGraph(round_trip_s)
+    how: dict[str, Any] = {"recorder": Recorder([], 1), "settings": RunSettings(seed=0)}
+    engine = ProgramEngine(model.program, model.optimizer, values, FREE, schedule, **how)
+    plan, _objective = engine.runs({}).train
     found: list[list[tuple[Any, ...]]] = []
-    for number in range(steps):
-        fed = fed_to(plan, {"seed": seed, EPOCH: 0.0}, is_abstract=False)
-        done = session.run(plan, fed, number)
+    for _ in range(steps):
+        done = engine.run(plan, {"seed": seed, EPOCH: 0.0})
         found.append(sorted(row[:3] for row in done.rows("decisions")))
     return plan, found
 

@@ -11,6 +11,7 @@ from ampsim import flow
 from ampsim.dataflow.graph import Tensor, apply, open_graph
 from ampsim.dataflow.operator import OPERATORS, no_work
 from ampsim.dataflow.variable import DrawnRuns
+from ampsim.hardware import Cluster, Device
 from ampsim.ir import Standin, standin
 
 RNG = np.random.default_rng(0)
@@ -156,3 +157,22 @@ def differences(loss: Tensor, feeds: dict[str, Any], name: str, step: float = 1e
             sides.append(float(flow.run(loss, {**feeds, name: moved}).values[0]))
         slopes[place] = (sides[0] - sides[1]) / (2 * step)
     return slopes
+
+
+def test_a_shape_that_is_told_is_charged_and_had_anew_in_each_iteration():
+    """Rows added up in zeros as long as what grows: (2 + 2 + 1) numbers are read, k written."""
+    with flow.FlowGraph():
+        x = flow.input("x", (2,))
+        body = lambda i, y, z: (  # noqa: E731  # as users write it
+            i + 1, flow.concat([y, flow.cut(x, 0, 1, 0)], axis=0), flow.scatter(x, [0, 1], y)
+        )  # fmt: skip
+        shapes = [(), (None,), (None,)]
+        asked = flow.while_loop(lambda i, y, z: i < 3, body, (0, x, x), shapes=shapes)[2]
+    device = Device(name="test", flop_per_s=1e9, memory_bandwidth_bytes_per_s=1e9)
+    for mode in ("numeric", "sleep"):
+        result = flow.run(
+            asked, {"x": np.ones(2)}, cluster=Cluster(name="test", devices=(device,)), mode=mode
+        )
+        written = result.spans.query("node == 'scatter_to-1'")
+        assert written["bytes"].tolist() == [8 * (5 + k) for k in (2, 3, 4)]
+        assert result.values[0].shape == (4,)
