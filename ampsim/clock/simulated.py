@@ -73,6 +73,7 @@ class SimClock:
 
     def __init__(self) -> None:
         self._environment: Any = simpy.Environment(initial_time=0)  # its private parts are used
+        self._events, self._number = self._environment._queue, self._environment._eid.__next__
         self._sleep = SimSleep()
         self.now = 0.0
 
@@ -83,7 +84,7 @@ class SimClock:
 
     def skip(self, ticks: int) -> None:
         """Let so many ticks pass in which nothing happens; no event may be to come."""
-        assert not self._environment._queue, "there are events to come"
+        assert not self._events, "there are events to come"
         self._environment._now += ticks
         self.now = self._environment._now * SECONDS_PER_TICK
 
@@ -91,9 +92,8 @@ class SimClock:
     def is_settled(self) -> bool:
         """Tell whether the next event, if there is one, comes at a later tick."""
         # As `Environment.peek` and `now`, in half the time: this is asked once a message.
-        environment = self._environment
-        events = environment._queue
-        return not events or events[0][0] > environment._now
+        events = self._events
+        return not events or events[0][0] > self._environment._now
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait for `delay_s` virtual seconds, rounded to a tick; to be awaited at once.
@@ -102,7 +102,7 @@ class SimClock:
         """
         ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
         assert ticks >= 0, f"time never goes back, as by {delay_s} s"
-        due, events = environment._now + ticks, environment._queue
+        due, events = environment._now + ticks, self._events
         if not events or events[0][0] > due:
             environment._now, self.now = due, due * SECONDS_PER_TICK
             return OVER
@@ -118,11 +118,11 @@ class SimClock:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
         """Call `callback` in `delay_s` virtual seconds."""
-        ticks, environment = round(delay_s * TICKS_PER_SECOND), self._environment
+        ticks = round(delay_s * TICKS_PER_SECOND)
         assert ticks >= 0, f"time never goes back, as by {delay_s} s"
         # no event of SimPy's: nobody awaits it, and `_process` makes the call itself
-        entry = (environment._now + ticks, NORMAL, next(environment._eid), callback)
-        heappush(environment._queue, entry)
+        entry = (self._environment._now + ticks, NORMAL, self._number(), callback)
+        heappush(self._events, entry)
 
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback` in `delay_s` virtual seconds, unless what is returned is called first.
@@ -135,7 +135,7 @@ class SimClock:
 
     def _take_back(self, alarm: Callable[[], None]) -> None:
         """Remove a call that is yet to come from SimPy's heap."""
-        events = self._environment._queue
+        events = self._events
         place = next(place for place, entry in enumerate(events) if entry[3] is alarm)
         events[place] = events[-1]
         events.pop()
@@ -146,6 +146,7 @@ class SimClock:
         # As `simpy.Process`, in half the time, for nobody interrupts these or waits for their ends.
         coroutine.__name__ = name
         environment, send, sleep = self._environment, coroutine.send, self._sleep
+        events, number = self._events, self._number
 
         def resume(_event: Event | None = None) -> None:
             try:
@@ -158,13 +159,13 @@ class SimClock:
                 environment.event().fail(error)
                 return
             if awaited is sleep:
-                entry = (sleep.due, NORMAL, next(environment._eid), resume)
+                entry = (sleep.due, NORMAL, number(), resume)
                 sleep.due = None
-                heappush(environment._queue, entry)
+                heappush(events, entry)
             else:
                 awaited.callbacks.append(resume)
 
-        heappush(environment._queue, (environment._now, URGENT, next(environment._eid), resume))
+        heappush(events, (environment._now, URGENT, number(), resume))
 
     def run(self, until: Signal | None = None) -> None:
         """Process events until none is left; an exception of a process is raised here.
@@ -180,8 +181,7 @@ class SimClock:
 
     def _process(self) -> None:
         # As `Environment.run`, which calls `step` for each event, and raises copies of exceptions.
-        environment = self._environment
-        events = environment._queue
+        environment, events = self._environment, self._events
         while events:
             environment._now, _priority, _number, event = heappop(events)
             self.now = environment._now * SECONDS_PER_TICK

@@ -62,9 +62,10 @@ class QueuedChannel:
         latency_s: float | None = None,
     ) -> None:
         """Send so many bytes, as `Flight.send`; all times are known at once."""
-        now = self._clock.now
-        wait_s = held_s = 0.0
+        now = start_s = left_s = self._clock.now
+        delay_s = self.latency_s if latency_s is None else latency_s
         if self._rate is not None:
+            wait_s = 0.0
             for holder in self._holders:
                 wait_s = max(wait_s, holder.free_at_s - now)
             held_s = size_bytes / self._rate
@@ -72,9 +73,10 @@ class QueuedChannel:
             for holder in self._holders:
                 assert holder.free_at_s <= free_at_s * _ROUNDING, "two messages on one edge or port"
                 holder.free_at_s = free_at_s
-        delay_s = wait_s + held_s + (self.latency_s if latency_s is None else latency_s)
-        start_s = now + wait_s
-        end_s, left_s = now + delay_s, start_s + held_s
+            delay_s = wait_s + held_s + delay_s
+            start_s = now + wait_s
+            left_s = start_s + held_s
+        end_s = now + delay_s
         (source, target), (sender, receiver) = nodes, self._workers
         transfer = self._transfers.add(
             (source, target, size_bytes, start_s, end_s, now, left_s, sender, receiver, cause)
