@@ -25,7 +25,6 @@ from ampsim.errors import AmpsimError, OptionError
 from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
-    WRAPPED,
     Arguments,
     Learned,
     LossValue,
@@ -34,7 +33,8 @@ from ampsim.interop.lowering import (
     PlacesInBatch,
     Refusal,
     Repeated,
-    fixed_in,
+    held_in,
+    is_tensor,
     name_of,
     require_free,
     shape_of,
@@ -111,9 +111,9 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
 def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lowering:
     """What a program becomes; `names` of operations before it was decomposed are by their lines."""
     live = _live(program)
-    values, uses = _parameters(module, program, live)
+    values: dict[str, Any] = held_in(module, program)
     dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
-    low = Lowering(type(module).__name__, dtype, uses)
+    low = Lowering(type(module).__name__, dtype, _uses(program, values, live))
     *inputs, target = [one for one, spec in specs_of(program) if spec.kind.name == "USER_INPUT"]
     given = inspect.signature(module.forward).parameters.values()
     called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
@@ -262,33 +262,15 @@ def _is_in_place(operation: Any) -> bool:
     return schema is not None and schema.is_mutable and short(operation) != "detach_"
 
 
-def first_names(module: Any) -> dict[str, str]:
-    """For each name of a parameter the first of the same tensor, as of a layer with two names."""
-    seen: dict[int, str] = {}
-    named = module.named_parameters(remove_duplicate=False)
-    return {name: seen.setdefault(id(values), name) for name, values in named}
-
-
-def _parameters(
-    module: Any, program: Any, live: set[Any]
-) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
-    """Values of parameters and buffers, and how often each group of parameters is used."""
-    values: dict[str, Any] = {}
-    first = first_names(module)
-    for holder, spec in specs_of(program):
-        target = spec.target
-        if spec.kind.name == "PARAMETER":
-            array = program.state_dict[target].detach().numpy()
-            values[holder.name] = Learned(first[target.removeprefix(WRAPPED)], array)
-        elif spec.kind.name in ("BUFFER", "CONSTANT_TENSOR"):
-            values[holder.name] = fixed_in(program, target)
+def _uses(program: Any, values: Mapping[str, Any], live: set[Any]) -> dict[tuple[str, ...], int]:
+    """How many operations read each group of parameters."""
     uses: Counter[tuple[str, ...]] = Counter()
     for operation in program.graph.nodes:
         if operation.op == "call_function" and operation in live:
             known = (values.get(one.name) for one in operation.all_input_nodes)
             names = sorted(one.name for one in known if isinstance(one, Learned))
             uses[tuple(names)] += bool(names)
-    return values, dict(uses)
+    return dict(uses)
 
 
 def _require_trainable(module: Any) -> None:
@@ -340,11 +322,11 @@ def _has_branches(operation: Any) -> bool:
 def _is_fixed(low: Lowering, operation: Any) -> bool:
     """Whether an operation gives the same for every item of every batch."""
     shape = shape_of(operation)
-    if not hasattr(operation.meta.get("val"), "shape") or shape.count(None) > 1:
+    if not is_tensor(operation) or shape.count(None) > 1:
         return False
     if the_torch().Tag.nondeterministic_seeded in operation.target.tags:
         return False
-    read = [one for one in operation.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
+    read = filter(is_tensor, operation.all_input_nodes)
     known = all(isinstance(low.values.get(one.name), np.ndarray | Repeated) for one in read)
     return known or short(operation) in FILLING
 
@@ -360,10 +342,9 @@ def _computed(low: Lowering, operation: Any) -> Any:
         if isinstance(value, np.ndarray):
             return torch.from_numpy(np.array(cast("np.ndarray[Any, Any]", value)))
         found = one.meta["val"]
-        if hasattr(found, "shape"):
-            return torch.empty(
-                [extent or EXAMPLE_ROWS for extent in shape_of(one)], dtype=found.dtype
-            )
+        if is_tensor(one):
+            shape = [extent or EXAMPLE_ROWS for extent in shape_of(one)]
+            return torch.empty(shape, dtype=found.dtype)
         return found.node.hint if hasattr(found, "node") else found
 
     arguments, options = torch.fx.map_arg((operation.args, operation.kwargs), real)

@@ -13,22 +13,11 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from ampsim import nodes
 from ampsim.errors import AmpsimError, GraphError
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
 from ampsim.ir import Node
-from ampsim.nodes import (
-    Affine,
-    Concat,
-    Difference,
-    Embedding,
-    Mean,
-    Permute,
-    Pointwise,
-    Product,
-    Reshape,
-    Sum,
-)  # fmt: skip
 from ampsim.user_code import is_own
 
 EXAMPLE_ROWS: Final = 2
@@ -68,6 +57,42 @@ class Laid:
         flat = np.empty(first, ours.dtype)
         flat[self.way(*places.values()).ravel()] = ours.ravel()
         return {name: flat[place] for name, place in places.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleState:
+    """A module's state_dict as it was imported, and where its parameters are in a model.
+
+    Args:
+        arrays: by the module's names, buffers among them.
+        first_names: of each parameter, the first name of the same tensor.
+        layouts: how the model's parameters lie in the module's, by their names in the model.
+    """
+
+    arrays: Mapping[str, np.ndarray]
+    first_names: Mapping[str, str]
+    layouts: Mapping[str, Laid]
+
+    def theirs(self, ours: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The state_dict with the model's numbers; buffers are as they were."""
+        shapes = {name: one.shape for name, one in self.arrays.items()}
+        state = dict(self.arrays)
+        for name, laid in self.layouts.items():
+            state |= laid.theirs(ours[name], shapes)
+        return state | {name: state[first] for name, first in self.first_names.items()}
+
+
+def module_state(module: Any, layouts: Mapping[str, Laid]) -> ModuleState:
+    """The state of a module of which a model has these parameters."""
+    arrays = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
+    return ModuleState(arrays, first_names(module), layouts)
+
+
+def first_names(module: Any) -> dict[str, str]:
+    """For each name of a parameter the first of the same tensor, as of a layer with two names."""
+    seen: dict[int, str] = {}
+    named = module.named_parameters(remove_duplicate=False)
+    return {name: seen.setdefault(id(values), name) for name, values in named}
 
 
 Layout: TypeAlias = dict[str, Laid]
@@ -130,6 +155,12 @@ UNREAD: Final[dict[type[Any], tuple[str, str]]] = {
     ),
 }
 """What no operation reads, and what to try."""
+
+
+CALCULATING: Final = (
+    nodes.Affine, nodes.Difference, nodes.Mean, nodes.Pointwise, nodes.Product, nodes.Sum,
+)  # fmt: skip
+"""What calculates in floating-point numbers only."""
 
 
 class Refusal(GraphError):
@@ -235,15 +266,15 @@ class Lowering:
 
     def light(self, kind: Any, *feeds: Ref, named: str = "", **options: Any) -> Ref:
         """Add a node without parameters; views of views are one."""
-        before, source = self.origin(feeds[0], kind) if kind in (Permute, Reshape) else ({}, ())
-        if source:
+        before, source = self.origin(feeds[0], kind)
+        if source and kind in (nodes.Permute, nodes.Reshape):
             feeds = source
-            if kind is Permute:
+            if kind is nodes.Permute:
                 options["axes"] = tuple(before["axes"][axis] for axis in options["axes"])
                 if options["axes"] == tuple(range(len(options["axes"]))):
                     return feeds[0]
         is_whole = dtype_of(self.current).startswith(("bool", "int", "uint"))
-        if is_whole and kind in (Affine, Difference, Mean, Pointwise, Product, Sum):
+        if is_whole and kind in CALCULATING:
             raise self.refused("whole numbers are calculated with", "do that before, in the data")
         return self.call(
             Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds
@@ -252,7 +283,7 @@ class Lowering:
     def permuted(self, wire: Ref, axes: Sequence[int]) -> Ref:
         """The axes in another order, if it is another."""
         is_same = list(axes) == list(range(len(axes)))
-        return wire if is_same else self.light(Permute, wire, axes=tuple(axes))
+        return wire if is_same else self.light(nodes.Permute, wire, axes=tuple(axes))
 
     def joined(self, wires: Sequence[Ref], widths: Sequence[Any], axis: int, axes: int) -> Ref:
         """Beside each other along an axis, which is the last as long as that takes."""
@@ -261,11 +292,11 @@ class Lowering:
         swapped = list(range(axes))
         swapped[axis], swapped[-1] = swapped[-1], swapped[axis]
         turned = [self.permuted(wire, swapped) for wire in wires]
-        return self.permuted(self.light(Concat, *turned, widths=tuple(widths)), swapped)
+        return self.permuted(self.light(nodes.Concat, *turned, widths=tuple(widths)), swapped)
 
     def stacked(self, wires: Sequence[Ref], shape: Sequence[int], axis: int = 0) -> Ref:
         """Along a new axis; `shape` is that of one, with the new axis."""
-        parts = [self.light(Reshape, wire, shape=tuple(shape)) for wire in wires]
+        parts = [self.light(nodes.Reshape, wire, shape=tuple(shape)) for wire in wires]
         return self.joined(parts, [1] * len(parts), axis, len(shape))
 
     def learning(
@@ -364,11 +395,11 @@ class Lowering:
         places = np.arange(int(np.prod(rows))).reshape(rows)
         index = self.port(self._light_name("places"), rows, values=places)
         options = {"vocabulary": places.size, "width": shape[-1]}
-        spec = Spec(Embedding, node_name(learned.name), options)
+        spec = Spec(nodes.Embedding, node_name(learned.name), options)
         return self.learning(spec, {"weight": Laid((learned.name,))}, index, uses=1)
 
 
-def extents(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+def extents(shape: Sequence[int | None]) -> tuple[int, ...]:
     """A shape for `Reshape`, in which -1 follows from the batch."""
     return tuple(-1 if one is None else one for one in shape)
 
@@ -410,10 +441,18 @@ def specs_of(program: Any) -> list[tuple[Any, Any]]:
     return list(zip(holders, program.graph_signature.input_specs, strict=True))
 
 
-def fixed_in(program: Any, target: str) -> np.ndarray:
-    """A buffer or constant of an exported program."""
-    held = program.state_dict.get(target)
-    return (program.constants[target] if held is None else held).detach().numpy()
+def held_in(module: Any, program: Any) -> dict[str, Learned | np.ndarray]:
+    """Parameters, buffers and constants of an exported program, by their placeholders' names."""
+    first, found = first_names(module), dict[str, Any]()
+    tensors = {**program.constants, **program.state_dict}
+    for holder, spec in specs_of(program):
+        if spec.kind.name == "USER_INPUT":
+            continue
+        values = tensors[spec.target].detach().numpy()
+        is_learned = spec.kind.name == "PARAMETER"
+        name = first.get(spec.target.removeprefix(WRAPPED), "")
+        found[holder.name] = Learned(name, values) if is_learned else values
+    return found
 
 
 def require_free(name: str, program: Any) -> None:
@@ -442,14 +481,25 @@ def name_of(target: Any) -> str:
 
 
 def shape_of(operation: Any) -> tuple[int | None, ...]:
-    """The shape of an operation's tensor; None for an extent that follows from the batch."""
-    found = getattr(operation.meta.get("val"), "shape", ())
+    """The shape of an operation's tensor, of several the first's; None for the batch's extent."""
+    value = _value_of(operation)
+    found = getattr(value[0] if isinstance(value, tuple) else value, "shape", ())
     return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
 
 
 def dtype_of(operation: Any) -> str:
     """The type of the numbers of an operation's tensor, as NumPy calls it; "" of none."""
-    return str(getattr(operation.meta.get("val"), "dtype", "")).removeprefix("torch.")
+    return str(getattr(_value_of(operation), "dtype", "")).removeprefix("torch.")
+
+
+def is_tensor(operation: Any) -> bool:
+    """Whether an operation gives a tensor, and not an extent or several tensors."""
+    return hasattr(_value_of(operation), "shape")
+
+
+def _value_of(operation: Any) -> Any:
+    """What PyTorch knows of an operation's value; None of what is no operation."""
+    return getattr(operation, "meta", {}).get("val")
 
 
 class Arguments:
@@ -479,6 +529,40 @@ class Arguments:
         """The output that brings an argument, the first if it is not named."""
         return self.low.wire(self[name or self.first])
 
+    def axis(self, given: int, what: str, remedy: str) -> int:
+        """An axis of the first argument, counted from the first, that is not the batch's.
+
+        Raises:
+            GraphError: it is; `what` says of what, `remedy` what to try.
+        """
+        axis = range(len(self.shape_of()))[given]
+        if self.shape_of()[axis] is None:
+            raise self.refused(what, remedy)
+        return axis
+
+    def axes(self, what: str, remedy: str) -> list[int]:
+        """Those of `dim`, or all, in order.
+
+        Raises:
+            GraphError: the batch's is among them.
+        """
+        every = range(len(self.shape_of()))
+        dims = np.atleast_1d(every if self["dim"] in (None, []) else self["dim"]).tolist()
+        return sorted({self.axis(one, what, remedy) for one in dims})
+
+    def reshaped(self, wire: Ref) -> Ref:
+        """The numbers of a wire in the shape of the operation's tensor."""
+        shape = self.shape or (1,)
+        if shape.count(None) > 1:
+            raise self.refused(
+                "two extents of a shape follow from the batch", "keep the batch as one axis"
+            )
+        return self.light(nodes.Reshape, wire, shape=extents(shape))
+
+    def kept(self, wire: Ref) -> Ref:
+        """The wire of what axes were taken out of, with these as 1 if `keepdim` says so."""
+        return self.reshaped(wire) if self["keepdim"] else wire
+
     def rest(self) -> list[Any]:
         """All arguments but the first."""
         return [self[name] for name in [*self._given][1:]]
@@ -489,10 +573,8 @@ class Arguments:
 
     def shape_of(self, name: str = "") -> tuple[int | None, ...]:
         """Of an argument, the first if it is not named; None for an extent of the batch."""
-        given = self._given[name or self.first]
-        return shape_of(given) if hasattr(given, "meta") else ()
+        return shape_of(self._given[name or self.first])
 
     def dtype_of(self, name: str = "") -> str:
         """Of an argument, the first if it is not named; "" of no tensor."""
-        given = self._given[name or self.first]
-        return dtype_of(given) if hasattr(given, "meta") else ""
+        return dtype_of(self._given[name or self.first])

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from ampsim import nodes
 from ampsim.interop.layers import (
     SEED,
     attention,
@@ -37,29 +38,6 @@ from ampsim.interop.lowering import (
     short,
 )  # fmt: skip
 from ampsim.interop.plan import Ref, Spec
-from ampsim.nodes import (
-    FUNCTIONS,
-    Affine,
-    Compare,
-    Difference,
-    Dropout,
-    LayerNorm,
-    Max,
-    Mean,
-    Pick,
-    Pointwise,
-    Product,
-    ReLU,
-    Reshape,
-    RMSNorm,
-    Sigmoid,
-    Softmax,
-    SoftmaxCrossEntropy,
-    SquaredError,
-    Sum,
-    Tanh,
-    Where,
-)  # fmt: skip
 
 Rule: TypeAlias = Callable[[Arguments], Value]
 
@@ -102,16 +80,16 @@ def _pointwise(function: str) -> Rule:
 
     def rule(given: Arguments) -> Value:
         numbers = tuple(map(float, given.rest()))
-        options = {} if numbers == FUNCTIONS[function].numbers else {"numbers": numbers}
+        options = {} if numbers == nodes.FUNCTIONS[function].numbers else {"numbers": numbers}
         wire = given.wire()
-        return given.light(Pointwise, wire, named=function, function=function, **options)
+        return given.light(nodes.Pointwise, wire, named=function, function=function, **options)
 
     return rule
 
 
 def _gelu(given: Arguments) -> Value:
     function = "gelu_tanh" if given["approximate"] == "tanh" else "gelu"
-    return given.light(Pointwise, given.wire(), named=function, function=function)
+    return given.light(nodes.Pointwise, given.wire(), named=function, function=function)
 
 
 def _clamp(given: Arguments) -> Value:
@@ -119,25 +97,22 @@ def _clamp(given: Arguments) -> Value:
     for function, bound in zip(("clamp_min", "clamp_max"), given.rest(), strict=True):
         if bound is not None:
             options = {"function": function, "numbers": (float(bound),)}
-            wire = given.light(Pointwise, wire, named=function, **options)
+            wire = given.light(nodes.Pointwise, wire, named=function, **options)
     return wire
 
 
 def _softmax(given: Arguments, *, is_log: bool = False) -> Value:
-    shape = given.shape
-    axis = given["dim"] % len(shape)
-    if shape[axis] is None:
-        raise given.refused("a softmax is over the batch", "take dim=-1, over the classes")
+    axis = given.axis(given["dim"], "a softmax is over the batch", "take dim=-1, over the classes")
     _require_type(given)
-    options: dict[str, Any] = {} if axis == len(shape) - 1 else {"axis": axis}
+    options: dict[str, Any] = {} if axis == len(given.shape) - 1 else {"axis": axis}
     options |= {"is_log": True} if is_log else {}
-    return given.light(Softmax, given.wire(), **options)
+    return given.light(nodes.Softmax, given.wire(), **options)
 
 
 def _cast(given: Arguments) -> Value:
     if given.dtype_of() == "bool" and given.dtype.startswith("float"):
         ones = (np.full(1, one, given.dtype) for one in (1, 0))
-        return given.light(Where, given.wire(), *map(given.low.wire, ones))
+        return given.light(nodes.Where, given.wire(), *map(given.low.wire, ones))
     _require_type(given)
     return given["self"]
 
@@ -152,23 +127,14 @@ def _require_type(given: Arguments) -> None:
 def _dropout(given: Arguments) -> Value:
     if not given["train"] or not given["p"]:
         return given[given.first]
-    return given.light(Dropout, given.wire(), rate=float(given["p"]), seed=SEED)
+    return given.light(nodes.Dropout, given.wire(), rate=float(given["p"]), seed=SEED)
 
 
 def _reshape(given: Arguments) -> Value:
     value = given[given.first]
     if isinstance(value, Stacked) and len(value.values) == 1 and len(given.shape) == 2:
         return value.values[0]  # the last state of a single layer
-    return _reshaped(given, given.wire())
-
-
-def _reshaped(given: Arguments, wire: Ref) -> Ref:
-    shape = given.shape or (1,)
-    if shape.count(None) > 1:
-        raise given.refused(
-            "two extents of a shape follow from the batch", "keep the batch as one axis"
-        )
-    return given.light(Reshape, wire, shape=extents(shape))
+    return given.reshaped(given.wire())
 
 
 def _permute(given: Arguments) -> Value:
@@ -183,15 +149,14 @@ def _permute(given: Arguments) -> Value:
 
 def _picked(given: Arguments, axis: int, key: Any) -> Value:
     keys = [None] * (axis % len(given.shape_of())) + [key]
-    return given.light(Pick, given.wire(), keys=tuple(keys))
+    return given.light(nodes.Pick, given.wire(), keys=tuple(keys))
 
 
 def _flip(given: Arguments) -> Value:
-    axes = [axis % len(given.shape) for axis in given["dims"]]
-    if None in (given.shape[axis] for axis in axes):
-        raise given.refused("the batch is turned round", "turn another axis round")
+    told = "the batch is turned round", "turn another axis round"
+    axes = [given.axis(one, *told) for one in given["dims"]]
     keys = tuple((None, None, -1) if axis in axes else None for axis in range(max(axes) + 1))
-    return given.light(Pick, given.wire(), keys=keys)
+    return given.light(nodes.Pick, given.wire(), keys=keys)
 
 
 def _select(given: Arguments) -> Value:
@@ -218,9 +183,7 @@ def _slice(given: Arguments) -> Value:
 
 
 def _split(given: Arguments) -> Value:
-    axis: int = given["dim"]
-    if given.shape_of()[axis] is None:
-        raise given.refused("the batch is cut into parts", "cut another axis")
+    axis = given.axis(given["dim"], "the batch is cut into parts", "cut another axis")
     stops = np.cumsum([int(one.shape[axis]) for one in given.operation.meta["val"]]).tolist()
     cuts = zip([0, *stops], stops, strict=False)
     return [_picked(given, axis, (start, stop, None)) for start, stop in cuts]
@@ -268,42 +231,42 @@ def _plus(sign: int, given: Arguments) -> Value:
     first, second = map(_scalar, (x, y))
     if second is not None:
         shift = factor * second
-        return low.light(Affine, low.wire(x), shift=shift) if shift else x
+        return low.light(nodes.Affine, low.wire(x), shift=shift) if shift else x
     if first is not None:
         if (first, factor) == (0, 1):
             return y  # as Python's `sum` begins
-        return low.light(Affine, low.wire(y), factor=factor, shift=first)
+        return low.light(nodes.Affine, low.wire(y), factor=factor, shift=first)
     wires = _operands(given)
     if factor == -1 and given.shape_of("self") == given.shape_of("other"):
-        return low.light(Difference, *wires)
+        return low.light(nodes.Difference, *wires)
     if factor != 1:
-        wires[1] = low.light(Affine, wires[1], factor=factor)
-    return low.light(Sum, *wires)
+        wires[1] = low.light(nodes.Affine, wires[1], factor=factor)
+    return low.light(nodes.Sum, *wires)
 
 
 def _affine(given: Arguments) -> Value:
     """A number − x, or −x."""
     shift, factor = float(given["other"] or 0), -float(given["alpha"] or 1)
-    return given.light(Affine, given.wire(), factor=factor, shift=shift)
+    return given.light(nodes.Affine, given.wire(), factor=factor, shift=shift)
 
 
 def _times(given: Arguments) -> Value:
     x, y = given["self"], given["other"]
     for one, other in ((x, y), (y, x)):
         if (number := _scalar(other)) is not None:
-            return given.light(Affine, given.low.wire(one), factor=number)
-    return given.light(Product, *_operands(given))
+            return given.light(nodes.Affine, given.low.wire(one), factor=number)
+    return given.light(nodes.Product, *_operands(given))
 
 
 def _over(given: Arguments) -> Value:
     low, number = given.low, _scalar(given["other"])
     if number is None:
         first, second = _operands(given)
-        inverse = low.light(Pointwise, second, named="reciprocal", function="reciprocal")
-        return low.light(Product, first, inverse)
+        inverse = low.light(nodes.Pointwise, second, named="reciprocal", function="reciprocal")
+        return low.light(nodes.Product, first, inverse)
     if not number:
         raise low.refused("a tensor is divided by 0", "divide by another number")
-    return low.light(Affine, given.wire(), factor=1 / number)
+    return low.light(nodes.Affine, given.wire(), factor=1 / number)
 
 
 def _where(given: Arguments) -> Value:
@@ -321,7 +284,7 @@ def _where(given: Arguments) -> Value:
         )
         for one, number in zip(values, numbers, strict=True)
     ]  # fmt: skip
-    return given.light(Where, mask, *wires)
+    return given.light(nodes.Where, mask, *wires)
 
 
 def _compare(given: Arguments) -> Value:
@@ -332,7 +295,7 @@ def _compare(given: Arguments) -> Value:
         raise given.refused("two tensors are compared", "compare with a number")
     _require_data(given, given.wire())
     options = {"comparison": comparison, "number": number}
-    return given.light(Compare, given.wire(), named=comparison, **options)
+    return given.light(nodes.Compare, given.wire(), named=comparison, **options)
 
 
 def _require_data(given: Arguments, wire: Ref) -> None:
@@ -342,27 +305,21 @@ def _require_data(given: Arguments, wire: Ref) -> None:
         )
 
 
-Factor: TypeAlias = Callable[[float], float]
-"""Of a mean, by how many numbers it is of."""
+def _mean(given: Arguments, factor: Callable[[float], float] | None = None) -> Value:
+    return given.kept(_averaged(given, given.wire(), factor))
 
 
-def _mean(given: Arguments, factor: Factor | None = None) -> Value:
-    wire = _averaged(given, given.wire(), factor)
-    return _reshaped(given, wire) if given["keepdim"] else wire
+def _averaged(given: Arguments, wire: Ref, factor: Callable[[float], float] | None = None) -> Ref:
+    """The mean of a payload of the first argument's shape, axis by axis, times a factor.
 
-
-def _averaged(given: Arguments, wire: Ref, factor: Factor | None) -> Ref:
-    """The mean of a payload of the first argument's shape, axis by axis, times a factor."""
-    shape = given.shape_of()
-    axes = sorted({axis % len(shape) for axis in given["dim"] or range(len(shape))})
-    lengths = [shape[axis] for axis in axes]
-    if None in lengths:
-        raise given.refused(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
+    The factor is by how many numbers the mean is of.
+    """
+    axes = given.axes(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
     for axis in reversed(axes):
-        wire = given.light(Mean, wire, axis=axis)
+        wire = given.light(nodes.Mean, wire, axis=axis)
     if factor is not None:
-        count = float(np.prod(cast("list[int]", lengths)))
-        wire = given.light(Affine, wire, factor=factor(count))
+        count = float(np.prod([cast("int", given.shape_of()[axis]) for axis in axes]))
+        wire = given.light(nodes.Affine, wire, factor=factor(count))
     return wire
 
 
@@ -370,34 +327,29 @@ def _norm_of(given: Arguments) -> Value:
     """The root of the sum of squares."""
     if given["ord"] not in (None, 2):
         raise given.refused("a norm is not that of order 2", "take order 2")
-    squares = given.light(Pointwise, given.wire(), named="square", function="pow")
+    squares = given.light(nodes.Pointwise, given.wire(), named="square", function="pow")
     whole = _averaged(given, squares, lambda count: count)
-    root = given.light(Pointwise, whole, named="sqrt", function="sqrt")
-    return _reshaped(given, root) if given["keepdim"] else root
+    return given.kept(given.light(nodes.Pointwise, whole, named="sqrt", function="sqrt"))
 
 
 def _variance(given: Arguments) -> Value:
     """The mean square of differences to the mean, as of one number fewer unless told."""
-    low, x, shape = given.low, given.wire(), given.shape_of()
+    x, shape = given.wire(), [*given.shape_of()]
     less = 1.0 if given["correction"] is None else float(given["correction"])
-    axes = {axis % len(shape) for axis in given["dim"] or range(len(shape))}
-    kept = extents(tuple(1 if axis in axes else one for axis, one in enumerate(shape)))
-    mean = low.light(Affine, _averaged(given, x, None), factor=-1.0)
-    difference = low.light(Sum, x, low.light(Reshape, mean, shape=kept))
-    squares = low.light(Pointwise, difference, named="square", function="pow")
-    whole = _averaged(given, squares, lambda count: count / (count - less))
-    return _reshaped(given, whole) if given["keepdim"] else whole
+    mean = given.light(nodes.Affine, _averaged(given, x), factor=-1.0)
+    for axis in given.axes("", ""):
+        shape[axis] = 1
+    difference = given.light(nodes.Sum, x, given.light(nodes.Reshape, mean, shape=extents(shape)))
+    squares = given.light(nodes.Pointwise, difference, named="square", function="pow")
+    return given.kept(_averaged(given, squares, lambda count: count / (count - less)))
 
 
 def _largest(given: Arguments) -> Value:
-    shape = given.shape_of()
-    axes = [axis % len(shape) for axis in np.atleast_1d(given["dim"]).tolist()]
-    if len(axes) != 1 or shape[axes[0]] is None:
-        raise given.refused("a maximum is over several axes or the batch", "take one axis")
-    wire = given.light(Max, given.wire(), axis=axes[0])
-    if not given["keepdim"]:
-        return wire
-    return given.light(Reshape, wire, shape=extents((*shape[: axes[0]], 1, *shape[axes[0] + 1 :])))
+    told = "a maximum is over several axes or the batch", "take one axis"
+    axes = given.axes(*told)
+    if len(axes) != 1:
+        raise given.refused(*told)
+    return given.kept(given.light(nodes.Max, given.wire(), axis=axes[0]))
 
 
 def _expand(given: Arguments) -> Value:
@@ -412,13 +364,13 @@ def _expand(given: Arguments) -> Value:
         )
     zeros = np.zeros([one or 1 for one in given.shape], given.dtype)
     whole = given.low.wire(Repeated(zeros, given.shape.index(None)))
-    return given.light(Sum, whole, given.low.wire(value))
+    return given.light(nodes.Sum, whole, given.low.wire(value))
 
 
 def _cross_entropy(given: Arguments) -> Value:
     """nn.CrossEntropyLoss of logits, or nn.NLLLoss of their log_softmax; classes on axis 1."""
     low, logits, shape = given.low, given.wire(), given.shape_of()
-    options, feeds = low.origin(logits, Softmax)
+    options, feeds = low.origin(logits, nodes.Softmax)
     if short(given.operation).startswith("nll"):
         axis = options.get("axis", len(shape) - 1)
         if "is_log" not in options or axis != 1:
@@ -443,9 +395,9 @@ def _cross_entropy(given: Arguments) -> Value:
     low.classes = shape[1] or 0
     if len(shape) > 2:
         logits = low.permuted(logits, (0, *range(2, len(shape)), 1))
-        logits = low.light(Reshape, logits, shape=(-1, shape[1]))
-        target = low.light(Reshape, target, shape=(-1,))
-    low.call(Spec(SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
+        logits = low.light(nodes.Reshape, logits, shape=(-1, shape[1]))
+        target = low.light(nodes.Reshape, target, shape=(-1,))
+    low.call(Spec(nodes.SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
     return LossValue()
 
 
@@ -459,8 +411,8 @@ def _squared_error(given: Arguments) -> Value:
     if low.learns(wires[1]):
         raise low.refused("both operands of a squared error learn", "give it the data's target")
     if len(shape) > 2:
-        wires = [low.light(Reshape, one, shape=(-1, shape[-1])) for one in wires]
-    low.call(Spec(SquaredError, low.free("loss")), *wires, outputs=0)
+        wires = [low.light(nodes.Reshape, one, shape=(-1, shape[-1])) for one in wires]
+    low.call(Spec(nodes.SquaredError, low.free("loss")), *wires, outputs=0)
     return LossValue()
 
 
@@ -505,7 +457,7 @@ _RULES: Final[dict[str, Rule]] = {
     "gelu": _gelu,
     "gru.input lstm.input": recurrent,
     "gru_cell lstm_cell": cell,
-    "layer_norm": partial(norm, LayerNorm),
+    "layer_norm": partial(norm, nodes.LayerNorm),
     "linalg_vector_norm": _norm_of,
     "linear": linear,
     "log_softmax.int": partial(_softmax, is_log=True),
@@ -519,20 +471,20 @@ _RULES: Final[dict[str, Rule]] = {
     "neg rsub.Scalar": _affine,
     "permute transpose.int": _permute,
     "pow.Tensor_Scalar": _pointwise("pow"),
-    "relu": _node(ReLU),
-    "rms_norm": partial(norm, RMSNorm),
+    "relu": _node(nodes.ReLU),
+    "rms_norm": partial(norm, nodes.RMSNorm),
     "scaled_dot_product_attention": attention,
     "select.int": _select,
-    "sigmoid": _node(Sigmoid),
+    "sigmoid": _node(nodes.Sigmoid),
     "slice.Tensor": _slice,
     "softmax.int": _softmax,
     "stack": _stack,
     "sub.Tensor": partial(_plus, -1),
     "sum.dim_IntList": partial(_mean, factor=lambda count: count),
-    "tanh": _node(Tanh),
+    "tanh": _node(nodes.Tanh),
     "var.correction": _variance,
 }
-RULES: Final = {name: _pointwise(name) for name in FUNCTIONS} | {
+RULES: Final = {name: _pointwise(name) for name in nodes.FUNCTIONS} | {
     name: rule for names, rule in _RULES.items() for name in names.split()
 }
 """By the operators' names, without "aten." and ".default"; PyTorch decomposes what is not in it."""

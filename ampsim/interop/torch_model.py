@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError, UnknownNameError, one_of
 from ampsim.interop.control_flow import Branching, TorchProgram, torch_program
-from ampsim.interop.exported import Loss, first_names, imported, modes_kept, the_torch
+from ampsim.interop.exported import Loss, imported, modes_kept, the_torch
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.lowering import EXAMPLE_ROWS, Laid, Lowering, Refusal
+from ampsim.interop.lowering import EXAMPLE_ROWS, Lowering, ModuleState, Refusal, module_state
 from ampsim.interop.plan import GraphPlan, Port, PumpPorts, of_any_length, without_dropout
 from ampsim.interop.training import Arrays, BatchList, Method, dataset_of, examples, method_of
 from ampsim.ir import Graph
@@ -42,6 +41,8 @@ OPTIONS: Final = (
 
 
 SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
+Dataset: TypeAlias = ArrayDataset | BatchList
+
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3}
 """Of losses and gradients, relative to the largest (chosen: well above what rounding makes)."""
 
@@ -57,23 +58,24 @@ class TorchGraph:
 
     Args:
         plan: of the graph.
-        layouts: how parameters here lie in the module's, by their names here.
-        state: the state_dict, as arrays, when it was imported.
-        first_names: for each name of a parameter the first of the same tensor.
+        state: of the module.
         method: the optimizer as it can be written; None where it was none of PyTorch's.
         data: the data set.
     """
 
     plan: GraphPlan
-    layouts: Mapping[str, Laid]
-    state: Mapping[str, np.ndarray]
-    first_names: Mapping[str, str]
+    state: ModuleState
     method: Method | None
     data: Any
 
     def __call__(self) -> Graph:
         """Make the graph."""
         return self.plan()
+
+    @property
+    def digest(self) -> str:
+        """Tells what is made from what others are."""
+        return self.plan.digest
 
 
 @dataclass(frozen=True)
@@ -162,64 +164,55 @@ def from_torch(
     method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
     try:
-        found, pump = _found(module, dataset, loss)
+        made, classes = _graph(module, loss, (dataset, method), options)
     except Branching as branching:
-        return _program_model(module, branching.program, dataset, (loss, method), options)
-    _require_labels(dataset, found.classes)
-    state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
-    known = method if isinstance(method, partial) else None
-    made = TorchGraph(found.plan, found.layouts, state, first_names(module), known, dataset)
-    optimizer = method() if isinstance(method, partial) else method
-    model = _model(found, made, pump, optimizer, options)
+        made = torch_program(module, branching.program)
+        if isinstance(dataset, BatchList):
+            what = "sequences must have one length beside torch.scan"
+            raise Refusal(f"{made.name}: {what}; pad them") from None
+        options |= {"make_program": made, "make_layers": made.layers}
+        classes = made.classes
+    _require_labels(dataset, classes)
+    model = _model(type(module).__name__, made, (dataset, method), options)
     _require_agreement(module, loss, model)
     return model
 
 
-def _model(
-    found: Lowering, made: TorchGraph, pump: PumpPorts, optimizer: Any, options: dict[str, Any]
-) -> Model:
-    """The model of a graph that was found, with the module's weights."""
-    data, interval = made.data, options.setdefault("min_update_interval", 1)
+def _graph(
+    module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[str, Any]
+) -> tuple[TorchGraph, int]:
+    """The graph of a module, and how many classes its loss tells apart; fill in its options."""
+    data, method = how
+    found, pump = _found(module, data, loss)
+    interval = options.setdefault("min_update_interval", 1)
     steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, data.train)]))
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
     options.setdefault("node_update_intervals", intervals)
-    options.setdefault("metric", "accuracy" if found.classes else "error")
-    is_ragged = isinstance(data, BatchList)
-    batch = max(len(one[0]) for one in examples(data)) if is_ragged else data.batch
-    config = TorchConfig(found.name, batch, found.plan.digest)
-    model = Model(found.name, config, made, data.for_run, pump, optimizer, **options)
-    shapes = {
-        f"{node.name}.{name}": shape
-        for node in model.graph().parameterized
-        for name, shape in node.parameter_shapes.items()
-    }
-    first = {name: one.ours(made.state).reshape(shapes[name]) for name, one in made.layouts.items()}
-    return model.set_parameters(first)
+    options["metric"] = "accuracy" if found.classes else "error"
+    known = method if isinstance(method, partial) else None
+    made = TorchGraph(found.plan, module_state(module, found.layouts), known, data)
+    options |= {"make_graph": made, "pump": pump}
+    return made, found.classes
 
 
-def _program_model(
-    module: Any, program: Any, data: ArrayDataset | BatchList, how: Any, options: dict[str, Any]
+def _model(
+    name: str, made: TorchGraph | TorchProgram, how: tuple[Dataset, Any], options: dict[str, Any]
 ) -> Model:
-    """The model of a module with torch.cond, while_loop or scan: a program only."""
-    made, loss, method = torch_program(module, program), *how
-    if tied := [one for one, first in first_names(module).items() if one != first]:
-        raise Refusal(
-            f"{made.name}: {tied[0]} and {first_names(module)[tied[0]]} are one tensor, which "
-            "cannot be beside torch.cond, while_loop and scan; give each a tensor of its own"
-        )
-    if isinstance(data, BatchList):
-        raise Refusal(f"{made.name}: sequences must have one length beside torch.scan; pad them")
-    config = TorchConfig(made.name, data.batch, made.digest)
-    optimizer: Any = method() if callable(method) else method
-    model = Model(
-        made.name, config, None, data.for_run, None, optimizer, make_program=made,
-        make_layers=made.layers, **options,
-    )  # fmt: skip
-    _require_labels(data, made.classes)
-    _require_agreement(module, loss, model)
-    return model
+    """The model of what a module became, with the module's weights."""
+    data, method = how
+    is_ragged, state = isinstance(data, BatchList), made.state
+    batch = max(len(one[0]) for one in examples(data)) if is_ragged else data.batch
+    optimizer = method() if isinstance(method, partial) else method
+    options = {"make_graph": None, "pump": None, **options}
+    config = TorchConfig(name, batch, made.digest)
+    model = Model(name, config, make_data=data.for_run, optimizer=optimizer, **options)
+    first = {
+        ours: state.layouts[ours].ours(state.arrays).reshape(values.shape)
+        for ours, values in model.parameters().items()
+    }
+    return model.set_parameters(first)
 
 
 def _require_agreement(module: Any, loss: Loss, model: Model) -> None:
@@ -273,7 +266,7 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
 
 
-def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> None:
+def _require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
     """Check that data are what the example is: inputs, and a target."""
     is_ragged = isinstance(data, BatchList)
     arrays = data.train[0] if is_ragged else data.train
@@ -291,7 +284,7 @@ def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> N
             )
 
 
-def _require_labels(data: ArrayDataset | BatchList, classes: int) -> None:
+def _require_labels(data: Dataset, classes: int) -> None:
     """Check that labels are classes that the loss tells apart."""
     for split in ("train", "valid") if classes else ():
         for batch in data.batches(split, epoch=0, seed=0):
@@ -393,15 +386,7 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
             "to_torch takes a result, or a model, that came from ampsim.from_torch; a result's "
             "numbers are in result.model.parameters()"
         )
-    shapes = {name: one.shape for name, one in made.state.items()}
-    state, ours = dict(made.state), model.parameters()
-    if isinstance(made, TorchProgram):
-        state |= made.theirs(ours)
-    else:
-        for name, laid in made.layouts.items():
-            state |= laid.theirs(ours[name], shapes)
-        state |= {name: state[first] for name, first in made.first_names.items()}
     return OrderedDict(
-        (name, torch.from_numpy(np.array(one, dtype=made.state[name].dtype)))
-        for name, one in state.items()
+        (name, torch.from_numpy(np.array(one, dtype=made.state.arrays[name].dtype)))
+        for name, one in made.state.theirs(model.parameters()).items()
     )
