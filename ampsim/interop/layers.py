@@ -165,8 +165,8 @@ def attention(given: Arguments) -> Value:
     elif mask is not None:
         wires.append(low.wire(mask))
         if given.dtype_of("attn_mask") == "bool":
-            ends = (np.full(1, one, given.dtype) for one in (0.0, -np.inf))
-            wires[3] = low.light(nodes.Where, wires[3], *map(low.wire, ends))
+            ends = map(given.number_wire, (0.0, -np.inf))
+            wires[3] = low.light(nodes.Where, wires[3], *ends)
         options["is_masked"] = True
     if given["scale"] is not None:
         options["scale"] = float(given["scale"])
@@ -268,7 +268,6 @@ class _Loop(NamedTuple):
     """A loop over a cell: its states at all steps, and at the one that it ends with."""
 
     cell: _Cell
-    name: str
     steps: LoopSteps
     states: Ref
     last: Ref
@@ -279,7 +278,7 @@ class _Loop(NamedTuple):
         if not self.cell.is_lstm:
             return states
         options = {"width": 2 * hidden, "start": 0, "stop": hidden}
-        return low.call(Spec(nodes.Columns, low.free(f"{self.name}.h"), options), states)
+        return low.call(Spec(nodes.Columns, low.free(f"{self.cell.spec.name}.h"), options), states)
 
 
 def recurrent(given: Arguments) -> Value:
@@ -305,27 +304,23 @@ def recurrent(given: Arguments) -> Value:
             read = _beside(low, below, [one.h(low, one.states) for one in below])
             if given["dropout"] and given["train"]:
                 read = low.light(nodes.Dropout, read, rate=float(given["dropout"]), seed=SEED)
-        loops += [
-            _loop(given, read, way, layer, layer * len(ways) + i) for i, way in enumerate(ways)
-        ]
-    ended = [low.call(one.name, one.last, one.steps, part="after") for one in loops]
+        loops += [_loop(given, read, way, len(loops) + i) for i, way in enumerate(ways)]
+    ended = [low.call(one.cell.spec.name, one.last, one.steps, part="after") for one in loops]
     parts = [one.cell.halves(low, wire) for one, wire in zip(loops, ended, strict=True)]
     last = [Stacked(each, loops[0].cell.hidden) for each in zip(*parts, strict=True)]
     return _outputs(given, loops[-len(ways) :]), *last
 
 
-def _loop(given: Arguments, read: Ref, steps: LoopSteps, layer: int, number: int) -> _Loop:
+def _loop(given: Arguments, read: Ref, steps: LoopSteps, number: int) -> _Loop:
     """A layer in one direction, the loop of that number."""
-    low, is_lstm = given.low, short(given.operation) == "lstm"
-    size = len(given["params"]) // (given["num_layers"] * (1 + given["bidirectional"]))
+    low, is_lstm, ways = given.low, short(given.operation) == "lstm", 1 + given["bidirectional"]
+    size = len(given["params"]) // (given["num_layers"] * ways)
     parameters = given["params"][number * size : (number + 1) * size]
-    ending = f".l{layer}{'.reverse' if steps.is_reversed else ''}"
+    ending = f".l{number // ways}{'.reverse' if steps.is_reversed else ''}"
     made = _cell(low, parameters, ending, is_lstm=is_lstm)
     begun = [_start(low, one, number) for one in (given["hx"] if is_lstm else [given["hx"]])]
-    start = made.start(low, begun)
-    again, last = low.learning(made.spec, made.layout, read, start, steps=steps)
-    name = made.spec.name
-    return _Loop(made, name, steps, low.call(name, again, last, part="each"), last)
+    again, last = low.learning(made.spec, made.layout, read, made.start(low, begun), steps=steps)
+    return _Loop(made, steps, low.call(made.spec.name, again, last, part="each"), last)
 
 
 def _start(low: Lowering, first: Value, number: int) -> Value:
@@ -345,6 +340,9 @@ def _beside(low: Lowering, loops: list[_Loop], parts: list[Ref]) -> Ref:
 def _outputs(given: Arguments, loops: list[_Loop]) -> Ref:
     """The last layer's h at all steps, both directions beside each other."""
     low = given.low
-    parts = [one.h(low, low.call(one.name, one.states, one.steps, part="stack")) for one in loops]
+    parts = [
+        one.h(low, low.call(one.cell.spec.name, one.states, one.steps, part="stack"))
+        for one in loops
+    ]
     joined = _beside(low, loops, parts)
     return low.light(nodes.Permute, joined, axes=(1, 0, 2)) if given["batch_first"] else joined

@@ -529,6 +529,12 @@ class Arguments:
         """The output that brings an argument, the first if it is not named."""
         return self.low.wire(self[name or self.first])
 
+    def number_wire(self, value: Any) -> Ref:
+        """The output that brings a number, or an operand in the type of the operation's tensor."""
+        if isinstance(value, int | float | np.ndarray):
+            value = np.atleast_1d(np.asarray(value, self.dtype))
+        return self.low.wire(value)
+
     def axis(self, given: int, what: str, remedy: str) -> int:
         """An axis of the first argument, counted from the first, that is not the batch's.
 

@@ -75,30 +75,32 @@ def _node(kind: Any, **options: Any) -> Rule:
     return lambda given: given.light(kind, given.wire(), **options)
 
 
+def _applied(given: Arguments, function: str, wire: Ref, *numbers: float, named: str = "") -> Ref:
+    """A function of each element of what a wire brings."""
+    options = {"numbers": numbers} if numbers != nodes.FUNCTIONS[function].numbers else {}
+    name = named or function
+    return given.light(nodes.Pointwise, wire, named=name, function=function, **options)
+
+
 def _pointwise(function: str) -> Rule:
     """A function of each element with the operator's other arguments for numbers."""
-
-    def rule(given: Arguments) -> Value:
-        numbers = tuple(map(float, given.rest()))
-        options = {} if numbers == nodes.FUNCTIONS[function].numbers else {"numbers": numbers}
-        wire = given.wire()
-        return given.light(nodes.Pointwise, wire, named=function, function=function, **options)
-
-    return rule
+    return lambda given: _applied(given, function, given.wire(), *map(float, given.rest()))
 
 
 def _gelu(given: Arguments) -> Value:
     function = "gelu_tanh" if given["approximate"] == "tanh" else "gelu"
-    return given.light(nodes.Pointwise, given.wire(), named=function, function=function)
+    return _applied(given, function, given.wire())
 
 
 def _clamp(given: Arguments) -> Value:
     wire = given.wire()
     for function, bound in zip(("clamp_min", "clamp_max"), given.rest(), strict=True):
-        if bound is not None:
-            options = {"function": function, "numbers": (float(bound),)}
-            wire = given.light(nodes.Pointwise, wire, named=function, **options)
+        wire = wire if bound is None else _applied(given, function, wire, float(bound))
     return wire
+
+
+def _squared(given: Arguments, wire: Ref) -> Ref:
+    return _applied(given, "pow", wire, 2.0, named="square")
 
 
 def _softmax(given: Arguments, *, is_log: bool = False) -> Value:
@@ -111,8 +113,7 @@ def _softmax(given: Arguments, *, is_log: bool = False) -> Value:
 
 def _cast(given: Arguments) -> Value:
     if given.dtype_of() == "bool" and given.dtype.startswith("float"):
-        ones = (np.full(1, one, given.dtype) for one in (1, 0))
-        return given.light(nodes.Where, given.wire(), *map(given.low.wire, ones))
+        return given.light(nodes.Where, given.wire(), *map(given.number_wire, (1, 0)))
     _require_type(given)
     return given["self"]
 
@@ -213,15 +214,12 @@ def _scalar(value: Any) -> float | None:
 
 def _operands(given: Arguments) -> list[Ref]:
     """Wires of both operands, of which the larger has the shape of the result."""
-    values = [given[name] for name in ("self", "other")]
     if given.shape not in (given.shape_of("self"), given.shape_of("other")):
         raise given.refused(
             "two tensors of different shapes are both spread",
             "expand one of them to the shape of the result",
         )
-    return [
-        given.low.wire(one.astype(given.dtype) if hasattr(one, "astype") else one) for one in values
-    ]
+    return [given.number_wire(given[name]) for name in ("self", "other")]
 
 
 def _plus(sign: int, given: Arguments) -> Value:
@@ -262,8 +260,7 @@ def _over(given: Arguments) -> Value:
     low, number = given.low, _scalar(given["other"])
     if number is None:
         first, second = _operands(given)
-        inverse = low.light(nodes.Pointwise, second, named="reciprocal", function="reciprocal")
-        return low.light(nodes.Product, first, inverse)
+        return low.light(nodes.Product, first, _applied(given, "reciprocal", second))
     if not number:
         raise low.refused("a tensor is divided by 0", "divide by another number")
     return low.light(nodes.Affine, given.wire(), factor=1 / number)
@@ -275,15 +272,7 @@ def _where(given: Arguments) -> Value:
     names = ("value", "self") if is_filled else ("self", "other")
     mask = given.wire("mask" if is_filled else "condition")
     _require_data(given, mask)
-    values = [given[name] for name in names]
-    numbers = [_scalar(one) for one in values]
-    wires = [
-        given.low.wire(
-            one.astype(given.dtype) if isinstance(one, np.ndarray)
-            else one if number is None else np.full(1, number, given.dtype)
-        )
-        for one, number in zip(values, numbers, strict=True)
-    ]  # fmt: skip
+    wires = [given.number_wire(given[name]) for name in names]
     return given.light(nodes.Where, mask, *wires)
 
 
@@ -327,9 +316,8 @@ def _norm_of(given: Arguments) -> Value:
     """The root of the sum of squares."""
     if given["ord"] not in (None, 2):
         raise given.refused("a norm is not that of order 2", "take order 2")
-    squares = given.light(nodes.Pointwise, given.wire(), named="square", function="pow")
-    whole = _averaged(given, squares, lambda count: count)
-    return given.kept(given.light(nodes.Pointwise, whole, named="sqrt", function="sqrt"))
+    whole = _averaged(given, _squared(given, given.wire()), lambda count: count)
+    return given.kept(_applied(given, "sqrt", whole))
 
 
 def _variance(given: Arguments) -> Value:
@@ -340,7 +328,7 @@ def _variance(given: Arguments) -> Value:
     for axis in given.axes("", ""):
         shape[axis] = 1
     difference = given.light(nodes.Sum, x, given.light(nodes.Reshape, mean, shape=extents(shape)))
-    squares = given.light(nodes.Pointwise, difference, named="square", function="pow")
+    squares = _squared(given, difference)
     return given.kept(_averaged(given, squares, lambda count: count / (count - less)))
 
 
