@@ -83,7 +83,7 @@ class TorchOperation(NamedTuple):
 
     def refused(self, why: str, remedy: str = REMEDY) -> Refusal:
         """Say in a line that it cannot be."""
-        return Refusal(f"{self.rule} {why}{self.place and f' ({self.place})'}; {remedy}")
+        return Refusal(f"{self.rule} {why}", remedy, self.place)
 
 
 class Recorded(NamedTuple):
@@ -135,7 +135,7 @@ def _like(operation: Any, rows: str) -> Like:
     """What is known of an operation's tensor."""
     for one in getattr(getattr(operation, "meta", {}).get("val"), "shape", ()):
         if not isinstance(one, int) and str(one) != rows:
-            raise Refusal(f"an extent is {one}, and only the rows of a batch may vary; {REMEDY}")
+            raise Refusal(f"an extent is {one}, and only the rows of a batch may vary", REMEDY)
     return Like(shape_of(operation), dtype_of(operation))
 
 
@@ -459,14 +459,11 @@ class TorchProgram:
             else:
                 given.append(flow.input(one, *self.likes[one]))
                 builder.rows = given[-1]
-        try:
-            (loss,) = builder.run(self.recorded, *given)
-        except Refusal as error:
-            raise Refusal(f"{self.name}: {error}") from None
+        (loss,) = builder.run(self.recorded, *given)
         if builder.scored is None or loss.node.operator.name != "softmax_cross_entropy":
             raise Refusal(
-                f"{self.name}: a module with torch.cond, while_loop or scan is trained on a "
-                "cross-entropy alone; take nn.CrossEntropyLoss()"
+                "a module with torch.cond, while_loop or scan is trained on a cross-entropy alone",
+                "take nn.CrossEntropyLoss()",
             )
         return loss, *builder.scored
 
@@ -479,16 +476,8 @@ class TorchProgram:
         return [TorchParameters(node, parts) for node, parts in shapes.items()]
 
 
-class Branching(Refusal):
-    """A module holds torch.cond, while_loop or scan, which a graph of messages cannot be.
-
-    Attributes:
-        program: what PyTorch exported.
-    """
-
-    def __init__(self, text: str, program: Any) -> None:
-        super().__init__(text)
-        self.program = program
+class Branching(Exception):  # a case, and no error
+    """A module holds torch.cond, while_loop or scan: its argument, what PyTorch exported."""
 
 
 def torch_program(module: Any, program: Any) -> TorchProgram:
@@ -499,11 +488,12 @@ def torch_program(module: Any, program: Any) -> TorchProgram:
             out.
     """
     name = type(module).__name__
-    require_free(name, program)
+    require_free(program)
     if tied := [pair for pair in first_names(module).items() if pair[0] != pair[1]]:
         raise Refusal(
-            f"{name}: {tied[0][0]} and {tied[0][1]} are one tensor, which cannot be beside "
-            "torch.cond, while_loop and scan; give each a tensor of its own"
+            f"{tied[0][0]} and {tied[0][1]} are one tensor, which cannot be beside torch.cond, "
+            "while_loop and scan",
+            "give each a tensor of its own",
         )
     held, rows = held_in(module, program), ""
     inputs, likes, layouts = list[Any](), dict[str, Any](), dict[str, Laid]()
@@ -517,8 +507,5 @@ def torch_program(module: Any, program: Any) -> TorchProgram:
             rows = rows or ("" if told in layouts else str(holder.meta["val"].shape[0]))
             likes[told] = _like(holder, rows)
         inputs.append(told)
-    try:
-        recorded = _recorded(program.graph_module, rows)
-    except Refusal as error:
-        raise Refusal(f"{name}: {error}") from None
+    recorded = _recorded(program.graph_module, rows)
     return TorchProgram(name, recorded, inputs, likes, module_state(module, layouts))

@@ -91,8 +91,7 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
         program = _exported(module, arrays, loss)
     _require_trainable(module)
     if any(_has_branches(one) and one.target.name() in CONSTRUCTS for one in program.graph.nodes):
-        what = "it has torch.cond, while_loop or scan"
-        raise Branching(f"{type(module).__name__}: {what}", program)
+        raise Branching(program)
     try:
         return _lowered(module, program, {})
     except MissingRule as missing:
@@ -134,20 +133,18 @@ def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lower
 
 def _require_whole(low: Lowering, module: Any, program: Any) -> None:
     """Refuse what no single operation tells: a batch of one size, no loss, idle parameters."""
-    require_free(low.name, program)
+    require_free(program)
     (result,) = program.graph_signature.user_outputs
     if not isinstance(low.values.get(result), LossValue):
         raise Refusal(
-            f"{low.name}: the loss ends in another operation than a cross-entropy or a squared "
-            "error; take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
+            "the loss ends in another operation than a cross-entropy or a squared error",
+            "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()",
         )
     learned = {one for laid in low.layouts.values() for one in laid.names}
     for parameter, _values in module.named_parameters():
         if parameter not in learned:
-            raise Refusal(
-                f"{low.name}: parameter {parameter} has no effect on the loss; take it out of the "
-                "module"
-            )
+            what = f"parameter {parameter} has no effect on the loss"
+            raise Refusal(what, "take it out of the module")
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
@@ -192,7 +189,7 @@ def _recording(module: Any) -> Generator[None]:
     except AmpsimError:
         raise
     except Exception as error:
-        raise Refusal(_failed(type(module).__name__, error)) from error
+        raise _failed(error) from error
     finally:
         logging.disable(was_disabled)
 
@@ -217,30 +214,31 @@ def _decompositions() -> Any:
     return table
 
 
-def _failed(name: str, error: Exception) -> str:
-    """The sentence for a module that `torch.export` cannot record."""
-    place = place_of_error(error)
-    where = f" ({place})" if place else ""
-    kind = type(error).__name__
+def _failed(error: Exception) -> Refusal:
+    """The refusal of a module that `torch.export` cannot record."""
+    place, kind = str(place_of_error(error) or ""), type(error).__name__
     if "DataDependent" in kind or "data-dependent" in str(error):
-        return (
-            f"{name}: control flow reads values{where}; compute both ways and choose with a "
-            "product, take torch.cond, or write a model file with Cond (docs/own-model.md)"
+        what = "control flow reads values"
+        remedy = (
+            "compute both ways and choose with a product, take torch.cond, or write a model file "
+            "with Cond (docs/own-model.md)"
         )
+        return Refusal(what, remedy, place)
     if "HigherOrderOp" in kind:
-        return (
-            f"{name}: torch.cond, while_loop or scan cannot be recorded{where}; let both branches, "
-            "and each step of a loop, give tensors of the same shapes and types, and change none "
-            "in place"
+        what = "torch.cond, while_loop or scan cannot be recorded"
+        remedy = (
+            "let both branches, and each step of a loop, give tensors of the same shapes and "
+            "types, and change none in place"
         )
+        return Refusal(what, remedy, place)
     frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
     if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
-        return f"{name}: a sequence is packed{where}; {REMEDIES['lstm']}"
+        return Refusal("a sequence is packed", REMEDIES["lstm"], place)
     said = text_of(error)
     said = said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}..."
-    return (
-        f"{name}: torch.export cannot record it{where}: {kind}: {said}; try "
-        "loss(module(inputs), target) on a batch of the data, with tensors all the way"
+    return Refusal(
+        f"torch.export cannot record it{place and f' ({place})'}: {kind}: {said}",
+        "try loss(module(inputs), target) on a batch of the data, with tensors all the way",
     )
 
 
@@ -275,15 +273,14 @@ def _uses(program: Any, values: Mapping[str, Any], live: set[Any]) -> dict[tuple
 
 def _require_trainable(module: Any) -> None:
     """Refuse parameters that are not trained here."""
-    name = type(module).__name__
     for parameter, values in module.named_parameters():
         if not values.requires_grad:
             raise Refusal(
-                f"{name}: {parameter} does not require a gradient, and ampsim trains every "
-                "parameter; register it as a buffer, or let it learn"
+                f"{parameter} does not require a gradient, and ampsim trains every parameter",
+                "register it as a buffer, or let it learn",
             )
         if str(values.device) != "cpu":
-            raise Refusal(f"{name}: {parameter} is on {values.device}; call module.cpu() first")
+            raise Refusal(f"{parameter} is on {values.device}", "call module.cpu() first")
 
 
 def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> None:

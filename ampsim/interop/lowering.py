@@ -164,7 +164,16 @@ CALCULATING: Final = (
 
 
 class Refusal(GraphError):
-    """A module holds what cannot become a graph."""
+    """A module holds what cannot become a graph; `from_torch` puts the module's name before it.
+
+    Args:
+        what: cannot be.
+        remedy: what to try.
+        place: the user's line, if it is known.
+    """
+
+    def __init__(self, what: str, remedy: str = "", place: str = "") -> None:
+        super().__init__(f"{what}{place and f' ({place})'}{remedy and f'; {remedy}'}")
 
 
 class MissingRule(Refusal):
@@ -220,9 +229,7 @@ class Lowering:
 
     def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
-        place = place_of(self.current)
-        where = f" ({place})" if place else ""
-        return kind(f"{self.name}: {what}{where}{remedy and f'; {remedy}'}")
+        return kind(what, remedy, place_of(self.current))
 
     def free(self, wanted: str) -> str:
         """A name like `wanted` that no call has."""
@@ -455,18 +462,19 @@ def held_in(module: Any, program: Any) -> dict[str, Learned | np.ndarray]:
     return found
 
 
-def require_free(name: str, program: Any) -> None:
+def require_free(program: Any) -> None:
     """Refuse a batch of one size, and buffers that change."""
     for operation, spec in specs_of(program):
         if spec.kind.name == "USER_INPUT" and shape_of(operation)[:1] != (None,):
             raise Refusal(
-                f"{name}: the module's own numbers fix the batch at {shape_of(operation)[0]}; "
-                "use x.size(0), or -1, instead of a number or len(x)"
+                f"the module's own numbers fix the batch at {shape_of(operation)[0]}",
+                "use x.size(0), or -1, instead of a number or len(x)",
             )
     for changed in program.graph_signature.buffers_to_mutate.values():
         raise Refusal(
-            f"{name}: buffer {changed.removeprefix(WRAPPED)} changes with each batch, and "
-            "to_torch would give it back as it was; take it out, or count in the training loop"
+            f"buffer {changed.removeprefix(WRAPPED)} changes with each batch, and to_torch would "
+            "give it back as it was",
+            "take it out, or count in the training loop",
         )
 
 

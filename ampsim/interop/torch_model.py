@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 import numpy as np
 
 from ampsim.data import ArrayDataset
-from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.errors import GraphError, OptionError, UnknownNameError, one_of
 from ampsim.interop.control_flow import Branching, TorchProgram, torch_program
 from ampsim.interop.exported import Loss, imported, modes_kept, the_torch
 from ampsim.interop.loops import LoopSteps
@@ -47,8 +47,8 @@ TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3}
 """Of losses and gradients, relative to the largest (chosen: well above what rounding makes)."""
 
 LOOP_IS_FIXED: Final = (
-    "a loop over steps in Python, or of another length than a batch's, is fixed; take nn.LSTM or "
-    "nn.GRU, or give sequences of one length"
+    "a loop over steps in Python, or of another length than a batch's, is fixed",
+    "take nn.LSTM or nn.GRU, or give sequences of one length",
 )
 
 
@@ -164,16 +164,25 @@ def from_torch(
     method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
     try:
-        made, classes = _graph(module, loss, (dataset, method), options)
+        return _imported(module, loss, (dataset, method), options)
+    except Refusal as refusal:
+        raise Refusal(f"{type(module).__name__}: {refusal}") from refusal.__cause__
+
+
+def _imported(module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[str, Any]) -> Model:
+    """The model of a module, compared with it."""
+    dataset = how[0]
+    try:
+        made, classes = _graph(module, loss, how, options)
     except Branching as branching:
-        made = torch_program(module, branching.program)
+        made = torch_program(module, branching.args[0])
         if isinstance(dataset, BatchList):
             what = "sequences must have one length beside torch.scan"
-            raise Refusal(f"{made.name}: {what}; pad them") from None
+            raise Refusal(what, "pad them") from None
         options |= {"make_program": made, "make_layers": made.layers}
         classes = made.classes
     _require_labels(dataset, classes)
-    model = _model(type(module).__name__, made, (dataset, method), options)
+    model = _model(type(module).__name__, made, how, options)
     _require_agreement(module, loss, model)
     return model
 
@@ -227,17 +236,17 @@ def _require_agreement(module: Any, loss: Loss, model: Model) -> None:
             break
     for arrays in batches.values():
         rows = len(arrays[0])
-        with user_code(f"{model.name} failed on a batch of {rows}", Refusal):
+        with user_code(f"{model.name} failed on a batch of {rows}", GraphError):
             expected = _theirs(module, loss, arrays)
         found = _ours(model, arrays)
         largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
         for what, value in expected.items():
             if not np.allclose(found[what], value, 0, TOLERANCE[model.dtype] * largest):
                 raise Refusal(
-                    f"{model.name}: {what} of a batch of {rows} is not PyTorch's in evaluation; "
+                    f"{what} of a batch of {rows} is not PyTorch's in evaluation",
                     "torch.export does not see hooks, a torch.autograd.Function, or the other side "
                     "of an if on self.training or on the batch's shape, and F.dropout needs "
-                    "training=self.training; leave these out"
+                    "training=self.training; leave these out",
                 )
 
 
@@ -328,36 +337,30 @@ def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
     Raises:
         GraphError: a number in the graph depends on the length, or several lengths differ.
     """
-    name, (one, other) = found[0].name, (each.plan for each in found)
+    one, other = (each.plan for each in found)
     if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
-        raise Refusal(f"{name}: {LOOP_IS_FIXED}")
+        raise Refusal(*LOOP_IS_FIXED)
     ports, lengths = list[Port](), set[tuple[int, int]]()
     for mine, theirs in zip(one.ports, other.ports, strict=True):
         pairs = enumerate(zip(mine.shape, theirs.shape, strict=True))
         differing = {axis for axis, (a, b) in pairs if a != b}
         if differing and mine.array is None:
-            raise Refusal(
-                f"{name}: fixed array {mine.name} is as long as a batch; make it an input"
-            )
+            raise Refusal(f"fixed array {mine.name} is as long as a batch", "make it an input")
         shape = ["steps" if axis in differing else it for axis, it in enumerate(mine.shape)]
         ports.append(replace(mine, shape=tuple(shape)))
         lengths |= {(cast("int", mine.array), axis) for axis in differing}
     steps = {tuple(arrays[array].shape[axis] for arrays in batches) for array, axis in lengths}
     if len(steps) != 1:
-        raise Refusal(
-            f"{name}: batches differ in {len(steps)} lengths, and one may; pad all but one of them"
-        )
+        what = f"batches differ in {len(steps)} lengths, and one may"
+        raise Refusal(what, "pad all but one of them")
     plans = [each.changed(of_any_length).calls for each in (one, other)]
     for mine, theirs, *both in zip(one.calls, other.calls, *plans, strict=True):
         loops = zip(mine.arguments, theirs.arguments, strict=False)
         if {(a.length, b.length) for a, b in loops if isinstance(a, LoopSteps)} - steps:
-            raise Refusal(f"{name}: {LOOP_IS_FIXED}")
+            raise Refusal(*LOOP_IS_FIXED)
         if both[0] != both[1]:
-            where = f" ({mine.place})" if mine.place else ""
-            raise Refusal(
-                f"{name}: batches differ in length, and {mine.name} is made for one{where}; use "
-                "-1, or give sequences of one length"
-            )
+            what = f"batches differ in length, and {mine.name} is made for one"
+            raise Refusal(what, "use -1, or give sequences of one length", mine.place)
     found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
     counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
     found[0].messages = {node: count * (count == other) for (node, count), other in counts}
