@@ -302,7 +302,9 @@ class Builder:
                 value = self._built(one, *_put(one.arguments, values), **one.options)
             except Refusal:
                 raise
-            except (AmpsimError, TypeError) as error:
+            except TypeError as error:  # of a rule that lacks an argument
+                raise one.refused("cannot be: it has an option that is not as usual") from error
+            except AmpsimError as error:
                 raise one.refused(f"cannot be: {error}") from error
             if one.dtype and value.dtype != one.dtype:
                 value = flow.cast(value, one.dtype)

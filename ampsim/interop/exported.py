@@ -42,8 +42,8 @@ from ampsim.interop.lowering import (
     specs_of,
 )  # fmt: skip
 from ampsim.interop.operators import REMEDIES, RULES
+from ampsim.user_code import Place, is_own, text_of
 from ampsim.user_code import place_of as place_of_error
-from ampsim.user_code import text_of
 
 Loss = Callable[..., Any]
 
@@ -93,7 +93,7 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
     if any(_has_branches(one) and one.target.name() in CONSTRUCTS for one in program.graph.nodes):
         raise Branching(program)
     try:
-        return _lowered(module, program, {})
+        return _lowered(module, program, loss, {})
     except MissingRule as missing:
         try:
             with _recording(module):
@@ -104,15 +104,18 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
         for one in program.graph.nodes:
             if hasattr(one.target, "_schema") and name_of(one.target) not in RULES:
                 names.setdefault(one.meta.get("stack_trace", ""), []).append(short(one))
-        return _lowered(module, decomposed, names)
+        return _lowered(module, decomposed, loss, names)
 
 
-def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lowering:
+def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str]]) -> Lowering:
     """What a program becomes; `names` of operations before it was decomposed are by their lines."""
     live = _live(program)
     values: dict[str, Any] = held_in(module, program)
     dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
     low = Lowering(type(module).__name__, dtype, _uses(program, values, live))
+    code = getattr(loss, "__code__", None)
+    if code is not None and is_own(code.co_filename):
+        low.loss_place = str(Place(code.co_filename, code.co_firstlineno))
     *inputs, target = [one for one, spec in specs_of(program) if spec.kind.name == "USER_INPUT"]
     given = inspect.signature(module.forward).parameters.values()
     called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
@@ -140,11 +143,6 @@ def _require_whole(low: Lowering, module: Any, program: Any) -> None:
             "the loss ends in another operation than a cross-entropy or a squared error",
             "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()",
         )
-    learned = {one for laid in low.layouts.values() for one in laid.names}
-    for parameter, _values in module.named_parameters():
-        if parameter not in learned:
-            what = f"parameter {parameter} has no effect on the loss"
-            raise Refusal(what, "take it out of the module")
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
@@ -296,13 +294,13 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
         return  # arithmetic on extents, which shapes tell
     own = short(operation)
     before = names.get(operation.meta.get("stack_trace", ""), [own])
-    said = own if own in before else before[0]
+    said = low.said = own if own in before else before[0]
     remedy = REMEDIES.get(said.rstrip("_"))
     if _is_fixed(low, operation) and not _is_in_place(operation):
         low.values[operation.name] = _computed(low, operation)
     elif rule := RULES.get(name_of(target)):
         low.values[operation.name] = rule(Arguments(low, operation))
-    elif said.endswith("_"):
+    elif said.endswith("_") and not said.startswith("_"):
         what = f"{said} changes a tensor in place"
         raise low.refused(what, remedy or IN_PLACE, MissingRule)
     else:

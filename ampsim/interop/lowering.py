@@ -189,6 +189,8 @@ class Lowering:
         layouts: how parameters of nodes lie in those of the module, by their names here.
         messages: how often a batch meets each node with parameters.
         current: which operation of the exported program is looked at.
+        said: its name as the user knows it.
+        loss_place: where the loss is defined, if that is the user's code.
         classes: how many the loss tells apart; 0 of a regression, or as long as there is none.
         plan: of the graph, once all operations were looked at.
     """
@@ -202,6 +204,8 @@ class Lowering:
         self.classes = 0
         self.plan = GraphPlan(name, (), ())
         self.current: Any = None
+        self.said = ""
+        self.loss_place = ""
         self._calls: list[Call] = []
         self._ports: list[Port] = []
         self._names: set[str] = {"controller"}
@@ -213,7 +217,11 @@ class Lowering:
         self._learning: set[str] = set()
 
     def finish(self) -> None:
-        """Plan the calls that something reads; forget what is known of parameters of others."""
+        """Plan the calls that something reads; forget what is known of parameters of others.
+
+        Raises:
+            GraphError: shapes do not fit.
+        """
         read, kept = set[str](), list[Call]()
         for call in reversed(self._calls):
             if call.name in read or not call.outputs:
@@ -226,10 +234,18 @@ class Lowering:
         }
         ports = tuple(one for one in self._ports if one.name in read)
         self.plan = GraphPlan(self.name, ports, tuple(kept[::-1]))
+        try:
+            self.plan().verify()
+        except GraphError as error:
+            said = str(error).removeprefix(f"{self.name}: ")
+            places = {one.name: one.place for one in kept}
+            raise Refusal(said, place=places.get(said.partition(" ")[0], "")) from None
 
     def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
-        return kind(what, remedy, place_of(self.current))
+        is_of_loss = not any(path.startswith("module") for path in modules_of(self.current))
+        place = place_of(self.current) or (self.loss_place if is_of_loss else "")
+        return kind(what, remedy, place)
 
     def free(self, wanted: str) -> str:
         """A name like `wanted` that no call has."""
@@ -420,11 +436,15 @@ def node_name(parameter: str) -> str:
     return parameter.removesuffix(".weight").removesuffix("_weight")
 
 
+def modules_of(operation: Any) -> list[str]:
+    """The modules that an operation is in, by their paths in what is exported."""
+    stack: dict[str, tuple[str, str]] = operation.meta.get("nn_module_stack") or {}
+    return [path for path, _kind in stack.values()]
+
+
 def module_of(operation: Any) -> str:
     """Where in the module an operation stands, such as "features.0"; "" at its top."""
-    stack: dict[str, tuple[str, str]] = operation.meta.get("nn_module_stack") or {}
-    paths = [path for path, _kind in stack.values()]
-    last = paths[-1] if paths else ""
+    last = [*modules_of(operation), ""][-1]
     return last.removeprefix("module").removeprefix(".") if last.startswith("module") else ""
 
 
@@ -542,6 +562,15 @@ class Arguments:
         if isinstance(value, int | float | np.ndarray):
             value = np.atleast_1d(np.asarray(value, self.dtype))
         return self.low.wire(value)
+
+    def operand(self, name: str) -> Ref:
+        """The output that brings an argument that goes with the operation's tensor, element by one.
+
+        A parameter of one number is looked up as (1, 1), which a tensor of one axis does not take.
+        """
+        wire = self.number_wire(self[name])
+        is_one = len(self.shape) == 1 and self.shape_of(name) in ((), (1,))
+        return self.light(nodes.Reshape, wire, shape=(1,)) if is_one else wire
 
     def axis(self, given: int, what: str, remedy: str) -> int:
         """An axis of the first argument, counted from the first, that is not the batch's.

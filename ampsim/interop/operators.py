@@ -44,23 +44,39 @@ Rule: TypeAlias = Callable[[Arguments], Value]
 WITHOUT_IGNORED: Final = -100
 """PyTorch's label that a loss ignores; no label of ours is below 0."""
 
-_LAYER_NORM: Final = "take nn.LayerNorm or nn.RMSNorm, or nothing"
+_LAYER_NORM: Final = (
+    "take nn.LayerNorm or nn.RMSNorm, of images over the channels after x.permute(0, 2, 3, 1), "
+    "or nothing"
+)
+_DRAWN: Final = "draw it with the data, and make it an input"
 
 _REMEDIES: Final[dict[str, str]] = {
     "_adaptive_avg_pool2d avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
+    "__and__ __or__ bitwise_and bitwise_or logical_and logical_or": "make the mask with the data, or "
+    "multiply both as floats",
+    "addmm baddbmm": "take b + x @ w",
+    "alpha_dropout feature_alpha_dropout feature_dropout": "take nn.Dropout",
     "batch_norm": "statistics of a batch mean something else while several are in flight; "
     + _LAYER_NORM
     + "; fold one whose statistics are fixed into the layer before",
-    "binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two classes",
+    "bernoulli rand rand_like randint randn randn_like": _DRAWN,
+    "binary_cross_entropy binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two "
+    "classes",
     "conv3d": "take nn.Conv2d",
-    "copy index_put": "join parts with torch.cat",
+    "copy index_put pad roll": "join parts with torch.cat",
     "detach": "let gradients pass, or leave that part out",
+    "eq ge gt le lt ne": "compare with a number, or make the mask with the data",
     "embedding_renorm": "leave max_norm out",
     "embedding_bag": "take nn.Embedding, and a mean or a sum over the words",
     "group_norm instance_norm": _LAYER_NORM,
+    "huber_loss kl_div l1_loss smooth_l1_loss": "take nn.MSELoss() or nn.CrossEntropyLoss()",
+    "index": "take one place after the other, and torch.stack them",
     "gru lstm": "give sequences of one length instead of packed ones",
     "logsumexp": "take F.log_softmax",
-    "mean": "leave the mean over the batch to the loss",
+    "maximum": "take a + F.relu(b - a)",
+    "minimum": "take a - F.relu(a - b)",
+    "mean": "leave the mean over the batch to the loss, such as nn.MSELoss()",
+    "prelu": "take nn.LeakyReLU",
     "repeat": "take expand, which holds no copies",
     "rnn_relu rnn_tanh": "take nn.GRU or nn.LSTM",
     "rnn_tanh_cell": "take nn.GRUCell or nn.LSTMCell",
@@ -121,7 +137,8 @@ def _cast(given: Arguments) -> Value:
 def _require_type(given: Arguments) -> None:
     if given.dtype != given.dtype_of():
         raise given.refused(
-            "a tensor changes its type", "give data of the type that the module computes with"
+            "a tensor changes its type",
+            "give data of the type that the module computes with, each type as an input of its own",
         )
 
 
@@ -219,7 +236,7 @@ def _operands(given: Arguments) -> list[Ref]:
             "two tensors of different shapes are both spread",
             "expand one of them to the shape of the result",
         )
-    return [given.number_wire(given[name]) for name in ("self", "other")]
+    return [given.operand(name) for name in ("self", "other")]
 
 
 def _plus(sign: int, given: Arguments) -> Value:
@@ -272,7 +289,7 @@ def _where(given: Arguments) -> Value:
     names = ("value", "self") if is_filled else ("self", "other")
     mask = given.wire("mask" if is_filled else "condition")
     _require_data(given, mask)
-    wires = [given.number_wire(given[name]) for name in names]
+    wires = [given.operand(name) for name in names]
     return given.light(nodes.Where, mask, *wires)
 
 
@@ -280,8 +297,7 @@ def _compare(given: Arguments) -> Value:
     comparison, number = short(given.operation), _scalar(given["other"])
     if comparison.endswith("not"):
         comparison, number = "eq", 0.0
-    if number is None:
-        raise given.refused("two tensors are compared", "compare with a number")
+    assert number is not None, "of the table's comparisons"
     _require_data(given, given.wire())
     options = {"comparison": comparison, "number": number}
     return given.light(nodes.Compare, given.wire(), named=comparison, **options)
@@ -290,7 +306,7 @@ def _compare(given: Arguments) -> Value:
 def _require_data(given: Arguments, wire: Ref) -> None:
     if given.low.learns(wire):
         raise given.refused(
-            f"{short(given.operation)} is by numbers that learn", "choose by the data, or multiply"
+            f"{given.low.said} is by numbers that learn", "choose by the data, or multiply"
         )
 
 
@@ -333,11 +349,10 @@ def _variance(given: Arguments) -> Value:
 
 
 def _largest(given: Arguments) -> Value:
-    told = "a maximum is over several axes or the batch", "take one axis"
-    axes = given.axes(*told)
-    if len(axes) != 1:
-        raise given.refused(*told)
-    return given.kept(given.light(nodes.Max, given.wire(), axis=axes[0]))
+    wire = given.wire()
+    for axis in reversed(given.axes("a maximum is over the batch", "take another axis")):
+        wire = given.light(nodes.Max, wire, axis=axis)
+    return given.kept(wire)
 
 
 def _expand(given: Arguments) -> Value:

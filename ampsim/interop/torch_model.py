@@ -238,6 +238,12 @@ def _require_agreement(module: Any, loss: Loss, model: Model) -> None:
         rows = len(arrays[0])
         with user_code(f"{model.name} failed on a batch of {rows}", GraphError):
             expected = _theirs(module, loss, arrays)
+        for what, value in expected.items():
+            if not np.isfinite(value).all():
+                raise Refusal(
+                    f"{what} of a batch of {rows} is no finite number in PyTorch",
+                    "add a small number before a sqrt, a log or a division",
+                )
         found = _ours(model, arrays)
         largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
         for what, value in expected.items():
@@ -257,7 +263,9 @@ def _theirs(module: Any, loss: Loss, arrays: Arrays) -> dict[str, np.ndarray]:
         module.eval()
         value = loss(module(*inputs), target)
         named = dict(module.named_parameters())
-        gradients = torch.autograd.grad(value, [*named.values()])
+        gradients = torch.autograd.grad(value, [*named.values()], allow_unused=True)
+    if idle := [name for name, one in zip(named, gradients, strict=True) if one is None]:
+        raise Refusal(f"parameter {idle[0]} has no effect on the loss", "take it out of the module")
     found = {f"the gradient of {name}": one for name, one in zip(named, gradients, strict=True)}
     return {"the loss": value.detach().numpy(), **{k: one.numpy() for k, one in found.items()}}
 
