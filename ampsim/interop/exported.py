@@ -15,7 +15,6 @@ import logging
 import operator
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -26,7 +25,6 @@ from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
     Arguments,
-    Learned,
     LossValue,
     Lowering,
     MissingRule,
@@ -112,7 +110,7 @@ def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str
     live = _live(program)
     values: dict[str, Any] = held_in(module, program)
     dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
-    low = Lowering(type(module).__name__, dtype, _uses(program, values, live))
+    low = Lowering(type(module).__name__, dtype)
     code = getattr(loss, "__code__", None)
     if code is not None and is_own(code.co_filename):
         low.loss_place = str(Place(code.co_filename, code.co_firstlineno))
@@ -258,17 +256,6 @@ def _is_in_place(operation: Any) -> bool:
     return schema is not None and schema.is_mutable and short(operation) != "detach_"
 
 
-def _uses(program: Any, values: Mapping[str, Any], live: set[Any]) -> dict[tuple[str, ...], int]:
-    """How many operations read each group of parameters."""
-    uses: Counter[tuple[str, ...]] = Counter()
-    for operation in program.graph.nodes:
-        if operation.op == "call_function" and operation in live:
-            known = (values.get(one.name) for one in operation.all_input_nodes)
-            names = sorted(one.name for one in known if isinstance(one, Learned))
-            uses[tuple(names)] += bool(names)
-    return dict(uses)
-
-
 def _require_trainable(module: Any) -> None:
     """Refuse parameters that are not trained here."""
     for parameter, values in module.named_parameters():
@@ -326,6 +313,11 @@ def _is_fixed(low: Lowering, operation: Any) -> bool:
     return known or short(operation) in FILLING
 
 
+def _hint(extent: Any) -> Any:
+    """An extent as it is in the example."""
+    return extent.node.hint if hasattr(extent, "node") else extent
+
+
 def _computed(low: Lowering, operation: Any) -> Any:
     """Compute now what is the same for every batch, with one as large as the example."""
     torch = the_torch()
@@ -333,19 +325,20 @@ def _computed(low: Lowering, operation: Any) -> Any:
     def real(one: Any) -> Any:
         value: Any = low.values.get(one.name)
         if isinstance(value, Repeated):
-            return torch.from_numpy(np.repeat(value.values, EXAMPLE_ROWS, axis=value.axis))
+            rows = EXAMPLE_ROWS * value.times
+            return torch.from_numpy(np.repeat(value.values, rows, axis=value.axis))
         if isinstance(value, np.ndarray):
             return torch.from_numpy(np.array(cast("np.ndarray[Any, Any]", value)))
         found = one.meta["val"]
         if is_tensor(one):
-            shape = [extent or EXAMPLE_ROWS for extent in shape_of(one)]
-            return torch.empty(shape, dtype=found.dtype)
-        return found.node.hint if hasattr(found, "node") else found
+            return torch.empty([*map(_hint, found.shape)], dtype=found.dtype)
+        return _hint(found)
 
     arguments, options = torch.fx.map_arg((operation.args, operation.kwargs), real)
     made = operation.target(*arguments, **options).detach().numpy()
     if None not in shape_of(operation):
         return made
     axis = shape_of(operation).index(None)
-    first = made.take([0], axis=axis)
-    return Repeated(first, axis) if (made == first).all() else PlacesInBatch()
+    first, (times, more) = made.take([0], axis=axis), divmod(made.shape[axis], EXAMPLE_ROWS)
+    is_same = not more and (made == first).all()
+    return Repeated(first, axis, times) if is_same else PlacesInBatch()

@@ -8,6 +8,7 @@ written it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -42,12 +43,11 @@ def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> 
     for part, its_way in (("weight", way), ("bias", np.ravel)):
         value = given[part]
         if isinstance(value, Learned):
-            layout[part] = Laid((value.name,), its_way)
+            layout[part] = value.laid(its_way)
         elif value is not None:
             raise given.refused(
                 f"{part} of this {short(given.operation)} is no parameter of the module",
-                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
-                "to another sequence takes one for query, key and value each",
+                "keep it in an nn.Parameter, without calculating with it as weight_norm does",
             )
     if kind in (nodes.Linear, nodes.Conv2d, nodes.LayerNorm) and "bias" not in layout:
         options["has_bias"] = False
@@ -69,7 +69,7 @@ def matmul(given: Arguments) -> Value:
         d_in, d_out = (*weight.values.shape, 1)[:2]
         options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
         spec = Spec(nodes.Linear, node_name(weight.name), options)
-        made = low.learning(spec, {"weight": Laid((weight.name,))}, given.wire())
+        made = low.learning(spec, {"weight": weight.laid()}, given.wire())
         return made if len(second) == 2 else given.reshaped(made)
     if len(second) < 2 or second[:-2] not in ((), first[:-2]):
         raise low.refused(
@@ -209,7 +209,8 @@ class _Cell(NamedTuple):
         if not self.is_lstm:
             return low.wire(state[0])
         if all(isinstance(one, Repeated) for one in state):
-            return low.wire(Repeated(np.concatenate([one.values for one in state], -1)))
+            both = np.concatenate([one.values for one in state], -1)
+            return low.wire(replace(state[0], values=both))
         (of_h, from_h), (of_c, from_c) = (low.origin(one, nodes.Columns) for one in state)
         if from_h and from_h == from_c and (of_h["start"], of_c["start"]) == (0, self.hidden):
             return from_h[0]

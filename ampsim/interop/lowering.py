@@ -6,9 +6,11 @@ Shapes are PyTorch's all the way; an extent that follows from the batch is None,
 
 from __future__ import annotations
 
-import math
+import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -31,6 +33,10 @@ WRAPPED: Final = "module."
 """Prefix of names of the user's module within what is exported."""
 
 
+Way: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""From an array to a view of it, or to a copy of its numbers in another order."""
+
+
 @dataclass(frozen=True)
 class Laid:
     """Which parameters of the module a parameter of a node is, and how they lie in it.
@@ -47,16 +53,14 @@ class Laid:
         """The node's, up to its shape."""
         return self.way(*(theirs[name] for name in self.names))
 
-    def theirs(self, ours: np.ndarray, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-        """The module's, by their names: each number goes where the way takes it from."""
-        places, first = dict[str, np.ndarray](), 0
-        for name in self.names:
-            size = math.prod(shapes[name])
-            places[name] = np.arange(first, first + size).reshape(shapes[name])
-            first += size
-        flat = np.empty(first, ours.dtype)
-        flat[self.way(*places.values()).ravel()] = ours.ravel()
-        return {name: flat[place] for name, place in places.items()}
+
+def numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of these shapes in which each number is its place, all arrays one after the other."""
+    stops = itertools.accumulate(one.size for one in arrays.values())
+    return {
+        name: np.arange(stop - one.size, stop).reshape(one.shape)
+        for (name, one), stop in zip(arrays.items(), stops, strict=True)
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,10 +79,12 @@ class ModuleState:
 
     def theirs(self, ours: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The state_dict with the model's numbers; buffers are as they were."""
-        shapes = {name: one.shape for name, one in self.arrays.items()}
-        state = dict(self.arrays)
+        learned = {name: self.arrays[name] for laid in self.layouts.values() for name in laid.names}
+        places = numbered(learned)
+        flat = np.concatenate([one.ravel() for one in learned.values()])
         for name, laid in self.layouts.items():
-            state |= laid.theirs(ours[name], shapes)
+            flat[laid.ours(places).ravel()] = ours[name].ravel()
+        state = {**self.arrays, **{name: flat[place] for name, place in places.items()}}
         return state | {name: state[first] for name, first in self.first_names.items()}
 
 
@@ -101,22 +107,47 @@ Layout: TypeAlias = dict[str, Laid]
 
 @dataclass(frozen=True)
 class Learned:
-    """A parameter as the exported program names it, with its first values."""
+    """A parameter of the module, or a view of one, with its first values.
+
+    Args:
+        name: of the parameter.
+        values: of the view.
+        ways: that lead from the parameter to the view, one after the other.
+        wired: gives the output that brings a view, where it is no weight of a layer.
+    """
 
     name: str
     values: np.ndarray
+    ways: tuple[Way, ...] = ()
+    wired: Callable[[], Ref] | None = None
+
+    def seen(self, way: Way, wired: Callable[[], Ref]) -> Learned:
+        """A view of it."""
+        return Learned(self.name, way(self.values), (*self.ways, way), wired)
+
+    def laid(self, way: Way = np.ravel) -> Laid:
+        """How a parameter of a node lies in it."""
+        return Laid((self.name,), partial(_through, (*self.ways, way)))
+
+
+def _through(ways: tuple[Way, ...], values: np.ndarray) -> np.ndarray:
+    return reduce(lambda seen, way: way(seen), ways, values)
 
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """The same numbers for each item of a batch; along its axis the extent is 1 here."""
+    """The same numbers for each item of a batch; along its axis the extent is 1 here.
+
+    It is of more items than the batch by `times`, as where sequences were put below each other.
+    """
 
     values: np.ndarray
     axis: int = 0
+    times: int = 1
 
     def picked(self, number: int) -> Repeated:
         """What stands at that place of the first axis, which is not the batch's."""
-        return Repeated(self.values[number], self.axis - 1)
+        return Repeated(self.values[number], self.axis - 1, self.times)
 
 
 @dataclass(frozen=True)
@@ -195,7 +226,7 @@ class Lowering:
         plan: of the graph, once all operations were looked at.
     """
 
-    def __init__(self, name: str, dtype: str, uses: dict[tuple[str, ...], int]) -> None:
+    def __init__(self, name: str, dtype: str) -> None:
         self.name = name
         self.dtype = dtype
         self.values: dict[str, Value] = {}
@@ -209,9 +240,8 @@ class Lowering:
         self._calls: list[Call] = []
         self._ports: list[Port] = []
         self._names: set[str] = {"controller"}
-        self._uses = uses
-        self._used: dict[tuple[str, ...], tuple[Spec, int]] = {}
-        self._owners: dict[str, tuple[str, ...]] = {}
+        self._used: dict[Any, tuple[Spec, int]] = {}
+        self._specs: dict[str, Spec] = {}
         self._origins: dict[Ref, tuple[Spec, tuple[Ref, ...]]] = {}
         self._made: dict[Any, tuple[Value, Ref]] = {}
         self._learning: set[str] = set()
@@ -220,26 +250,68 @@ class Lowering:
         """Plan the calls that something reads; forget what is known of parameters of others.
 
         Raises:
-            GraphError: shapes do not fit.
+            GraphError: shapes do not fit, or different nodes would have one parameter.
         """
-        read, kept = set[str](), list[Call]()
+        calls, read = list[Call](), set[Ref]()
         for call in reversed(self._calls):
-            if call.name in read or not call.outputs:
-                kept.append(call)
-                read |= {ref.call for ref in call.feeds}
-        made = {one.name for one in kept}
-        self.messages = {node: count for node, count in self.messages.items() if node in made}
+            given = [Ref(call.name, port) for port in range(call.outputs)]
+            if call.part == "use":
+                given = [Ref(*call.arguments[:2])]
+            if not (call.part or call.outputs) or not read.isdisjoint(given):
+                calls.append(call)
+                read |= {*call.feeds}
+        uses = Counter(one.arguments[0] for one in calls if one.part == "use")
+        calls = [made for call in reversed(calls) for made in self._counted(call, uses)]
+        made = {one.name for one in calls}
+        self.messages = {
+            node: uses[node] or count for node, count in self.messages.items() if node in made
+        }
         self.layouts = {
             name: laid for name, laid in self.layouts.items() if name.rpartition(".")[0] in made
         }
-        ports = tuple(one for one in self._ports if one.name in read)
-        self.plan = GraphPlan(self.name, ports, tuple(kept[::-1]))
+        self._require_apart(calls)
+        ports = tuple(one for one in self._ports if Ref(one.name) in read)
+        self.plan = GraphPlan(self.name, ports, tuple(calls))
         try:
             self.plan().verify()
         except GraphError as error:
             said = str(error).removeprefix(f"{self.name}: ")
-            places = {one.name: one.place for one in kept}
-            raise Refusal(said, place=places.get(said.partition(" ")[0], "")) from None
+            name = max(
+                (one.name for one in calls if said.startswith(one.name)), key=len, default=""
+            )
+            remedy = ""
+            if " (Phi) " in said:
+                said = f"{name} is used on tensors of several shapes"
+                remedy = "pad them to one, or give each a layer of its own"
+            places = {one.name: one.place for one in calls}
+            raise Refusal(said, remedy, places.get(name, "")) from None
+
+    def _counted(self, call: Call, uses: Mapping[str, int]) -> list[Call]:
+        """A call, now that it is known how often a node is used: once it stands by itself."""
+        if call.part != "use":
+            return [call]
+        node, number, *feeds = call.arguments
+        spec, count = self._specs[node], uses[node]
+        if count == 1:
+            return [Call(node, "", (spec, *feeds), 1, call.place)]
+        shared = Call(node, "shared", (spec, count), count, call.place)
+        return [call] if number else [shared, call]
+
+    def _require_apart(self, calls: list[Call]) -> None:
+        """Refuse parameters that several nodes have, or of which none has a part."""
+        learned = [one for one in self.values.values() if isinstance(one, Learned)]
+        places = numbered({one.name: one.values for one in learned if not one.ways})
+        taken = np.zeros(sum(one.size for one in places.values()), bool)
+        lines = {one.name: one.place for one in calls}
+        for node in lines:  # in the order of calls
+            for name, laid in self.layouts.items():
+                if name.rpartition(".")[0] == node:
+                    if taken[mine := laid.ours(places).ravel()].any():
+                        raise Refusal(*_tied(laid.names[0]), lines[node])
+                    taken[mine] = True
+        for name, place in places.items():
+            if 0 < taken[place].sum() < place.size:
+                raise Refusal(f"a part of {name} has no effect on the loss", "make it smaller")
 
     def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
@@ -271,12 +343,9 @@ class Lowering:
         subject, feeds = arguments[0], [one for one in arguments if isinstance(one, Ref)]
         name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{part}")
         place = place_of(self.current)
-        try:
-            if isinstance(subject, Spec):
-                subject.node()
-                self._origins[Ref(name)] = subject, (*feeds,)
-        except AmpsimError as error:
-            raise self.refused(str(error)) from None
+        if isinstance(subject, Spec):
+            self._tried(subject)
+            self._origins[Ref(name)] = subject, (*feeds,)
         if any(ref.call in self._learning for ref in feeds):
             self._learning.add(name)
         self._calls.append(Call(name, part, arguments, outputs, place))
@@ -323,7 +392,7 @@ class Lowering:
         return self.joined(parts, [1] * len(parts), axis, len(shape))
 
     def learning(
-        self, spec: Spec, layout: Layout, *feeds: Ref, uses: int = 0, steps: LoopSteps | None = None
+        self, spec: Spec, layout: Layout, *feeds: Ref, steps: LoopSteps | None = None
     ) -> Any:
         """Add a node with parameters, or another use of one that was added already.
 
@@ -331,48 +400,50 @@ class Lowering:
             spec: of the node; its name is one that is wanted.
             layout: of its parameters.
             feeds: what its inputs are wired to.
-            uses: how often it is used; 0 for as often as operations read its parameters.
             steps: of a loop over the node, if there is one; it has no other use.
 
         Returns:
             The wire of the use; of a loop, the states at all steps but one, and at that one.
         """
-        key = tuple(sorted(name for laid in layout.values() for name in laid.names))
-        uses = uses or self._uses.get(key, 1)
+        parts = [(part, laid.names, repr(laid.way)) for part, laid in layout.items()]
+        key = (spec.kind, steps is None, *parts)
         if key not in self._used:
-            spec = self._claim(spec, layout, key, uses if steps is None else steps.length)
-            self._used[key] = spec, 0
-            if steps is not None:
-                first = self.call(spec, *feeds, steps, part="loop", outputs=2)
-                self._used[key] = spec, uses
-                return first, Ref(first.call, 1)
-            if uses == 1:
-                self._used[key] = spec, max(uses, self._uses.get(key, 1))
-                return self.call(spec, *feeds)
-            self.call(spec, uses, part="shared", outputs=uses)
+            self._used[key] = self._claim(spec, layout, 0 if steps is None else steps.length), 0
         made, number = self._used[key]
-        is_same = (made.kind, made.options) == (spec.kind, spec.options)
-        if number >= uses or not is_same or steps is not None:
-            raise self._tied(key[0])
         self._used[key] = made, number + 1
+        if steps is not None and number:
+            raise self.refused(
+                f"{made.name} reads several sequences",
+                "give them as one input, (rows, sequences, steps), and view(-1, steps) before it",
+            )
+        if made.options != spec.options:
+            raise self.refused(*_tied(parts[0][1][0]))
+        if steps is not None:
+            first = self.call(made, *feeds, steps, part="loop", outputs=2)
+            return first, Ref(first.call, 1)
         self.call(made.name, number, *feeds, part="use", outputs=0)
         return Ref(made.name, number)
 
-    def _claim(self, spec: Spec, layout: Layout, key: tuple[str, ...], messages: int) -> Spec:
-        for one in key:
-            if self._owners.setdefault(one, key) != key:
-                raise self._tied(one)
-        name = self.free(spec.name)
-        self._learning.add(name)
-        self.layouts |= {f"{name}.{part}": laid for part, laid in layout.items()}
-        self.messages[name] = messages
-        return replace(spec, name=name)
+    def _claim(self, spec: Spec, layout: Layout, messages: int) -> Spec:
+        """Name a node with parameters, and note where these are."""
+        made = replace(spec, name=self.free(spec.name))
+        self._tried(made)
+        self._specs[made.name] = made
+        self._learning.add(made.name)
+        self.layouts |= {f"{made.name}.{part}": laid for part, laid in layout.items()}
+        self.messages[made.name] = messages
+        return made
 
-    def _tied(self, parameter: str) -> Refusal:
-        return self.refused(
-            f"{parameter} is used by several operations that cannot be one node",
-            "ampsim ties no weights of different layers; give each a parameter of its own",
-        )
+    def _tried(self, spec: Spec) -> None:
+        """Make a node once.
+
+        Raises:
+            GraphError: it cannot be.
+        """
+        try:
+            spec.node()
+        except AmpsimError as error:
+            raise self.refused(str(error)) from None
 
     def learns(self, wire: Ref) -> bool:
         """Whether parameters have a part in what a wire brings."""
@@ -394,12 +465,15 @@ class Lowering:
                 return self._fixed(array, array.shape)
             case Repeated():
                 first = np.moveaxis(value.values, value.axis, 0)
-                made = self._fixed(first, ("rows", *first.shape[1:]))
+                each = first if value.times == 1 else np.repeat(first[:, None], value.times, axis=1)
+                made = self._fixed(each, ("rows", *each.shape[1:]))
+                if value.times > 1:
+                    made = self.light(nodes.Reshape, made, shape=(-1, *first.shape[1:]))
                 axes = [*range(1, first.ndim)]
                 axes.insert(value.axis, 0)
                 return self.permuted(made, axes)
             case Learned():
-                return self._looked_up(value)
+                return self._looked_up(value) if value.wired is None else value.wired()
             case Stacked():
                 return self.stacked([self.wire(one) for one in value.values], (1, -1, value.hidden))
             case _:
@@ -419,7 +493,15 @@ class Lowering:
         index = self.port(self._light_name("places"), rows, values=places)
         options = {"vocabulary": places.size, "width": shape[-1]}
         spec = Spec(nodes.Embedding, node_name(learned.name), options)
-        return self.learning(spec, {"weight": Laid((learned.name,))}, index, uses=1)
+        return self.learning(spec, {"weight": learned.laid()}, index)
+
+
+def _tied(parameter: str) -> tuple[str, str]:
+    """What is wrong with a parameter of several nodes, and what to try."""
+    return (
+        f"{parameter} is used by several operations that cannot be one node",
+        "ampsim ties no weights of different layers; give each a parameter of its own",
+    )
 
 
 def extents(shape: Sequence[int | None]) -> tuple[int, ...]:
@@ -444,7 +526,7 @@ def modules_of(operation: Any) -> list[str]:
 
 def module_of(operation: Any) -> str:
     """Where in the module an operation stands, such as "features.0"; "" at its top."""
-    last = [*modules_of(operation), ""][-1]
+    last = ["", *modules_of(operation)][-1]
     return last.removeprefix("module").removeprefix(".") if last.startswith("module") else ""
 
 
@@ -605,6 +687,11 @@ class Arguments:
     def kept(self, wire: Ref) -> Ref:
         """The wire of what axes were taken out of, with these as 1 if `keepdim` says so."""
         return self.reshaped(wire) if self["keepdim"] else wire
+
+    def view(self, way: Way, wired: Callable[[], Ref]) -> Value:
+        """A view of the first argument: of a parameter as one, else the output that brings it."""
+        value = self[self.first]
+        return value.seen(way, wired) if isinstance(value, Learned) else wired()
 
     def rest(self) -> list[Any]:
         """All arguments but the first."""

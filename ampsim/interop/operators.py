@@ -8,6 +8,7 @@ exported with the module, so that its own reshaping is part of the graph.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -52,9 +53,9 @@ _DRAWN: Final = "draw it with the data, and make it an input"
 
 _REMEDIES: Final[dict[str, str]] = {
     "_adaptive_avg_pool2d avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
-    "__and__ __or__ bitwise_and bitwise_or logical_and logical_or": "make the mask with the data, or "
-    "multiply both as floats",
-    "addmm baddbmm": "take b + x @ w",
+    "__and__ __or__ bitwise_and bitwise_or logical_and logical_or": "multiply both as floats, or "
+    "make the mask with the data",
+    "addmm": "take b + x @ w",
     "alpha_dropout feature_alpha_dropout feature_dropout": "take nn.Dropout",
     "batch_norm": "statistics of a batch mean something else while several are in flight; "
     + _LAYER_NORM
@@ -63,7 +64,7 @@ _REMEDIES: Final[dict[str, str]] = {
     "binary_cross_entropy binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two "
     "classes",
     "conv3d": "take nn.Conv2d",
-    "copy index_put pad roll": "join parts with torch.cat",
+    "constant_pad_nd copy index_put pad": "join parts with torch.cat",
     "detach": "let gradients pass, or leave that part out",
     "eq ge gt le lt ne": "compare with a number, or make the mask with the data",
     "embedding_renorm": "leave max_norm out",
@@ -162,12 +163,16 @@ def _permute(given: Arguments) -> Value:
         axes[first], axes[second] = axes[second], axes[first]
     else:
         axes = [axis % len(axes) for axis in given["dims"]]
-    return given.low.permuted(given.wire(), axes)
+    way = partial(np.transpose, axes=axes)
+    return given.view(way, lambda: given.low.permuted(given.wire(), axes))
 
 
 def _picked(given: Arguments, axis: int, key: Any) -> Value:
-    keys = [None] * (axis % len(given.shape_of())) + [key]
-    return given.light(nodes.Pick, given.wire(), keys=tuple(keys))
+    place = axis % len(given.shape_of())
+    index = (*[slice(None)] * place, slice(*key) if isinstance(key, tuple) else key)
+    keys = (*[None] * place, key)
+    way = operator.itemgetter(index)
+    return given.view(way, lambda: given.light(nodes.Pick, given.wire(), keys=keys))
 
 
 def _flip(given: Arguments) -> Value:
@@ -296,6 +301,8 @@ def _where(given: Arguments) -> Value:
 def _compare(given: Arguments) -> Value:
     comparison, number = short(given.operation), _scalar(given["other"])
     if comparison.endswith("not"):
+        if given.dtype != "bool":
+            raise given.refused("whole numbers are calculated with", "do that before, in the data")
         comparison, number = "eq", 0.0
     assert number is not None, "of the table's comparisons"
     _require_data(given, given.wire())

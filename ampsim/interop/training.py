@@ -210,6 +210,11 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
             f"give a new {kind}(module.parameters(), ...)"
         )
     (group,) = groups
+    if "initial_lr" in group:
+        raise OptionError(
+            "optimizer must have no scheduler, for its rates are not taken over; give one of "
+            "ampsim.optim with a rate of its own, such as sgd(multistep(...))"
+        )
     for option, expected in _USUAL[kind].items():
         if group.get(option, expected) != expected:
             raise OptionError(
