@@ -19,19 +19,14 @@ import numpy as np
 from ampsim import flow
 from ampsim.dataflow.operators.shape import filled
 from ampsim.errors import AmpsimError
-from ampsim.interop.lowering import (
+from ampsim.interop.lowering import Refusal, dtype_of, place_of, require_free, shape_of, short
+from ampsim.interop.parameters import (
     Laid,
     Learned,
     ModuleState,
-    Refusal,
-    dtype_of,
     first_names,
     held_in,
     module_state,
-    place_of,
-    require_free,
-    shape_of,
-    short,
     specs_of,
 )
 from ampsim.ir import ParameterizedNode

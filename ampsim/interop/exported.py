@@ -24,22 +24,21 @@ from ampsim.errors import AmpsimError, OptionError
 from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
+    LOSS,
+    PLACES_IN_BATCH,
     Arguments,
-    LossValue,
     Lowering,
     MissingRule,
-    PlacesInBatch,
     Refusal,
     Repeated,
-    held_in,
     is_tensor,
     name_of,
     require_free,
     shape_of,
     short,
-    specs_of,
-)  # fmt: skip
+)
 from ampsim.interop.operators import REMEDIES, RULES
+from ampsim.interop.parameters import held_in, specs_of
 from ampsim.user_code import Place, is_own, text_of
 from ampsim.user_code import place_of as place_of_error
 
@@ -127,16 +126,16 @@ def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
         low.current = operation
         _lower(low, operation, names)
+    _require_whole(low, program)
     low.finish()
-    _require_whole(low, module, program)
     return low
 
 
-def _require_whole(low: Lowering, module: Any, program: Any) -> None:
-    """Refuse what no single operation tells: a batch of one size, no loss, idle parameters."""
+def _require_whole(low: Lowering, program: Any) -> None:
+    """Refuse what no single operation tells: a batch of one size, no loss."""
     require_free(program)
     (result,) = program.graph_signature.user_outputs
-    if not isinstance(low.values.get(result), LossValue):
+    if low.values.get(result) is not LOSS:
         raise Refusal(
             "the loss ends in another operation than a cross-entropy or a squared error",
             "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()",
@@ -341,4 +340,4 @@ def _computed(low: Lowering, operation: Any) -> Any:
     axis = shape_of(operation).index(None)
     first, (times, more) = made.take([0], axis=axis), divmod(made.shape[axis], EXAMPLE_ROWS)
     is_same = not more and (made == first).all()
-    return Repeated(first, axis, times) if is_same else PlacesInBatch()
+    return Repeated(first, axis, times) if is_same else PLACES_IN_BATCH

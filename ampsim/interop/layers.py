@@ -18,16 +18,14 @@ from ampsim.interop.loops import LoopSteps
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
     Arguments,
-    Laid,
-    Layout,
-    Learned,
     Lowering,
     Repeated,
     Stacked,
     Value,
     node_name,
     short,
-)  # fmt: skip
+)
+from ampsim.interop.parameters import Laid, Layout, Learned
 from ampsim.interop.plan import Ref, Spec
 
 SEED: Final = 0

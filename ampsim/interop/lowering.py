@@ -6,11 +6,9 @@ Shapes are PyTorch's all the way; an extent that follows from the batch is None,
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from ampsim import nodes
 from ampsim.errors import AmpsimError, GraphError
 from ampsim.interop.loops import LoopSteps
+from ampsim.interop.parameters import WRAPPED, Laid, Layout, Learned, Way, numbered, specs_of
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
 from ampsim.ir import Node
 from ampsim.user_code import is_own
@@ -27,111 +26,6 @@ EXAMPLE_ROWS: Final = 2
 
 FIXED_BYTES_MAX: Final = 1 << 26
 """Bytes of an array that a graph may hold (chosen: 64 MiB; more is data, not a model)."""
-
-
-WRAPPED: Final = "module."
-"""Prefix of names of the user's module within what is exported."""
-
-
-Way: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""From an array to a view of it, or to a copy of its numbers in another order."""
-
-
-@dataclass(frozen=True)
-class Laid:
-    """Which parameters of the module a parameter of a node is, and how they lie in it.
-
-    Args:
-        names: of the module's.
-        way: puts the numbers of these into the order of the node's.
-    """
-
-    names: tuple[str, ...]
-    way: Callable[..., np.ndarray] = np.ravel
-
-    def ours(self, theirs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The node's, up to its shape."""
-        return self.way(*(theirs[name] for name in self.names))
-
-
-def numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays of these shapes in which each number is its place, all arrays one after the other."""
-    stops = itertools.accumulate(one.size for one in arrays.values())
-    return {
-        name: np.arange(stop - one.size, stop).reshape(one.shape)
-        for (name, one), stop in zip(arrays.items(), stops, strict=True)
-    }
-
-
-@dataclass(frozen=True, eq=False)
-class ModuleState:
-    """A module's state_dict as it was imported, and where its parameters are in a model.
-
-    Args:
-        arrays: by the module's names, buffers among them.
-        first_names: of each parameter, the first name of the same tensor.
-        layouts: how the model's parameters lie in the module's, by their names in the model.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    first_names: Mapping[str, str]
-    layouts: Mapping[str, Laid]
-
-    def theirs(self, ours: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The state_dict with the model's numbers; buffers are as they were."""
-        learned = {name: self.arrays[name] for laid in self.layouts.values() for name in laid.names}
-        places = numbered(learned)
-        flat = np.concatenate([one.ravel() for one in learned.values()])
-        for name, laid in self.layouts.items():
-            flat[laid.ours(places).ravel()] = ours[name].ravel()
-        state = {**self.arrays, **{name: flat[place] for name, place in places.items()}}
-        return state | {name: state[first] for name, first in self.first_names.items()}
-
-
-def module_state(module: Any, layouts: Mapping[str, Laid]) -> ModuleState:
-    """The state of a module of which a model has these parameters."""
-    arrays = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
-    return ModuleState(arrays, first_names(module), layouts)
-
-
-def first_names(module: Any) -> dict[str, str]:
-    """For each name of a parameter the first of the same tensor, as of a layer with two names."""
-    seen: dict[int, str] = {}
-    named = module.named_parameters(remove_duplicate=False)
-    return {name: seen.setdefault(id(values), name) for name, values in named}
-
-
-Layout: TypeAlias = dict[str, Laid]
-"""For each parameter of a node, without the node's name, how it lies."""
-
-
-@dataclass(frozen=True)
-class Learned:
-    """A parameter of the module, or a view of one, with its first values.
-
-    Args:
-        name: of the parameter.
-        values: of the view.
-        ways: that lead from the parameter to the view, one after the other.
-        wired: gives the output that brings a view, where it is no weight of a layer.
-    """
-
-    name: str
-    values: np.ndarray
-    ways: tuple[Way, ...] = ()
-    wired: Callable[[], Ref] | None = None
-
-    def seen(self, way: Way, wired: Callable[[], Ref]) -> Learned:
-        """A view of it."""
-        return Learned(self.name, way(self.values), (*self.ways, way), wired)
-
-    def laid(self, way: Way = np.ravel) -> Laid:
-        """How a parameter of a node lies in it."""
-        return Laid((self.name,), partial(_through, (*self.ways, way)))
-
-
-def _through(ways: tuple[Way, ...], values: np.ndarray) -> np.ndarray:
-    return reduce(lambda seen, way: way(seen), ways, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,34 +53,27 @@ class Stacked:
 
 
 @dataclass(frozen=True)
-class LossValue:
-    """What a loss gave."""
+class Unread:
+    """What no operation may read: what doing so is, and what to try."""
 
+    what: str
+    remedy: str
+
+
+LOSS: Final = Unread(
+    "the loss is scaled, or added to",
+    "let a cross-entropy or a squared error be all of it; a factor belongs into the learning rate, "
+    "decay of weights into the optimizer; heads of as many classes go into one cross-entropy, "
+    "F.cross_entropy(torch.stack(outputs, 2), targets)",
+)
+PLACES_IN_BATCH: Final = Unread("numbers follow from the place in the batch", "make them an input")
+NOTHING: Final = Unread(
+    "something is read that has no node, such as the places of a maximum", "take its values"
+)
 
 Value: TypeAlias = Any
 """What an operation of the exported program gave: a `Ref`, an array that is the same for every
 batch, one of the classes above, or several of these."""
-
-
-@dataclass(frozen=True)
-class PlacesInBatch:
-    """Numbers that differ from item to item, whatever the items are."""
-
-
-UNREAD: Final[dict[type[Any], tuple[str, str]]] = {
-    LossValue: (
-        "the loss is scaled, or added to",
-        "let a cross-entropy or a squared error be all of it; a factor belongs into the learning "
-        "rate, decay of weights into the optimizer",
-    ),
-    PlacesInBatch: ("numbers follow from the place in the batch", "make them an input"),
-    type(None): (
-        "something is read that has no node, such as the places of a maximum",
-        "take its values",
-    ),
-}
-"""What no operation reads, and what to try."""
-
 
 CALCULATING: Final = (
     nodes.Affine, nodes.Difference, nodes.Mean, nodes.Pointwise, nodes.Product, nodes.Sum,
@@ -477,7 +364,8 @@ class Lowering:
             case Stacked():
                 return self.stacked([self.wire(one) for one in value.values], (1, -1, value.hidden))
             case _:
-                raise self.refused(*UNREAD.get(cast("type[Any]", type(value)), UNREAD[type(None)]))
+                unread = value if isinstance(value, Unread) else NOTHING
+                raise self.refused(unread.what, unread.remedy)
 
     def _fixed(self, array: np.ndarray, shape: tuple[int | str, ...]) -> Ref:
         if array.nbytes > FIXED_BYTES_MAX:
@@ -541,26 +429,6 @@ def place_of(operation: Any) -> str:
             number = words[2].split("line ")[-1].split(",")[0]
             said = "" if code.strip().startswith('File "') else code.strip()
             found = f"{words[1]}, line {number}" + (f": {said}" if said else "")
-    return found
-
-
-def specs_of(program: Any) -> list[tuple[Any, Any]]:
-    """Placeholders of an exported program with what its signature says of them."""
-    holders = [one for one in program.graph.nodes if one.op == "placeholder"]
-    return list(zip(holders, program.graph_signature.input_specs, strict=True))
-
-
-def held_in(module: Any, program: Any) -> dict[str, Learned | np.ndarray]:
-    """Parameters, buffers and constants of an exported program, by their placeholders' names."""
-    first, found = first_names(module), dict[str, Any]()
-    tensors = {**program.constants, **program.state_dict}
-    for holder, spec in specs_of(program):
-        if spec.kind.name == "USER_INPUT":
-            continue
-        values = tensors[spec.target].detach().numpy()
-        is_learned = spec.kind.name == "PARAMETER"
-        name = first.get(spec.target.removeprefix(WRAPPED), "")
-        found[holder.name] = Learned(name, values) if is_learned else values
     return found
 
 
@@ -696,10 +564,6 @@ class Arguments:
     def rest(self) -> list[Any]:
         """All arguments but the first."""
         return [self[name] for name in [*self._given][1:]]
-
-    def unlike(self, usual: dict[str, Any]) -> list[str]:
-        """Names of arguments that are not as usual."""
-        return [name for name, one in usual.items() if self._given.get(name, one) != one]
 
     def shape_of(self, name: str = "") -> tuple[int | None, ...]:
         """Of an argument, the first if it is not named; None for an extent of the batch."""

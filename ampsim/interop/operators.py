@@ -29,15 +29,16 @@ from ampsim.interop.layers import (
     recurrent,
 )  # fmt: skip
 from ampsim.interop.lowering import (
+    LOSS,
+    NOTHING,
     Arguments,
-    LossValue,
     Repeated,
     Stacked,
     Value,
     extents,
     shape_of,
     short,
-)  # fmt: skip
+)
 from ampsim.interop.plan import Ref, Spec
 
 Rule: TypeAlias = Callable[[Arguments], Value]
@@ -408,7 +409,7 @@ def _cross_entropy(given: Arguments) -> Value:
         logits = low.light(nodes.Reshape, logits, shape=(-1, shape[1]))
         target = low.light(nodes.Reshape, target, shape=(-1,))
     low.call(Spec(nodes.SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
-    return LossValue()
+    return LOSS
 
 
 def _squared_error(given: Arguments) -> Value:
@@ -423,7 +424,7 @@ def _squared_error(given: Arguments) -> Value:
     if len(shape) > 2:
         wires = [low.light(nodes.Reshape, one, shape=(-1, shape[-1])) for one in wires]
     low.call(Spec(nodes.SquaredError, low.free("loss")), *wires, outputs=0)
-    return LossValue()
+    return LOSS
 
 
 OF_ONE_SHAPE: Final = (
@@ -440,8 +441,9 @@ def _broadcast(given: Arguments) -> Value:
 
 
 def _require_usual(given: Arguments, usual: dict[str, Any]) -> None:
-    for name in given.unlike(usual):
-        raise given.refused(f"the loss has {name}", "leave it at its default")
+    for name, expected in usual.items():
+        if (told := given[name]) is not None and np.any(told != expected):
+            raise given.refused(f"the loss has {name}", "leave it at its default")
 
 
 _RULES: Final[dict[str, Rule]] = {
@@ -473,7 +475,7 @@ _RULES: Final[dict[str, Rule]] = {
     "log_softmax.int": partial(_softmax, is_log=True),
     "masked_fill.Scalar masked_fill.Tensor where.Scalar where.ScalarOther where.ScalarSelf "
     "where.self": _where,
-    "max.dim": lambda given: (_largest(given), None),  # for places there is no node
+    "max.dim": lambda given: (_largest(given), NOTHING),
     "max_pool1d max_pool2d": max_pool,
     "mean.dim": _mean,
     "mse_loss": _squared_error,

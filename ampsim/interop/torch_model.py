@@ -20,7 +20,8 @@ from ampsim.errors import GraphError, OptionError, UnknownNameError, one_of
 from ampsim.interop.control_flow import Branching, TorchProgram, torch_program
 from ampsim.interop.exported import Loss, imported, modes_kept, the_torch
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.lowering import EXAMPLE_ROWS, Lowering, ModuleState, Refusal, module_state
+from ampsim.interop.lowering import EXAMPLE_ROWS, Lowering, Refusal
+from ampsim.interop.parameters import ModuleState, module_state
 from ampsim.interop.plan import GraphPlan, Port, PumpPorts, of_any_length, without_dropout
 from ampsim.interop.training import Arrays, BatchList, Method, dataset_of, examples, method_of
 from ampsim.ir import Graph

@@ -16,7 +16,7 @@ import ampsim
 from ampsim import flow
 from ampsim.errors import GraphError, OptionError
 from ampsim.interop.control_flow import Recorded, TorchProgram
-from ampsim.interop.lowering import ModuleState
+from ampsim.interop.parameters import ModuleState
 
 nn = torch.nn
 scan = pytest.importorskip("torch._higher_order_ops.scan").scan
