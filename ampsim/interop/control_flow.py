@@ -115,7 +115,7 @@ def _recorded(module: Any, rows: str) -> Recorded:
             told = {name: plain(each) for name, each in one.kwargs.items()}
             told = {name: each for name, each in told.items() if each not in (None, False)}
             read = _like((*one.args, None)[0], rows)
-            about = read.shape, *_like(one, rows), place_of(one)
+            about: Any = (read.shape, *_like(one, rows), place_of(one))
             operations.append(TorchOperation(one.name, rule, plain(one.args), told, *about))
     return Recorded(tuple(inputs), tuple(operations), outputs)
 
@@ -228,7 +228,19 @@ def _other_loss(at: TorchOperation, *given: Any) -> None:
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of an operator that is a function of its arguments alone."""
-    return lambda at, *given, **options: function(*given, **options)
+
+    def rule(at: TorchOperation, *given: Any, **options: Any) -> Any:
+        return function(*given, **options)
+
+    return rule
+
+
+def _absolute(x: Any) -> Any:
+    return flow.relu(x) + flow.relu(-x)
+
+
+def _same(x: Any, *others: Any) -> Any:
+    return x
 
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
@@ -236,8 +248,8 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     **{one: getattr(flow, one) for one in ("tanh", "sigmoid", "relu", "exp", "log", "square")},
     "__and__ bitwise_and logical_and": flow.logical_and,
     "__or__ bitwise_or logical_or": flow.logical_or,
-    "abs": lambda x: flow.relu(x) + flow.relu(-x),
-    "alias clone contiguous lift_fresh_copy to": lambda x, *others: x,
+    "abs": _absolute,
+    "alias clone contiguous lift_fresh_copy to": _same,
     "any": flow.any,
     "getitem": operator.getitem,
     "bitwise_not logical_not": flow.logical_not,
@@ -252,7 +264,7 @@ _RULES: Final[dict[str, Callable[..., Any]]] = {
     **{names: _plain(one) for names, one in _FUNCTIONS.items()},
     **{one: _arithmetic(getattr(operator, one)) for one in ("add", "sub", "mul")},
     "cat": _joined,
-    "div": _arithmetic(operator.truediv),
+    "div": _arithmetic(lambda x, y: x / y),
     "gru_cell": _gru_cell,
     "linear": _affine,
     "lstm_cell": _lstm_cell,
@@ -451,8 +463,8 @@ class TorchProgram:
             if not isinstance(one, str):
                 given.append(flow.constant(one))
             elif one in self.state.layouts:
-                shape, dtype = self.likes[one]
-                given.append(flow.variable(one, shape=shape, dtype=dtype))
+                shape: Any = self.likes[one].shape
+                given.append(flow.variable(one, shape=shape, dtype=self.likes[one].dtype))
             else:
                 given.append(flow.input(one, *self.likes[one]))
                 builder.rows = given[-1]

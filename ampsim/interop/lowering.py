@@ -461,7 +461,8 @@ def name_of(target: Any) -> str:
 def shape_of(operation: Any) -> tuple[int | None, ...]:
     """The shape of an operation's tensor, of several the first's; None for the batch's extent."""
     value = _value_of(operation)
-    found = getattr(value[0] if isinstance(value, tuple) else value, "shape", ())
+    several = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
+    found = getattr(several[0], "shape", ())
     return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
 
 

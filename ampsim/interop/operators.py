@@ -168,7 +168,7 @@ def _permute(given: Arguments) -> Value:
     return given.view(way, lambda: given.low.permuted(given.wire(), axes))
 
 
-def _picked(given: Arguments, axis: int, key: Any) -> Value:
+def _picked(given: Arguments, axis: int, key: int | tuple[int | None, ...]) -> Value:
     place = axis % len(given.shape_of())
     index = (*[slice(None)] * place, slice(*key) if isinstance(key, tuple) else key)
     keys = (*[None] * place, key)

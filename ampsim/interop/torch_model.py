@@ -201,7 +201,7 @@ def _graph(
     }
     options.setdefault("node_update_intervals", intervals)
     options["metric"] = "accuracy" if found.classes else "error"
-    known = method if isinstance(method, partial) else None
+    known = cast("Method", method) if isinstance(method, partial) else None
     made = TorchGraph(found.plan, module_state(module, found.layouts), known, data)
     options |= {"make_graph": made, "pump": pump}
     return made, found.classes
@@ -212,9 +212,10 @@ def _model(
 ) -> Model:
     """The model of what a module became, with the module's weights."""
     data, method = how
-    is_ragged, state = isinstance(data, BatchList), made.state
+    state = made.state
+    is_ragged = isinstance(data, BatchList)
     batch = max(len(one[0]) for one in examples(data)) if is_ragged else data.batch
-    optimizer = method() if isinstance(method, partial) else method
+    optimizer = cast("Method", method)() if isinstance(method, partial) else method
     options = {"make_graph": None, "pump": None, **options}
     config = TorchConfig(name, batch, made.digest)
     model = Model(name, config, make_data=data.for_run, optimizer=optimizer, **options)

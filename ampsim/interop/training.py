@@ -98,8 +98,8 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
     ]
     if all(len({tuple(a.shape[1:] for a in one) for one in split}) == 1 for split in both):
         whole = [[np.concatenate(column) for column in zip(*split, strict=True)] for split in both]
-        return ArrayDataset(*whole, len(train[0][0]), dtype)
-    return BatchList(*both)
+        return ArrayDataset(whole[0], whole[1], len(train[0][0]), dtype)
+    return BatchList(both[0], both[1])
 
 
 def _batches(given: Any) -> Arrays | list[Arrays]:
