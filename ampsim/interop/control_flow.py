@@ -19,13 +19,14 @@ import numpy as np
 from ampsim import flow
 from ampsim.dataflow.operators.shape import filled
 from ampsim.errors import AmpsimError
-from ampsim.interop.lowering import (
-    WRAPPED,
-    Refusal,
-    fixed_in,
-    place_of,
-    require_free,
-    short,
+from ampsim.interop.lowering import Refusal, dtype_of, place_of, require_free, shape_of, short
+from ampsim.interop.parameters import (
+    Laid,
+    Learned,
+    ModuleState,
+    first_names,
+    held_in,
+    module_state,
     specs_of,
 )
 from ampsim.ir import ParameterizedNode
@@ -49,25 +50,19 @@ class ValueOf(NamedTuple):
 
 
 class TorchOperation(NamedTuple):
-    """One operation: what it reads, of which `first` is a tensor or none, and what it gives."""
+    """One operation: what it reads, the shape of the first of these, and what it gives.
+
+    Shapes are () and types "" of what is no tensor.
+    """
 
     name: str
     rule: str
     arguments: tuple[Any, ...]
     options: Mapping[str, Any]
-    first: Like | None
-    gives: Like | None
+    lengths: tuple[int | None, ...]
+    shape: tuple[int | None, ...]
+    dtype: str
     place: str
-
-    @property
-    def lengths(self) -> tuple[int | None, ...]:
-        """The shape of the first tensor that it reads."""
-        return () if self.first is None else self.first.shape
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """The shape of what it gives."""
-        return () if self.gives is None else self.gives.shape
 
     def axes(self, given: Any = None) -> list[int]:
         """Axes of the first tensor that it reads, all unless given, counted from the first."""
@@ -83,7 +78,7 @@ class TorchOperation(NamedTuple):
 
     def refused(self, why: str, remedy: str = REMEDY) -> Refusal:
         """Say in a line that it cannot be."""
-        return Refusal(f"{self.rule} {why}{self.place and f' ({self.place})'}; {remedy}")
+        return Refusal(f"{self.rule} {why}", remedy, self.place)
 
 
 class Recorded(NamedTuple):
@@ -119,13 +114,9 @@ def _recorded(module: Any, rows: str) -> Recorded:
             rule = "getitem" if one.target is operator.getitem else short(one)
             told = {name: plain(each) for name, each in one.kwargs.items()}
             told = {name: each for name, each in told.items() if each not in (None, False)}
-            first, gives = (
-                _like(getattr(each, "meta", {}).get("val"), rows)
-                for each in ((*one.args, 0)[0], one)
-            )
-            arguments = plain(one.args)
-            made = TorchOperation(one.name, rule, arguments, told, first, gives, place_of(one))
-            operations.append(made)
+            read = _like((*one.args, None)[0], rows)
+            about: Any = (read.shape, *_like(one, rows), place_of(one))
+            operations.append(TorchOperation(one.name, rule, plain(one.args), told, *about))
     return Recorded(tuple(inputs), tuple(operations), outputs)
 
 
@@ -135,22 +126,15 @@ def _is_of_tensors(one: Any) -> bool:
     return one.op != "call_function" or one.target is operator.getitem or not is_extent
 
 
-def _like(value: Any, rows: str) -> Like | None:
-    """What is known of a tensor; None of anything else."""
-    if not hasattr(value, "shape"):
-        return None
-    for one in value.shape:
+def _like(operation: Any, rows: str) -> Like:
+    """What is known of an operation's tensor."""
+    for one in getattr(getattr(operation, "meta", {}).get("val"), "shape", ()):
         if not isinstance(one, int) and str(one) != rows:
-            raise Refusal(f"an extent is {one}, and only the rows of a batch may vary; {REMEDY}")
-    shape = tuple(one if isinstance(one, int) else None for one in value.shape)
-    return Like(shape, str(value.dtype).removeprefix("torch."))
+            raise Refusal(f"an extent is {one}, and only the rows of a batch may vary", REMEDY)
+    return Like(shape_of(operation), dtype_of(operation))
 
 
 # --- what PyTorch's operators are here
-
-
-def _same(at: TorchOperation, x: Any, *others: Any) -> Any:
-    return x
 
 
 def _shaped(at: TorchOperation, x: Any, *others: Any) -> flow.Tensor:
@@ -165,10 +149,9 @@ def _affine(at: TorchOperation, x: Any, weight: Any, bias: Any = None) -> flow.T
 
 def _arithmetic(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def rule(at: TorchOperation, x: Any, y: Any) -> Any:
-        gives = at.gives
-        if gives is not None and gives.dtype.startswith("float"):
+        if at.dtype.startswith("float"):
             x, y = (
-                flow.cast(one, gives.dtype) if getattr(one, "is_float", True) is False else one
+                flow.cast(one, at.dtype) if getattr(one, "is_float", True) is False else one
                 for one in (x, y)
             )
         return of(x, y)
@@ -239,48 +222,65 @@ def _gru_cell(at: TorchOperation, x: Any, h: Any, *weights: Any) -> Any:
     return new + flow.sigmoid(z + z_h) * (h - new)
 
 
-def _absolute(at: TorchOperation, x: Any) -> flow.Tensor:
-    return flow.relu(x) + flow.relu(-x)
-
-
-def _over(x: Any, y: Any) -> Any:
-    return x / y
-
-
-def _subtracted_from(x: Any, y: Any) -> Any:
-    return y - x
-
-
 def _other_loss(at: TorchOperation, *given: Any) -> None:
     raise at.refused("is another loss than a cross-entropy", "take nn.CrossEntropyLoss()")
 
 
-RULES: Final[Mapping[str, Callable[..., Any]]] = {
-    **dict.fromkeys(("alias", "clone", "contiguous", "lift_fresh_copy", "to"), _same),
-    **dict.fromkeys(("view", "reshape", "flatten", "unsqueeze", "squeeze"), _shaped),
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule of an operator that is a function of its arguments alone."""
+
+    def rule(at: TorchOperation, *given: Any, **options: Any) -> Any:
+        return function(*given, **options)
+
+    return rule
+
+
+def _absolute(x: Any) -> Any:
+    return flow.relu(x) + flow.relu(-x)
+
+
+def _same(x: Any, *others: Any) -> Any:
+    return x
+
+
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    **{one: getattr(operator, one) for one in ("lt", "le", "gt", "ge", "neg")},
+    **{one: getattr(flow, one) for one in ("tanh", "sigmoid", "relu", "exp", "log", "square")},
+    "__and__ bitwise_and logical_and": flow.logical_and,
+    "__or__ bitwise_or logical_or": flow.logical_or,
+    "abs": _absolute,
+    "alias clone contiguous lift_fresh_copy to": _same,
+    "any": flow.any,
+    "getitem": operator.getitem,
+    "bitwise_not logical_not": flow.logical_not,
+    "detach detach_": flow.stop_gradient,
+    "embedding": flow.pick,
+    "eq": flow.equal,
+    "mm matmul": flow.matmul,
+    "ne": flow.not_equal,
+    "where": flow.where,
+}
+_RULES: Final[dict[str, Callable[..., Any]]] = {
+    **{names: _plain(one) for names, one in _FUNCTIONS.items()},
     **{one: _arithmetic(getattr(operator, one)) for one in ("add", "sub", "mul")},
-    "div": _arithmetic(_over), "rsub": _arithmetic(_subtracted_from),
-    "abs": _absolute, "linear": _affine, "sum": _total, "mean": _mean, "cat": _joined,
-    "slice": _cut, "select": _select, "t": _exchanged, "transpose": _exchanged,
-    "numpy_T": _exchanged, "permute": _permuted, "lstm_cell": _lstm_cell, "gru_cell": _gru_cell,
-    "mse_loss": _other_loss, "l1_loss": _other_loss,
-    "broadcast_tensors": _other_loss,
-}  # fmt: skip
+    "cat": _joined,
+    "div": _arithmetic(lambda x, y: x / y),
+    "gru_cell": _gru_cell,
+    "linear": _affine,
+    "lstm_cell": _lstm_cell,
+    "mean": _mean,
+    "mse_loss l1_loss broadcast_tensors": _other_loss,
+    "permute": _permuted,
+    "rsub": _arithmetic(lambda x, y: y - x),
+    "select": _select,
+    "slice": _cut,
+    "sum": _total,
+    "t transpose numpy_T": _exchanged,
+    "view reshape flatten unsqueeze squeeze": _shaped,
+}
+RULES: Final = {name: rule for names, rule in _RULES.items() for name in names.split()}
 """By the names of PyTorch's operators what builds them, of the operation and its arguments; an
 option that a rule does not take is refused."""
-
-FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    **{one: getattr(operator, one) for one in ("lt", "le", "gt", "ge", "neg")},
-    "tanh": flow.tanh, "sigmoid": flow.sigmoid, "relu": flow.relu, "exp": flow.exp,
-    "log": flow.log, "square": flow.square, "where": flow.where, "any": flow.any,
-    "eq": flow.equal, "ne": flow.not_equal, "detach": flow.stop_gradient, "mm": flow.matmul,
-    "embedding": flow.pick, "matmul": flow.matmul, "detach_": flow.stop_gradient,
-    **dict.fromkeys(("__and__", "bitwise_and", "logical_and"), flow.logical_and),
-    **dict.fromkeys(("__or__", "bitwise_or", "logical_or"), flow.logical_or),
-    **dict.fromkeys(("bitwise_not", "logical_not"), flow.logical_not),
-}  # fmt: skip
-"""Likewise, of its arguments alone."""
-
 
 FILLED: Final = {
     **dict.fromkeys(("zeros", "new_zeros", "zeros_like"), 0.0),
@@ -309,23 +309,21 @@ class Builder:
                 value = self._built(one, *_put(one.arguments, values), **one.options)
             except Refusal:
                 raise
-            except (AmpsimError, TypeError) as error:
+            except TypeError as error:  # of a rule that lacks an argument
+                raise one.refused("cannot be: it has an option that is not as usual") from error
+            except AmpsimError as error:
                 raise one.refused(f"cannot be: {error}") from error
-            if one.gives is not None and value.dtype != one.gives.dtype:
-                value = flow.cast(value, one.gives.dtype)
+            if one.dtype and value.dtype != one.dtype:
+                value = flow.cast(value, one.dtype)
             values[one.name] = value
         return _put(program.outputs, values)
 
     def _built(self, one: TorchOperation, *arguments: Any, **options: Any) -> Any:
         rule = one.rule
-        if rule == "getitem":
-            return arguments[0][arguments[1]]
         if rule in (*CONSTRUCTS, "cross_entropy_loss"):
             return getattr(self, f"_{rule}")(*arguments, **options)
         if rule in FILLED:
             return self._filled(one, FILLED[rule])
-        if rule in FUNCTIONS:
-            return FUNCTIONS[rule](*arguments, **options)
         if rule not in RULES:
             raise one.refused("has no rule beside torch.cond, while_loop and scan")
         return RULES[rule](one, *arguments, **options)
@@ -334,8 +332,7 @@ class Builder:
         lengths = [flow.length(self.rows) if length is None else length for length in one.shape]
         parts = [flow.reshape(length, (1,)) for length in lengths]
         shape = flow.concat(parts, axis=0) if parts else np.zeros(0, np.int64)
-        assert one.gives is not None, "a tensor is filled"
-        return filled(shape, value, one.gives.dtype, one.shape)
+        return filled(shape, value, one.dtype, one.shape)
 
     def _cross_entropy_loss(self, logits: Any, label: Any) -> flow.Tensor:
         self.scored = logits, label
@@ -390,15 +387,11 @@ def _put(one: Any, values: Mapping[str, Any]) -> Any:
 
 
 class TorchParameters(ParameterizedNode):
-    """Parameters of a part of a module, with PyTorch's values; no message comes to it."""
-
-    def __init__(self, name: str, values: Mapping[str, np.ndarray]) -> None:
-        super().__init__(name, {part: one.shape for part, one in values.items()})
-        self._first = np.concatenate([one.ravel() for one in values.values()], dtype=np.float64)
+    """Parameters of a part of a module; no message comes to it."""
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
-        """PyTorch's."""
-        return self._first
+        """Start from zeros, in whose place the model is given PyTorch's."""
+        return np.zeros(self.parameter_count)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """There is nothing to check."""
@@ -414,7 +407,7 @@ class TorchParameters(ParameterizedNode):
 
     def take_gradient(self) -> np.ndarray:
         """There is none."""
-        return np.zeros(self.parameter_count)
+        return np.zeros_like(self.theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,16 +419,14 @@ class TorchProgram:
         recorded: what the module and its loss are.
         inputs: what that is given: arrays, or names.
         likes: of variables and inputs, by their names.
-        names: of the module's parameters, by those of the variables.
-        state: the state_dict, as arrays, when it was imported.
+        state: of the module, with variables for parameters.
     """
 
     name: str
     recorded: Recorded
     inputs: Sequence[Any]
     likes: Mapping[str, Like]
-    names: Mapping[str, str]
-    state: Mapping[str, np.ndarray]
+    state: ModuleState
 
     def __call__(self) -> flow.Program:
         """Make the program."""
@@ -454,7 +445,7 @@ class TorchProgram:
             return self._built()[1].shape[1]
 
     def _feed(self, batch: Any) -> dict[str, Any]:
-        fed = [one for one in self.likes if one not in self.names]
+        fed = [one for one in self.likes if one not in self.state.layouts]
         return dict(zip(fed, batch.arrays, strict=True))
 
     def build(self) -> flow.Objective:
@@ -471,46 +462,31 @@ class TorchProgram:
         for one in self.inputs:
             if not isinstance(one, str):
                 given.append(flow.constant(one))
-            elif one in self.names:
-                shape = self.state[self.names[one]].shape
+            elif one in self.state.layouts:
+                shape: Any = self.likes[one].shape
                 given.append(flow.variable(one, shape=shape, dtype=self.likes[one].dtype))
             else:
                 given.append(flow.input(one, *self.likes[one]))
                 builder.rows = given[-1]
-        try:
-            (loss,) = builder.run(self.recorded, *given)
-        except Refusal as error:
-            raise Refusal(f"{self.name}: {error}") from None
+        (loss,) = builder.run(self.recorded, *given)
         if builder.scored is None or loss.node.operator.name != "softmax_cross_entropy":
             raise Refusal(
-                f"{self.name}: a module with torch.cond, while_loop or scan is trained on a "
-                "cross-entropy alone; take nn.CrossEntropyLoss()"
+                "a module with torch.cond, while_loop or scan is trained on a cross-entropy alone",
+                "take nn.CrossEntropyLoss()",
             )
         return loss, *builder.scored
 
     def layers(self) -> list[TorchParameters]:
         """The nodes of the parameters."""
-        found: dict[str, dict[str, np.ndarray]] = {}
-        for ours, theirs in self.names.items():
-            node, _, part = ours.rpartition(".")
-            found.setdefault(node, {})[part] = self.state[theirs]
-        return [TorchParameters(node, values) for node, values in found.items()]
-
-    def theirs(self, ours: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The parameters by the module's names."""
-        return {self.names[name]: one for name, one in ours.items()}
+        shapes: dict[str, dict[str, Any]] = {}
+        for name in self.state.layouts:
+            node, _, part = name.rpartition(".")
+            shapes.setdefault(node, {})[part] = self.likes[name].shape
+        return [TorchParameters(node, parts) for node, parts in shapes.items()]
 
 
-class Branching(Refusal):
-    """A module holds torch.cond, while_loop or scan, which a graph of messages cannot be.
-
-    Attributes:
-        program: what PyTorch exported.
-    """
-
-    def __init__(self, text: str, program: Any) -> None:
-        super().__init__(text)
-        self.program = program
+class Branching(Exception):  # a case, and no error
+    """A module holds torch.cond, while_loop or scan: its argument, what PyTorch exported."""
 
 
 def torch_program(module: Any, program: Any) -> TorchProgram:
@@ -521,24 +497,24 @@ def torch_program(module: Any, program: Any) -> TorchProgram:
             out.
     """
     name = type(module).__name__
-    require_free(name, program)
-    specs = specs_of(program)
-    rows = next(one.meta["val"].shape for one, it in specs if it.kind.name == "USER_INPUT")[0]
-    inputs, likes, names = list[Any](), dict[str, Any](), dict[str, str]()
-    for holder, spec in specs:
-        told = holder.name
-        if spec.kind.name == "PARAMETER":
-            theirs = spec.target.removeprefix(WRAPPED)
-            told = theirs if "." in theirs else f"{name}.{theirs}"
-            names[told] = theirs
-        elif spec.kind.name != "USER_INPUT":
-            inputs.append(fixed_in(program, spec.target).copy())
-            continue
+    require_free(program)
+    if tied := [pair for pair in first_names(module).items() if pair[0] != pair[1]]:
+        raise Refusal(
+            f"{tied[0][0]} and {tied[0][1]} are one tensor, which cannot be beside torch.cond, "
+            "while_loop and scan",
+            "give each a tensor of its own",
+        )
+    held, rows = held_in(module, program), ""
+    inputs, likes, layouts = list[Any](), dict[str, Any](), dict[str, Laid]()
+    for holder, _spec in specs_of(program):
+        told: Any = held.get(holder.name, holder.name)
+        if isinstance(told, Learned):
+            names = (told.name,)
+            told = told.name if "." in told.name else f"{name}.{told.name}"
+            layouts[told] = Laid(names)
+        if isinstance(told, str):
+            rows = rows or ("" if told in layouts else str(holder.meta["val"].shape[0]))
+            likes[told] = _like(holder, rows)
         inputs.append(told)
-        likes[told] = _like(holder.meta["val"], str(rows))
-    state = {key: one.detach().numpy().copy() for key, one in module.state_dict().items()}
-    try:
-        recorded = _recorded(program.graph_module, str(rows))
-    except Refusal as error:
-        raise Refusal(f"{name}: {error}") from None
-    return TorchProgram(name, recorded, inputs, likes, names, state)
+    recorded = _recorded(program.graph_module, rows)
+    return TorchProgram(name, recorded, inputs, likes, module_state(module, layouts))

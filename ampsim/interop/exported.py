@@ -15,7 +15,6 @@ import logging
 import operator
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -25,25 +24,23 @@ from ampsim.errors import AmpsimError, OptionError
 from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
-    WRAPPED,
+    LOSS,
+    PLACES_IN_BATCH,
     Arguments,
-    Learned,
-    LossValue,
     Lowering,
     MissingRule,
-    PlacesInBatch,
     Refusal,
     Repeated,
-    fixed_in,
+    is_tensor,
     name_of,
     require_free,
     shape_of,
     short,
-    specs_of,
-)  # fmt: skip
+)
 from ampsim.interop.operators import REMEDIES, RULES
+from ampsim.interop.parameters import held_in, specs_of
+from ampsim.user_code import Place, is_own, text_of
 from ampsim.user_code import place_of as place_of_error
-from ampsim.user_code import text_of
 
 Loss = Callable[..., Any]
 
@@ -91,10 +88,9 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
         program = _exported(module, arrays, loss)
     _require_trainable(module)
     if any(_has_branches(one) and one.target.name() in CONSTRUCTS for one in program.graph.nodes):
-        what = "it has torch.cond, while_loop or scan"
-        raise Branching(f"{type(module).__name__}: {what}", program)
+        raise Branching(program)
     try:
-        return _lowered(module, program, {})
+        return _lowered(module, program, loss, {})
     except MissingRule as missing:
         try:
             with _recording(module):
@@ -105,15 +101,18 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
         for one in program.graph.nodes:
             if hasattr(one.target, "_schema") and name_of(one.target) not in RULES:
                 names.setdefault(one.meta.get("stack_trace", ""), []).append(short(one))
-        return _lowered(module, decomposed, names)
+        return _lowered(module, decomposed, loss, names)
 
 
-def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lowering:
+def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str]]) -> Lowering:
     """What a program becomes; `names` of operations before it was decomposed are by their lines."""
     live = _live(program)
-    values, uses = _parameters(module, program, live)
+    values: dict[str, Any] = held_in(module, program)
     dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
-    low = Lowering(type(module).__name__, dtype, uses)
+    low = Lowering(type(module).__name__, dtype)
+    code = getattr(loss, "__code__", None)
+    if code is not None and is_own(code.co_filename):
+        low.loss_place = str(Place(code.co_filename, code.co_firstlineno))
     *inputs, target = [one for one, spec in specs_of(program) if spec.kind.name == "USER_INPUT"]
     given = inspect.signature(module.forward).parameters.values()
     called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
@@ -127,27 +126,20 @@ def _lowered(module: Any, program: Any, names: Mapping[str, list[str]]) -> Lower
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
         low.current = operation
         _lower(low, operation, names)
+    _require_whole(low, program)
     low.finish()
-    _require_whole(low, module, program)
     return low
 
 
-def _require_whole(low: Lowering, module: Any, program: Any) -> None:
-    """Refuse what no single operation tells: a batch of one size, no loss, idle parameters."""
-    require_free(low.name, program)
+def _require_whole(low: Lowering, program: Any) -> None:
+    """Refuse what no single operation tells: a batch of one size, no loss."""
+    require_free(program)
     (result,) = program.graph_signature.user_outputs
-    if not isinstance(low.values.get(result), LossValue):
+    if low.values.get(result) is not LOSS:
         raise Refusal(
-            f"{low.name}: the loss ends in another operation than a cross-entropy or a squared "
-            "error; take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()"
+            "the loss ends in another operation than a cross-entropy or a squared error",
+            "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()",
         )
-    learned = {one for laid in low.layouts.values() for one in laid.names}
-    for parameter, _values in module.named_parameters():
-        if parameter not in learned:
-            raise Refusal(
-                f"{low.name}: parameter {parameter} has no effect on the loss; take it out of the "
-                "module"
-            )
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
@@ -192,7 +184,7 @@ def _recording(module: Any) -> Generator[None]:
     except AmpsimError:
         raise
     except Exception as error:
-        raise Refusal(_failed(type(module).__name__, error)) from error
+        raise _failed(error) from error
     finally:
         logging.disable(was_disabled)
 
@@ -217,30 +209,31 @@ def _decompositions() -> Any:
     return table
 
 
-def _failed(name: str, error: Exception) -> str:
-    """The sentence for a module that `torch.export` cannot record."""
-    place = place_of_error(error)
-    where = f" ({place})" if place else ""
-    kind = type(error).__name__
+def _failed(error: Exception) -> Refusal:
+    """The refusal of a module that `torch.export` cannot record."""
+    place, kind = str(place_of_error(error) or ""), type(error).__name__
     if "DataDependent" in kind or "data-dependent" in str(error):
-        return (
-            f"{name}: control flow reads values{where}; compute both ways and choose with a "
-            "product, take torch.cond, or write a model file with Cond (docs/own-model.md)"
+        what = "control flow reads values"
+        remedy = (
+            "compute both ways and choose with a product, take torch.cond, or write a model file "
+            "with Cond (docs/own-model.md)"
         )
+        return Refusal(what, remedy, place)
     if "HigherOrderOp" in kind:
-        return (
-            f"{name}: torch.cond, while_loop or scan cannot be recorded{where}; let both branches, "
-            "and each step of a loop, give tensors of the same shapes and types, and change none "
-            "in place"
+        what = "torch.cond, while_loop or scan cannot be recorded"
+        remedy = (
+            "let both branches, and each step of a loop, give tensors of the same shapes and "
+            "types, and change none in place"
         )
+        return Refusal(what, remedy, place)
     frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
     if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
-        return f"{name}: a sequence is packed{where}; {REMEDIES['lstm']}"
+        return Refusal("a sequence is packed", REMEDIES["lstm"], place)
     said = text_of(error)
     said = said if len(said) <= TOLD_MAX else f"{said[:TOLD_MAX]}..."
-    return (
-        f"{name}: torch.export cannot record it{where}: {kind}: {said}; try "
-        "loss(module(inputs), target) on a batch of the data, with tensors all the way"
+    return Refusal(
+        f"torch.export cannot record it{place and f' ({place})'}: {kind}: {said}",
+        "try loss(module(inputs), target) on a batch of the data, with tensors all the way",
     )
 
 
@@ -262,46 +255,16 @@ def _is_in_place(operation: Any) -> bool:
     return schema is not None and schema.is_mutable and short(operation) != "detach_"
 
 
-def first_names(module: Any) -> dict[str, str]:
-    """For each name of a parameter the first of the same tensor, as of a layer with two names."""
-    seen: dict[int, str] = {}
-    named = module.named_parameters(remove_duplicate=False)
-    return {name: seen.setdefault(id(values), name) for name, values in named}
-
-
-def _parameters(
-    module: Any, program: Any, live: set[Any]
-) -> tuple[dict[str, Any], dict[tuple[str, ...], int]]:
-    """Values of parameters and buffers, and how often each group of parameters is used."""
-    values: dict[str, Any] = {}
-    first = first_names(module)
-    for holder, spec in specs_of(program):
-        target = spec.target
-        if spec.kind.name == "PARAMETER":
-            array = program.state_dict[target].detach().numpy()
-            values[holder.name] = Learned(first[target.removeprefix(WRAPPED)], array)
-        elif spec.kind.name in ("BUFFER", "CONSTANT_TENSOR"):
-            values[holder.name] = fixed_in(program, target)
-    uses: Counter[tuple[str, ...]] = Counter()
-    for operation in program.graph.nodes:
-        if operation.op == "call_function" and operation in live:
-            known = (values.get(one.name) for one in operation.all_input_nodes)
-            names = sorted(one.name for one in known if isinstance(one, Learned))
-            uses[tuple(names)] += bool(names)
-    return values, dict(uses)
-
-
 def _require_trainable(module: Any) -> None:
     """Refuse parameters that are not trained here."""
-    name = type(module).__name__
     for parameter, values in module.named_parameters():
         if not values.requires_grad:
             raise Refusal(
-                f"{name}: {parameter} does not require a gradient, and ampsim trains every "
-                "parameter; register it as a buffer, or let it learn"
+                f"{parameter} does not require a gradient, and ampsim trains every parameter",
+                "register it as a buffer, or let it learn",
             )
         if str(values.device) != "cpu":
-            raise Refusal(f"{name}: {parameter} is on {values.device}; call module.cpu() first")
+            raise Refusal(f"{parameter} is on {values.device}", "call module.cpu() first")
 
 
 def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> None:
@@ -317,13 +280,13 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
         return  # arithmetic on extents, which shapes tell
     own = short(operation)
     before = names.get(operation.meta.get("stack_trace", ""), [own])
-    said = own if own in before else before[0]
+    said = low.said = own if own in before else before[0]
     remedy = REMEDIES.get(said.rstrip("_"))
     if _is_fixed(low, operation) and not _is_in_place(operation):
         low.values[operation.name] = _computed(low, operation)
     elif rule := RULES.get(name_of(target)):
         low.values[operation.name] = rule(Arguments(low, operation))
-    elif said.endswith("_"):
+    elif said.endswith("_") and not said.startswith("_"):
         what = f"{said} changes a tensor in place"
         raise low.refused(what, remedy or IN_PLACE, MissingRule)
     else:
@@ -340,13 +303,18 @@ def _has_branches(operation: Any) -> bool:
 def _is_fixed(low: Lowering, operation: Any) -> bool:
     """Whether an operation gives the same for every item of every batch."""
     shape = shape_of(operation)
-    if not hasattr(operation.meta.get("val"), "shape") or shape.count(None) > 1:
+    if not is_tensor(operation) or shape.count(None) > 1:
         return False
     if the_torch().Tag.nondeterministic_seeded in operation.target.tags:
         return False
-    read = [one for one in operation.all_input_nodes if hasattr(one.meta.get("val"), "shape")]
+    read = filter(is_tensor, operation.all_input_nodes)
     known = all(isinstance(low.values.get(one.name), np.ndarray | Repeated) for one in read)
     return known or short(operation) in FILLING
+
+
+def _hint(extent: Any) -> Any:
+    """An extent as it is in the example."""
+    return extent.node.hint if hasattr(extent, "node") else extent
 
 
 def _computed(low: Lowering, operation: Any) -> Any:
@@ -356,20 +324,20 @@ def _computed(low: Lowering, operation: Any) -> Any:
     def real(one: Any) -> Any:
         value: Any = low.values.get(one.name)
         if isinstance(value, Repeated):
-            return torch.from_numpy(np.repeat(value.values, EXAMPLE_ROWS, axis=value.axis))
+            rows = EXAMPLE_ROWS * value.times
+            return torch.from_numpy(np.repeat(value.values, rows, axis=value.axis))
         if isinstance(value, np.ndarray):
             return torch.from_numpy(np.array(cast("np.ndarray[Any, Any]", value)))
         found = one.meta["val"]
-        if hasattr(found, "shape"):
-            return torch.empty(
-                [extent or EXAMPLE_ROWS for extent in shape_of(one)], dtype=found.dtype
-            )
-        return found.node.hint if hasattr(found, "node") else found
+        if is_tensor(one):
+            return torch.empty([*map(_hint, found.shape)], dtype=found.dtype)
+        return _hint(found)
 
     arguments, options = torch.fx.map_arg((operation.args, operation.kwargs), real)
     made = operation.target(*arguments, **options).detach().numpy()
     if None not in shape_of(operation):
         return made
     axis = shape_of(operation).index(None)
-    first = made.take([0], axis=axis)
-    return Repeated(first, axis) if (made == first).all() else PlacesInBatch()
+    first, (times, more) = made.take([0], axis=axis), divmod(made.shape[axis], EXAMPLE_ROWS)
+    is_same = not more and (made == first).all()
+    return Repeated(first, axis, times) if is_same else PLACES_IN_BATCH

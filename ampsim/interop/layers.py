@@ -8,44 +8,25 @@ written it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from ampsim import nodes
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
     Arguments,
-    Laid,
-    Layout,
-    Learned,
     Lowering,
     Repeated,
     Stacked,
     Value,
-    extents,
     node_name,
     short,
-)  # fmt: skip
+)
+from ampsim.interop.parameters import Laid, Layout, Learned
 from ampsim.interop.plan import Ref, Spec
-from ampsim.nodes import (
-    Attention,
-    Columns,
-    Concat,
-    Conv2d,
-    Dropout,
-    Embedding,
-    GRUCell,
-    LayerNorm,
-    Linear,
-    LSTMCell,
-    MatrixProduct,
-    MaxPool,
-    Permute,
-    Pick,
-    Reshape,
-    Where,
-)  # fmt: skip
 
 SEED: Final = 0
 """Of masks; each node has its own, by its name."""
@@ -60,14 +41,13 @@ def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> 
     for part, its_way in (("weight", way), ("bias", np.ravel)):
         value = given[part]
         if isinstance(value, Learned):
-            layout[part] = Laid((value.name,), its_way)
+            layout[part] = value.laid(its_way)
         elif value is not None:
             raise given.refused(
                 f"{part} of this {short(given.operation)} is no parameter of the module",
-                "keep it in an nn.Parameter of its own, or in a layer such as nn.Linear; attention "
-                "to another sequence takes one for query, key and value each",
+                "keep it in an nn.Parameter, without calculating with it as weight_norm does",
             )
-    if kind in (Linear, Conv2d, LayerNorm) and "bias" not in layout:
+    if kind in (nodes.Linear, nodes.Conv2d, nodes.LayerNorm) and "bias" not in layout:
         options["has_bias"] = False
     name = node_name(layout["weight"].names[0])
     return given.low.learning(Spec(kind, name, options), layout, wire)
@@ -76,7 +56,7 @@ def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> 
 def linear(given: Arguments) -> Value:
     """nn.Linear, whose weight is (out, in)."""
     d_out, d_in = given.shape_of("weight")
-    return _layer(given, given.wire("input"), Linear, np.transpose, d_in=d_in, d_out=d_out)
+    return _layer(given, given.wire("input"), nodes.Linear, np.transpose, d_in=d_in, d_out=d_out)
 
 
 def matmul(given: Arguments) -> Value:
@@ -86,15 +66,15 @@ def matmul(given: Arguments) -> Value:
     if isinstance(weight, Learned) and len(second) < 3:
         d_in, d_out = (*weight.values.shape, 1)[:2]
         options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
-        spec = Spec(Linear, node_name(weight.name), options)
-        made = low.learning(spec, {"weight": Laid((weight.name,))}, given.wire())
-        return made if len(second) == 2 else low.light(Reshape, made, shape=extents(given.shape))
+        spec = Spec(nodes.Linear, node_name(weight.name), options)
+        made = low.learning(spec, {"weight": weight.laid()}, given.wire())
+        return made if len(second) == 2 else given.reshaped(made)
     if len(second) < 2 or second[:-2] not in ((), first[:-2]):
         raise low.refused(
             "a product of matrices has other axes before these in its second operand",
             "expand both to the same, such as (rows, heads, steps, width), or take nn.Linear",
         )
-    return low.light(MatrixProduct, given.wire(), given.wire(given.second), named="product")
+    return low.light(nodes.MatrixProduct, given.wire(), given.wire(given.second), named="product")
 
 
 def embedding(given: Arguments) -> Value:
@@ -107,7 +87,7 @@ def embedding(given: Arguments) -> Value:
     options: dict[str, Any] = {"vocabulary": vocabulary, "width": width}
     if given["padding_idx"] >= 0:
         options["padding"] = given["padding_idx"]
-    return _layer(given, given.wire("indices"), Embedding, np.ravel, **options)
+    return _layer(given, given.wire("indices"), nodes.Embedding, np.ravel, **options)
 
 
 def norm(kind: Any, given: Arguments) -> Value:
@@ -146,8 +126,8 @@ def _on_images(given: Arguments, make: Callable[[Ref], Ref]) -> Ref:
         return make(given.wire())
     if len(shape) != 3 or None in shape[1:]:
         raise given.refused(f"{short(given.operation)} has no batch", "give it a first axis of 1")
-    made = make(given.light(Reshape, given.wire(), shape=(-1, shape[1], 1, shape[2])))
-    return given.light(Reshape, made, shape=extents(given.shape))
+    made = make(given.light(nodes.Reshape, given.wire(), shape=(-1, shape[1], 1, shape[2])))
+    return given.reshaped(made)
 
 
 def convolution(given: Arguments) -> Value:
@@ -160,7 +140,7 @@ def convolution(given: Arguments) -> Value:
     filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
     options: dict[str, Any] = {"channels": channels, "filters": filters}
     options |= _windows(given, kernel, is_pool=False)
-    return _on_images(given, lambda wire: _layer(given, wire, Conv2d, np.ravel, **options))
+    return _on_images(given, lambda wire: _layer(given, wire, nodes.Conv2d, np.ravel, **options))
 
 
 def max_pool(given: Arguments) -> Value:
@@ -168,7 +148,7 @@ def max_pool(given: Arguments) -> Value:
     if any(one != 1 for one in given["dilation"]) or given["ceil_mode"]:
         raise given.refused("a pool has dilation or ceil_mode", "leave both as they are")
     options = _windows(given, given["kernel_size"], is_pool=True)
-    return _on_images(given, lambda wire: given.light(MaxPool, wire, **options))
+    return _on_images(given, lambda wire: given.light(nodes.MaxPool, wire, **options))
 
 
 def attention(given: Arguments) -> Value:
@@ -183,14 +163,14 @@ def attention(given: Arguments) -> Value:
     elif mask is not None:
         wires.append(low.wire(mask))
         if given.dtype_of("attn_mask") == "bool":
-            ends = (np.full(1, one, given.dtype) for one in (0.0, -np.inf))
-            wires[3] = low.light(Where, wires[3], *map(low.wire, ends))
+            ends = map(given.number_wire, (0.0, -np.inf))
+            wires[3] = low.light(nodes.Where, wires[3], *ends)
         options["is_masked"] = True
     if given["scale"] is not None:
         options["scale"] = float(given["scale"])
     if given["dropout_p"]:
         options |= {"dropout": float(given["dropout_p"]), "seed": SEED}
-    return low.light(Attention, *wires, **options)
+    return low.light(nodes.Attention, *wires, **options)
 
 
 def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
@@ -220,19 +200,20 @@ class _Cell(NamedTuple):
 
     @property
     def is_lstm(self) -> bool:
-        return self.spec.kind is LSTMCell
+        return self.spec.kind is nodes.LSTMCell
 
     def start(self, low: Lowering, state: list[Value]) -> Ref:
         """The wire of the first state: h, or the [h | c] of an LSTM."""
         if not self.is_lstm:
             return low.wire(state[0])
         if all(isinstance(one, Repeated) for one in state):
-            return low.wire(Repeated(np.concatenate([one.values for one in state], -1)))
-        (of_h, from_h), (of_c, from_c) = (low.origin(one, Columns) for one in state)
+            both = np.concatenate([one.values for one in state], -1)
+            return low.wire(replace(state[0], values=both))
+        (of_h, from_h), (of_c, from_c) = (low.origin(one, nodes.Columns) for one in state)
         if from_h and from_h == from_c and (of_h["start"], of_c["start"]) == (0, self.hidden):
             return from_h[0]
         wires, widths = map(low.wire, state), (self.hidden, self.hidden)
-        return low.light(Concat, *wires, named="state", widths=widths)
+        return low.light(nodes.Concat, *wires, named="state", widths=widths)
 
     def halves(self, low: Lowering, state: Ref) -> list[Ref]:
         """H, and c of an LSTM."""
@@ -241,7 +222,7 @@ class _Cell(NamedTuple):
         cuts = zip("hc", (0, self.hidden), (self.hidden, 2 * self.hidden), strict=True)
         width = 2 * self.hidden
         return [
-            low.light(Columns, state, named=name, width=width, start=start, stop=stop)
+            low.light(nodes.Columns, state, named=name, width=width, start=start, stop=stop)
             for name, start, stop in cuts
         ]
 
@@ -269,7 +250,7 @@ def _cell(low: Lowering, parameters: list[Any], ending: str, *, is_lstm: bool) -
             "bias_state": Laid((names[3],)),
         }
     name = f"{names[0].rpartition('.')[0] or 'recurrent'}{ending}"
-    return _Cell(Spec(LSTMCell if is_lstm else GRUCell, name, options), layout, hidden)
+    return _Cell(Spec(nodes.LSTMCell if is_lstm else nodes.GRUCell, name, options), layout, hidden)
 
 
 def cell(given: Arguments) -> Value:
@@ -286,7 +267,6 @@ class _Loop(NamedTuple):
     """A loop over a cell: its states at all steps, and at the one that it ends with."""
 
     cell: _Cell
-    name: str
     steps: LoopSteps
     states: Ref
     last: Ref
@@ -297,7 +277,7 @@ class _Loop(NamedTuple):
         if not self.cell.is_lstm:
             return states
         options = {"width": 2 * hidden, "start": 0, "stop": hidden}
-        return low.call(Spec(Columns, low.free(f"{self.name}.h"), options), states)
+        return low.call(Spec(nodes.Columns, low.free(f"{self.cell.spec.name}.h"), options), states)
 
 
 def recurrent(given: Arguments) -> Value:
@@ -314,7 +294,7 @@ def recurrent(given: Arguments) -> Value:
     name = low.free(f"{given['params'][0].name.rpartition('.')[0] or 'recurrent'}.sequence")
     read = given.wire("input")
     if given["batch_first"]:
-        read = low.light(Permute, read, axes=(1, 0, 2))
+        read = low.light(nodes.Permute, read, axes=(1, 0, 2))
     read = low.call(name, read, ways[0], part="unstack")
     loops: list[_Loop] = []
     for layer in range(given["num_layers"]):
@@ -322,28 +302,24 @@ def recurrent(given: Arguments) -> Value:
             below = loops[-len(ways) :]
             read = _beside(low, below, [one.h(low, one.states) for one in below])
             if given["dropout"] and given["train"]:
-                read = low.light(Dropout, read, rate=float(given["dropout"]), seed=SEED)
-        loops += [
-            _loop(given, read, way, layer, layer * len(ways) + i) for i, way in enumerate(ways)
-        ]
-    ended = [low.call(one.name, one.last, one.steps, part="after") for one in loops]
+                read = low.light(nodes.Dropout, read, rate=float(given["dropout"]), seed=SEED)
+        loops += [_loop(given, read, way, len(loops) + i) for i, way in enumerate(ways)]
+    ended = [low.call(one.cell.spec.name, one.last, one.steps, part="after") for one in loops]
     parts = [one.cell.halves(low, wire) for one, wire in zip(loops, ended, strict=True)]
     last = [Stacked(each, loops[0].cell.hidden) for each in zip(*parts, strict=True)]
     return _outputs(given, loops[-len(ways) :]), *last
 
 
-def _loop(given: Arguments, read: Ref, steps: LoopSteps, layer: int, number: int) -> _Loop:
+def _loop(given: Arguments, read: Ref, steps: LoopSteps, number: int) -> _Loop:
     """A layer in one direction, the loop of that number."""
-    low, is_lstm = given.low, short(given.operation) == "lstm"
-    size = len(given["params"]) // (given["num_layers"] * (1 + given["bidirectional"]))
+    low, is_lstm, ways = given.low, short(given.operation) == "lstm", 1 + given["bidirectional"]
+    size = len(given["params"]) // (given["num_layers"] * ways)
     parameters = given["params"][number * size : (number + 1) * size]
-    ending = f".l{layer}{'.reverse' if steps.is_reversed else ''}"
+    ending = f".l{number // ways}{'.reverse' if steps.is_reversed else ''}"
     made = _cell(low, parameters, ending, is_lstm=is_lstm)
     begun = [_start(low, one, number) for one in (given["hx"] if is_lstm else [given["hx"]])]
-    start = made.start(low, begun)
-    again, last = low.learning(made.spec, made.layout, read, start, steps=steps)
-    name = made.spec.name
-    return _Loop(made, name, steps, low.call(name, again, last, part="each"), last)
+    again, last = low.learning(made.spec, made.layout, read, made.start(low, begun), steps=steps)
+    return _Loop(made, steps, low.call(made.spec.name, again, last, part="each"), last)
 
 
 def _start(low: Lowering, first: Value, number: int) -> Value:
@@ -352,7 +328,7 @@ def _start(low: Lowering, first: Value, number: int) -> Value:
         return first.picked(number)
     if isinstance(first, Stacked):
         return first.values[number]
-    return low.light(Pick, low.wire(first), keys=(number,))
+    return low.light(nodes.Pick, low.wire(first), keys=(number,))
 
 
 def _beside(low: Lowering, loops: list[_Loop], parts: list[Ref]) -> Ref:
@@ -363,6 +339,9 @@ def _beside(low: Lowering, loops: list[_Loop], parts: list[Ref]) -> Ref:
 def _outputs(given: Arguments, loops: list[_Loop]) -> Ref:
     """The last layer's h at all steps, both directions beside each other."""
     low = given.low
-    parts = [one.h(low, low.call(one.name, one.states, one.steps, part="stack")) for one in loops]
+    parts = [
+        one.h(low, low.call(one.cell.spec.name, one.states, one.steps, part="stack"))
+        for one in loops
+    ]
     joined = _beside(low, loops, parts)
-    return low.light(Permute, joined, axes=(1, 0, 2)) if given["batch_first"] else joined
+    return low.light(nodes.Permute, joined, axes=(1, 0, 2)) if given["batch_first"] else joined

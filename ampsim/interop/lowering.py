@@ -6,29 +6,19 @@ Shapes are PyTorch's all the way; an extent that follows from the batch is None,
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from ampsim import nodes
 from ampsim.errors import AmpsimError, GraphError
 from ampsim.interop.loops import LoopSteps
+from ampsim.interop.parameters import WRAPPED, Laid, Layout, Learned, Way, numbered, specs_of
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
 from ampsim.ir import Node
-from ampsim.nodes import (
-    Affine,
-    Concat,
-    Difference,
-    Embedding,
-    Mean,
-    Permute,
-    Pointwise,
-    Product,
-    Reshape,
-    Sum,
-)  # fmt: skip
 from ampsim.user_code import is_own
 
 EXAMPLE_ROWS: Final = 2
@@ -38,60 +28,20 @@ FIXED_BYTES_MAX: Final = 1 << 26
 """Bytes of an array that a graph may hold (chosen: 64 MiB; more is data, not a model)."""
 
 
-WRAPPED: Final = "module."
-"""Prefix of names of the user's module within what is exported."""
-
-
-@dataclass(frozen=True)
-class Laid:
-    """Which parameters of the module a parameter of a node is, and how they lie in it.
-
-    Args:
-        names: of the module's.
-        way: puts the numbers of these into the order of the node's.
-    """
-
-    names: tuple[str, ...]
-    way: Callable[..., np.ndarray] = np.ravel
-
-    def ours(self, theirs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The node's, up to its shape."""
-        return self.way(*(theirs[name] for name in self.names))
-
-    def theirs(self, ours: np.ndarray, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-        """The module's, by their names: each number goes where the way takes it from."""
-        places, first = dict[str, np.ndarray](), 0
-        for name in self.names:
-            size = math.prod(shapes[name])
-            places[name] = np.arange(first, first + size).reshape(shapes[name])
-            first += size
-        flat = np.empty(first, ours.dtype)
-        flat[self.way(*places.values()).ravel()] = ours.ravel()
-        return {name: flat[place] for name, place in places.items()}
-
-
-Layout: TypeAlias = dict[str, Laid]
-"""For each parameter of a node, without the node's name, how it lies."""
-
-
-@dataclass(frozen=True)
-class Learned:
-    """A parameter as the exported program names it, with its first values."""
-
-    name: str
-    values: np.ndarray
-
-
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """The same numbers for each item of a batch; along its axis the extent is 1 here."""
+    """The same numbers for each item of a batch; along its axis the extent is 1 here.
+
+    It is of more items than the batch by `times`, as where sequences were put below each other.
+    """
 
     values: np.ndarray
     axis: int = 0
+    times: int = 1
 
     def picked(self, number: int) -> Repeated:
         """What stands at that place of the first axis, which is not the batch's."""
-        return Repeated(self.values[number], self.axis - 1)
+        return Repeated(self.values[number], self.axis - 1, self.times)
 
 
 @dataclass(frozen=True)
@@ -103,37 +53,45 @@ class Stacked:
 
 
 @dataclass(frozen=True)
-class LossValue:
-    """What a loss gave."""
+class Unread:
+    """What no operation may read: what doing so is, and what to try."""
 
+    what: str
+    remedy: str
+
+
+LOSS: Final = Unread(
+    "the loss is scaled, or added to",
+    "let a cross-entropy or a squared error be all of it; a factor belongs into the learning rate, "
+    "decay of weights into the optimizer; heads of as many classes go into one cross-entropy, "
+    "F.cross_entropy(torch.stack(outputs, 2), targets)",
+)
+PLACES_IN_BATCH: Final = Unread("numbers follow from the place in the batch", "make them an input")
+NOTHING: Final = Unread(
+    "something is read that has no node, such as the places of a maximum", "take its values"
+)
 
 Value: TypeAlias = Any
 """What an operation of the exported program gave: a `Ref`, an array that is the same for every
 batch, one of the classes above, or several of these."""
 
-
-@dataclass(frozen=True)
-class PlacesInBatch:
-    """Numbers that differ from item to item, whatever the items are."""
-
-
-UNREAD: Final[dict[type[Any], tuple[str, str]]] = {
-    LossValue: (
-        "the loss is scaled, or added to",
-        "let a cross-entropy or a squared error be all of it; a factor belongs into the learning "
-        "rate, decay of weights into the optimizer",
-    ),
-    PlacesInBatch: ("numbers follow from the place in the batch", "make them an input"),
-    type(None): (
-        "something is read that has no node, such as the places of a maximum",
-        "take its values",
-    ),
-}
-"""What no operation reads, and what to try."""
+CALCULATING: Final = (
+    nodes.Affine, nodes.Difference, nodes.Mean, nodes.Pointwise, nodes.Product, nodes.Sum,
+)  # fmt: skip
+"""What calculates in floating-point numbers only."""
 
 
 class Refusal(GraphError):
-    """A module holds what cannot become a graph."""
+    """A module holds what cannot become a graph; `from_torch` puts the module's name before it.
+
+    Args:
+        what: cannot be.
+        remedy: what to try.
+        place: the user's line, if it is known.
+    """
+
+    def __init__(self, what: str, remedy: str = "", place: str = "") -> None:
+        super().__init__(f"{what}{place and f' ({place})'}{remedy and f'; {remedy}'}")
 
 
 class MissingRule(Refusal):
@@ -149,11 +107,13 @@ class Lowering:
         layouts: how parameters of nodes lie in those of the module, by their names here.
         messages: how often a batch meets each node with parameters.
         current: which operation of the exported program is looked at.
+        said: its name as the user knows it.
+        loss_place: where the loss is defined, if that is the user's code.
         classes: how many the loss tells apart; 0 of a regression, or as long as there is none.
         plan: of the graph, once all operations were looked at.
     """
 
-    def __init__(self, name: str, dtype: str, uses: dict[tuple[str, ...], int]) -> None:
+    def __init__(self, name: str, dtype: str) -> None:
         self.name = name
         self.dtype = dtype
         self.values: dict[str, Value] = {}
@@ -162,36 +122,89 @@ class Lowering:
         self.classes = 0
         self.plan = GraphPlan(name, (), ())
         self.current: Any = None
+        self.said = ""
+        self.loss_place = ""
         self._calls: list[Call] = []
         self._ports: list[Port] = []
         self._names: set[str] = {"controller"}
-        self._uses = uses
-        self._used: dict[tuple[str, ...], tuple[Spec, int]] = {}
-        self._owners: dict[str, tuple[str, ...]] = {}
+        self._used: dict[Any, tuple[Spec, int]] = {}
+        self._specs: dict[str, Spec] = {}
         self._origins: dict[Ref, tuple[Spec, tuple[Ref, ...]]] = {}
         self._made: dict[Any, tuple[Value, Ref]] = {}
         self._learning: set[str] = set()
 
     def finish(self) -> None:
-        """Plan the calls that something reads; forget what is known of parameters of others."""
-        read, kept = set[str](), list[Call]()
+        """Plan the calls that something reads; forget what is known of parameters of others.
+
+        Raises:
+            GraphError: shapes do not fit, or different nodes would have one parameter.
+        """
+        calls, read = list[Call](), set[Ref]()
         for call in reversed(self._calls):
-            if call.name in read or not call.outputs:
-                kept.append(call)
-                read |= {ref.call for ref in call.feeds}
-        made = {one.name for one in kept}
-        self.messages = {node: count for node, count in self.messages.items() if node in made}
+            given = [Ref(call.name, port) for port in range(call.outputs)]
+            if call.part == "use":
+                given = [Ref(*call.arguments[:2])]
+            if not (call.part or call.outputs) or not read.isdisjoint(given):
+                calls.append(call)
+                read |= {*call.feeds}
+        uses = Counter(one.arguments[0] for one in calls if one.part == "use")
+        calls = [made for call in reversed(calls) for made in self._counted(call, uses)]
+        made = {one.name for one in calls}
+        self.messages = {
+            node: uses[node] or count for node, count in self.messages.items() if node in made
+        }
         self.layouts = {
             name: laid for name, laid in self.layouts.items() if name.rpartition(".")[0] in made
         }
-        ports = tuple(one for one in self._ports if one.name in read)
-        self.plan = GraphPlan(self.name, ports, tuple(kept[::-1]))
+        self._require_apart(calls)
+        ports = tuple(one for one in self._ports if Ref(one.name) in read)
+        self.plan = GraphPlan(self.name, ports, tuple(calls))
+        try:
+            self.plan().verify()
+        except GraphError as error:
+            said = str(error).removeprefix(f"{self.name}: ")
+            name = max(
+                (one.name for one in calls if said.startswith(one.name)), key=len, default=""
+            )
+            remedy = ""
+            if " (Phi) " in said:
+                said = f"{name} is used on tensors of several shapes"
+                remedy = "pad them to one, or give each a layer of its own"
+            places = {one.name: one.place for one in calls}
+            raise Refusal(said, remedy, places.get(name, "")) from None
+
+    def _counted(self, call: Call, uses: Mapping[str, int]) -> list[Call]:
+        """A call, now that it is known how often a node is used: once it stands by itself."""
+        if call.part != "use":
+            return [call]
+        node, number, *feeds = call.arguments
+        spec, count = self._specs[node], uses[node]
+        if count == 1:
+            return [Call(node, "", (spec, *feeds), 1, call.place)]
+        shared = Call(node, "shared", (spec, count), count, call.place)
+        return [call] if number else [shared, call]
+
+    def _require_apart(self, calls: list[Call]) -> None:
+        """Refuse parameters that several nodes have, or of which none has a part."""
+        learned = [one for one in self.values.values() if isinstance(one, Learned)]
+        places = numbered({one.name: one.values for one in learned if not one.ways})
+        taken = np.zeros(sum(one.size for one in places.values()), bool)
+        lines = {one.name: one.place for one in calls}
+        for node in lines:  # in the order of calls
+            for name, laid in self.layouts.items():
+                if name.rpartition(".")[0] == node:
+                    if taken[mine := laid.ours(places).ravel()].any():
+                        raise Refusal(*_tied(laid.names[0]), lines[node])
+                    taken[mine] = True
+        for name, place in places.items():
+            if 0 < taken[place].sum() < place.size:
+                raise Refusal(f"a part of {name} has no effect on the loss", "make it smaller")
 
     def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
-        place = place_of(self.current)
-        where = f" ({place})" if place else ""
-        return kind(f"{self.name}: {what}{where}{remedy and f'; {remedy}'}")
+        is_of_loss = not any(path.startswith("module") for path in modules_of(self.current))
+        place = place_of(self.current) or (self.loss_place if is_of_loss else "")
+        return kind(what, remedy, place)
 
     def free(self, wanted: str) -> str:
         """A name like `wanted` that no call has."""
@@ -217,12 +230,9 @@ class Lowering:
         subject, feeds = arguments[0], [one for one in arguments if isinstance(one, Ref)]
         name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{part}")
         place = place_of(self.current)
-        try:
-            if isinstance(subject, Spec):
-                subject.node()
-                self._origins[Ref(name)] = subject, (*feeds,)
-        except AmpsimError as error:
-            raise self.refused(str(error)) from None
+        if isinstance(subject, Spec):
+            self._tried(subject)
+            self._origins[Ref(name)] = subject, (*feeds,)
         if any(ref.call in self._learning for ref in feeds):
             self._learning.add(name)
         self._calls.append(Call(name, part, arguments, outputs, place))
@@ -235,15 +245,15 @@ class Lowering:
 
     def light(self, kind: Any, *feeds: Ref, named: str = "", **options: Any) -> Ref:
         """Add a node without parameters; views of views are one."""
-        before, source = self.origin(feeds[0], kind) if kind in (Permute, Reshape) else ({}, ())
-        if source:
+        before, source = self.origin(feeds[0], kind)
+        if source and kind in (nodes.Permute, nodes.Reshape):
             feeds = source
-            if kind is Permute:
+            if kind is nodes.Permute:
                 options["axes"] = tuple(before["axes"][axis] for axis in options["axes"])
                 if options["axes"] == tuple(range(len(options["axes"]))):
                     return feeds[0]
         is_whole = dtype_of(self.current).startswith(("bool", "int", "uint"))
-        if is_whole and kind in (Affine, Difference, Mean, Pointwise, Product, Sum):
+        if is_whole and kind in CALCULATING:
             raise self.refused("whole numbers are calculated with", "do that before, in the data")
         return self.call(
             Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds
@@ -252,7 +262,7 @@ class Lowering:
     def permuted(self, wire: Ref, axes: Sequence[int]) -> Ref:
         """The axes in another order, if it is another."""
         is_same = list(axes) == list(range(len(axes)))
-        return wire if is_same else self.light(Permute, wire, axes=tuple(axes))
+        return wire if is_same else self.light(nodes.Permute, wire, axes=tuple(axes))
 
     def joined(self, wires: Sequence[Ref], widths: Sequence[Any], axis: int, axes: int) -> Ref:
         """Beside each other along an axis, which is the last as long as that takes."""
@@ -261,15 +271,15 @@ class Lowering:
         swapped = list(range(axes))
         swapped[axis], swapped[-1] = swapped[-1], swapped[axis]
         turned = [self.permuted(wire, swapped) for wire in wires]
-        return self.permuted(self.light(Concat, *turned, widths=tuple(widths)), swapped)
+        return self.permuted(self.light(nodes.Concat, *turned, widths=tuple(widths)), swapped)
 
     def stacked(self, wires: Sequence[Ref], shape: Sequence[int], axis: int = 0) -> Ref:
         """Along a new axis; `shape` is that of one, with the new axis."""
-        parts = [self.light(Reshape, wire, shape=tuple(shape)) for wire in wires]
+        parts = [self.light(nodes.Reshape, wire, shape=tuple(shape)) for wire in wires]
         return self.joined(parts, [1] * len(parts), axis, len(shape))
 
     def learning(
-        self, spec: Spec, layout: Layout, *feeds: Ref, uses: int = 0, steps: LoopSteps | None = None
+        self, spec: Spec, layout: Layout, *feeds: Ref, steps: LoopSteps | None = None
     ) -> Any:
         """Add a node with parameters, or another use of one that was added already.
 
@@ -277,48 +287,50 @@ class Lowering:
             spec: of the node; its name is one that is wanted.
             layout: of its parameters.
             feeds: what its inputs are wired to.
-            uses: how often it is used; 0 for as often as operations read its parameters.
             steps: of a loop over the node, if there is one; it has no other use.
 
         Returns:
             The wire of the use; of a loop, the states at all steps but one, and at that one.
         """
-        key = tuple(sorted(name for laid in layout.values() for name in laid.names))
-        uses = uses or self._uses.get(key, 1)
+        parts = [(part, laid.names, repr(laid.way)) for part, laid in layout.items()]
+        key = (spec.kind, steps is None, *parts)
         if key not in self._used:
-            spec = self._claim(spec, layout, key, uses if steps is None else steps.length)
-            self._used[key] = spec, 0
-            if steps is not None:
-                first = self.call(spec, *feeds, steps, part="loop", outputs=2)
-                self._used[key] = spec, uses
-                return first, Ref(first.call, 1)
-            if uses == 1:
-                self._used[key] = spec, max(uses, self._uses.get(key, 1))
-                return self.call(spec, *feeds)
-            self.call(spec, uses, part="shared", outputs=uses)
+            self._used[key] = self._claim(spec, layout, 0 if steps is None else steps.length), 0
         made, number = self._used[key]
-        is_same = (made.kind, made.options) == (spec.kind, spec.options)
-        if number >= uses or not is_same or steps is not None:
-            raise self._tied(key[0])
         self._used[key] = made, number + 1
+        if steps is not None and number:
+            raise self.refused(
+                f"{made.name} reads several sequences",
+                "give them as one input, (rows, sequences, steps), and view(-1, steps) before it",
+            )
+        if made.options != spec.options:
+            raise self.refused(*_tied(parts[0][1][0]))
+        if steps is not None:
+            first = self.call(made, *feeds, steps, part="loop", outputs=2)
+            return first, Ref(first.call, 1)
         self.call(made.name, number, *feeds, part="use", outputs=0)
         return Ref(made.name, number)
 
-    def _claim(self, spec: Spec, layout: Layout, key: tuple[str, ...], messages: int) -> Spec:
-        for one in key:
-            if self._owners.setdefault(one, key) != key:
-                raise self._tied(one)
-        name = self.free(spec.name)
-        self._learning.add(name)
-        self.layouts |= {f"{name}.{part}": laid for part, laid in layout.items()}
-        self.messages[name] = messages
-        return replace(spec, name=name)
+    def _claim(self, spec: Spec, layout: Layout, messages: int) -> Spec:
+        """Name a node with parameters, and note where these are."""
+        made = replace(spec, name=self.free(spec.name))
+        self._tried(made)
+        self._specs[made.name] = made
+        self._learning.add(made.name)
+        self.layouts |= {f"{made.name}.{part}": laid for part, laid in layout.items()}
+        self.messages[made.name] = messages
+        return made
 
-    def _tied(self, parameter: str) -> Refusal:
-        return self.refused(
-            f"{parameter} is used by several operations that cannot be one node",
-            "ampsim ties no weights of different layers; give each a parameter of its own",
-        )
+    def _tried(self, spec: Spec) -> None:
+        """Make a node once.
+
+        Raises:
+            GraphError: it cannot be.
+        """
+        try:
+            spec.node()
+        except AmpsimError as error:
+            raise self.refused(str(error)) from None
 
     def learns(self, wire: Ref) -> bool:
         """Whether parameters have a part in what a wire brings."""
@@ -340,16 +352,20 @@ class Lowering:
                 return self._fixed(array, array.shape)
             case Repeated():
                 first = np.moveaxis(value.values, value.axis, 0)
-                made = self._fixed(first, ("rows", *first.shape[1:]))
+                each = first if value.times == 1 else np.repeat(first[:, None], value.times, axis=1)
+                made = self._fixed(each, ("rows", *each.shape[1:]))
+                if value.times > 1:
+                    made = self.light(nodes.Reshape, made, shape=(-1, *first.shape[1:]))
                 axes = [*range(1, first.ndim)]
                 axes.insert(value.axis, 0)
                 return self.permuted(made, axes)
             case Learned():
-                return self._looked_up(value)
+                return self._looked_up(value) if value.wired is None else value.wired()
             case Stacked():
                 return self.stacked([self.wire(one) for one in value.values], (1, -1, value.hidden))
             case _:
-                raise self.refused(*UNREAD.get(cast("type[Any]", type(value)), UNREAD[type(None)]))
+                unread = value if isinstance(value, Unread) else NOTHING
+                raise self.refused(unread.what, unread.remedy)
 
     def _fixed(self, array: np.ndarray, shape: tuple[int | str, ...]) -> Ref:
         if array.nbytes > FIXED_BYTES_MAX:
@@ -364,11 +380,19 @@ class Lowering:
         places = np.arange(int(np.prod(rows))).reshape(rows)
         index = self.port(self._light_name("places"), rows, values=places)
         options = {"vocabulary": places.size, "width": shape[-1]}
-        spec = Spec(Embedding, node_name(learned.name), options)
-        return self.learning(spec, {"weight": Laid((learned.name,))}, index, uses=1)
+        spec = Spec(nodes.Embedding, node_name(learned.name), options)
+        return self.learning(spec, {"weight": learned.laid()}, index)
 
 
-def extents(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+def _tied(parameter: str) -> tuple[str, str]:
+    """What is wrong with a parameter of several nodes, and what to try."""
+    return (
+        f"{parameter} is used by several operations that cannot be one node",
+        "ampsim ties no weights of different layers; give each a parameter of its own",
+    )
+
+
+def extents(shape: Sequence[int | None]) -> tuple[int, ...]:
     """A shape for `Reshape`, in which -1 follows from the batch."""
     return tuple(-1 if one is None else one for one in shape)
 
@@ -382,11 +406,15 @@ def node_name(parameter: str) -> str:
     return parameter.removesuffix(".weight").removesuffix("_weight")
 
 
+def modules_of(operation: Any) -> list[str]:
+    """The modules that an operation is in, by their paths in what is exported."""
+    stack: dict[str, tuple[str, str]] = operation.meta.get("nn_module_stack") or {}
+    return [path for path, _kind in stack.values()]
+
+
 def module_of(operation: Any) -> str:
     """Where in the module an operation stands, such as "features.0"; "" at its top."""
-    stack: dict[str, tuple[str, str]] = operation.meta.get("nn_module_stack") or {}
-    paths = [path for path, _kind in stack.values()]
-    last = paths[-1] if paths else ""
+    last = ["", *modules_of(operation)][-1]
     return last.removeprefix("module").removeprefix(".") if last.startswith("module") else ""
 
 
@@ -404,30 +432,19 @@ def place_of(operation: Any) -> str:
     return found
 
 
-def specs_of(program: Any) -> list[tuple[Any, Any]]:
-    """Placeholders of an exported program with what its signature says of them."""
-    holders = [one for one in program.graph.nodes if one.op == "placeholder"]
-    return list(zip(holders, program.graph_signature.input_specs, strict=True))
-
-
-def fixed_in(program: Any, target: str) -> np.ndarray:
-    """A buffer or constant of an exported program."""
-    held = program.state_dict.get(target)
-    return (program.constants[target] if held is None else held).detach().numpy()
-
-
-def require_free(name: str, program: Any) -> None:
+def require_free(program: Any) -> None:
     """Refuse a batch of one size, and buffers that change."""
     for operation, spec in specs_of(program):
         if spec.kind.name == "USER_INPUT" and shape_of(operation)[:1] != (None,):
             raise Refusal(
-                f"{name}: the module's own numbers fix the batch at {shape_of(operation)[0]}; "
-                "use x.size(0), or -1, instead of a number or len(x)"
+                f"the module's own numbers fix the batch at {shape_of(operation)[0]}",
+                "use x.size(0), or -1, instead of a number or len(x)",
             )
     for changed in program.graph_signature.buffers_to_mutate.values():
         raise Refusal(
-            f"{name}: buffer {changed.removeprefix(WRAPPED)} changes with each batch, and "
-            "to_torch would give it back as it was; take it out, or count in the training loop"
+            f"buffer {changed.removeprefix(WRAPPED)} changes with each batch, and to_torch would "
+            "give it back as it was",
+            "take it out, or count in the training loop",
         )
 
 
@@ -442,14 +459,26 @@ def name_of(target: Any) -> str:
 
 
 def shape_of(operation: Any) -> tuple[int | None, ...]:
-    """The shape of an operation's tensor; None for an extent that follows from the batch."""
-    found = getattr(operation.meta.get("val"), "shape", ())
+    """The shape of an operation's tensor, of several the first's; None for the batch's extent."""
+    value = _value_of(operation)
+    several = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
+    found = getattr(several[0], "shape", ())
     return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
 
 
 def dtype_of(operation: Any) -> str:
     """The type of the numbers of an operation's tensor, as NumPy calls it; "" of none."""
-    return str(getattr(operation.meta.get("val"), "dtype", "")).removeprefix("torch.")
+    return str(getattr(_value_of(operation), "dtype", "")).removeprefix("torch.")
+
+
+def is_tensor(operation: Any) -> bool:
+    """Whether an operation gives a tensor, and not an extent or several tensors."""
+    return hasattr(_value_of(operation), "shape")
+
+
+def _value_of(operation: Any) -> Any:
+    """What PyTorch knows of an operation's value; None of what is no operation."""
+    return getattr(operation, "meta", {}).get("val")
 
 
 class Arguments:
@@ -479,20 +508,68 @@ class Arguments:
         """The output that brings an argument, the first if it is not named."""
         return self.low.wire(self[name or self.first])
 
+    def number_wire(self, value: Any) -> Ref:
+        """The output that brings a number, or an operand in the type of the operation's tensor."""
+        if isinstance(value, int | float | np.ndarray):
+            value = np.atleast_1d(np.asarray(value, self.dtype))
+        return self.low.wire(value)
+
+    def operand(self, name: str) -> Ref:
+        """The output that brings an argument that goes with the operation's tensor, element by one.
+
+        A parameter of one number is looked up as (1, 1), which a tensor of one axis does not take.
+        """
+        wire = self.number_wire(self[name])
+        is_one = len(self.shape) == 1 and self.shape_of(name) in ((), (1,))
+        return self.light(nodes.Reshape, wire, shape=(1,)) if is_one else wire
+
+    def axis(self, given: int, what: str, remedy: str) -> int:
+        """An axis of the first argument, counted from the first, that is not the batch's.
+
+        Raises:
+            GraphError: it is; `what` says of what, `remedy` what to try.
+        """
+        axis = range(len(self.shape_of()))[given]
+        if self.shape_of()[axis] is None:
+            raise self.refused(what, remedy)
+        return axis
+
+    def axes(self, what: str, remedy: str) -> list[int]:
+        """Those of `dim`, or all, in order.
+
+        Raises:
+            GraphError: the batch's is among them.
+        """
+        every = range(len(self.shape_of()))
+        dims = np.atleast_1d(every if self["dim"] in (None, []) else self["dim"]).tolist()
+        return sorted({self.axis(one, what, remedy) for one in dims})
+
+    def reshaped(self, wire: Ref) -> Ref:
+        """The numbers of a wire in the shape of the operation's tensor."""
+        shape = self.shape or (1,)
+        if shape.count(None) > 1:
+            raise self.refused(
+                "two extents of a shape follow from the batch", "keep the batch as one axis"
+            )
+        return self.light(nodes.Reshape, wire, shape=extents(shape))
+
+    def kept(self, wire: Ref) -> Ref:
+        """The wire of what axes were taken out of, with these as 1 if `keepdim` says so."""
+        return self.reshaped(wire) if self["keepdim"] else wire
+
+    def view(self, way: Way, wired: Callable[[], Ref]) -> Value:
+        """A view of the first argument: of a parameter as one, else the output that brings it."""
+        value = self[self.first]
+        return value.seen(way, wired) if isinstance(value, Learned) else wired()
+
     def rest(self) -> list[Any]:
         """All arguments but the first."""
         return [self[name] for name in [*self._given][1:]]
 
-    def unlike(self, usual: dict[str, Any]) -> list[str]:
-        """Names of arguments that are not as usual."""
-        return [name for name, one in usual.items() if self._given.get(name, one) != one]
-
     def shape_of(self, name: str = "") -> tuple[int | None, ...]:
         """Of an argument, the first if it is not named; None for an extent of the batch."""
-        given = self._given[name or self.first]
-        return shape_of(given) if hasattr(given, "meta") else ()
+        return shape_of(self._given[name or self.first])
 
     def dtype_of(self, name: str = "") -> str:
         """Of an argument, the first if it is not named; "" of no tensor."""
-        given = self._given[name or self.first]
-        return dtype_of(given) if hasattr(given, "meta") else ""
+        return dtype_of(self._given[name or self.first])

@@ -8,12 +8,14 @@ exported with the module, so that its own reshaping is part of the graph.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from ampsim import nodes
 from ampsim.interop.layers import (
     SEED,
     attention,
@@ -27,62 +29,56 @@ from ampsim.interop.layers import (
     recurrent,
 )  # fmt: skip
 from ampsim.interop.lowering import (
+    LOSS,
+    NOTHING,
     Arguments,
-    LossValue,
     Repeated,
     Stacked,
     Value,
     extents,
     shape_of,
     short,
-)  # fmt: skip
+)
 from ampsim.interop.plan import Ref, Spec
-from ampsim.nodes import (
-    FUNCTIONS,
-    Affine,
-    Compare,
-    Difference,
-    Dropout,
-    LayerNorm,
-    Max,
-    Mean,
-    Pick,
-    Pointwise,
-    Product,
-    ReLU,
-    Reshape,
-    RMSNorm,
-    Sigmoid,
-    Softmax,
-    SoftmaxCrossEntropy,
-    SquaredError,
-    Sum,
-    Tanh,
-    Where,
-)  # fmt: skip
 
 Rule: TypeAlias = Callable[[Arguments], Value]
 
 WITHOUT_IGNORED: Final = -100
 """PyTorch's label that a loss ignores; no label of ours is below 0."""
 
-_LAYER_NORM: Final = "take nn.LayerNorm or nn.RMSNorm, or nothing"
+_LAYER_NORM: Final = (
+    "take nn.LayerNorm or nn.RMSNorm, of images over the channels after x.permute(0, 2, 3, 1), "
+    "or nothing"
+)
+_DRAWN: Final = "draw it with the data, and make it an input"
 
 _REMEDIES: Final[dict[str, str]] = {
     "_adaptive_avg_pool2d avg_pool2d": "take nn.MaxPool2d, or nn.AdaptiveAvgPool2d(1)",
+    "__and__ __or__ bitwise_and bitwise_or logical_and logical_or": "multiply both as floats, or "
+    "make the mask with the data",
+    "addmm": "take b + x @ w",
+    "alpha_dropout feature_alpha_dropout feature_dropout": "take nn.Dropout",
     "batch_norm": "statistics of a batch mean something else while several are in flight; "
     + _LAYER_NORM
     + "; fold one whose statistics are fixed into the layer before",
-    "binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two classes",
+    "bernoulli rand rand_like randint randn randn_like": _DRAWN,
+    "binary_cross_entropy binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two "
+    "classes",
     "conv3d": "take nn.Conv2d",
-    "copy index_put": "join parts with torch.cat",
+    "constant_pad_nd copy index_put pad": "join parts with torch.cat",
     "detach": "let gradients pass, or leave that part out",
+    "eq ge gt le lt ne": "compare with a number, or make the mask with the data",
     "embedding_renorm": "leave max_norm out",
     "embedding_bag": "take nn.Embedding, and a mean or a sum over the words",
     "group_norm instance_norm": _LAYER_NORM,
+    "huber_loss kl_div l1_loss smooth_l1_loss": "take nn.MSELoss() or nn.CrossEntropyLoss()",
+    "index": "take one place after the other, and torch.stack them",
     "gru lstm": "give sequences of one length instead of packed ones",
     "logsumexp": "take F.log_softmax",
-    "mean": "leave the mean over the batch to the loss",
+    "maximum": "take a + F.relu(b - a)",
+    "minimum": "take a - F.relu(a - b)",
+    "mean": "leave the mean over the batch to the loss, such as nn.MSELoss()",
+    "prelu": "take nn.LeakyReLU",
     "repeat": "take expand, which holds no copies",
     "rnn_relu rnn_tanh": "take nn.GRU or nn.LSTM",
     "rnn_tanh_cell": "take nn.GRUCell or nn.LSTMCell",
@@ -97,47 +93,45 @@ def _node(kind: Any, **options: Any) -> Rule:
     return lambda given: given.light(kind, given.wire(), **options)
 
 
+def _applied(given: Arguments, function: str, wire: Ref, *numbers: float, named: str = "") -> Ref:
+    """A function of each element of what a wire brings."""
+    options = {"numbers": numbers} if numbers != nodes.FUNCTIONS[function].numbers else {}
+    name = named or function
+    return given.light(nodes.Pointwise, wire, named=name, function=function, **options)
+
+
 def _pointwise(function: str) -> Rule:
     """A function of each element with the operator's other arguments for numbers."""
-
-    def rule(given: Arguments) -> Value:
-        numbers = tuple(map(float, given.rest()))
-        options = {} if numbers == FUNCTIONS[function].numbers else {"numbers": numbers}
-        wire = given.wire()
-        return given.light(Pointwise, wire, named=function, function=function, **options)
-
-    return rule
+    return lambda given: _applied(given, function, given.wire(), *map(float, given.rest()))
 
 
 def _gelu(given: Arguments) -> Value:
     function = "gelu_tanh" if given["approximate"] == "tanh" else "gelu"
-    return given.light(Pointwise, given.wire(), named=function, function=function)
+    return _applied(given, function, given.wire())
 
 
 def _clamp(given: Arguments) -> Value:
     wire = given.wire()
     for function, bound in zip(("clamp_min", "clamp_max"), given.rest(), strict=True):
-        if bound is not None:
-            options = {"function": function, "numbers": (float(bound),)}
-            wire = given.light(Pointwise, wire, named=function, **options)
+        wire = wire if bound is None else _applied(given, function, wire, float(bound))
     return wire
 
 
+def _squared(given: Arguments, wire: Ref) -> Ref:
+    return _applied(given, "pow", wire, 2.0, named="square")
+
+
 def _softmax(given: Arguments, *, is_log: bool = False) -> Value:
-    shape = given.shape
-    axis = given["dim"] % len(shape)
-    if shape[axis] is None:
-        raise given.refused("a softmax is over the batch", "take dim=-1, over the classes")
+    axis = given.axis(given["dim"], "a softmax is over the batch", "take dim=-1, over the classes")
     _require_type(given)
-    options: dict[str, Any] = {} if axis == len(shape) - 1 else {"axis": axis}
+    options: dict[str, Any] = {} if axis == len(given.shape) - 1 else {"axis": axis}
     options |= {"is_log": True} if is_log else {}
-    return given.light(Softmax, given.wire(), **options)
+    return given.light(nodes.Softmax, given.wire(), **options)
 
 
 def _cast(given: Arguments) -> Value:
     if given.dtype_of() == "bool" and given.dtype.startswith("float"):
-        ones = (np.full(1, one, given.dtype) for one in (1, 0))
-        return given.light(Where, given.wire(), *map(given.low.wire, ones))
+        return given.light(nodes.Where, given.wire(), *map(given.number_wire, (1, 0)))
     _require_type(given)
     return given["self"]
 
@@ -145,30 +139,22 @@ def _cast(given: Arguments) -> Value:
 def _require_type(given: Arguments) -> None:
     if given.dtype != given.dtype_of():
         raise given.refused(
-            "a tensor changes its type", "give data of the type that the module computes with"
+            "a tensor changes its type",
+            "give data of the type that the module computes with, each type as an input of its own",
         )
 
 
 def _dropout(given: Arguments) -> Value:
     if not given["train"] or not given["p"]:
         return given[given.first]
-    return given.light(Dropout, given.wire(), rate=float(given["p"]), seed=SEED)
+    return given.light(nodes.Dropout, given.wire(), rate=float(given["p"]), seed=SEED)
 
 
 def _reshape(given: Arguments) -> Value:
     value = given[given.first]
     if isinstance(value, Stacked) and len(value.values) == 1 and len(given.shape) == 2:
         return value.values[0]  # the last state of a single layer
-    return _reshaped(given, given.wire())
-
-
-def _reshaped(given: Arguments, wire: Ref) -> Ref:
-    shape = given.shape or (1,)
-    if shape.count(None) > 1:
-        raise given.refused(
-            "two extents of a shape follow from the batch", "keep the batch as one axis"
-        )
-    return given.light(Reshape, wire, shape=extents(shape))
+    return given.reshaped(given.wire())
 
 
 def _permute(given: Arguments) -> Value:
@@ -178,20 +164,23 @@ def _permute(given: Arguments) -> Value:
         axes[first], axes[second] = axes[second], axes[first]
     else:
         axes = [axis % len(axes) for axis in given["dims"]]
-    return given.low.permuted(given.wire(), axes)
+    way = partial(np.transpose, axes=axes)
+    return given.view(way, lambda: given.low.permuted(given.wire(), axes))
 
 
-def _picked(given: Arguments, axis: int, key: Any) -> Value:
-    keys = [None] * (axis % len(given.shape_of())) + [key]
-    return given.light(Pick, given.wire(), keys=tuple(keys))
+def _picked(given: Arguments, axis: int, key: int | tuple[int | None, ...]) -> Value:
+    place = axis % len(given.shape_of())
+    index = (*[slice(None)] * place, slice(*key) if isinstance(key, tuple) else key)
+    keys = (*[None] * place, key)
+    way = operator.itemgetter(index)
+    return given.view(way, lambda: given.light(nodes.Pick, given.wire(), keys=keys))
 
 
 def _flip(given: Arguments) -> Value:
-    axes = [axis % len(given.shape) for axis in given["dims"]]
-    if None in (given.shape[axis] for axis in axes):
-        raise given.refused("the batch is turned round", "turn another axis round")
+    told = "the batch is turned round", "turn another axis round"
+    axes = [given.axis(one, *told) for one in given["dims"]]
     keys = tuple((None, None, -1) if axis in axes else None for axis in range(max(axes) + 1))
-    return given.light(Pick, given.wire(), keys=keys)
+    return given.light(nodes.Pick, given.wire(), keys=keys)
 
 
 def _select(given: Arguments) -> Value:
@@ -218,9 +207,7 @@ def _slice(given: Arguments) -> Value:
 
 
 def _split(given: Arguments) -> Value:
-    axis: int = given["dim"]
-    if given.shape_of()[axis] is None:
-        raise given.refused("the batch is cut into parts", "cut another axis")
+    axis = given.axis(given["dim"], "the batch is cut into parts", "cut another axis")
     stops = np.cumsum([int(one.shape[axis]) for one in given.operation.meta["val"]]).tolist()
     cuts = zip([0, *stops], stops, strict=False)
     return [_picked(given, axis, (start, stop, None)) for start, stop in cuts]
@@ -250,15 +237,12 @@ def _scalar(value: Any) -> float | None:
 
 def _operands(given: Arguments) -> list[Ref]:
     """Wires of both operands, of which the larger has the shape of the result."""
-    values = [given[name] for name in ("self", "other")]
     if given.shape not in (given.shape_of("self"), given.shape_of("other")):
         raise given.refused(
             "two tensors of different shapes are both spread",
             "expand one of them to the shape of the result",
         )
-    return [
-        given.low.wire(one.astype(given.dtype) if hasattr(one, "astype") else one) for one in values
-    ]
+    return [given.operand(name) for name in ("self", "other")]
 
 
 def _plus(sign: int, given: Arguments) -> Value:
@@ -268,42 +252,41 @@ def _plus(sign: int, given: Arguments) -> Value:
     first, second = map(_scalar, (x, y))
     if second is not None:
         shift = factor * second
-        return low.light(Affine, low.wire(x), shift=shift) if shift else x
+        return low.light(nodes.Affine, low.wire(x), shift=shift) if shift else x
     if first is not None:
         if (first, factor) == (0, 1):
             return y  # as Python's `sum` begins
-        return low.light(Affine, low.wire(y), factor=factor, shift=first)
+        return low.light(nodes.Affine, low.wire(y), factor=factor, shift=first)
     wires = _operands(given)
     if factor == -1 and given.shape_of("self") == given.shape_of("other"):
-        return low.light(Difference, *wires)
+        return low.light(nodes.Difference, *wires)
     if factor != 1:
-        wires[1] = low.light(Affine, wires[1], factor=factor)
-    return low.light(Sum, *wires)
+        wires[1] = low.light(nodes.Affine, wires[1], factor=factor)
+    return low.light(nodes.Sum, *wires)
 
 
 def _affine(given: Arguments) -> Value:
     """A number − x, or −x."""
     shift, factor = float(given["other"] or 0), -float(given["alpha"] or 1)
-    return given.light(Affine, given.wire(), factor=factor, shift=shift)
+    return given.light(nodes.Affine, given.wire(), factor=factor, shift=shift)
 
 
 def _times(given: Arguments) -> Value:
     x, y = given["self"], given["other"]
     for one, other in ((x, y), (y, x)):
         if (number := _scalar(other)) is not None:
-            return given.light(Affine, given.low.wire(one), factor=number)
-    return given.light(Product, *_operands(given))
+            return given.light(nodes.Affine, given.low.wire(one), factor=number)
+    return given.light(nodes.Product, *_operands(given))
 
 
 def _over(given: Arguments) -> Value:
     low, number = given.low, _scalar(given["other"])
     if number is None:
         first, second = _operands(given)
-        inverse = low.light(Pointwise, second, named="reciprocal", function="reciprocal")
-        return low.light(Product, first, inverse)
+        return low.light(nodes.Product, first, _applied(given, "reciprocal", second))
     if not number:
         raise low.refused("a tensor is divided by 0", "divide by another number")
-    return low.light(Affine, given.wire(), factor=1 / number)
+    return low.light(nodes.Affine, given.wire(), factor=1 / number)
 
 
 def _where(given: Arguments) -> Value:
@@ -312,57 +295,44 @@ def _where(given: Arguments) -> Value:
     names = ("value", "self") if is_filled else ("self", "other")
     mask = given.wire("mask" if is_filled else "condition")
     _require_data(given, mask)
-    values = [given[name] for name in names]
-    numbers = [_scalar(one) for one in values]
-    wires = [
-        given.low.wire(
-            one.astype(given.dtype) if isinstance(one, np.ndarray)
-            else one if number is None else np.full(1, number, given.dtype)
-        )
-        for one, number in zip(values, numbers, strict=True)
-    ]  # fmt: skip
-    return given.light(Where, mask, *wires)
+    wires = [given.operand(name) for name in names]
+    return given.light(nodes.Where, mask, *wires)
 
 
 def _compare(given: Arguments) -> Value:
     comparison, number = short(given.operation), _scalar(given["other"])
     if comparison.endswith("not"):
+        if given.dtype != "bool":
+            raise given.refused("whole numbers are calculated with", "do that before, in the data")
         comparison, number = "eq", 0.0
-    if number is None:
-        raise given.refused("two tensors are compared", "compare with a number")
+    assert number is not None, "of the table's comparisons"
     _require_data(given, given.wire())
     options = {"comparison": comparison, "number": number}
-    return given.light(Compare, given.wire(), named=comparison, **options)
+    return given.light(nodes.Compare, given.wire(), named=comparison, **options)
 
 
 def _require_data(given: Arguments, wire: Ref) -> None:
     if given.low.learns(wire):
         raise given.refused(
-            f"{short(given.operation)} is by numbers that learn", "choose by the data, or multiply"
+            f"{given.low.said} is by numbers that learn", "choose by the data, or multiply"
         )
 
 
-Factor: TypeAlias = Callable[[float], float]
-"""Of a mean, by how many numbers it is of."""
+def _mean(given: Arguments, factor: Callable[[float], float] | None = None) -> Value:
+    return given.kept(_averaged(given, given.wire(), factor))
 
 
-def _mean(given: Arguments, factor: Factor | None = None) -> Value:
-    wire = _averaged(given, given.wire(), factor)
-    return _reshaped(given, wire) if given["keepdim"] else wire
+def _averaged(given: Arguments, wire: Ref, factor: Callable[[float], float] | None = None) -> Ref:
+    """The mean of a payload of the first argument's shape, axis by axis, times a factor.
 
-
-def _averaged(given: Arguments, wire: Ref, factor: Factor | None) -> Ref:
-    """The mean of a payload of the first argument's shape, axis by axis, times a factor."""
-    shape = given.shape_of()
-    axes = sorted({axis % len(shape) for axis in given["dim"] or range(len(shape))})
-    lengths = [shape[axis] for axis in axes]
-    if None in lengths:
-        raise given.refused(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
+    The factor is by how many numbers the mean is of.
+    """
+    axes = given.axes(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
     for axis in reversed(axes):
-        wire = given.light(Mean, wire, axis=axis)
+        wire = given.light(nodes.Mean, wire, axis=axis)
     if factor is not None:
-        count = float(np.prod(cast("list[int]", lengths)))
-        wire = given.light(Affine, wire, factor=factor(count))
+        count = float(np.prod([cast("int", given.shape_of()[axis]) for axis in axes]))
+        wire = given.light(nodes.Affine, wire, factor=factor(count))
     return wire
 
 
@@ -370,34 +340,27 @@ def _norm_of(given: Arguments) -> Value:
     """The root of the sum of squares."""
     if given["ord"] not in (None, 2):
         raise given.refused("a norm is not that of order 2", "take order 2")
-    squares = given.light(Pointwise, given.wire(), named="square", function="pow")
-    whole = _averaged(given, squares, lambda count: count)
-    root = given.light(Pointwise, whole, named="sqrt", function="sqrt")
-    return _reshaped(given, root) if given["keepdim"] else root
+    whole = _averaged(given, _squared(given, given.wire()), lambda count: count)
+    return given.kept(_applied(given, "sqrt", whole))
 
 
 def _variance(given: Arguments) -> Value:
     """The mean square of differences to the mean, as of one number fewer unless told."""
-    low, x, shape = given.low, given.wire(), given.shape_of()
+    x, shape = given.wire(), [*given.shape_of()]
     less = 1.0 if given["correction"] is None else float(given["correction"])
-    axes = {axis % len(shape) for axis in given["dim"] or range(len(shape))}
-    kept = extents(tuple(1 if axis in axes else one for axis, one in enumerate(shape)))
-    mean = low.light(Affine, _averaged(given, x, None), factor=-1.0)
-    difference = low.light(Sum, x, low.light(Reshape, mean, shape=kept))
-    squares = low.light(Pointwise, difference, named="square", function="pow")
-    whole = _averaged(given, squares, lambda count: count / (count - less))
-    return _reshaped(given, whole) if given["keepdim"] else whole
+    mean = given.light(nodes.Affine, _averaged(given, x), factor=-1.0)
+    for axis in given.axes("", ""):
+        shape[axis] = 1
+    difference = given.light(nodes.Sum, x, given.light(nodes.Reshape, mean, shape=extents(shape)))
+    squares = _squared(given, difference)
+    return given.kept(_averaged(given, squares, lambda count: count / (count - less)))
 
 
 def _largest(given: Arguments) -> Value:
-    shape = given.shape_of()
-    axes = [axis % len(shape) for axis in np.atleast_1d(given["dim"]).tolist()]
-    if len(axes) != 1 or shape[axes[0]] is None:
-        raise given.refused("a maximum is over several axes or the batch", "take one axis")
-    wire = given.light(Max, given.wire(), axis=axes[0])
-    if not given["keepdim"]:
-        return wire
-    return given.light(Reshape, wire, shape=extents((*shape[: axes[0]], 1, *shape[axes[0] + 1 :])))
+    wire = given.wire()
+    for axis in reversed(given.axes("a maximum is over the batch", "take another axis")):
+        wire = given.light(nodes.Max, wire, axis=axis)
+    return given.kept(wire)
 
 
 def _expand(given: Arguments) -> Value:
@@ -412,13 +375,13 @@ def _expand(given: Arguments) -> Value:
         )
     zeros = np.zeros([one or 1 for one in given.shape], given.dtype)
     whole = given.low.wire(Repeated(zeros, given.shape.index(None)))
-    return given.light(Sum, whole, given.low.wire(value))
+    return given.light(nodes.Sum, whole, given.low.wire(value))
 
 
 def _cross_entropy(given: Arguments) -> Value:
     """nn.CrossEntropyLoss of logits, or nn.NLLLoss of their log_softmax; classes on axis 1."""
     low, logits, shape = given.low, given.wire(), given.shape_of()
-    options, feeds = low.origin(logits, Softmax)
+    options, feeds = low.origin(logits, nodes.Softmax)
     if short(given.operation).startswith("nll"):
         axis = options.get("axis", len(shape) - 1)
         if "is_log" not in options or axis != 1:
@@ -443,10 +406,10 @@ def _cross_entropy(given: Arguments) -> Value:
     low.classes = shape[1] or 0
     if len(shape) > 2:
         logits = low.permuted(logits, (0, *range(2, len(shape)), 1))
-        logits = low.light(Reshape, logits, shape=(-1, shape[1]))
-        target = low.light(Reshape, target, shape=(-1,))
-    low.call(Spec(SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
-    return LossValue()
+        logits = low.light(nodes.Reshape, logits, shape=(-1, shape[1]))
+        target = low.light(nodes.Reshape, target, shape=(-1,))
+    low.call(Spec(nodes.SoftmaxCrossEntropy, low.free("loss")), logits, target, outputs=0)
+    return LOSS
 
 
 def _squared_error(given: Arguments) -> Value:
@@ -459,9 +422,9 @@ def _squared_error(given: Arguments) -> Value:
     if low.learns(wires[1]):
         raise low.refused("both operands of a squared error learn", "give it the data's target")
     if len(shape) > 2:
-        wires = [low.light(Reshape, one, shape=(-1, shape[-1])) for one in wires]
-    low.call(Spec(SquaredError, low.free("loss")), *wires, outputs=0)
-    return LossValue()
+        wires = [low.light(nodes.Reshape, one, shape=(-1, shape[-1])) for one in wires]
+    low.call(Spec(nodes.SquaredError, low.free("loss")), *wires, outputs=0)
+    return LOSS
 
 
 OF_ONE_SHAPE: Final = (
@@ -478,8 +441,9 @@ def _broadcast(given: Arguments) -> Value:
 
 
 def _require_usual(given: Arguments, usual: dict[str, Any]) -> None:
-    for name in given.unlike(usual):
-        raise given.refused(f"the loss has {name}", "leave it at its default")
+    for name, expected in usual.items():
+        if (told := given[name]) is not None and np.any(told != expected):
+            raise given.refused(f"the loss has {name}", "leave it at its default")
 
 
 _RULES: Final[dict[str, Rule]] = {
@@ -505,13 +469,13 @@ _RULES: Final[dict[str, Rule]] = {
     "gelu": _gelu,
     "gru.input lstm.input": recurrent,
     "gru_cell lstm_cell": cell,
-    "layer_norm": partial(norm, LayerNorm),
+    "layer_norm": partial(norm, nodes.LayerNorm),
     "linalg_vector_norm": _norm_of,
     "linear": linear,
     "log_softmax.int": partial(_softmax, is_log=True),
     "masked_fill.Scalar masked_fill.Tensor where.Scalar where.ScalarOther where.ScalarSelf "
     "where.self": _where,
-    "max.dim": lambda given: (_largest(given), None),  # for places there is no node
+    "max.dim": lambda given: (_largest(given), NOTHING),
     "max_pool1d max_pool2d": max_pool,
     "mean.dim": _mean,
     "mse_loss": _squared_error,
@@ -519,20 +483,20 @@ _RULES: Final[dict[str, Rule]] = {
     "neg rsub.Scalar": _affine,
     "permute transpose.int": _permute,
     "pow.Tensor_Scalar": _pointwise("pow"),
-    "relu": _node(ReLU),
-    "rms_norm": partial(norm, RMSNorm),
+    "relu": _node(nodes.ReLU),
+    "rms_norm": partial(norm, nodes.RMSNorm),
     "scaled_dot_product_attention": attention,
     "select.int": _select,
-    "sigmoid": _node(Sigmoid),
+    "sigmoid": _node(nodes.Sigmoid),
     "slice.Tensor": _slice,
     "softmax.int": _softmax,
     "stack": _stack,
     "sub.Tensor": partial(_plus, -1),
     "sum.dim_IntList": partial(_mean, factor=lambda count: count),
-    "tanh": _node(Tanh),
+    "tanh": _node(nodes.Tanh),
     "var.correction": _variance,
 }
-RULES: Final = {name: _pointwise(name) for name in FUNCTIONS} | {
+RULES: Final = {name: _pointwise(name) for name in nodes.FUNCTIONS} | {
     name: rule for names, rule in _RULES.items() for name in names.split()
 }
 """By the operators' names, without "aten." and ".default"; PyTorch decomposes what is not in it."""

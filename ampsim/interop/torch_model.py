@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.data import ArrayDataset
-from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.errors import GraphError, OptionError, UnknownNameError, one_of
 from ampsim.interop.control_flow import Branching, TorchProgram, torch_program
-from ampsim.interop.exported import Loss, first_names, imported, modes_kept, the_torch
+from ampsim.interop.exported import Loss, imported, modes_kept, the_torch
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.lowering import EXAMPLE_ROWS, Laid, Lowering, Refusal
+from ampsim.interop.lowering import EXAMPLE_ROWS, Lowering, Refusal
+from ampsim.interop.parameters import ModuleState, module_state
 from ampsim.interop.plan import GraphPlan, Port, PumpPorts, of_any_length, without_dropout
 from ampsim.interop.training import Arrays, BatchList, Method, dataset_of, examples, method_of
 from ampsim.ir import Graph
@@ -42,12 +42,14 @@ OPTIONS: Final = (
 
 
 SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
+Dataset: TypeAlias = ArrayDataset | BatchList
+
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3}
 """Of losses and gradients, relative to the largest (chosen: well above what rounding makes)."""
 
 LOOP_IS_FIXED: Final = (
-    "a loop over steps in Python, or of another length than a batch's, is fixed; take nn.LSTM or "
-    "nn.GRU, or give sequences of one length"
+    "a loop over steps in Python, or of another length than a batch's, is fixed",
+    "take nn.LSTM or nn.GRU, or give sequences of one length",
 )
 
 
@@ -57,23 +59,24 @@ class TorchGraph:
 
     Args:
         plan: of the graph.
-        layouts: how parameters here lie in the module's, by their names here.
-        state: the state_dict, as arrays, when it was imported.
-        first_names: for each name of a parameter the first of the same tensor.
+        state: of the module.
         method: the optimizer as it can be written; None where it was none of PyTorch's.
         data: the data set.
     """
 
     plan: GraphPlan
-    layouts: Mapping[str, Laid]
-    state: Mapping[str, np.ndarray]
-    first_names: Mapping[str, str]
+    state: ModuleState
     method: Method | None
     data: Any
 
     def __call__(self) -> Graph:
         """Make the graph."""
         return self.plan()
+
+    @property
+    def digest(self) -> str:
+        """Tells what is made from what others are."""
+        return self.plan.digest
 
 
 @dataclass(frozen=True)
@@ -162,64 +165,65 @@ def from_torch(
     method = method_of(optimizer, len(list(module.parameters())))
     _require_alike(inputs, dataset)
     try:
-        found, pump = _found(module, dataset, loss)
+        return _imported(module, loss, (dataset, method), options)
+    except Refusal as refusal:
+        raise Refusal(f"{type(module).__name__}: {refusal}") from refusal.__cause__
+
+
+def _imported(module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[str, Any]) -> Model:
+    """The model of a module, compared with it."""
+    dataset = how[0]
+    try:
+        made, classes = _graph(module, loss, how, options)
     except Branching as branching:
-        return _program_model(module, branching.program, dataset, (loss, method), options)
-    _require_labels(dataset, found.classes)
-    state = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
-    known = method if isinstance(method, partial) else None
-    made = TorchGraph(found.plan, found.layouts, state, first_names(module), known, dataset)
-    optimizer = method() if isinstance(method, partial) else method
-    model = _model(found, made, pump, optimizer, options)
+        made = torch_program(module, branching.args[0])
+        if isinstance(dataset, BatchList):
+            what = "sequences must have one length beside torch.scan"
+            raise Refusal(what, "pad them") from None
+        options |= {"make_program": made, "make_layers": made.layers}
+        classes = made.classes
+    _require_labels(dataset, classes)
+    model = _model(type(module).__name__, made, how, options)
     _require_agreement(module, loss, model)
     return model
 
 
-def _model(
-    found: Lowering, made: TorchGraph, pump: PumpPorts, optimizer: Any, options: dict[str, Any]
-) -> Model:
-    """The model of a graph that was found, with the module's weights."""
-    data, interval = made.data, options.setdefault("min_update_interval", 1)
+def _graph(
+    module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[str, Any]
+) -> tuple[TorchGraph, int]:
+    """The graph of a module, and how many classes its loss tells apart; fill in its options."""
+    data, method = how
+    found, pump = _found(module, data, loss)
+    interval = options.setdefault("min_update_interval", 1)
     steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, data.train)]))
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
     options.setdefault("node_update_intervals", intervals)
-    options.setdefault("metric", "accuracy" if found.classes else "error")
+    options["metric"] = "accuracy" if found.classes else "error"
+    known = cast("Method", method) if isinstance(method, partial) else None
+    made = TorchGraph(found.plan, module_state(module, found.layouts), known, data)
+    options |= {"make_graph": made, "pump": pump}
+    return made, found.classes
+
+
+def _model(
+    name: str, made: TorchGraph | TorchProgram, how: tuple[Dataset, Any], options: dict[str, Any]
+) -> Model:
+    """The model of what a module became, with the module's weights."""
+    data, method = how
+    state = made.state
     is_ragged = isinstance(data, BatchList)
     batch = max(len(one[0]) for one in examples(data)) if is_ragged else data.batch
-    config = TorchConfig(found.name, batch, found.plan.digest)
-    model = Model(found.name, config, made, data.for_run, pump, optimizer, **options)
-    shapes = {
-        f"{node.name}.{name}": shape
-        for node in model.graph().parameterized
-        for name, shape in node.parameter_shapes.items()
+    optimizer = cast("Method", method)() if isinstance(method, partial) else method
+    options = {"make_graph": None, "pump": None, **options}
+    config = TorchConfig(name, batch, made.digest)
+    model = Model(name, config, make_data=data.for_run, optimizer=optimizer, **options)
+    first = {
+        ours: state.layouts[ours].ours(state.arrays).reshape(values.shape)
+        for ours, values in model.parameters().items()
     }
-    first = {name: one.ours(made.state).reshape(shapes[name]) for name, one in made.layouts.items()}
     return model.set_parameters(first)
-
-
-def _program_model(
-    module: Any, program: Any, data: ArrayDataset | BatchList, how: Any, options: dict[str, Any]
-) -> Model:
-    """The model of a module with torch.cond, while_loop or scan: a program only."""
-    made, loss, method = torch_program(module, program), *how
-    if tied := [one for one, first in first_names(module).items() if one != first]:
-        raise Refusal(
-            f"{made.name}: {tied[0]} and {first_names(module)[tied[0]]} are one tensor, which "
-            "cannot be beside torch.cond, while_loop and scan; give each a tensor of its own"
-        )
-    if isinstance(data, BatchList):
-        raise Refusal(f"{made.name}: sequences must have one length beside torch.scan; pad them")
-    config = TorchConfig(made.name, data.batch, made.digest)
-    optimizer: Any = method() if callable(method) else method
-    model = Model(
-        made.name, config, None, data.for_run, None, optimizer, make_program=made,
-        make_layers=made.layers, **options,
-    )  # fmt: skip
-    _require_labels(data, made.classes)
-    _require_agreement(module, loss, model)
-    return model
 
 
 def _require_agreement(module: Any, loss: Loss, model: Model) -> None:
@@ -234,17 +238,23 @@ def _require_agreement(module: Any, loss: Loss, model: Model) -> None:
             break
     for arrays in batches.values():
         rows = len(arrays[0])
-        with user_code(f"{model.name} failed on a batch of {rows}", Refusal):
+        with user_code(f"{model.name} failed on a batch of {rows}", GraphError):
             expected = _theirs(module, loss, arrays)
+        for what, value in expected.items():
+            if not np.isfinite(value).all():
+                raise Refusal(
+                    f"{what} of a batch of {rows} is no finite number in PyTorch",
+                    "add a small number before a sqrt, a log or a division",
+                )
         found = _ours(model, arrays)
         largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
         for what, value in expected.items():
             if not np.allclose(found[what], value, 0, TOLERANCE[model.dtype] * largest):
                 raise Refusal(
-                    f"{model.name}: {what} of a batch of {rows} is not PyTorch's in evaluation; "
+                    f"{what} of a batch of {rows} is not PyTorch's in evaluation",
                     "torch.export does not see hooks, a torch.autograd.Function, or the other side "
                     "of an if on self.training or on the batch's shape, and F.dropout needs "
-                    "training=self.training; leave these out"
+                    "training=self.training; leave these out",
                 )
 
 
@@ -255,7 +265,9 @@ def _theirs(module: Any, loss: Loss, arrays: Arrays) -> dict[str, np.ndarray]:
         module.eval()
         value = loss(module(*inputs), target)
         named = dict(module.named_parameters())
-        gradients = torch.autograd.grad(value, [*named.values()])
+        gradients = torch.autograd.grad(value, [*named.values()], allow_unused=True)
+    if idle := [name for name, one in zip(named, gradients, strict=True) if one is None]:
+        raise Refusal(f"parameter {idle[0]} has no effect on the loss", "take it out of the module")
     found = {f"the gradient of {name}": one for name, one in zip(named, gradients, strict=True)}
     return {"the loss": value.detach().numpy(), **{k: one.numpy() for k, one in found.items()}}
 
@@ -273,7 +285,7 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
 
 
-def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> None:
+def _require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
     """Check that data are what the example is: inputs, and a target."""
     is_ragged = isinstance(data, BatchList)
     arrays = data.train[0] if is_ragged else data.train
@@ -291,7 +303,7 @@ def _require_alike(inputs: tuple[Any, ...], data: ArrayDataset | BatchList) -> N
             )
 
 
-def _require_labels(data: ArrayDataset | BatchList, classes: int) -> None:
+def _require_labels(data: Dataset, classes: int) -> None:
     """Check that labels are classes that the loss tells apart."""
     for split in ("train", "valid") if classes else ():
         for batch in data.batches(split, epoch=0, seed=0):
@@ -335,36 +347,30 @@ def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
     Raises:
         GraphError: a number in the graph depends on the length, or several lengths differ.
     """
-    name, (one, other) = found[0].name, (each.plan for each in found)
+    one, other = (each.plan for each in found)
     if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
-        raise Refusal(f"{name}: {LOOP_IS_FIXED}")
+        raise Refusal(*LOOP_IS_FIXED)
     ports, lengths = list[Port](), set[tuple[int, int]]()
     for mine, theirs in zip(one.ports, other.ports, strict=True):
         pairs = enumerate(zip(mine.shape, theirs.shape, strict=True))
         differing = {axis for axis, (a, b) in pairs if a != b}
         if differing and mine.array is None:
-            raise Refusal(
-                f"{name}: fixed array {mine.name} is as long as a batch; make it an input"
-            )
+            raise Refusal(f"fixed array {mine.name} is as long as a batch", "make it an input")
         shape = ["steps" if axis in differing else it for axis, it in enumerate(mine.shape)]
         ports.append(replace(mine, shape=tuple(shape)))
         lengths |= {(cast("int", mine.array), axis) for axis in differing}
     steps = {tuple(arrays[array].shape[axis] for arrays in batches) for array, axis in lengths}
     if len(steps) != 1:
-        raise Refusal(
-            f"{name}: batches differ in {len(steps)} lengths, and one may; pad all but one of them"
-        )
+        what = f"batches differ in {len(steps)} lengths, and one may"
+        raise Refusal(what, "pad all but one of them")
     plans = [each.changed(of_any_length).calls for each in (one, other)]
     for mine, theirs, *both in zip(one.calls, other.calls, *plans, strict=True):
         loops = zip(mine.arguments, theirs.arguments, strict=False)
         if {(a.length, b.length) for a, b in loops if isinstance(a, LoopSteps)} - steps:
-            raise Refusal(f"{name}: {LOOP_IS_FIXED}")
+            raise Refusal(*LOOP_IS_FIXED)
         if both[0] != both[1]:
-            where = f" ({mine.place})" if mine.place else ""
-            raise Refusal(
-                f"{name}: batches differ in length, and {mine.name} is made for one{where}; use "
-                "-1, or give sequences of one length"
-            )
+            what = f"batches differ in length, and {mine.name} is made for one"
+            raise Refusal(what, "use -1, or give sequences of one length", mine.place)
     found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
     counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
     found[0].messages = {node: count * (count == other) for (node, count), other in counts}
@@ -393,15 +399,7 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
             "to_torch takes a result, or a model, that came from ampsim.from_torch; a result's "
             "numbers are in result.model.parameters()"
         )
-    shapes = {name: one.shape for name, one in made.state.items()}
-    state, ours = dict(made.state), model.parameters()
-    if isinstance(made, TorchProgram):
-        state |= made.theirs(ours)
-    else:
-        for name, laid in made.layouts.items():
-            state |= laid.theirs(ours[name], shapes)
-        state |= {name: state[first] for name, first in made.first_names.items()}
     return OrderedDict(
-        (name, torch.from_numpy(np.array(one, dtype=made.state[name].dtype)))
-        for name, one in state.items()
+        (name, torch.from_numpy(np.array(one, dtype=made.state.arrays[name].dtype)))
+        for name, one in made.state.theirs(model.parameters()).items()
     )

@@ -6,9 +6,10 @@ numbers.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -17,10 +18,10 @@ import numpy as np
 
 from ampsim.data import ArrayDataset, Split
 from ampsim.data.arrays import ArrayBatch
+from ampsim.data.dataset import order, pick
 from ampsim.errors import FileFormatError, OptionError
 from ampsim.files import sha256_of
 from ampsim.optim import Optimizer, adam, momentum, nesterov, sgd
-from ampsim.rng import stream
 from ampsim.user_code import text_of
 
 Arrays = tuple[np.ndarray, ...]
@@ -49,31 +50,22 @@ class BatchList:
         """The data set with training batches of at least `train_count` items; None for all."""
         if train_count is None:
             return self
-        kept, items = list[Arrays](), 0
-        for arrays in self.train:
-            if items < train_count:
-                kept.append(arrays)
-                items += len(arrays[0])
-        return BatchList(kept, self.valid, self.name, self.description)
-
-    def of(self, split: Split) -> Sequence[Arrays]:
-        """The batches of a split, in their own order."""
-        return self.train if split == "train" else self.valid
+        before = itertools.accumulate((len(arrays[0]) for arrays in self.train), initial=0)
+        kept = [one for one, count in zip(self.train, before, strict=False) if count < train_count]
+        return replace(self, train=kept)
 
     def count(self, split: Split) -> int:
         """Count of items that a split has."""
-        return sum(len(arrays[0]) for arrays in self.of(split))
+        return sum(len(arrays[0]) for arrays in pick(split, self.train, self.valid))
 
     def batch_count(self, split: Split) -> int:
         """Count of batches that `batches` gives."""
-        return len(self.of(split))
+        return len(pick(split, self.train, self.valid))
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ArrayBatch]:
         """Every batch of a split once."""
-        arrays = self.of(split)
-        places = range(len(arrays))
-        if split == "train":
-            places = stream(seed, "order", epoch).permutation(len(arrays)).tolist()
+        arrays = pick(split, self.train, self.valid)
+        places = order(split, len(arrays), epoch=epoch, seed=seed)
         return (ArrayBatch(arrays[place]) for place in places)
 
 
@@ -100,17 +92,14 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
         raise OptionError("train and valid must both come in batches, or both as whole tensors")
     if not isinstance(train, list) or not isinstance(valid, list):
         return ArrayDataset(cast("Arrays", train), cast("Arrays", valid), batch, dtype)
-    both = train, valid
-    if all(len({tuple(a.shape[1:] for a in one) for one in split}) == 1 for split in both):
-        first, second = (
-            tuple(np.concatenate(column) for column in zip(*split, strict=True)) for split in both
-        )
-        return ArrayDataset(first, second, len(train[0][0]), dtype)
-    before, after = (
+    both = [
         [tuple(a.astype(dtype) if a.dtype.kind == "f" else a for a in one) for one in split]
-        for split in both
-    )
-    return BatchList(before, after)
+        for split in (train, valid)
+    ]
+    if all(len({tuple(a.shape[1:] for a in one) for one in split}) == 1 for split in both):
+        whole = [[np.concatenate(column) for column in zip(*split, strict=True)] for split in both]
+        return ArrayDataset(whole[0], whole[1], len(train[0][0]), dtype)
+    return BatchList(both[0], both[1])
 
 
 def _batches(given: Any) -> Arrays | list[Arrays]:
@@ -221,6 +210,11 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
             f"give a new {kind}(module.parameters(), ...)"
         )
     (group,) = groups
+    if "initial_lr" in group:
+        raise OptionError(
+            "optimizer must have no scheduler, for its rates are not taken over; give one of "
+            "ampsim.optim with a rate of its own, such as sgd(multistep(...))"
+        )
     for option, expected in _USUAL[kind].items():
         if group.get(option, expected) != expected:
             raise OptionError(

@@ -148,7 +148,7 @@ def _power(x: Array, exponent: float) -> Array:
 
 
 def _slope_of_power(x: Array, exponent: float) -> Array:
-    return exponent * x ** (exponent - 1.0)
+    return exponent * x ** (exponent - 1.0) if exponent else np.zeros_like(x)
 
 
 def _by_x(value: OfArray, slope: OfArray) -> Function:

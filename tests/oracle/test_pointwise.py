@@ -49,6 +49,16 @@ def test_what_is_no_number_stays_none(name):
     assert np.isnan(y).tolist() == [True, False]
 
 
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0])
+def test_a_power_of_nothing_has_pytorch_s_slope(exponent):
+    x = np.array([0.0, -1.0, 2.0])
+    node = Pointwise("node", "pow", (exponent,))
+    ((_port, _state, y),) = node.forward(0, (0,), x)
+    ((_port, _state, slope),) = node.backward(0, (0,), np.ones_like(x))
+    expected, gradient = pytorch_s("pow", x, (exponent,))
+    np.testing.assert_array_equal((y, slope), (expected, gradient))
+
+
 @pytest.mark.parametrize("is_log", [False, True])
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_softmax_is_pytorch_s_along_any_axis(axis, is_log):

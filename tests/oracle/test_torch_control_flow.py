@@ -16,6 +16,7 @@ import ampsim
 from ampsim import flow
 from ampsim.errors import GraphError, OptionError
 from ampsim.interop.control_flow import Recorded, TorchProgram
+from ampsim.interop.parameters import ModuleState
 
 nn = torch.nn
 scan = pytest.importorskip("torch._higher_order_ops.scan").scan
@@ -186,5 +187,6 @@ def test_what_cannot_be_is_told_in_a_line():
 def test_a_digit_of_a_long_fixed_array_is_in_the_digest():
     arrays = [np.full(5000, 0.1) for _ in range(2)]
     arrays[1][2500] = np.nextafter(0.1, 1)
-    made = [TorchProgram("Net", Recorded((), (), ()), [one], {}, {}, {}) for one in arrays]
+    state = ModuleState({}, {}, {})
+    made = [TorchProgram("Net", Recorded((), (), ()), [one], {}, state) for one in arrays]
     assert made[0].digest != made[1].digest

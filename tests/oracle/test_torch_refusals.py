@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,67 @@ class Normalising(Base):
         return self.last(x)
 
 
+class Siamese(Base):
+    def __init__(self):
+        super().__init__()
+        self.reader = nn.GRU(4, 4, batch_first=True)
+
+    def forward(self, x):
+        x = self.first(x).unsqueeze(1)
+        h = [self.reader(one)[1][-1] for one in (x, -x)]  # here
+        return self.last(h[0] - h[1])
+
+
+class OfSeveralShapes(Base):
+    def forward(self, x):
+        y = self.first(x.unsqueeze(1)).sum(1)
+        return self.last(y + self.first(x))
+
+
+class OfTwoMasks(Base):
+    def forward(self, x):
+        x = torch.where((x > 0) & (x < 1), x, -x)  # here
+        return self.last(self.first(x))
+
+
+class Rooted(Base):
+    def forward(self, x):
+        return self.last(self.first(x - x).mul(0).sqrt())
+
+
+class Halved(Base):
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Parameter(torch.randn(4, 6))
+
+    def forward(self, x):
+        return self.last(self.first(x @ self.spare[:, :4]))
+
+
+class Larger(Base):
+    def forward(self, x):
+        x = torch.maximum(self.first(x), x)  # here
+        return self.last(x)
+
+
+class Bent(Base):
+    def __init__(self):
+        super().__init__()
+        self.bend = nn.PReLU()
+
+    def forward(self, x):
+        x = self.bend(self.first(x))  # here
+        return self.last(x)
+
+
 REFUSED: dict[type, str] = {
+    Siamese: "reader.l0 reads several sequences (HERE); give them as one input, (rows, sequences",
+    OfSeveralShapes: "first is used on tensors of several shapes (",
+    OfTwoMasks: "ampsim has no node for __and__ (HERE); multiply both as floats, or make the mask",
+    Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; add a",
+    Halved: "a part of spare has no effect on the loss; make it smaller",
+    Larger: "ampsim has no node for maximum (HERE); take a + F.relu(b - a)",
+    Bent: "ampsim has no node for prelu (HERE); take nn.LeakyReLU",
     Summing: "ampsim has no node for cumsum (HERE); write that part as a node of your own",
     SoftmaxOverTheBatch: "a softmax is over the batch (HERE); take dim=-1",
     ChosenByValue: "gt is by numbers that learn (HERE); choose by the data, or multiply",
@@ -297,7 +358,7 @@ REFUSED: dict[type, str] = {
     AlwaysDropping: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     Counting: "buffer count changes with each batch, and to_torch would give it back as it was",
     WithoutGradient: "no rule for torch.wrap_with_set_grad_enabled; let gradients pass, without",
-    Random: "ampsim has no node for randint (HERE); write that part as a node of your own",
+    Random: "ampsim has no node for randint (HERE); draw it with the data, and make it an input",
     Sized: "the module's own numbers fix the batch at 2; use x.size(0), or -1, instead of",
     Packed: "a sequence is packed (HERE); give sequences of one length instead of packed ones",
     WidelyPadded: "filter: padding must be from 0 to 0 x 1 for a kernel of 1 x 2, got 0 x 2 (HERE)",
@@ -367,6 +428,7 @@ class Good(Base):
         return self.last(self.first(x))
 
 
+PLACE = re.compile(r" \([^()]+, line \d+\)")
 NET = nn.Linear(4, 3)
 SGD = torch.optim.SGD
 
@@ -379,7 +441,26 @@ def stepped() -> Any:
     return optimizer
 
 
+def scheduled() -> Any:
+    """An optimizer whose rate a scheduler changes."""
+    optimizer = SGD(NET.parameters(), 0.1)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+    return optimizer
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a scheduler": (
+        {"optimizer": scheduled()},
+        "optimizer must have no scheduler, for its rates are not taken over; give one of ampsim.op",
+    ),
+    "two heads": (
+        {"loss": lambda output, target: F.cross_entropy(output, target) + output.sum(1)[0]},
+        "Linear: the loss is scaled, or added to; let a cross-entropy or a squared error be all",
+    ),
+    "a distance": (
+        {"loss": lambda output, target: F.smooth_l1_loss(output, output * 2)},
+        "Linear: ampsim has no node for smooth_l1_loss; take nn.MSELoss() or nn.CrossEntropyLoss()",
+    ),
     "another method": (
         {"optimizer": torch.optim.RMSprop(NET.parameters())},
         "optimizer must be one of torch.optim's SGD or Adam, or of ampsim.optim, got RMSprop",
@@ -447,8 +528,12 @@ def test_a_wrong_argument_is_told_in_a_line(what):
     changes, said = WRONG[what]
     with pytest.raises(AmpsimError) as caught:
         imported(NET, **changes)
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
+    told = str(caught.value)
+    assert PLACE.sub("", told).startswith(said)
+    assert "\n" not in told
+    code = getattr(changes.get("loss"), "__code__", None)
+    if code is not None:
+        assert f" ({__file__}, line {code.co_firstlineno})" in told
 
 
 def test_what_is_no_module_is_told():

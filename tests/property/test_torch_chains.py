@@ -110,6 +110,23 @@ FLAT: dict[str, Link] = {
         nothing,
         lambda m, x: x[:, : x.size(1)].masked_fill(torch.arange(x.size(1)) > 1, torch.tensor(2.0)),
     ),
+    "by a transposed": Link(
+        1,
+        lambda f: nn.ParameterList([nn.Parameter(torch.randn(3, f))]),
+        lambda m, x: torch.tanh(x @ m[0].t()) + (2 * x) @ m[0].t(),
+    ),
+    "parts of a weight": Link(
+        1,
+        lambda f: nn.ParameterList(
+            [nn.Parameter(torch.randn(2, 3, f)), nn.Parameter(torch.ones(6))]
+        ),
+        lambda m, x: F.linear(x, m[0][0], m[1][:3]) * F.linear(x, m[0][1], m[1][3:]),
+    ),
+    "by a learned number": Link(
+        1,
+        lambda f: nn.ParameterList([nn.Parameter(torch.tensor([0.5]))]),
+        lambda m, x: (x.sum(1) * m[0] + m[0].exp()).unsqueeze(1) + x,
+    ),
     "rms norm": Link(1, nn.RMSNorm, lambda m, x: m(x)),
     "residual": Link(1, lambda f: nn.Linear(f, f), lambda m, x: x + F.relu(m(x))),
     "gate": Link(1, lambda f: nn.Linear(f, 2 * f), lambda m, x: torch.mul(*m(x).chunk(2, dim=1))),
@@ -170,6 +187,17 @@ SEQUENCES: dict[str, Link] = {
         lambda t, f: nn.ParameterList([nn.Parameter(torch.randn(f))]),
         lambda m, x: (x * (x @ m[0]).softmax(1).unsqueeze(-1)).sum(1),
     ),
+    "attention to another": Link(
+        2,
+        lambda t, f: nn.MultiheadAttention(f, 1, batch_first=True),
+        lambda m, x: m(x, y := torch.tanh(x.flip(1)), y, need_weights=False)[0],
+    ),
+    "below each other": Link(
+        2,
+        lambda t, f: nn.GRU(f, 3, batch_first=True),
+        lambda m, x: m(torch.stack([x, x.flip(1)], 1).flatten(0, 1))[1][-1].view(-1, 6),
+    ),
+    "largest of all": Link(2, nothing, lambda m, x: x.amax((1, 2)).unsqueeze(1)),
     "own attention": Link(2, nothing, lambda m, x: torch.bmm((x @ x.mT).softmax(-1), x)),
     "conv": Link(
         2,
@@ -344,9 +372,9 @@ def test_every_operator_of_the_table_has_a_link(monkeypatch):
     """What is listed is tested above, or in a network of tests/oracle/torch_zoo.py."""
     met, lowered = set[str](), exported._lowered
 
-    def noted(module: Any, program: Any, names: Any) -> Any:
+    def noted(module: Any, program: Any, *others: Any) -> Any:
         met.update(name_of(one.target) for one in program.graph.nodes)
-        return lowered(module, program, names)
+        return lowered(module, program, *others)
 
     monkeypatch.setattr(exported, "_lowered", noted)
     for axes in KINDS:
