@@ -99,9 +99,7 @@ class AllReduce(Exchange):
         row = (*numbers, *times, self._size_bytes, 0, self._distances[rank.number], False)
         setting.recorder.exchanges.append(row)
 
-    def _take_centre(
-        self, rank: Rank, place: int, now_s: float, charged: Charged = None
-    ) -> Charged:
+    def _take_centre(self, rank: Rank, charged: Charged, place: int, now_s: float) -> Charged:
         """Give a rank's vector the value that all have after the round; return what is charged."""
         setting = self._setting
         if not setting.is_abstract:
@@ -125,7 +123,7 @@ class GradientAllReduce(AllReduce):
         if self._setting.decisions.compression is not None:
             cause = await rank.update_vectors(self.counts, self._add, cause)
         if self._group is None:
-            take = partial(self._take_centre, rank)
+            take = partial(self._take_centre, rank, None)
             cause = await rank.update_vectors(self.counts, take, cause)
             self._setting.batches.close(batches)
         return cause
@@ -256,7 +254,7 @@ class WeightAllReduce(AllReduce):
         if decisions.has_outer_step:
             method = self._outer.optimizer
             charge = Charge(OUTER, (method.arrays, *method.calls))
-            take = partial(self._take_centre, rank, charged=charge)
+            take = partial(self._take_centre, rank, charge)
             return await rank.update_vectors(every, take, cause)
         if not setting.is_abstract:
             for node, theta in zip(rank.nodes, setting.centre.thetas, strict=True):

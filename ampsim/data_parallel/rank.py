@@ -325,10 +325,18 @@ class ModelCopy(Rank):
         self.feedback: ErrorFeedback | None = None
         if decisions.compression is not None:
             self.feedback = ErrorFeedback([node.name for node in setting.nodes])
+        self._ready = self._made_ready()
         self._exchange: Exchange
         self._step: VectorStep | None = None
         for one in placed:  # losses start backward passes
             one.node.is_training = True
+
+    def _made_ready(self) -> VectorStep | None:
+        """Say what makes of a gradient what is sent; None where nothing does that takes time."""
+        if self.feedback is not None:
+            return self._select
+        sums = self._setting.steps_at_server and any(one.takes_time(SUM) for one in self._placed)
+        return (lambda _place, _now_s: SUM) if sums else None
 
     # what it awaits: its passes and its updates
 
@@ -352,11 +360,8 @@ class ModelCopy(Rank):
                         self.gradients[place] = gradient = node.take_gradient()
                         if self._averages and len(node.instances) > 1:
                             gradient *= gradient.dtype.type(1.0 / len(node.instances))
-            if self.feedback is not None:
-                cause = await self.update_vectors(self.counts, self._select, cause)
-            elif self._setting.steps_at_server:
-                due = [place for place in self.counts if self._placed[place].takes_time(SUM)]
-                cause = await self.update_vectors(due, lambda _place, _now_s: SUM, cause)
+            if self._ready is not None:
+                cause = await self.update_vectors(self.counts, self._ready, cause)
         self.ready_s = self._setting.clock.now
         return cause
 

@@ -459,9 +459,7 @@ class Server(NothingFree):
         if left:
             queue.append(queued)
         push = queued.push
-        merged = places  # of a gradient, those vectors that it has
-        if self._is_gradient and len(push.counts) < len(push.vectors):
-            merged = tuple(place for place in places if place in push.counts)
+        merged = tuple(one for one in places if not self._is_gradient or one in push.counts)
         staleness = self._merge(push, merged, now_s)
         seconds, number = self._prices.get(merged) or self._price(merged)
         return seconds, _Merge(queued, places, now_s, number, staleness)
