@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.errors import AmpsimError, FileFormatError, one_of
-from ampsim.files import sha256_of
+from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import write_files
 from ampsim.recipes.beside import WITNESS_FILE, read_beside
 from ampsim.recipes.checking import PAGE, Drawn, Verdict, differences, lacks_of, skipped_pictures
@@ -57,6 +57,34 @@ def write_program_report(
     """
     manifest = {**program.manifest(), "drawn_with": drawn_with()}
     return write_files(folder, KIND, contents_of(program, tables), manifest)
+
+
+def redraw_program(program: ReportProgram, folder: Path) -> list[Path]:
+    """Write page and figures again of the tables that a report has, whose program has a witness.
+
+    Title, text and figures may have changed; what the program does is compared with the witness.
+
+    Returns:
+        The files, in the order written.
+
+    Raises:
+        FileFormatError: the program does something else than the one that made the tables, or
+            they are not as they were written.
+        OutputError: as of `write_program_report`.
+    """
+    manifest = read_manifest(folder)
+    drawn = _drawn_of_tables(program, folder, manifest)
+    tables = {name: one for name, one in files_of(manifest).items() if name.endswith(".csv")}
+    witness = {
+        name: drawn.contents[name] if name == WITNESS_FILE else None for name in drawn.contents
+    }
+    told = replace(drawn, contents=witness)
+    for fault in (*edits_of(folder, {"files": tables}), *differences(folder, manifest, told)):
+        raise FileFormatError(f"{fault}; run it again")
+    kept = {name: read_regular(folder / name, name) for name in tables}
+    contents = {name: kept.get(name) or one or "" for name, one in drawn.contents.items()}
+    origin = {**program.manifest(), "code": manifest.get("code"), "drawn_with": drawn_with()}
+    return write_files(folder, KIND, contents, origin)
 
 
 def contents_of(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict[str, str | bytes]:
