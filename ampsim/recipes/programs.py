@@ -75,10 +75,8 @@ def redraw_program(program: ReportProgram, folder: Path) -> list[Path]:
     manifest = read_manifest(folder)
     drawn = _drawn_of_tables(program, folder, manifest)
     tables = {name: one for name, one in files_of(manifest).items() if name.endswith(".csv")}
-    witness = {
-        name: drawn.contents[name] if name == WITNESS_FILE else None for name in drawn.contents
-    }
-    told = replace(drawn, contents=witness)
+    witness = {**dict.fromkeys(drawn.contents), WITNESS_FILE: drawn.contents[WITNESS_FILE]}
+    told = Drawn(witness, drawn.source)
     for fault in (*edits_of(folder, {"files": tables}), *differences(folder, manifest, told)):
         raise FileFormatError(f"{fault}; run it again")
     kept = {name: read_regular(folder / name, name) for name in tables}

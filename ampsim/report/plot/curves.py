@@ -116,13 +116,8 @@ def predicted(series: Sequence[Series]) -> Figure:
     values = [value for one in series for value in (*one.published, *one.predicted)]
     ends = np.array([min(values) / 1.5, max(values) * 1.5])
     figure, axes = new_axes(_WIDTH_IN, _HEIGHT_IN)
-    axes.fill_between(
-        ends,
-        ends * (1 - BAND),
-        ends * (1 + BAND),
-        color=IDLE,
-        label=f"within {100 * BAND:g} %",
-    )
+    label = f"within {100 * BAND:g} %"
+    axes.fill_between(ends, ends * (1 - BAND), ends * (1 + BAND), color=IDLE, label=label)
     axes.plot(ends, ends, color=FAINT_INK, linewidth=0.8)
     for index, one in enumerate(series):
         style = LINES[index % len(LINES)]
