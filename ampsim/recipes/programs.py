@@ -43,6 +43,7 @@ from ampsim.report.style import DIRECTIONS
 from ampsim.study.provenance import source_digest
 from ampsim.text import mapping, short
 from ampsim.trace import LANES
+from ampsim.units import UNKNOWN
 from ampsim.user_code import user_code
 
 
@@ -144,11 +145,11 @@ def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     parts = [f"# {markdown.escape(program.title)}", program.text.strip()]
     for figure in (*program.curves, *program.timelines):
         parts.append(f"![{markdown.escape(figure.title)}]({figure.name}.png)")
+    of_spans = {one.table for one in program.timelines}
     for name, table in tables.items():
-        columns = [str(one) for one in table.columns]
-        lines = [[_cell(one) for one in row] for row in table.itertuples(index=False)]
         parts.append(f"## Table {markdown.escape(name)}")
-        parts.append(markdown.table(columns, lines, left=()).rstrip("\n"))
+        if name not in of_spans:  # of which the chart says more
+            parts.append(_page_table(table))
         parts.append(f"Every digit: [{name}.csv]({name}.csv).")
     parts.append(
         f"Made by [program.py](program.py); `ampsim report {program.name}` makes it again, and "
@@ -157,8 +158,31 @@ def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _page_table(table: DataFrame) -> str:
+    columns = [str(one) for one in table.columns]
+    rows = [list(row) for row in table.itertuples(index=False)]
+    texts = {
+        name
+        for place, name in enumerate(columns)
+        if all(isinstance(row[place], str) for row in rows)
+    }
+    return markdown.table(columns, [[*map(_cell, row)] for row in rows], left=texts).rstrip("\n")
+
+
 def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+    """A cell of the page: texts as they are, counts in full, other numbers to four digits.
+
+    >>> _cell(32768), _cell(17543.9), _cell(2.3e11), _cell(math.nan)
+    ('32,768', '17,540', '2.3e+11', '–')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, numbers.Integral):
+        return f"{int(value):,}"
+    rounded = float(f"{value:.4g}")
+    if math.isnan(rounded):
+        return UNKNOWN
+    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e9 else f"{value:.4g}"
 
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
