@@ -27,6 +27,7 @@ from ampsim.text import printable
 
 _LAYOUT = "\n\t"
 _LINE_MAX = 2000  # chosen: twenty lines of a terminal; what counts is around the value
+_ROOM = 24  # chosen: a last column that is narrower stands below the others
 _WIDTH_IN_PIPE = 160  # chosen: nobody reads a pipe by eye, so little is left out
 
 
@@ -48,9 +49,25 @@ def complain(text: object) -> None:
         sys.stderr.write(f"ampsim: {line}\n")
 
 
-def write(text: str) -> None:
-    """Say one or more lines on standard output; what would command a terminal is shown as text."""
-    sys.stdout.write(f"{printable(text, keep=_LAYOUT)}\n")
+def write(text: str, *, is_whole: bool = False) -> None:
+    """Say one or more lines on standard output; what would command a terminal is shown as text.
+
+    On a terminal lines are broken between words, unless the text must stay whole, as JSON must.
+    """
+    lines = printable(text, keep=_LAYOUT).split("\n")
+    if sys.stdout.isatty() and not is_whole:
+        lines = [part for line in lines for part in _broken(line, width())]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _broken(line: str, room: int) -> list[str]:
+    """A line in parts of so many characters, where words are no longer, behind its indent."""
+    if len(line) <= room:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    return textwrap.wrap(
+        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def width() -> int:
@@ -70,9 +87,12 @@ def in_columns(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
 
 def _line(line: list[str], widths: list[int], indent: str) -> str:
     head = indent + "".join(f"{cell:<{wide}}  " for cell, wide in zip(line, widths, strict=False))
-    room = max(24, width() - len(head))
-    wrapped = textwrap.wrap(line[-1], room) or [""]
-    return f"\n{' ' * len(head)}".join([f"{head}{wrapped[0]}", *wrapped[1:]]).rstrip()
+    before = ""
+    if width() - len(head) < _ROOM:
+        before, head = f"{head.rstrip()}\n", f"{indent}    "
+    wrapped = textwrap.wrap(line[-1], max(_ROOM, width() - len(head))) or [""]
+    below = f"\n{' ' * len(head)}".join([f"{head}{wrapped[0]}", *wrapped[1:]])
+    return f"{before}{below}".rstrip()
 
 
 T = TypeVar("T")
@@ -98,7 +118,7 @@ def write_json(text: str, json: str) -> None:
     from ampsim.files import write_text
 
     if json == "-":
-        write(text.rstrip("\n"))
+        write(text.rstrip("\n"), is_whole=True)
     else:
         write_text(json, text)
 

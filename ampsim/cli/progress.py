@@ -226,8 +226,10 @@ class Bars:
         return self._bars[run]
 
     def close(self) -> None:
-        """Leave the bars as they are."""
-        self._filling = None  # the whole table follows
+        """Leave the bar of all runs, or of the only one; the whole table follows."""
+        self._filling = None
+        for bar in self._bars.values() if self._whole else ():
+            self._rich.update(bar.task, visible=False)
         with contextlib.suppress(OSError):  # nobody looks any more
             self._rich.stop()
             sys.stderr.flush()
