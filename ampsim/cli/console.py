@@ -77,20 +77,22 @@ def width() -> int:
 
 
 def in_columns(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
-    """Rows as aligned columns; the last one is wrapped to the width of the output."""
+    """Rows as aligned columns; the last is wrapped to the width of the output, or stands below."""
     lines = [[printable(cell, keep=_LAYOUT) for cell in row] for row in rows]
     if not lines:
         return ""
     widths = [max(map(len, column)) for column in zip(*(line[:-1] for line in lines), strict=True)]
-    return "\n".join(_line(line, widths, indent) for line in lines)
+    before = len(indent) + sum(widths) + 2 * len(widths)
+    is_below = width() - before < min(_ROOM, max(len(line[-1]) for line in lines))
+    return "\n".join(_line(line, widths, indent, is_below) for line in lines)
 
 
-def _line(line: list[str], widths: list[int], indent: str) -> str:
+def _line(line: list[str], widths: list[int], indent: str, is_below: bool) -> str:
     head = indent + "".join(f"{cell:<{wide}}  " for cell, wide in zip(line, widths, strict=False))
     before = ""
-    if width() - len(head) < _ROOM:
+    if is_below:
         before, head = f"{head.rstrip()}\n", f"{indent}    "
-    wrapped = textwrap.wrap(line[-1], max(_ROOM, width() - len(head))) or [""]
+    wrapped = textwrap.wrap(line[-1], max(1, width() - len(head))) or [""]
     below = f"\n{' ' * len(head)}".join([f"{head}{wrapped[0]}", *wrapped[1:]])
     return f"{before}{below}".rstrip()
 

@@ -65,7 +65,8 @@ def told(error: Any, arguments: Sequence[str]) -> str:
     better = better or _of_setting(said, arguments)
     if better:
         return better
-    command = "ampsim" if error.ctx is None else error.ctx.command_path
+    typed = " ".join(["ampsim", *(one for one in arguments[:1] if not one.startswith("-"))])
+    command = typed if error.ctx is None else error.ctx.command_path
     return f"{said}{'' if said.endswith('?') else ';'} see '{command} --help'"
 
 
@@ -81,7 +82,7 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
         option = word.partition("=")[0]
         if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option):
             name = _IN_PYTHON.get(option, option[2:].replace("-", "_"))
-            message = re.sub(rf"^((?:[\w-]+: )?){name}(?= must )", rf"\1{option}", message)
+            message = re.sub(rf"^((?:[\w-]+: )?){name}(?= must |: )", rf"\1{option}", message)
             message = re.sub(rf"\b(try|take|or) {name}=", rf"\1 {option} ", message)
     return message
 

@@ -263,7 +263,7 @@ def epoch_ticks(last: float) -> MaxNLocator:
     >>> epoch_ticks(8.5).tick_values(0.0, 8.5).tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     """
-    return MaxNLocator(integer=last > _FEW_EPOCHS)
+    return MaxNLocator(steps=[1, 2, 5, 10], integer=last > _FEW_EPOCHS)
 
 
 _FEW_DECADES: Final = 300.0  # chosen: within these powers of ten alone are two ticks or one
