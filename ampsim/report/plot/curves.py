@@ -116,7 +116,7 @@ def predicted(series: Sequence[Series]) -> Figure:
     values = [value for one in series for value in (*one.published, *one.predicted)]
     ends = np.array([min(values) / 1.5, max(values) * 1.5])
     figure, axes = new_axes(_WIDTH_IN, _HEIGHT_IN)
-    label = f"within {100 * BAND:g} %"
+    label = f"within {BAND:.0%}"
     axes.fill_between(ends, ends * (1 - BAND), ends * (1 + BAND), color=IDLE, label=label)
     axes.plot(ends, ends, color=FAINT_INK, linewidth=0.8)
     for index, one in enumerate(series):
