@@ -78,7 +78,7 @@ WITNESS = {
 }  # fmt: skip
 CURVES = [
     Curves(
-        "memory", "Bytes on the device, by length", "times", x="length", y="peak_gb", by="swap",
+        "memory", "Bytes on the device, swapping off and on", "times", x="length", y="peak_gb", by="swap",
         x_label="length of the sequences", y_label="most bytes at once (GB)",
     ),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.frames import DataFrame, Floats, floats
@@ -247,5 +248,5 @@ def _draw_target(axes: Axes, goal: Goal) -> None:
     axes.annotate(
         f"target {_words(goal)}", (0.01, goal.target), xycoords=("axes fraction", "data"),
         xytext=(0, 3), textcoords="offset points", fontsize=8, color=FAINT_INK, va="bottom",
-        bbox={"facecolor": "white", "linewidth": 0, "alpha": 0.8, "pad": 0.5}, zorder=5,
+        path_effects=[withStroke(linewidth=2.5, foreground="white")], zorder=5,
     )  # fmt: skip
