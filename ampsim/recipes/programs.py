@@ -63,25 +63,18 @@ def write_program_report(
 def redraw_program(program: ReportProgram, folder: Path) -> list[Path]:
     """Write page and figures again of the tables that a report has, whose program has a witness.
 
-    Title, text and figures may have changed; what the program does is compared with the witness.
-
-    Returns:
-        The files, in the order written.
-
     Raises:
-        FileFormatError: the program does something else than the one that made the tables, or
-            they are not as they were written.
+        FileFormatError: the witness is another one now, or tables are not as they were written.
         OutputError: as of `write_program_report`.
     """
     manifest = read_manifest(folder)
     drawn = _drawn_of_tables(program, folder, manifest)
     tables = {name: one for name, one in files_of(manifest).items() if name.endswith(".csv")}
-    witness = {**dict.fromkeys(drawn.contents), WITNESS_FILE: drawn.contents[WITNESS_FILE]}
-    told = Drawn(witness, drawn.source)
-    for fault in (*edits_of(folder, {"files": tables}), *differences(folder, manifest, told)):
+    told = {**dict.fromkeys(drawn.contents), WITNESS_FILE: drawn.contents[WITNESS_FILE]}
+    apart = differences(folder, manifest, replace(drawn, contents=told))
+    for fault in (*edits_of(folder, {"files": tables}), *apart):
         raise FileFormatError(f"{fault}; run it again")
-    kept = {name: read_regular(folder / name, name) for name in tables}
-    contents = {name: kept.get(name) or one or "" for name, one in drawn.contents.items()}
+    contents = {name: one or read_regular(folder / name) for name, one in drawn.contents.items()}
     origin = {**program.manifest(), "code": manifest.get("code"), "drawn_with": drawn_with()}
     return write_files(folder, KIND, contents, origin)
 
@@ -145,11 +138,9 @@ def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     parts = [f"# {markdown.escape(program.title)}", program.text.strip()]
     for figure in (*program.curves, *program.timelines):
         parts.append(f"![{markdown.escape(figure.title)}]({figure.name}.png)")
-    of_spans = {one.table for one in program.timelines}
     for name, table in tables.items():
-        parts.append(f"## Table {markdown.escape(name)}")
-        if name not in of_spans:  # of which the chart says more
-            parts.append(_page_table(table))
+        shown = [] if any(name == one.table for one in program.timelines) else [_page_table(table)]
+        parts += [f"## Table {markdown.escape(name)}", *shown]
         parts.append(f"Every digit: [{name}.csv]({name}.csv).")
     parts.append(
         f"Made by [program.py](program.py); `ampsim report {program.name}` makes it again, and "
@@ -159,14 +150,10 @@ def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
 
 
 def _page_table(table: DataFrame) -> str:
-    columns = [str(one) for one in table.columns]
-    rows = [list(row) for row in table.itertuples(index=False)]
-    texts = {
-        name
-        for place, name in enumerate(columns)
-        if all(isinstance(row[place], str) for row in rows)
-    }
-    return markdown.table(columns, [[*map(_cell, row)] for row in rows], left=texts).rstrip("\n")
+    columns: list[Any] = [table[name].tolist() for name in table]
+    texts = [str(name) for name in table if all(isinstance(one, str) for one in table[name])]
+    lines = [[*map(_cell, row)] for row in zip(*columns, strict=True)]
+    return markdown.table([*map(str, table.columns)], lines, left=texts).rstrip("\n")
 
 
 def _cell(value: Any) -> str:
@@ -175,14 +162,12 @@ def _cell(value: Any) -> str:
     >>> _cell(32768), _cell(17543.9), _cell(2.3e11), _cell(math.nan)
     ('32,768', '17,540', '2.3e+11', '–')
     """
-    if isinstance(value, str):
-        return value
-    if isinstance(value, numbers.Integral):
-        return f"{int(value):,}"
-    rounded = float(f"{value:.4g}")
-    if math.isnan(rounded):
-        return UNKNOWN
-    return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e9 else f"{value:.4g}"
+    if isinstance(value, str | numbers.Integral):
+        return value if isinstance(value, str) else f"{int(value):,}"
+    said = f"{value:.4g}"
+    if 1e3 <= abs(value) < 1e9:
+        return f"{float(said):,.0f}"
+    return UNKNOWN if math.isnan(value) else said
 
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")

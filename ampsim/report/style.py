@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import matplotlib.style
 from matplotlib.figure import Figure
@@ -254,19 +254,9 @@ def tick_words(axis: Any, show: Callable[[float], str]) -> None:
     axis.set_major_formatter(FuncFormatter(shown))
 
 
-_FEW_EPOCHS: Final = 3.0  # chosen: below, validation within an epoch has points between its ends
-
-
 def epoch_ticks(last: float) -> MaxNLocator:
-    """Where an axis of epochs that ends there has ticks: at whole ones, unless these are few.
-
-    >>> epoch_ticks(8.5).tick_values(0.0, 8.5).tolist()
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
-    """
-    return MaxNLocator(steps=[1, 2, 5, 10], integer=last > _FEW_EPOCHS)
-
-
-_FEW_DECADES: Final = 300.0  # chosen: within these powers of ten alone are two ticks or one
+    """Where an axis of epochs that ends there has ticks: at whole ones, unless these are few."""
+    return MaxNLocator(steps=[1, 2, 5, 10], integer=last > 3)  # chosen: of fewer, parts matter
 
 
 def log_axis(axes: Axes, letter: str, *, of_seconds: bool = False) -> None:
@@ -277,7 +267,7 @@ def log_axis(axes: Axes, letter: str, *, of_seconds: bool = False) -> None:
     getattr(axes, f"set_{letter}scale")("log")
     axis: Any = getattr(axes, f"{letter}axis")
     low, high = getattr(axes, f"get_{letter}lim")()
-    if high < _FEW_DECADES * low:
+    if high < 300.0 * low:  # chosen: within these powers of ten alone are two ticks or one
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(number_ticks(of_seconds=of_seconds))

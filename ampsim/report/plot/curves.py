@@ -31,8 +31,6 @@ from ampsim.units import format_rate
 _LARGE: Final = 1e5
 """From here on ticks have a prefix, such as 200M (chosen)."""
 
-_UNITS: Final = {"us": "µs", "ms": "ms", "s": "s"}
-
 
 @dataclass(frozen=True, slots=True)
 class Curves:
@@ -92,8 +90,9 @@ def draw_curves(table: Any, drawn: Curves) -> Any:
 def _entry(column: str, value: float) -> str:
     """A number of a column in words: `threads` as 2 threads, `dispatch_us` as dispatch 5.7 µs."""
     name, _, unit = column.rpartition("_")
-    words = column.replace("_", " ")
-    return f"{name} {value:g} {_UNITS[unit]}" if unit in _UNITS else f"{value:g} {words}"
+    if unit in ("us", "ms", "s"):
+        return f"{name} {value:g} {unit.replace('u', 'µ')}"
+    return f"{value:g} {column.replace('_', ' ')}"
 
 
 BAND: Final = 0.1
