@@ -122,7 +122,8 @@ def _placement_words(file: str, model: Model | None) -> str:
 
     placed = read_placement(file)
     workers = len(set(placed.values()))
-    text = f"placement of {len(placed)} nodes on {workers} worker{'s' * (workers != 1)}"
+    count = f"{len(placed)} node{'s' * (len(placed) != 1)}"
+    text = f"placement of {count} on {workers} worker{'s' * (workers != 1)}"
     if model is None:
         return text
     require_placed(file, model)

@@ -27,6 +27,7 @@ from ampsim.text import printable
 
 _LAYOUT = "\n\t"
 _LINE_MAX = 2000  # chosen: twenty lines of a terminal; what counts is around the value
+_ROOM = 24  # chosen: a last column that is narrower stands below the others
 _WIDTH_IN_PIPE = 160  # chosen: nobody reads a pipe by eye, so little is left out
 
 
@@ -48,9 +49,25 @@ def complain(text: object) -> None:
         sys.stderr.write(f"ampsim: {line}\n")
 
 
-def write(text: str) -> None:
-    """Say one or more lines on standard output; what would command a terminal is shown as text."""
-    sys.stdout.write(f"{printable(text, keep=_LAYOUT)}\n")
+def write(text: str, *, is_whole: bool = False) -> None:
+    """Say one or more lines on standard output; what would command a terminal is shown as text.
+
+    On a terminal lines are broken between words, unless the text must stay whole, as JSON must.
+    """
+    lines = printable(text, keep=_LAYOUT).split("\n")
+    if sys.stdout.isatty() and not is_whole:
+        lines = [part for line in lines for part in _broken(line, width())]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _broken(line: str, room: int) -> list[str]:
+    """A line in parts of so many characters, where words are no longer, behind its indent."""
+    if len(line) <= room:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    return textwrap.wrap(
+        line, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def width() -> int:
@@ -60,19 +77,24 @@ def width() -> int:
 
 
 def in_columns(rows: Iterable[Sequence[str]], *, indent: str = "") -> str:
-    """Rows as aligned columns; the last one is wrapped to the width of the output."""
+    """Rows as aligned columns; the last is wrapped to the width of the output, or stands below."""
     lines = [[printable(cell, keep=_LAYOUT) for cell in row] for row in rows]
     if not lines:
         return ""
     widths = [max(map(len, column)) for column in zip(*(line[:-1] for line in lines), strict=True)]
-    return "\n".join(_line(line, widths, indent) for line in lines)
+    before = len(indent) + sum(widths) + 2 * len(widths)
+    is_below = width() - before < min(_ROOM, max(len(line[-1]) for line in lines))
+    return "\n".join(_line(line, widths, indent, is_below) for line in lines)
 
 
-def _line(line: list[str], widths: list[int], indent: str) -> str:
+def _line(line: list[str], widths: list[int], indent: str, is_below: bool) -> str:
     head = indent + "".join(f"{cell:<{wide}}  " for cell, wide in zip(line, widths, strict=False))
-    room = max(24, width() - len(head))
-    wrapped = textwrap.wrap(line[-1], room) or [""]
-    return f"\n{' ' * len(head)}".join([f"{head}{wrapped[0]}", *wrapped[1:]]).rstrip()
+    before = ""
+    if is_below:
+        before, head = f"{head.rstrip()}\n", f"{indent}    "
+    wrapped = textwrap.wrap(line[-1], max(1, width() - len(head))) or [""]
+    below = f"\n{' ' * len(head)}".join([f"{head}{wrapped[0]}", *wrapped[1:]])
+    return f"{before}{below}".rstrip()
 
 
 T = TypeVar("T")
@@ -98,7 +120,7 @@ def write_json(text: str, json: str) -> None:
     from ampsim.files import write_text
 
     if json == "-":
-        write(text.rstrip("\n"))
+        write(text.rstrip("\n"), is_whole=True)
     else:
         write_text(json, text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Sequence
@@ -44,6 +45,9 @@ MEANT: Final = {
 }
 """What options of other programs and papers are called here."""
 
+_IN_PYTHON: Final = {"--trials": "(?:trials|tune)", "--for": "over"}
+"""What options that have another name in Python are called there, as an expression."""
+
 ONE_EACH: Final = "for several run the command once with each, or write a recipe with a [grid]"
 
 
@@ -57,10 +61,12 @@ def told(error: Any, arguments: Sequence[str]) -> str:
     if isinstance(error, AmpsimError):
         return as_typed(str(error), arguments)
     said = error.format_message().rstrip(".")
-    better = _of_number(error, arguments) or _of_option(error) or _of_setting(said, arguments)
+    better = _of_number(error, arguments) or _of_option(error) or _of_choice(said)
+    better = better or _of_setting(said, arguments)
     if better:
         return better
-    command = "ampsim" if error.ctx is None else error.ctx.command_path
+    typed = " ".join(["ampsim", *(one for one in arguments[:1] if not one.startswith("-"))])
+    command = typed if error.ctx is None else error.ctx.command_path
     return f"{said}{'' if said.endswith('?') else ';'} see '{command} --help'"
 
 
@@ -69,12 +75,15 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
 
     >>> as_typed("ssp: staleness_bound must be >= 0, got -1", ["--staleness-bound", "-1"])
     'ssp: --staleness-bound must be >= 0, got -1'
+    >>> as_typed("seed must be >= 0, got -1; try seed=0", ["--seed=-1"])
+    '--seed must be >= 0, got -1; try --seed 0'
     """
     for word in arguments:
         option = word.partition("=")[0]
         if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option):
-            name = option[2:].replace("-", "_")
-            message = re.sub(rf"^((?:[\w-]+: )?){name}(?= must )", rf"\1{option}", message)
+            name = _IN_PYTHON.get(option, option[2:].replace("-", "_"))
+            message = re.sub(rf"^((?:[\w-]+: )?){name}(?= must |: )", rf"\1{option}", message)
+            message = re.sub(rf"\b(try|take|or) {name}=", rf"\1 {option} ", message)
     return message
 
 
@@ -100,9 +109,19 @@ def _of_option(error: Any) -> str | None:
         return None
     known = {one for each in error.ctx.command.params for one in each.opts}
     meant = MEANT.get(name)
-    if meant is None or re.split(r"[^-a-z]", meant)[0] not in known:
+    if meant is not None and re.split(r"[^-a-z]", meant)[0] in known:
+        return f"no such option: {name}; here it is {meant}"
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"no such option: {name}; {hint}see '{error.ctx.command_path} --help'"
+
+
+def _of_choice(said: str) -> str | None:
+    """What to type of a few words; the parser may put the kind of its error in front."""
+    of = re.search(r"value for '([^']+)':(?: Value error,)? '(.*)' is not one of (.+)", said)
+    if of is None:
         return None
-    return f"no such option: {name}; here it is {meant}"
+    return f"{of[1]} must be one of {of[3].replace(chr(39), '')}, got {of[2]!r}"
 
 
 def _of_setting(said: str, arguments: Sequence[str]) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, hold, in_columns, object_of, prepare_json
+from ampsim.cli.console import Code, answer, hold, in_columns, object_of, prepare_json, width
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
@@ -77,6 +79,16 @@ def _docstring(name: str) -> str:
     return docstring_of(assets.locate("models", name))
 
 
+def _in_lines(text: str) -> str:
+    """Paragraphs and points of a docstring, in lines as wide as the output, at most 100."""
+    joined = re.sub(r"(?<=\S)\n {0,2}(?=[^\s*])", " ", text)
+    room = min(width(), 100)
+    return "\n".join(
+        textwrap.fill(line, room, subsequent_indent="  " * line.startswith("* "))
+        for line in joined.split("\n")
+    )
+
+
 def _plain(
     name: str, description: str, model: Model | None = None, graph: Graph | None = None
 ) -> dict[str, Any]:
@@ -116,7 +128,7 @@ def _text(name: str, model: Model, graph: Graph) -> str:
     what = f"{kind}: {len(shown)} {noun}{'s' * (len(shown) != 1)}"
     return "\n".join(
         [
-            _docstring(name),
+            _in_lines(_docstring(name)),
             "",
             "Options, for --set KEY=VALUE:",
             in_columns(fields, indent="  "),

@@ -365,7 +365,8 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "redraw": Option(
             None,
             "Write page, tables and figures again from outlines.json beside the report, without a "
-            "run or data files. Gantt charts stay as they are. All recipes unless some are named.",
+            "run or data files; of a program with a WITNESS from its tables. Gantt charts stay as "
+            "they are. All recipes unless some are named.",
             names=("--redraw",),
         ),
     },

@@ -26,6 +26,7 @@ Show: TypeAlias = "Callable[[Progress], None]"
 _Run: TypeAlias = "tuple[str, int]"
 
 _SECONDS_BETWEEN_LINES = 5.0  # chosen: a log of ten minutes stays readable
+_RUNS_SAID = 16  # chosen: of more, only what ends after so many seconds, and the last
 _SECONDS_BETWEEN_LOOKS = 0.05
 _SHARE_TO_TELL = 0.02  # chosen: what is left is told from two hundredths of the work on
 _BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
@@ -100,7 +101,7 @@ def _run_of(progress: Progress) -> _Run:
 class Lines:
     """A line for an epoch that has ended: the very first, the last of each run, others in time.
 
-    Several runs may go on at a time; when another starts, each says its last.
+    Several runs may go on at a time; when another starts, each says its last, unless they are many.
     """
 
     def __init__(self) -> None:
@@ -111,6 +112,9 @@ class Lines:
         """Take the news."""
         run = _run_of(progress)
         if run not in self._held:
+            runs = progress.repeats if progress.whole is None else progress.whole.runs
+            if runs > _RUNS_SAID:
+                self._held.clear()
             self.close()
             self._held[run] = None
         if progress.is_epoch_end:
@@ -226,8 +230,10 @@ class Bars:
         return self._bars[run]
 
     def close(self) -> None:
-        """Leave the bars as they are."""
-        self._filling = None  # the whole table follows
+        """Leave the bar of all runs, or of the only one; the whole table follows."""
+        self._filling = None
+        for bar in self._bars.values() if self._whole else ():
+            self._rich.update(bar.task, visible=False)
         with contextlib.suppress(OSError):  # nobody looks any more
             self._rich.stop()
             sys.stderr.flush()

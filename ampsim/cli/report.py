@@ -24,6 +24,7 @@ from ampsim.files import expanded
 from ampsim.options import seconds_of
 
 if TYPE_CHECKING:
+    from ampsim.errors import FileFormatError
     from ampsim.recipes.checking import Verdict
     from ampsim.recipes.explored import Explored
     from ampsim.recipes.programs import ReportProgram
@@ -170,17 +171,37 @@ def _run(
 
 def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
     """The same with the report of a program, whose run is what it is drawn from."""
-    from ampsim.recipes.programs import check_program, read_program, write_program_report
+    from ampsim.errors import FileFormatError
+    from ampsim.recipes.programs import (
+        check_program,
+        read_program,
+        redraw_program,
+        write_program_report,
+    )
 
     program = read_program(folder)
     if way in ("check", "rerun"):
         verdict = check_program(program, target, is_again=way == "rerun")
         return _say(program, target, verdict, how)
-    written = write_program_report(program, program.tables(), target)
+    if way == "write" or not program.witness:
+        written = write_program_report(program, program.tables(), target)
+    else:
+        try:
+            written = redraw_program(program, target)
+        except FileFormatError as error:
+            return _not_redrawn(program, target, error, how)
     state, verb = ("written", "wrote") if way == "write" else ("redrawn", "redrew")
     how.note(program, target, state)
     how.say(f"{verb} {written[-2]} with its figures, tables and manifest")
     return Code.FINE
+
+
+def _not_redrawn(
+    report: Recipe | ReportProgram, folder: Path, error: FileFormatError, how: _How
+) -> Code:
+    how.note(report, folder, "failed", faults=(str(error),))
+    complain(f"{report.name}: is not redrawn: {error}")
+    return Code.FAILED
 
 
 def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
@@ -212,9 +233,7 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
         results = read_results(recipe, folder)
         before = files_of(read_manifest(folder))
     except FileFormatError as error:
-        how.note(recipe, folder, "failed", faults=(str(error),))
-        complain(f"{recipe.name}: is not redrawn: {error}")
-        return Code.FAILED
+        return _not_redrawn(recipe, folder, error, how)
     with taken(folder, "report", FILES) as place:
         written = redraw_report(results, place, before)
     how.note(recipe, folder, "redrawn")

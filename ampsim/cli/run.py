@@ -283,8 +283,9 @@ def _summary(result: Result) -> str:
     epochs, metric = result.epochs, result.model.measure
     score = float(epochs[metric.kind].iloc[-1]) if len(epochs) else None
     count = f"{len(epochs)} epoch{'' if len(epochs) == 1 else 's'}"
+    workers = f"{result.workers} worker{'s' * (result.workers != 1)}"
     return (
-        f"{result.model.name}, {result.schedule.name}, {result.workers} workers: {count} in "
+        f"{result.model.name}, {result.schedule.name}, {workers}: {count} in "
         f"{format_seconds(result.makespan_s)}, training {format_rate(result.train_per_s)}, "
         f"{metric.kind} {metric.text(score)}, busy {format_percent(result.utilisation)}"
         f"{_between_workers(result.sent)}"

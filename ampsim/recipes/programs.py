@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.errors import AmpsimError, FileFormatError, one_of
-from ampsim.files import sha256_of
+from ampsim.files import read_regular, sha256_of
 from ampsim.output_folder import write_files
 from ampsim.recipes.beside import WITNESS_FILE, read_beside
 from ampsim.recipes.checking import PAGE, Drawn, Verdict, differences, lacks_of, skipped_pictures
@@ -43,6 +43,7 @@ from ampsim.report.style import DIRECTIONS
 from ampsim.study.provenance import source_digest
 from ampsim.text import mapping, short
 from ampsim.trace import LANES
+from ampsim.units import UNKNOWN
 from ampsim.user_code import user_code
 
 
@@ -57,6 +58,25 @@ def write_program_report(
     """
     manifest = {**program.manifest(), "drawn_with": drawn_with()}
     return write_files(folder, KIND, contents_of(program, tables), manifest)
+
+
+def redraw_program(program: ReportProgram, folder: Path) -> list[Path]:
+    """Write page and figures again of the tables that a report has, whose program has a witness.
+
+    Raises:
+        FileFormatError: the witness is another one now, or tables are not as they were written.
+        OutputError: as of `write_program_report`.
+    """
+    manifest = read_manifest(folder)
+    drawn = _drawn_of_tables(program, folder, manifest)
+    tables = {name: one for name, one in files_of(manifest).items() if name.endswith(".csv")}
+    told = {**dict.fromkeys(drawn.contents), WITNESS_FILE: drawn.contents[WITNESS_FILE]}
+    apart = differences(folder, manifest, replace(drawn, contents=told))
+    for fault in (*edits_of(folder, {"files": tables}), *apart):
+        raise FileFormatError(f"{fault}; run it again")
+    contents = {name: one or read_regular(folder / name) for name, one in drawn.contents.items()}
+    origin = {**program.manifest(), "code": manifest.get("code"), "drawn_with": drawn_with()}
+    return write_files(folder, KIND, contents, origin)
 
 
 def contents_of(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict[str, str | bytes]:
@@ -119,10 +139,8 @@ def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     for figure in (*program.curves, *program.timelines):
         parts.append(f"![{markdown.escape(figure.title)}]({figure.name}.png)")
     for name, table in tables.items():
-        columns = [str(one) for one in table.columns]
-        lines = [[_cell(one) for one in row] for row in table.itertuples(index=False)]
-        parts.append(f"## Table {markdown.escape(name)}")
-        parts.append(markdown.table(columns, lines, left=()).rstrip("\n"))
+        shown = [] if any(name == one.table for one in program.timelines) else [_page_table(table)]
+        parts += [f"## Table {markdown.escape(name)}", *shown]
         parts.append(f"Every digit: [{name}.csv]({name}.csv).")
     parts.append(
         f"Made by [program.py](program.py); `ampsim report {program.name}` makes it again, and "
@@ -131,8 +149,25 @@ def page(program: ReportProgram, tables: Mapping[str, DataFrame]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _page_table(table: DataFrame) -> str:
+    columns: list[Any] = [table[name].tolist() for name in table]
+    texts = [str(name) for name in table if all(isinstance(one, str) for one in table[name])]
+    lines = [[*map(_cell, row)] for row in zip(*columns, strict=True)]
+    return markdown.table([*map(str, table.columns)], lines, left=texts).rstrip("\n")
+
+
 def _cell(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
+    """A cell of the page: texts as they are, counts in full, other numbers to four digits.
+
+    >>> _cell(32768), _cell(17543.9), _cell(2.3e11), _cell(math.nan)
+    ('32,768', '17,540', '2.3e+11', '–')
+    """
+    if isinstance(value, str | numbers.Integral):
+        return value if isinstance(value, str) else f"{int(value):,}"
+    said = f"{value:.4g}"
+    if 1e3 <= abs(value) < 1e9:
+        return f"{float(said):,.0f}"
+    return UNKNOWN if math.isnan(value) else said
 
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")

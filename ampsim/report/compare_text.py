@@ -15,8 +15,6 @@ from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
 _ORIGIN_MAX = 40  # chosen: more lines hide what follows; --json has all
 _EPOCHS_MAX = 12  # chosen: likewise; the last one is always there
 
-_COLUMNS_MAX = 12  # chosen: those of a span; of wider tables, only columns that differ are shown
-
 _SINGULAR = {
     "spans": "span", "transfers": "transfer", "admissions": "admission", "updates": "update",
     "stashes": "stash", "epochs": "epoch",
@@ -115,24 +113,25 @@ def _table(table: TableComparison) -> Iterator[str]:
     counts = f"{table.rows_a:,} in A, {table.rows_b:,} in B"
     there = parting.a or parting.b or {}
     where = f"they part at {_SINGULAR[table.name]} {there.get('epoch', parting.index):,}"
-    what = f", in {', '.join(parting.columns)}" if parting.columns else ", which only one has"
+    what = " (*)" if parting.columns else ", which only one has"
     yield f"{table.name}: {counts}; {where}{what}"
     yield from _aligned(_sides(parting)).splitlines()
 
 
 def _sides(parting: Parting) -> list[list[str]]:
+    """A line for each column of the two rows, those that differ marked."""
     sides = [side for side in (parting.a, parting.b) if side]
     names = [name for name in sides[0] if any(side[name] is not None for side in sides)]
-    if len(names) > _COLUMNS_MAX and parting.columns:
-        names = [names[0], *(name for name in parting.columns if name != names[0])]
-    lines = [["  ", *names]]
-    for mark, side in (("  A", parting.a), ("  B", parting.b)):
-        lines.append([mark, *(_cell(name, side) for name in names)] if side else [mark, "no more"])
+    lines = [["   ", "A", "B"]]
+    for name in names:
+        mark = "*" if name in parting.columns else " "
+        cells = (_cell(name, side) for side in (parting.a, parting.b))
+        lines.append([f" {mark} {name}", *cells])
     return lines
 
 
-def _cell(name: str, side: dict[str, Any]) -> str:
-    value = side.get(name)
+def _cell(name: str, side: dict[str, Any] | None) -> str:
+    value = side.get(name) if side else None
     if isinstance(value, float):
         return repr(value)
     return UNKNOWN if value is None else plain(value, 32) or '""'

@@ -21,7 +21,7 @@ import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
-from matplotlib.ticker import EngFormatter, FuncFormatter, NullFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ampsim.model_parallel import SCHEDULES
 from ampsim.report.words import plain
@@ -254,10 +254,21 @@ def tick_words(axis: Any, show: Callable[[float], str]) -> None:
     axis.set_major_formatter(FuncFormatter(shown))
 
 
+def epoch_ticks(last: float) -> MaxNLocator:
+    """Where an axis of epochs that ends there has ticks: at whole ones, unless these are few."""
+    return MaxNLocator(steps=[1, 2, 5, 10], integer=last > 3)  # chosen: of fewer, parts matter
+
+
 def log_axis(axes: Axes, letter: str, *, of_seconds: bool = False) -> None:
-    """Make the axis of that letter logarithmic, with ticks at powers of ten alone."""
+    """Make the axis of that letter, of which all is drawn, logarithmic.
+
+    Ticks are named at powers of ten, and where these are few also at twice and five times them.
+    """
     getattr(axes, f"set_{letter}scale")("log")
     axis: Any = getattr(axes, f"{letter}axis")
+    low, high = getattr(axes, f"get_{letter}lim")()
+    if high < 300.0 * low:  # chosen: within these powers of ten alone are two ticks or one
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_minor_formatter(NullFormatter())
     axis.set_major_formatter(number_ticks(of_seconds=of_seconds))
 
@@ -274,7 +285,6 @@ def new_figure(width_in: float, height_in: float) -> Any:
     return Figure(figsize=(width_in, height_in), facecolor="white", layout="constrained")
 
 
-@functools.lru_cache(maxsize=4096)
 class _Decimals(EngFormatter):
     """Numbers below 1 as decimals, larger ones with a prefix, as 200M."""
 
@@ -283,14 +293,15 @@ class _Decimals(EngFormatter):
 
 
 def number_ticks(*, of_seconds: bool) -> EngFormatter:
-    """What writes the ticks of an axis: seconds as 10µ, a ratio or a count as 0.1 and 200k.
+    """What writes the ticks of an axis: seconds as 10 µs, a ratio or a count as 0.1 and 200k.
 
     >>> number_ticks(of_seconds=True)(0.1), number_ticks(of_seconds=False)(0.1)
-    ('100m', '0.1')
+    ('100 ms', '0.1')
     """
-    return EngFormatter(sep="") if of_seconds else _Decimals(sep="")
+    return EngFormatter(unit="s") if of_seconds else _Decimals(sep="")
 
 
+@functools.lru_cache(maxsize=4096)
 def text_width_pt(text: str, size_pt: float) -> float:
     """Width in points of `text` in the figures' font, from the font's own metrics."""
     measured = TextToPath().get_text_width_height_descent(

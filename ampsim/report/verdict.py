@@ -241,6 +241,8 @@ def _sooner(row: Row) -> str:
     if math.isnan(low):
         return f"{_times(ratio)} times"
     ends = f"{_times(low)} or more" if math.isnan(high) else f"{_times(low)} to {_times(high)}"
+    if math.isnan(high) and low == 0:  # some seeds of each did not arrive
+        ends = "with these seeds it may be any other"
     return f"{_times(ratio)} times ({ends})"
 
 

@@ -78,8 +78,8 @@ WITNESS = {
 }  # fmt: skip
 CURVES = [
     Curves(
-        "memory", "Bytes on the device, by length", "times", x="length", y="peak_gb", by="swap",
-        x_label="length of the sequences", y_label="most bytes at once (GB)",
+        "memory", "Bytes on the device, swapping off and on", "times", x="length", y="peak_gb",
+        by="swap", x_label="length of the sequences", y_label="most bytes at once (GB)",
     ),
 ]  # fmt: skip
 TIMELINES = [Timeline("timeline", "Three steps of the forward loop of length 1,000", "timeline")]

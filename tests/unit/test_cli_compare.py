@@ -43,9 +43,9 @@ def test_runs_that_differ_are_compared_with_code_0_and_say_where_they_part(call)
     assert any(line.split()[:1] == ["train_per_s"] and "/s" in line for line in lines)
     part = next(line for line in lines if line.startswith("spans: "))
     assert "; they part at span " in part
-    assert "instance" in lines[lines.index(part) + 1]
-    assert lines[lines.index(part) + 2].startswith("  A  ")
-    assert any("; they part at epoch 1, in " in line for line in lines)
+    assert lines[lines.index(part) + 1].split() == ["A", "B"]
+    assert lines[lines.index(part) + 2].split()[-3] == "worker"
+    assert any("; they part at epoch 1 (*)" in line for line in lines)
 
 
 @pytest.mark.usefixtures("runs")

@@ -49,7 +49,7 @@ MISTAKES = {
     "forecast --latency-s -1": "--latency-s must be >= 0, got -1.0",
     "forecast --placement balance": r"no placement named 'balance'; did you mean 'balanced'\?",
     "run rnn --placement none.toml": "none.toml: cannot be read: no such file or directory",
-    "forecast --mode slep": "'--mode': .*'numeric', 'sleep'",
+    "forecast --mode slep": "--mode must be one of numeric, sleep, got 'slep'",
     "forecast --latency-s 1us": (
         "--latency-s must be a number of seconds, got '1us'; type .*-s 1e-06"
     ),
@@ -74,7 +74,7 @@ MISTAKES = {
     "run mlp --rho 0.1": "no such option: --rho; here it is --moving-rate: of elastic solvers",
     "forecast mlp --lr 0.1": "no such option: --lr; here it is --set learning_rate=",
     "forecast --epochs 3": "no such option: --epochs; here it is --max-epochs",
-    "run mlp --max-epochs 3": "No such option: --max-epochs",
+    "run mlp --max-epochs 3": r"no such option: --max-epochs; did you mean '--epochs'\? see",
     "run mlp --staleness-bound -1": (
         "^ampsim: ssp: --staleness-bound must be .* >= 0, got -1; 0 lets"
     ),
@@ -83,7 +83,7 @@ MISTAKES = {
     "forcast": "No such command 'forcast'",
     "run": "Missing argument 'MODEL'; see 'ampsim run --help'",
     "run rnn --schedule amp,pipeline": "run takes one schedule, got amp; pipeline; forecast",
-    "forecast --trials 0": "tune must be a whole number of learning rates from 2 to 64, got 0; try",
+    "forecast --trials 0": "--trials must be a whole number of learning rates from 2 to 64, got 0",
     "forecast --tune --trials 1": (
         "--tune must be a whole number of learning rates from 2 to 64, got"
     ),
@@ -97,7 +97,7 @@ MISTAKES = {
     "run mlp --schedule async-sgd --compression 1%": (
         "--compression must be a number, got '1%'; type --compression 0.01"
     ),
-    "run mlp --schedule sync-sgd --compression 0.1 --collective star": "take collective='ring'",
+    "run mlp --schedule sync-sgd --compression 0.1 --collective star": "take --collective 'ring'",
     "run rnn --epochs 0": "--epochs must be a whole number >= 1, got 0",
     "run rnn --target 2": "--target must be an accuracy .* at most 1, got 2.0",
     "run rnn --stretch 3": "--stretch stretches the wall clock only; add --clock wall",

@@ -34,6 +34,16 @@ def test_in_a_hurry_only_the_first_line_and_the_last_epoch_of_each_run_are_said(
     ]
 
 
+def test_of_many_runs_in_a_hurry_only_the_first_and_the_last_are_said(capsys):
+    lines = Lines()
+    told(lines.show, "amp", 1, repeats=50)
+    lines.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "ampsim: amp 1/50, epoch 1 done, accuracy 50.0 %",
+        "ampsim: amp 50/50, epoch 1 done, accuracy 50.0 %",
+    ]
+
+
 def test_an_error_is_said_with_its_unit(capsys):
     lines, metric = Lines(), Metric("error", "eV")
     lines.show(Progress("amp", 1, 1, 1, 2, 2, 0.123456, is_epoch_end=True, metric=metric))

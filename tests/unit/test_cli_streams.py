@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import subprocess
 import sys
@@ -163,6 +164,34 @@ def test_what_is_said_commands_no_terminal(capsys):
     assert is_harmless(said.out) and is_harmless(said.err)
     assert r"a\x1b[31mb\x9bc\x07\u202ed\x7f" in said.out
     assert r"a\x1b[31mb\x9bc\x07\u202ed\x7f" in said.err
+
+
+class Terminal(io.StringIO):
+    """A terminal of 40 characters."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_lines_are_broken_between_words(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    line = "  budget 5.00 s: each row tuned by twenty trials of --validate-every, then seeds"
+    monkeypatch.setattr(sys, "stdout", said := Terminal())
+    write(f"{line}\nshort")
+    *parts, last = said.getvalue().splitlines()
+    assert (" ".join(map(str.strip, parts)), last) == (line.strip(), "short")
+    assert all(part.startswith("  ") and len(part) <= 40 for part in parts)
+    monkeypatch.setattr(sys, "stdout", said := Terminal())
+    write(line, is_whole=True)
+    assert said.getvalue() == f"{line}\n"
+
+
+def test_a_last_column_without_room_stands_below(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    words = "one two three four five six seven"
+    assert in_columns([("a" * 5, words)]).splitlines() == [f"aaaaa  {words}"]
+    assert in_columns([("a" * 20, words)]).splitlines() == ["a" * 20, f"    {words}"]
 
 
 def test_a_bar_commands_no_terminal():

@@ -11,7 +11,12 @@ import pytest
 from ampsim.errors import FileFormatError
 from ampsim.recipes import programs
 from ampsim.recipes.checking import Verdict
-from ampsim.recipes.programs import check_program, read_program, write_program_report
+from ampsim.recipes.programs import (
+    check_program,
+    read_program,
+    redraw_program,
+    write_program_report,
+)
 
 PROGRAM = '''"""Squares."""
 import datetime
@@ -180,6 +185,38 @@ def test_with_a_witness_an_edited_table_with_its_new_hash_is_not_what_was_drawn(
     (small / "manifest.toml").write_text(manifest.replace(before, now))
     files = [one.split(" is not what numbers.csv")[0] for one in check(small).faults]
     assert files == ["squares.png", "report.md"]
+
+
+def test_with_a_witness_a_report_is_redrawn_of_its_tables(small, monkeypatch):
+    before = {path.name: path.read_bytes() for path in small.glob("*.csv")}
+    program = small / "program.py"
+    program.write_text(program.read_text().replace("Of a few", "Of some"))
+    assert check(small).faults == ("the program has changed",)
+    whole = programs.ReportProgram.tables
+
+    def only_tiny(self):
+        tables = whole(self)
+        assert len(tables["numbers"]) == 3, "the whole program was run"
+        return tables
+
+    monkeypatch.setattr(programs.ReportProgram, "tables", only_tiny)
+    redraw_program(read_program(small), small)
+    assert check(small) == Verdict(())
+    assert "Of some numbers." in (small / "report.md").read_text()
+    assert {path.name: path.read_bytes() for path in small.glob("*.csv")} == before
+
+
+def test_a_program_that_does_something_else_is_not_redrawn(small):
+    program = small / "program.py"
+    program.write_text(program.read_text().replace("x**2.0", "x**3.0"))
+    with pytest.raises(FileFormatError, match=r"^witness\.json is not .* run it again$"):
+        redraw_program(read_program(small), small)
+
+
+def test_an_edited_table_is_not_redrawn(small):
+    (small / "numbers.csv").write_text((small / "numbers.csv").read_text().replace("16.0", "17.0"))
+    with pytest.raises(FileFormatError, match=r"^numbers\.csv is not as it was written; run it"):
+        redraw_program(read_program(small), small)
 
 
 def test_a_text_that_reads_as_a_number_cannot_be_read_again(tmp_path):

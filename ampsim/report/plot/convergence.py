@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.patheffects import withStroke
 
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.frames import DataFrame, Floats, floats
@@ -20,9 +20,11 @@ from ampsim.report.style import (
     LineStyle,
     Scale,
     beside,
+    epoch_ticks,
     line_styles,
     new_figure,
     styled,
+    tick_words,
     time_scale,
     wrapped,
 )
@@ -98,10 +100,11 @@ def convergence(
     unit = "%" if metric.is_rising else plain(metric.unit, 40)
     by_time.set_ylabel(f"validation {metric.kind}{unit and f' ({unit})'}")
     by_epoch.set_xlabel("epoch")
-    by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
+    by_epoch.xaxis.set_major_locator(epoch_ticks(by_epoch.dataLim.x1))
     by_epoch.tick_params(labelleft=across == 1)
+    limits = _range([line.get_ydata() for line in by_time.get_lines()], goal)
     for axes in (by_time, by_epoch):
-        _set_up(axes, _range(everything, goal), metric)
+        _set_up(axes, limits, metric)
         _draw_target(axes, goal)
     figure.legend(handles=handles, loc="outside lower left")
     return figure
@@ -216,9 +219,9 @@ def _words(goal: Goal) -> str:
     return plain(goal.value_text, 60)
 
 
-def _range(curves: list[Curve], goal: Goal) -> tuple[float, float]:
-    """Limits of the axis, which hold every measured value and the target."""
-    values = np.concatenate([np.array([np.nan]), *(curve.score for curve in curves)])
+def _range(scores: list[Floats], goal: Goal) -> tuple[float, float]:
+    """Limits of the axis, which hold every value that is drawn and the target."""
+    values = np.concatenate([np.array([np.nan]), *scores])
     values = np.append(values[np.isfinite(values)], [] if goal.target is None else [goal.target])
     if not len(values):
         return 0.0, 1.0
@@ -234,7 +237,7 @@ def _set_up(axes: Axes, limits: tuple[float, float], metric: Metric) -> None:
     axes.set_xlim(left=0.0)
     axes.set_ylim(*limits)
     if metric.is_rising:
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=None, symbol=""))
+        tick_words(axes.yaxis, lambda share: f"{100 * share:g}")
     axes.grid(visible=True)
 
 
@@ -245,4 +248,5 @@ def _draw_target(axes: Axes, goal: Goal) -> None:
     axes.annotate(
         f"target {_words(goal)}", (0.01, goal.target), xycoords=("axes fraction", "data"),
         xytext=(0, 3), textcoords="offset points", fontsize=8, color=FAINT_INK, va="bottom",
+        path_effects=[withStroke(linewidth=2.5, foreground="white")], zorder=5,
     )  # fmt: skip

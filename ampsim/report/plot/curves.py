@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from ampsim.report.style import (
     FAINT_INK,
@@ -66,7 +66,7 @@ def draw_curves(table: Any, drawn: Curves) -> Any:
     for index, value in enumerate(values):
         rows: Any = table.loc[table[by] == value]
         line = LINES[index % len(LINES)]
-        label = plain(value if isinstance(value, str) else f"{by.replace('_', ' ')} {value:g}", 40)
+        label = plain(value if isinstance(value, str) else _entry(by, value), 40)
         axes.plot(
             rows[x], rows[y], label=label, linewidth=1.4, markersize=marker_pt(index) * 0.7,
             **line.drawn,
@@ -78,12 +78,21 @@ def draw_curves(table: Any, drawn: Curves) -> Any:
             log_axis(axes, letter, of_seconds=of_seconds)
         elif float(max(table[column])) >= _LARGE:
             getattr(axes, f"{letter}axis").set_major_formatter(number_ticks(of_seconds=of_seconds))
-    axes.set_xlabel(drawn.x_label)
-    axes.set_ylabel(drawn.y_label)
+        elif (table[column] % 1 == 0).all():
+            getattr(axes, f"{letter}axis").set_major_locator(MaxNLocator(integer=True))
+        axes.set(**{f"{letter}label": named.removesuffix(" (s)") if is_logarithmic else named})
     axes.set_title(plain(drawn.title, 90))
     axes.grid(visible=True)
     figure.legend(loc="outside right upper")
     return figure
+
+
+def _entry(column: str, value: float) -> str:
+    """A number of a column in words: `threads` as 2 threads, `dispatch_us` as dispatch 5.7 µs."""
+    name, _, unit = column.rpartition("_")
+    if unit in ("us", "ms", "s"):
+        return f"{name} {value:g} {unit.replace('u', 'µ')}"
+    return f"{value:g} {column.replace('_', ' ')}"
 
 
 BAND: Final = 0.1
@@ -106,9 +115,8 @@ def predicted(series: Sequence[Series]) -> Figure:
     values = [value for one in series for value in (*one.published, *one.predicted)]
     ends = np.array([min(values) / 1.5, max(values) * 1.5])
     figure, axes = new_axes(_WIDTH_IN, _HEIGHT_IN)
-    axes.fill_between(
-        ends, ends * (1 - BAND), ends * (1 + BAND), color=IDLE, label=f"within {BAND:.0%}"
-    )
+    label = f"within {BAND:.0%}"
+    axes.fill_between(ends, ends * (1 - BAND), ends * (1 + BAND), color=IDLE, label=label)
     axes.plot(ends, ends, color=FAINT_INK, linewidth=0.8)
     for index, one in enumerate(series):
         style = LINES[index % len(LINES)]

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from ampsim.report.frames import DataFrame, Row, number, rows
 from ampsim.report.style import (
@@ -20,6 +19,7 @@ from ampsim.report.style import (
     LineStyle,
     Scale,
     beside,
+    epoch_ticks,
     line_styles,
     marker_pt,
     new_axes,
@@ -188,7 +188,7 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     ]
     axes.set_xlabel(scale.label(f"training {per_second(rows(table))}"))
     axes.set_ylabel("epochs to the target")
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(epoch_ticks(epochs_max))
     axes.plot([], [], color=_ISO, linewidth=0.8, label="equal time of training")
     axes.plot([], [], linestyle="none", color=INK, label=_NUMBER)
     figure.legend(loc="outside upper left", ncols=beside(3))

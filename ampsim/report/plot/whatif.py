@@ -175,9 +175,10 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
             axes.text(0.5, 0.5, said, transform=axes.transAxes, ha="center")
             continue
         if is_log:
-            log_axis(axes, "x", of_seconds=key.endswith("_s"))
+            log_axis(axes, "x", of_seconds=key.endswith("_s") and not key.endswith("per_s"))
         if (sides > 0).all(axis=None):
             log_axis(axes, "y")
+        axes.set_ylabel("value of a side")
     panels[-1][0].set_xlabel(plain(key, 60))
     legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], beside(2))
     return figure

@@ -117,8 +117,8 @@ const panel = (fixed) => {
   if (state.y >= 0) data.keys[state.y].ticks.forEach((word, y) => {
     drawn.append(svg("text", { x: left - 6, y: place(0, y)[1] + 4, "text-anchor": "end" }, word));
   });
-  const under = state.y < 0 ? data.keys[state.x].name : `${data.keys[state.x].name} → , ${data.keys[state.y].name} ↑`;
-  drawn.append(svg("text", { x: left, y: top + rows * size + 40, "font-weight": 600 }, under));
+  const under = state.y < 0 ? [data.keys[state.x].name] : [`${data.keys[state.x].name} →`, `${data.keys[state.y].name} ↑`];
+  under.forEach((name, line) => drawn.append(svg("text", { x: 6, y: top + rows * size + 40 + 17 * line, "font-weight": 600 }, name)));
   return drawn;
 };
 

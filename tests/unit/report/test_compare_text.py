@@ -56,21 +56,22 @@ def test_a_row_that_only_one_run_has_is_shown_beside_nothing():
     said = text(tables=[TableComparison("updates", 3, 4, parting)])
     assert "updates: 3 in A, 4 in B; they part at update 3, which only one has" in said
     assert [line.split() for line in said.splitlines()[-3:]] == [
-        ["node", "time_s"],
-        ["A", "no", "more"],
-        ["B", "n", "0.25"],
+        ["A", "B"],
+        ["node", "–", "n"],
+        ["time_s", "–", "0.25"],
     ]
 
 
-def test_of_a_wide_table_only_columns_that_differ_are_shown():
+def test_of_a_wide_table_each_column_is_a_line_and_those_that_differ_are_marked():
     a = {f"column-{index}": index for index in range(13)}
     parting = Parting(0, a, {**a, "column-7": 8}, ("column-7",))
-    last = text(tables=[TableComparison("epochs", 1, 1, parting)]).splitlines()[-3:]
-    assert [line.split() for line in last] == [
-        ["column-0", "column-7"],
-        ["A", "0", "7"],
-        ["B", "0", "8"],
+    head, _sides, *lines = text(tables=[TableComparison("epochs", 1, 1, parting)]).splitlines()[
+        -15:
     ]
+    assert head == "epochs: 1 in A, 1 in B; they part at epoch 0 (*)"
+    assert [line.split() for line in lines if "*" in line] == [["*", "column-7", "7", "8"]]
+    assert len(lines) == 13
+    assert max(map(len, lines)) < 80
 
 
 def test_the_verdict_names_the_tables_that_differ():

@@ -13,15 +13,49 @@ from ampsim import model_parallel
 from ampsim.metric import ACCURACY, Metric
 from ampsim.report.plot import bars
 from ampsim.report.plot import convergence as convergence_figure
+from ampsim.report.plot import curves as curves_figure
 from ampsim.report.plot.convergence import has_scores, is_blind
+from ampsim.report.plot.curves import Curves
 from ampsim.report.style import line_styles
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
 convergence: Any = convergence_figure.convergence
+draw_curves: Any = curves_figure.draw_curves
 throughput: Any = bars.throughput
 staleness_histogram: Any = bars.staleness_histogram
 
 SCHEDULES = ("sequential", "pipeline", "amp")
+
+
+def ticks(axis, figure):
+    """What stands at the ticks of an axis that are within its limits."""
+    figure.draw_without_rendering()
+    low, high = sorted(axis.get_view_interval())
+    named = zip(axis.get_majorticklocs(), axis.get_majorticklabels(), strict=True)
+    return [text.get_text() for place, text in named if low <= place <= high]
+
+
+def test_axes_of_a_table_have_ticks_that_can_be_read():
+    table = pd.DataFrame({"late": [0, 1, 2, 0, 1, 2], "step_s": [2e-3, 9e-3, 6e-2] * 2,
+                          "dispatch_us": [1.0] * 3 + [5.7] * 3})  # fmt: skip
+    labels = {"x_label": "updates late", "y_label": "step (s)"}
+    figure = draw_curves(
+        table, Curves("f", "F", "t", "late", "step_s", "dispatch_us", **labels, is_log_y=True)
+    )
+    (axes,) = figure.axes
+    assert ticks(axes.xaxis, figure) == ["0", "1", "2"]
+    assert ticks(axes.yaxis, figure) == ["2 ms", "5 ms", "10 ms", "20 ms", "50 ms"]
+    assert axes.get_ylabel() == "step"
+    assert legend_texts(figure) == ["dispatch 1 µs", "dispatch 5.7 µs"]
+
+
+def test_limits_are_those_of_the_lines_that_are_drawn(make_epochs):
+    runs = [make_epochs("amp", repeat) for repeat in (0, 1, 2)]
+    low = runs[2].assign(accuracy=0.01)
+    figure = convergence({f"row {place}": [runs[0], runs[1], low] for place in range(7)})
+    shown = [value for line in figure.axes[0].get_lines() for value in line.get_ydata()]
+    assert figure.axes[0].get_ylim()[0] > 0.01
+    assert min(shown) > 0.01
 
 
 def lines(axes, name):

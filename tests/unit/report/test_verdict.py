@@ -115,6 +115,17 @@ def test_one_seed_calls_nothing(make_table):
     assert best_rows(table) == called_rows(table) == []
 
 
+def test_a_ratio_that_seeds_bound_on_neither_side_is_said_so(make_table):
+    here = [1.0, INF, 1.0, INF, 1.0, 1.0]
+    there = [INF, 2.0, INF, 2.0, 2.0, 2.0]
+    table = judged(make_table, [*near(9.0, 6)], there, here)
+    assert table["time_ratio_low"].tolist()[1] == 0.0
+    assert math.isnan(table["time_ratio_high"].tolist()[1])
+    said = verdict(table, 0.97)
+    assert "2.00 times (with these seeds it may be any other) as soon as" in said
+    assert "0.00" not in said
+
+
 def test_one_that_arrives_alone(make_table):
     sure = verdict(judged(make_table, [INF] * 6, [INF] * 6, near(0.5, 6)), 0.97)
     assert sure.startswith("With 6 seeds, amp reaches 97 % alone, in 500 ms. 97 % is not reached")
