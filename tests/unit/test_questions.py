@@ -183,8 +183,9 @@ def test_solve_says_from_how_many_workers_on_a_schedule_fits_and_asks_the_others
         "a run failed, where the condition is taken not to hold: 1f1b, workers=1: 1f1b giv" in said
     )
     assert "nan" not in str(found.cells)
+    how["over"] = {"workers": "1..3"}
     with pytest.raises(SimulationError, match="1f1b, workers=1: 1f1b gives each stage"):
-        ampsim.solve(MODEL, CLUSTER, "1f1b", **how | {"over": {"workers": "1..3"}})
+        ampsim.solve(MODEL, CLUSTER, "1f1b", **how)
 
 
 def test_a_point_that_is_no_cluster_is_a_cell_that_failed_and_a_trial():
