@@ -173,7 +173,7 @@ def test_a_schedule_that_does_not_fit_at_a_point_fails_there_and_is_tried_at_the
 
 @pytest.mark.parametrize("until", ["epoch_s <= 1", "time_s <= 1"])
 def test_solve_says_from_how_many_workers_on_a_schedule_fits_and_asks_the_others(until):
-    how = {**LEARNS, "repeats": 2, "over": {"workers": "1..8"}, "until": until}
+    how: dict[str, Any] = {**LEARNS, "repeats": 2, "over": {"workers": "1..8"}, "until": until}
     found = ampsim.solve(MODEL, CLUSTER, ("amp", "1f1b", "zb-h1"), **how)
     rows = found.table.set_index("schedule")
     assert rows["holds"].to_dict() == {"amp": "everywhere", "1f1b": "above", "zb-h1": "above"}
@@ -183,8 +183,9 @@ def test_solve_says_from_how_many_workers_on_a_schedule_fits_and_asks_the_others
         "a run failed, where the condition is taken not to hold: 1f1b, workers=1: 1f1b giv" in said
     )
     assert "nan" not in str(found.cells)
+    how["over"] = {"workers": "1..3"}
     with pytest.raises(SimulationError, match="1f1b, workers=1: 1f1b gives each stage"):
-        ampsim.solve(MODEL, CLUSTER, "1f1b", **how | {"over": {"workers": "1..3"}})
+        ampsim.solve(MODEL, CLUSTER, "1f1b", **how)
 
 
 def test_a_point_that_is_no_cluster_is_a_cell_that_failed_and_a_trial():
