@@ -164,7 +164,7 @@ def test_a_shape_that_is_told_is_charged_and_had_anew_in_each_iteration():
     with flow.FlowGraph():
         x = flow.input("x", (2,))
         body = lambda i, y, z: (  # noqa: E731  # as users write it
-            i + 1, flow.concat([y, flow.cut(x, 0, 1, 0)], axis=0), flow.scatter(x, [0, 1], y)
+            i + 1, flow.concat([y, flow.cut(x, 0, 1, 0)], axis=0), flow.scatter(x, np.arange(2), y)
         )  # fmt: skip
         shapes = [(), (None,), (None,)]
         asked = flow.while_loop(lambda i, y, z: i < 3, body, (0, x, x), shapes=shapes)[2]

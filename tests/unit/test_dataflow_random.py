@@ -29,6 +29,14 @@ def test_a_draw_is_that_of_numpy_on_the_stream_of_its_place():
         assert np.array_equal(whole, stream(5, "dice", run, 2).integers(6, size=4))
 
 
+def test_each_iteration_draws_on_a_stream_of_its_own():
+    with flow.FlowGraph():
+        dice = flow.Generator("dice", 5)
+        asked = flow.map_fn(lambda row: row + dice.random(), flow.zeros((3,)))
+    wanted = [float(stream(5, "dice", 0, 1, place).random()) for place in range(3)]
+    assert flow.run(asked).values[0].tolist() == wanted
+
+
 def walk() -> list[flow.Tensor]:
     """Draws in a loop, in a branch of it, and before it."""
     seed = flow.input("seed", dtype="int64")
