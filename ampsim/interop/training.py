@@ -210,16 +210,7 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
             f"give a new {kind}(module.parameters(), ...)"
         )
     (group,) = groups
-    if "initial_lr" in group:
-        raise OptionError(
-            "optimizer must have no scheduler, for its rates are not taken over; give one of "
-            "ampsim.optim with a rate of its own, such as sgd(multistep(...))"
-        )
-    for option, expected in _USUAL[kind].items():
-        if group.get(option, expected) != expected:
-            raise OptionError(
-                f"optimizer {kind}: {option} must be {expected}, got {group[option]}; leave it out"
-            )
+    _require_usual(kind, group)
     options = {"weight_decay": group["weight_decay"]} if group["weight_decay"] else {}
     if kind == "Adam":
         beta1, beta2 = group["betas"]
@@ -230,3 +221,17 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
     else:
         make = sgd
     return partial(make, rate=float(group["lr"]), **options)
+
+
+def _require_usual(kind: str, group: Mapping[str, Any]) -> None:
+    """Refuse a scheduler, and options that have no counterpart."""
+    if "initial_lr" in group:
+        raise OptionError(
+            "optimizer must have no scheduler, for its rates are not taken over; give one of "
+            "ampsim.optim with a rate of its own, such as sgd(multistep(...))"
+        )
+    for option, expected in _USUAL[kind].items():
+        if group.get(option, expected) != expected:
+            raise OptionError(
+                f"optimizer {kind}: {option} must be {expected}, got {group[option]}; leave it out"
+            )
