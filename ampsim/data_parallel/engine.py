@@ -108,8 +108,6 @@ class SolverEngine:
             is_abstract=settings.is_abstract,
             steps_at_server=solver.meets == "server" and solver.sends == "gradient",
         )
-        for node in nodes:  # a server's merge is charged as the step that it makes
-            node.step_by(optimizer.arrays, optimizer.calls)
         own = replace(job, optimizer=BARE if self._setting.steps_at_server else optimizer)
         self._make_ranks(own, make_graph, placement)
         self._connect(Parameters(names, thetas, solver.outer()))
@@ -138,6 +136,9 @@ class SolverEngine:
         if decisions.meets == "server":
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
+            optimizer = setting.centre.optimizer
+            for node in setting.nodes:  # a server's merge is charged as the step that it makes
+                node.step_by(optimizer.arrays, optimizer.calls)
             kind = PushGradients if decisions.sends == "gradient" else PushWeights
             self._exchange = exchange = kind(setting, self._ranks, servers)
             self._servers = exchange.servers
