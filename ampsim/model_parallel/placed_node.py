@@ -293,8 +293,7 @@ def _arrive(route: _Plain, state: State, payload: Payload, cause: Cause) -> None
     accept((placed, port, state, payload, cause))
     if processor is None:
         return
-    if not is_free:
+    if is_free:
+        processor.instant.add(processor)
+    else:
         processor.wake()
-    elif not processor.is_busy and not processor.is_listed:
-        processor.is_listed = True  # as `Instant.add`, without the call
-        processor.instant.waiting.append(processor)

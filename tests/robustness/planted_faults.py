@@ -85,8 +85,8 @@ FAULTS = {
     ),
     "no latency after a wait": Planted(
         "machine/first_come.py",
-        "(self.latency_s if latency_s is None else latency_s)",
-        "(0.0 if wait_s else self.latency_s if latency_s is None else latency_s)",
+        "delay_s = wait_s + held_s + delay_s",
+        "delay_s = wait_s + held_s + (0.0 if wait_s else delay_s)",
     ),
     "more bandwidth than there is": Planted(
         "machine/max_min.py",
