@@ -38,7 +38,7 @@ def ticks(axis, figure):
 def test_axes_of_a_table_have_ticks_that_can_be_read():
     table = pd.DataFrame({"late": [0, 1, 2, 0, 1, 2], "step_s": [2e-3, 9e-3, 6e-2] * 2,
                           "dispatch_us": [1.0] * 3 + [5.7] * 3})  # fmt: skip
-    labels = {"x_label": "updates late", "y_label": "step (s)"}
+    labels: Any = {"x_label": "updates late", "y_label": "step (s)"}
     figure = draw_curves(
         table, Curves("f", "F", "t", "late", "step_s", "dispatch_us", **labels, is_log_y=True)
     )
