@@ -77,10 +77,11 @@ def test_without_a_command_it_helps(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
-    words = ("forecast", *SMALL, "--schedule", "sequential", "--repeats", "1000", "--workers", "2")
-    words = (*words, "--target", "0.001", "--jobs", str(jobs))
+    words = ("forecast", "rnn", "--instances", "50000", "--set", "hidden=8", "--workers", "2")
+    words = (*words, "--schedule", "sequential", "--repeats", "16", "--target", "0.001")
+    words = (*words, "--jobs", str(jobs))
     process = start(tmp_path, *words, program=UNPAINTED)
-    out, err = interrupt_when(process, f"ampsim: sequential {jobs + 1}/1000")  # one has ended
+    out, err = interrupt_when(process, f"ampsim: sequential {jobs + 1}/16")  # one has ended
     assert process.returncode == 130
     assert "sequential" in out
     assert err.splitlines()[-1].startswith("ampsim: interrupted: ")
