@@ -291,8 +291,10 @@ def test_what_is_not_trainable_is_stepped_by_nobody_unless_asked_for():
 def test_a_run_that_failed_leaves_variables_as_they_were():
     with flow.FlowGraph() as graph:
         w, n = flow.variable("w", 1.0), flow.input("n", dtype="int64")
-        new = flow.assign(w, w + 1.0)
-        row = flow.pick(flow.constant([1.0, 2.0]), n)
+        new, late = flow.assign(w, w + 1.0), n
+        for _ in range(9):  # so that w has been assigned when the run fails
+            late = late + 0
+        row = flow.pick(flow.constant([1.0, 2.0]), late)
     with pytest.raises(SimulationError, match="pick-1"):
         flow.run([new, row], {"n": 7})
     assert flow.variables(graph)["w"] == 1.0
