@@ -127,7 +127,7 @@ class Host:
         clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
 
     def hold(self, nodes: Sequence[Node]) -> None:
-        """Know the nodes of a run on this worker: its device's cache may keep their weights.
+        """Know a run's sources on this worker: its device's cache may keep variables among them.
 
         Updates pass over them, over their gradients, and over what an optimizer keeps of them.
         """

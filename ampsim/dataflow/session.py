@@ -323,9 +323,9 @@ class Session:
         rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._running.broadcast_dead)
         how: dict[str, Any] = {"run_ahead": self._running.run_ahead, "instance": instance}
         executors: dict[int, Executor] = {}
-        for worker in plan.sources:
+        for worker, sources in plan.sources.items():
             host = self._host(worker)
-            host.hold([one.node for one in plan.steps if one.frame.worker == worker])
+            host.hold([one.node for one in sources])  # variables wait for nothing
             if isinstance(host, CountingHost):
                 host.has_others = len(plan.sources) > 1
                 executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **how)
