@@ -38,11 +38,14 @@ def no_work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
     return NO_WORK
 
 
-def elementwise(operations: int = 1, *, passes: int = 2, functions: int = 0) -> WorkRule:
+def elementwise(
+    operations: int = 1, *, passes: int = 2, functions: int = 0, arrays: int = 2
+) -> WorkRule:
     """Read every element once and write it once, as nodes that keep the shape are charged."""
 
     def work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-        return elementwise_work(output, itemsize, operations, passes=passes, functions=functions)
+        counts = {"passes": passes, "functions": functions, "arrays": arrays}
+        return elementwise_work(output, itemsize, operations, **counts)
 
     return work
 

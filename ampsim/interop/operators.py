@@ -8,6 +8,7 @@ exported with the module, so that its own reshaping is part of the graph.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -356,11 +357,18 @@ def _variance(given: Arguments) -> Value:
     return given.kept(_averaged(given, squares, lambda count: count / (count - less)))
 
 
-def _largest(given: Arguments) -> Value:
-    wire = given.wire()
-    for axis in reversed(given.axes("a maximum is over the batch", "take another axis")):
-        wire = given.light(nodes.Max, wire, axis=axis)
-    return given.kept(wire)
+def _largest(given: Arguments, **more: Any) -> Value:
+    """Of several axes, put last and made one: equal numbers share a gradient among all of them."""
+    wire, shape = given.wire(), given.shape_of()
+    axes = given.axes("a maximum is over the batch", "take another axis")
+    if len(axes) > 1:
+        others = [axis for axis in range(len(shape)) if axis not in axes]
+        wire = given.light(nodes.Permute, wire, axes=(*others, *axes))
+        extents_left = [shape[axis] for axis in others]
+        length = math.prod(shape[axis] or 1 for axis in axes)
+        wire = given.light(nodes.Reshape, wire, shape=extents((*extents_left, length)))
+        axes = [len(others)]
+    return given.kept(given.light(nodes.Max, wire, axis=axes[0], **more))
 
 
 def _expand(given: Arguments) -> Value:
@@ -450,7 +458,7 @@ _RULES: Final[dict[str, Rule]] = {
     "_to_copy to.dtype": _cast,
     "alias clone contiguous lift_fresh_copy": lambda given: given[given.first],
     "add.Tensor": partial(_plus, 1),
-    "amax": _largest,
+    "amax": partial(_largest, splits_ties=True),
     "bmm matmul mm": matmul,
     "broadcast_tensors": _broadcast,
     "cat": _cat,

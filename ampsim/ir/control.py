@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from ampsim.arguments import checked
 from ampsim.errors import GraphError
-from ampsim.ir.message import Payload, Sends, State
+from ampsim.ir.message import Direction, Payload, Sends, State
 from ampsim.ir.node import CachingNode, Node, Shape
 from ampsim.ir.shapes import known, require
+from ampsim.ir.work import NO_WORK, Work, joined_work
 from ampsim.options import Ports
 
 CHECKED_STATES: Final = 256  # chosen: a wrong inverse shows on the first state it meets
@@ -203,6 +204,11 @@ class Bcast(CachingNode):
             elif part is not None and not self.is_abstract:
                 total = total + part
         return ((0, state, total),)
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Forward nothing is computed; backward gradients are added, one for each copy."""
+        is_back = direction is Direction.BACKWARD and len(self.outputs) > 1
+        return joined_work(shape, self.element_bytes, len(self.outputs)) if is_back else NO_WORK
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Every copy has the shape of the input."""

@@ -76,6 +76,7 @@ def elementwise_work(
     *,
     passes: int = 2,
     functions: int = 0,
+    arrays: int = 2,
 ) -> Work:
     """Read a payload of `shape` once and write one of the same size, in so many operations.
 
@@ -85,18 +86,30 @@ def elementwise_work(
         operations: calls of a library.
         passes: payloads that they read and write, each by itself.
         functions: applied to each element.
+        arrays: payloads that are read or written at least.
     """
     if shape is None:
         return NO_WORK
     elements = math.prod(shape)
-    moved, passed = 2 * element_bytes * elements, passes * element_bytes * elements
-    return Work(0, moved, operations, 0, passed if passes != 2 else 0, functions * elements)
+    moved, passed = arrays * element_bytes * elements, passes * element_bytes * elements
+    return Work(0, moved, operations, 0, passed if passes != arrays else 0, functions * elements)
 
 
-def joined_work(shape: tuple[int, ...] | None, element_bytes: int, operands: int) -> Work:
-    """Read so many payloads of `shape` and write one, an operation for each pair of them."""
+def placed_work(part: int, whole: int, element_bytes: int) -> Work:
+    """Write a part of so many elements among the zeros of a whole."""
+    moved, passed = (part + whole) * element_bytes, (2 * part + whole) * element_bytes
+    return Work(0, moved, 2, pass_bytes=passed)
+
+
+def joined_work(
+    shape: tuple[int, ...] | None, element_bytes: int, operands: int, small: int = 0
+) -> Work:
+    """Read so many payloads of `shape` and write one, an operation for each pair of them.
+
+    Of these, `small` are spread over the others, and as good as nothing to read.
+    """
     if shape is None:
         return NO_WORK
     size_bytes, operations = element_bytes * math.prod(shape), operands - 1
-    passed = 3 * operations * size_bytes if operations > 1 else 0
-    return Work(0, (operands + 1) * size_bytes, operations, pass_bytes=passed)
+    passed = (3 * operations - small) * size_bytes if operations > 1 else 0
+    return Work(0, (operands + 1 - small) * size_bytes, operations, pass_bytes=passed)

@@ -397,7 +397,7 @@ WHY_ALONE: Final[dict[type[Node], Callable[[Any], str]]] = {
     **dict.fromkeys((*OPERATIONS, *ROUTES), lambda _node: ""),
     Group: lambda node: "adds an axis" if node.new_axis else "",
     Linear: lambda node: "has no bias" if node.bias is None else "",
-    **dict.fromkeys((Product, Sum), lambda node: "has inputs of several shapes" * node.is_spread),
+    **dict.fromkeys((Product, Sum), lambda node: "has inputs of several shapes" * any(node.spread)),
     Ungroup: lambda node: "" if node.keeps_axis else "drops an axis",
 }
 """Why the messages of a node cannot be served together, by its class; empty where they can."""

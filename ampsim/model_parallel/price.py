@@ -92,7 +92,7 @@ class Prices:
     """
 
     __slots__ = (
-        "_device", "_elements", "_kinds", "_node", "_place", "_prices", "_resident_bytes", "_work",
+        "_device", "_elements", "_kinds", "_node", "_of_validation", "_place", "_prices", "_resident_bytes", "_work",
         "_work_of_charge", "_worker", "free", "is_free",
     )  # fmt: skip
 
@@ -117,6 +117,7 @@ class Prices:
         self._elements = _matrix_elements(node)
         self.free = tuple(Price(0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
         self._prices = tuple(dict[Any, Price]() for _ in Direction)
+        self._of_validation: dict[Any, Price] = {}  # all are of forward steps
 
     def kind(self, direction: Direction, flop: int, moved: int, operations: int) -> int:
         """The number of the kind of span of a step that is charged so much."""
@@ -131,7 +132,8 @@ class Prices:
             charged: as `Charged`.
             needed: where it sent gradients; None where a node always sends the same ones.
         """
-        prices, key = self._prices[direction], charged if needed is None else (charged, needed)
+        prices = self._prices[direction] if self._node.is_training else self._of_validation
+        key = charged if needed is None else (charged, needed)
         price = prices.get(key)
         if price is None:
             price = prices[key] = self._work_out(direction, charged, needed)

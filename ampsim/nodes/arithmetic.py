@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from functools import reduce
-from operator import add, mul
+from operator import add, and_, mul
 from typing import Any
 
 import numpy as np
@@ -39,19 +39,20 @@ class Arithmetic(CachingNode):
     An input may lack the first axes of another, or have extent 1 where the other has more: it goes
     with all of them, as in NumPy, and gets the sum of their gradients.
 
+    Attributes:
+        spread: for each input whether it is smaller than the result.
+
     Raises:
         GraphError: there are fewer than two inputs.
     """
 
     keeps_state = True
-    is_spread = False
-    """Whether inputs differ in shape, which the graph's check tells."""
-
     @checked
     def __init__(self, name: str, count: Ports = 2) -> None:
         if count < 2:
             raise GraphError(f"{name}: count must be two or more inputs, got {count}")
         self.inputs = tuple(f"operand-{i}" for i in range(count))
+        self.spread = (False,) * count  # the graph's check tells
         super().__init__(name)
 
     @abstractmethod
@@ -69,11 +70,19 @@ class Arithmetic(CachingNode):
         """Read all operands and write one payload, an operation for each pair of operands."""
         if direction is Direction.BACKWARD:
             return self.work_back(shape)
-        return joined_work(shape, self.element_bytes, len(self.inputs))
+        return joined_work(shape, self.element_bytes, len(self.inputs), sum(self.spread))
 
     @abstractmethod
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """Return the work of a backward step."""
+
+    def gathered_work(self, shape: tuple[int, ...] | None) -> Work:
+        """Read a gradient and add it up for each input that it is for and that is smaller."""
+        sums = sum(map(and_, self.spread, self.input_needs_gradient))
+        if shape is None or not sums:
+            return Work(operations=0)
+        size_bytes = sums * self.element_bytes * math.prod(shape)
+        return Work(0, size_bytes, sums, pass_bytes=size_bytes if len(self.inputs) > 2 else 0)
 
     def _gathered(self, gradient: Payload, shape: tuple[int, ...]) -> Payload:
         if self.is_abstract:
@@ -84,7 +93,7 @@ class Arithmetic(CachingNode):
         """Require one shape, or some that go with the largest; return that."""
         operands = known(shapes)
         whole = max(operands, key=lambda shape: (len(shape), -shape.count(1)))
-        self.is_spread = any(shape != whole for shape in operands)
+        self.spread = tuple(shape != whole for shape in operands)
         fits = all(
             all(mine in (theirs, 1) for mine, theirs in zip(shape[::-1], whole[::-1], strict=False))
             for shape in operands
@@ -105,7 +114,8 @@ class Sum(Arithmetic):
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """Nothing is computed where all inputs get one gradient; else it is read and added up."""
-        return elementwise_work(shape, self.element_bytes) if self.is_spread else VIEW
+        work = self.gathered_work(shape)
+        return work if work.operations else VIEW
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
         """Send each input the gradient, or the sum of the parts that it was added to."""
@@ -129,7 +139,7 @@ class Difference(Arithmetic):
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require one shape; keep it."""
         made = super().check(shapes)
-        require(not self.is_spread, self, "one shape at both inputs", *known(shapes))
+        require(not any(self.spread), self, "one shape at both inputs", *known(shapes))
         return made
 
     def joined(self, state: State, operands: list[np.ndarray]) -> np.ndarray:
@@ -159,6 +169,8 @@ class MatrixProduct(Arithmetic):
     """
 
     _extents: Shape = ("n", "k", "m")
+    _is_one = False
+    """Whether one matrix multiplies many."""
 
     @checked
     def __init__(self, name: str) -> None:
@@ -197,10 +209,13 @@ class MatrixProduct(Arithmetic):
             return NO_WORK
         is_back = direction is Direction.BACKWARD
         products = sum(self.input_needs_gradient) if is_back else 1
-        extents = [shape[-2] if isinstance(one, str) else one for one in self._extents]
-        flop = 2 * math.prod(shape[:-2]) * math.prod(extents)
-        moved = 3 * products * self.element_bytes * math.prod(shape)
-        return Work(products * flop, moved, max(products, 1))
+        n, k, m = (shape[-2] if isinstance(one, str) else one for one in self._extents)
+        rows = math.prod(shape[:-2])
+        elements = products * (rows * n * (k + m) + (1 if self._is_one else rows) * k * m)
+        operations = max(products, 1)
+        if is_back and self._is_one and self.input_needs_gradient[1]:  # summed over the rows
+            operations, elements = operations + 1, elements + 2 * rows * k * m
+        return Work(2 * products * rows * n * k * m, self.element_bytes * elements, operations)
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
         """Count a product for each input that needs a gradient."""
@@ -211,7 +226,7 @@ class MatrixProduct(Arithmetic):
         first, second = known(shapes)
         is_pair = len(first) >= len(second) >= 2 and second[:-2] in ((), first[:-2])
         require(is_pair and first[-1] == second[-2], self, "(…, n, k) and (…, k, m)", first, second)
-        self._extents = (first[-2], first[-1], second[-1])
+        self._extents, self._is_one = (first[-2], first[-1], second[-1]), len(first) > len(second)
         return ((*first[:-1], second[-1]),)
 
 
@@ -231,10 +246,20 @@ class Where(Arithmetic):
             return standin(largest(operands).shape, first.itemsize)
         return np.where(mask, first, second)
 
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read all operands and write one payload, in one operation."""
+        if direction is Direction.BACKWARD or shape is None:
+            return self.work_back(shape)
+        return Work(0, (4 - sum(self.spread)) * self.element_bytes * math.prod(shape))
+
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once for each input that needs a gradient."""
-        needed = sum(self.input_needs_gradient[1:])
-        return elementwise_work(shape, self.element_bytes, needed, passes=3 * needed)
+        """Multiply by the mask, and for the second by its opposite, as far as it is needed."""
+        _mask, first, second = self.input_needs_gradient
+        if shape is None or not first + second:
+            return VIEW
+        size_bytes = self.element_bytes * math.prod(shape)
+        moved, passed = 3 * (first + second) * size_bytes, (3 * first + 4 * second) * size_bytes
+        return self.gathered_work(shape) + Work(0, moved, first + 2 * second, pass_bytes=passed)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """It keeps the mask, a byte for each element."""
@@ -274,13 +299,16 @@ class Product(Arithmetic):
         return taken_bytes
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:
-        """For each input that needs a gradient, what the forward step costs."""
-        needed = sum(self.input_needs_gradient)
-        once = joined_work(shape, self.element_bytes, len(self.inputs))
-        if shape is None or not needed:
+        """For each input that needs a gradient, what the forward step costs with it instead."""
+        places = [place for place, needed in enumerate(self.input_needs_gradient) if needed]
+        if shape is None or not places:
             return VIEW
-        passed = needed * once.pass_bytes
-        return Work(0, needed * once.bytes, needed * once.operations, pass_bytes=passed)
+        small, count = sum(self.spread), len(self.inputs)
+        products = (
+            joined_work(shape, self.element_bytes, count, small - self.spread[place])
+            for place in places
+        )
+        return reduce(add, products, self.gathered_work(shape))
 
     def _gradient(self, factors: list[np.ndarray], place: int, gradient: Payload) -> Payload:
         others: list[Any] = factors[:place] + factors[place + 1 :]

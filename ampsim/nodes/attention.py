@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from functools import reduce
+from operator import add
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -14,11 +16,12 @@ from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
 from ampsim.ir.work import Work, elementwise_work
 from ampsim.nodes.arithmetic import unspread
-from ampsim.nodes.elementwise import Masks
+from ampsim.nodes.elementwise import Masks, masked_work
 from ampsim.options import Seed
 
-OPERATIONS: tuple[int, int] = (8, 13)
-"""Of a forward step (least: two products and the softmax), and of a backward step."""
+OF_SOFTMAX: Final = ((7, 10), (5, 11))
+"""Operations beside the products, and arrays of weights that they read and write: of a forward
+step, and of a backward step to queries or keys."""
 
 
 class _Attended(NamedTuple):
@@ -152,18 +155,25 @@ class Attention(CachingNode):
         *rows, width = shape
         square = math.prod(rows) * rows[-1]
         to_query, to_key, to_value = self.input_needs_gradient[:3]
-        products = 2
-        if direction is Direction.BACKWARD:
-            products = to_query + to_key + to_value + (to_query or to_key)
-        is_back = direction is Direction.BACKWARD
-        size_bytes = (6 if is_back else 4) * math.prod(shape) * self.element_bytes
-        return Work(
+        is_back, products, times = direction is Direction.BACKWARD, 2, 1
+        if is_back:
+            times = int(to_query or to_key)
+            products = to_query + to_key + to_value + times
+        operations, arrays = (products + times * one for one in OF_SOFTMAX[is_back])
+        if not is_back:
+            masks = len(self.inputs[3:])
+            operations, arrays = operations + masks + 3 * self._is_causal, arrays + 3 * masks
+        work = Work(
             2 * products * square * width,
-            size_bytes,
-            OPERATIONS[is_back],
-            pass_bytes=size_bytes + 10 * square * self.element_bytes,
+            (6 if is_back else 4) * math.prod(shape) * self.element_bytes,
+            operations,
+            pass_bytes=(2 * products * math.prod(shape) + arrays * square) * self.element_bytes,
             functions=0 if is_back else square,
         )
+        if self._masks is None or not self.is_training:
+            return work
+        mask = masked_work(square, self.element_bytes, direction)
+        return reduce(add, [mask] * (to_value + times if is_back else 1), work)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (…, queries, width), (…, keys, width) and (…, keys, columns)."""

@@ -5,6 +5,7 @@ Columns are the last axis; payloads may have more axes than rows before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -15,7 +16,7 @@ from ampsim.errors import GraphError
 from ampsim.ir.message import Direction, Payload, Sends, State, standin
 from ampsim.ir.node import CachingNode, Node, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.ir.work import VIEW, Work, elementwise_work
+from ampsim.ir.work import VIEW, Work, elementwise_work, placed_work
 
 
 class SideBySide(CachingNode):
@@ -29,6 +30,8 @@ class SideBySide(CachingNode):
     heeds_need = False
     joins_in = Direction.FORWARD
     """Kind of step that puts the parts together; the other sends views."""
+    joining = 1
+    """Operations of that."""
 
     def __init__(self, name: str, widths: Sequence[int]) -> None:
         if len(widths) < 2 or min(widths) < 1:
@@ -44,7 +47,7 @@ class SideBySide(CachingNode):
         if direction is not self.joins_in:
             return VIEW
         whole = None if shape is None else (*shape[:-1], sum(self.widths))
-        return elementwise_work(whole, self.element_bytes)
+        return elementwise_work(whole, self.element_bytes, self.joining)
 
     def _cut(self, state: State, whole: Payload) -> Sends:
         if self.is_abstract:
@@ -101,6 +104,7 @@ class Split(SideBySide):
     @checked
     def __init__(self, name: str, widths: Sequence[int]) -> None:
         self.outputs = tuple(f"part-{i}" for i in range(len(widths)))
+        self.joining = len(widths)
         super().__init__(name, widths)
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
@@ -179,10 +183,10 @@ class Columns(Node):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Send a view; read the gradient's columns and write them once, into zeros."""
-        if direction is Direction.FORWARD:
+        if direction is Direction.FORWARD or shape is None:
             return VIEW
-        kept = None if shape is None else (*shape[:-1], self._count)
-        return elementwise_work(kept, self.element_bytes, 2)
+        rows = math.prod(shape[:-1])
+        return placed_work(rows * self._count, rows * self.width, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, width); return (rows, columns kept)."""

@@ -103,13 +103,18 @@ class Partitioned(CachingNode):
                 )
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once, by a gather, or by joining parts and a sum."""
+        """Read and write every element once, by a gather, or by joining parts and a sum.
+
+        The sum is a product, or of many rows a gather, sums of runs, and a scatter into zeros.
+        """
         if shape is None:
             return NO_WORK
         columns = (c for c in self._columns if isinstance(c, int))
-        is_gather = (direction is Direction.FORWARD) == isinstance(self, Distribute)
-        operations = 1 if is_gather else 2 + self._parts
-        return elementwise_work((shape[0], *columns), self.element_bytes, operations)
+        size = (shape[0], *columns)
+        if (direction is Direction.FORWARD) == isinstance(self, Distribute):
+            return elementwise_work(size, self.element_bytes)
+        operations = 2 if shape[0] ** 2 <= SMALL_SUM else 5
+        return elementwise_work(size, self.element_bytes, operations, passes=2 + operations)
 
     def pending(self) -> Iterable[State]:
         """States that wait for an input or for a gradient."""

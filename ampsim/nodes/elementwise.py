@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import abstractmethod
 from operator import index
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +16,7 @@ from ampsim.errors import GraphError
 from ampsim.ir.message import Direction, Payload, Sends, State
 from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.ir.work import Work, elementwise_work
+from ampsim.ir.work import VIEW, Work, elementwise_work
 from ampsim.options import Seed
 from ampsim.rng import stream
 
@@ -78,7 +79,7 @@ class Elementwise(_SameShape):
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once; forward, apply one function to each."""
+        """Read and write every element once; back, also what was kept of it."""
         is_back = direction is Direction.BACKWARD
         return elementwise_work(
             shape,
@@ -86,6 +87,7 @@ class Elementwise(_SameShape):
             self.operations[is_back],
             passes=self.passes[is_back],
             functions=int(not is_back),
+            arrays=2 + is_back,
         )
 
 
@@ -257,6 +259,17 @@ class Masks:
         return np.multiply(is_kept, self._kept, dtype=dtype)
 
 
+def masked_work(elements: int, element_bytes: int, direction: Direction) -> Work:
+    """The work of a mask, beside that of a fused step: to draw it, and to multiply by it.
+
+    Numbers are drawn, compared with the rate, and made 0 or a factor; backward, it is kept.
+    """
+    size_bytes = elements * element_bytes
+    if direction is Direction.BACKWARD:
+        return Work(0, size_bytes, 1, pass_bytes=3 * size_bytes)
+    return Work(0, size_bytes, 4, pass_bytes=8 * size_bytes, functions=elements)
+
+
 class Dropout(_SameShape):
     """Inverted dropout: 0 with probability `rate`, else x / (1 − rate); identity in validation.
 
@@ -302,8 +315,13 @@ class Dropout(_SameShape):
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read and write every element once."""
-        return elementwise_work(shape, self.element_bytes)
+        """Read and write every element once, and a mask; in validation nothing is done."""
+        if shape is None or not self.is_training:
+            return VIEW
+        elements = math.prod(shape)
+        return masked_work(elements, self.element_bytes, direction) + Work(
+            0, 2 * elements * self.element_bytes, 0
+        )
 
 
 def _text(state: State) -> str:

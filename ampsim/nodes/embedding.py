@@ -168,9 +168,10 @@ class Embedding(ParameterizedNode, CachingNode):
         if direction is Direction.UPDATE:
             changed = self.parameter_count if shape is None else shape[0] * self.width
             moved = (3 + 2 * self.state_arrays) * changed * itemsize
-            # of some rows, these and what is kept of them are gathered, and put back
-            more = 4 * (1 + self.state_arrays) if self.is_sparse else 0
-            return update_work(self, OPERATIONS_OF_SUM, changed, moved, changed, more=more)
+            more, calls = 1, OPERATIONS_OF_SUM  # zeros, in which sums are put
+            if self.is_sparse:  # these rows and what is kept of them are gathered, and put back
+                more, calls = 4 * (1 + self.state_arrays), calls + 2 * self.state_arrays
+            return update_work(self, calls, changed, moved, changed, more=more)
         if shape is None:
             return NO_WORK
         if direction is Direction.BACKWARD:

@@ -12,7 +12,7 @@ from ampsim.constant import constant
 from ampsim.errors import GraphError
 from ampsim.ir import Direction, Payload, Sends, Shape, State, standin
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
+from ampsim.nodes.linear import OPERATIONS_OF_SUM, MatrixNode, Pairs, Transposed
 
 
 class GruStep(NamedTuple):
@@ -55,7 +55,7 @@ class GRUCell(MatrixNode):
         super().__init__(name, shapes, (d_in, hidden), columns)
         self.hidden = hidden
         self._input_pairs, self._state_pairs = Pairs(), Pairs()
-        self.operations = (15, 18)
+        self.operations = (15, 16, 2 * OPERATIONS_OF_SUM)
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw uniformly from ±1/√hidden, as PyTorch's GRUCell does."""
@@ -197,8 +197,14 @@ class GRUCell(MatrixNode):
     def passed_elements(self, direction: Direction) -> tuple[int, int]:
         """Elements that all but the product reads and writes, operation by operation, for a row."""
         if direction is Direction.BACKWARD:
-            return 76 * self.hidden + 2 * self.d_in, 0
+            return 60 * self.hidden + 2 * self.d_in, 0
         return 51 * self.hidden, 3 * self.hidden
+
+    def sent_back(self) -> tuple[int, int]:
+        """Sum the products with three gates; the state's gradient also comes past the gates."""
+        to_input, to_state = self.input_needs_gradient
+        elements = 6 * self.widths[0] * to_input + 12 * self.hidden * to_state
+        return 3 * to_input + 5 * to_state, elements
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """It keeps both inputs, three gates, and what the state gives each of them."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import ge
+from operator import ge, lt
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -444,7 +444,8 @@ class MaxPool(CachingNode):
         """Read or write each image and each window's pixel once; compare each pixel of windows.
 
         Of a pixel of all windows that is a comparison, a copy and a place, in five passes over the
-        windows; backward a comparison and a product, in three, into an image of zeros.
+        windows, in validation a maximum in three; backward a comparison and a product, in three,
+        into an image of zeros, to which they are added in as many more where windows overlap.
         """
         if shape is None:
             return NO_WORK
@@ -452,9 +453,14 @@ class MaxPool(CachingNode):
         windows = math.prod(self._sent(shape))
         moved = (images + windows) * self.element_bytes
         if direction is Direction.FORWARD:
-            operations, passed = 3 * pixels - 2, (5 * pixels - 3) * windows
+            operations, passed = 3 * pixels - 1, (5 * pixels - 3) * windows
+            if not self.is_training:
+                operations, passed = pixels, (3 * pixels - 1) * windows
+            if any(self.windows.padding):
+                operations, passed = operations + 1, passed + 2 * images
         else:
-            operations, passed = 2 * pixels, 3 * pixels * windows + images
+            calls = 3 if any(map(lt, self.windows.stride, self.windows.kernel)) else 2
+            operations, passed = 1 + calls * pixels, (3 * calls - 3) * pixels * windows + images
         return Work(0, moved, operations, pass_bytes=passed * self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

@@ -15,8 +15,11 @@ from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import by_state, update_work
 from ampsim.options import Count
 
-OF_UPDATE = 2
-"""Operations of an update before the optimizer's."""
+OF_UPDATE = 1
+"""Operations of an update before the optimizer's: zeros, to which messages' sums are added."""
+
+OF_SUMS = (3, 5)
+"""Operations and passes of a backward step that sends no gradient: a product, and two sums."""
 
 
 class LayerNorm(ParameterizedNode, CachingNode):
@@ -40,9 +43,9 @@ class LayerNorm(ParameterizedNode, CachingNode):
     """
 
     is_centred: ClassVar[bool] = True
-    operations: ClassVar[tuple[int, int]] = (8, 11)
-    """Of a forward and of a backward step."""
-    passes: ClassVar[tuple[int, int]] = (14, 20)
+    operations: ClassVar[tuple[int, int]] = (9, 11)
+    """Of a forward step without a bias, and of a backward step."""
+    passes: ClassVar[tuple[int, int]] = (10, 21)
     """Payloads that these read and write."""
 
     @checked
@@ -131,10 +134,17 @@ class LayerNorm(ParameterizedNode, CachingNode):
             return NO_WORK
         is_back = direction is Direction.BACKWARD
         flop, moved = 2 * math.prod(shape), 2 * math.prod(shape) * itemsize
-        if is_back and self.input_needs_gradient[0]:
+        operations, passes = self.operations[is_back], self.passes[is_back]
+        if not is_back:
+            has_bias = "bias" in self.parameter_shapes
+            operations, passes = operations + has_bias, passes + 2 * has_bias
+        elif self.input_needs_gradient[0]:
             flop, moved = 2 * flop, 2 * moved
-        passed = self.passes[is_back] * math.prod(shape) * itemsize
-        return Work(flop, moved + weight_bytes, self.operations[is_back], weight_bytes, passed)
+        else:
+            operations, passes = OF_SUMS
+        operations += is_back * len(self.parameter_shapes)  # its part of the update's sums
+        passed = passes * math.prod(shape) * itemsize
+        return Work(flop, moved + weight_bytes, operations, weight_bytes, passed)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require the columns; keep the shape."""
@@ -155,8 +165,8 @@ class RMSNorm(LayerNorm):
     """
 
     is_centred = False
-    operations = (5, 8)  # no mean is taken away, and no bias added
-    passes = (9, 16)
+    operations = (7, 9)  # no mean is taken away
+    passes = (7, 18)
 
     @checked
     def __init__(self, name: str, columns: Count, *, epsilon: float = 1e-5) -> None:

@@ -224,11 +224,11 @@ class MatrixNode(ParameterizedNode, CachingNode):
         widths: columns that each input contributes to the product.
         d_in: columns of the product's left side, the sum of `widths`.
         d_out: columns of the product.
-        operations: of a forward step (least: product and bias), and of a backward step that sends
-            every input a gradient (least: the pair's share of a product, and a product).
+        operations: of a forward step (least: a product), of a backward step beside `sent_back`
+            (least: the pair's share of a product), and of an update before the optimizer's.
     """
 
-    operations: tuple[int, int] = (2, 2)
+    operations: tuple[int, int, int] = (2, 1, OPERATIONS_OF_SUM)
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class MatrixNode(ParameterizedNode, CachingNode):
         weights = self.d_in * self.d_out
         if direction is Direction.UPDATE:
             moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
-            return update_work(self, OPERATIONS_OF_SUM, weights, moved, self.parameter_count)
+            return update_work(self, self.operations[2], weights, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
         rows = math.prod(shape[:-1])
@@ -281,9 +281,16 @@ class MatrixNode(ParameterizedNode, CachingNode):
     ) -> Work:
         """The work of a product, with what the step's other operations do."""
         elements, functions = self.passed_elements(direction)
-        is_back = direction is Direction.BACKWARD
+        operations = self.operations[0]
+        if direction is Direction.BACKWARD:
+            more, sent = self.sent_back()
+            operations, elements = self.operations[1] + more, elements + sent
         passed, count = rows * elements * self.theta.itemsize, rows * functions
-        return Work(flop, moved, self.operations[is_back], weight_bytes, passed, count)
+        return Work(flop, moved, operations, weight_bytes, passed, count)
+
+    def sent_back(self) -> tuple[int, int]:
+        """Operations of the input gradients that are needed, and elements that they pass over."""
+        return int(any(self.input_needs_gradient)), 0
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
         """Count the rows over all axes but the columns."""
@@ -294,8 +301,9 @@ class MatrixNode(ParameterizedNode, CachingNode):
 
         Forward, the bias is added; backward, the pair is copied below others before the update.
         """
-        forward = direction is Direction.FORWARD
-        return 2 * (self.d_out if forward else self.d_in + self.d_out), 0
+        if direction is Direction.BACKWARD:
+            return 2 * (self.d_in + self.d_out), 0
+        return 2 * self.d_out * (self.operations[0] - 1), 0
 
 
 class InHalves(ParameterizedNode, CachingNode):
@@ -368,6 +376,7 @@ class Linear(InHalves, MatrixNode):
         super().__init__(name, shapes, (d_in,), d_out)
         self._pairs = Pairs()
         self._start = start
+        self.operations = (1 + has_bias, 1, OPERATIONS_OF_SUM)
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw the parameters that training starts from, flat."""

@@ -86,8 +86,9 @@ class SoftmaxCrossEntropy(LossOfPair):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once; a single row is the shorter way."""
-        operations = 9 if shape is not None and shape[0] == 1 else 16
-        return elementwise_work(shape, self.element_bytes, operations, passes=15, functions=1)
+        is_single = shape is not None and shape[0] == 1
+        operations, passes = (9, 8) if is_single else (16, 12)
+        return elementwise_work(shape, self.element_bytes, operations, passes=passes, functions=1)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require (rows, classes) and (rows)."""

@@ -28,10 +28,10 @@ import numpy as np
 from ampsim.arguments import checked
 from ampsim.constant import constant
 from ampsim.errors import GraphError
-from ampsim.ir import Direction, Payload, Sends, Shape, State, standin
+from ampsim.ir import Direction, Payload, Sends, Shape, State, Work, standin
 from ampsim.ir.shapes import known, require
-from ampsim.nodes.elementwise import Masks
-from ampsim.nodes.linear import MatrixNode, Pairs, Transposed
+from ampsim.nodes.elementwise import Masks, masked_work
+from ampsim.nodes.linear import OPERATIONS_OF_SUM, MatrixNode, Pairs, Transposed
 from ampsim.options import Seed
 
 
@@ -87,7 +87,8 @@ class LSTMStep(MatrixNode):
         self._cut(widths, reads)
         states = len(reads)
         joins = len(widths) if len(widths) > 1 else 0
-        self.operations = (9 + joins + 2 * states, 16 + 4 * states)
+        of_sum = OPERATIONS_OF_SUM + has_two_biases
+        self.operations = (9 + joins + 2 * states, 15 + 2 * states, of_sum)
 
     def _cut(self, widths: tuple[int, ...], reads: tuple[int, ...]) -> None:
         """Cut gates, states and inputs; slices made once are cheaper than made each time."""
@@ -319,9 +320,22 @@ class LSTMStep(MatrixNode):
         """Elements that all but the product reads and writes, operation by operation, for a row."""
         hidden, states, columns = self.hidden, len(self.reads), self.d_out
         if direction is Direction.BACKWARD:
-            return (30 + 9 * states) * hidden + 7 * columns + 2 * self.d_in, 0
+            return (30 + 4 * states) * hidden + 7 * columns + 2 * self.d_in, 0
         joined = 2 * self.d_in if len(self.widths) > 1 else 0
         return joined + 10 * columns + (2 + 6 * states) * hidden, columns + hidden
+
+    def sent_back(self) -> tuple[int, int]:
+        """One product for all inputs or one for each; of a state h is copied beside c's gradient."""
+        needed = self.input_needs_gradient
+        states = sum(needed[port] for port in self.reads)
+        return (1 if all(needed) else sum(needed)) + 2 * states, 5 * self.hidden * states
+
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Count the step's products, and in training the dropout of candidates."""
+        work = super().work(direction, shape)
+        if self._masks is None or shape is None or not self.is_training:
+            return work
+        return work + masked_work(shape[0] * self.hidden, self.theta.itemsize, direction)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
         """It keeps all inputs, side by side too if there are several, the gates, and tanh of c.

@@ -1,7 +1,7 @@
 """Payloads in another shape: the same numbers, some of them, or one for each row of an axis.
 
 Source: PyTorch's `reshape`, `permute`, `select` and slices, which are views and move no byte of
-their own; `mean(dim)` and `max(dim)`; of equal numbers the first is the largest.
+their own; `mean(dim)`, `max(dim)` and `amax(dim)`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ampsim.errors import GraphError
 from ampsim.ir.message import Direction, Payload, Sends, Standin, State, standin
 from ampsim.ir.node import CachingNode, Shape
 from ampsim.ir.shapes import known, require
-from ampsim.ir.work import VIEW, Work, elementwise_work
+from ampsim.ir.work import VIEW, Work, placed_work
 
 
 class _Reshaped(CachingNode):
@@ -226,6 +226,7 @@ class Pick(_View):
             slice(None) if one is None else one if isinstance(one, int) else slice(*one)
             for one in self.keys
         )
+        self._axes = 0  # the graph's check tells
 
     def seen(self, whole: np.ndarray) -> np.ndarray:
         """Return what the keys pick."""
@@ -239,13 +240,16 @@ class Pick(_View):
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Send a view; write the gradient into zeros."""
-        if direction is Direction.FORWARD:
+        if direction is Direction.FORWARD or shape is None:
             return VIEW
-        return elementwise_work(shape, self.element_bytes, 2)
+        whole = math.prod(shape)  # which is the larger, but where all of it is picked
+        part = math.prod(self.sent_shape(shape)) if len(shape) == self._axes else whole
+        return placed_work(part, whole, self.element_bytes)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require at least as many axes; return those that are left, with what is left of them."""
         (shape,) = known(shapes)
+        self._axes = len(shape)
         require(len(shape) >= len(self._index), self, f"{len(self._index)} axes", shape)
         left: list[int | str] = []
         for place, extent in enumerate(shape):
@@ -273,18 +277,20 @@ class _OverAxis(_Reshaped):
             raise GraphError(f"{name}: axis must be >= 0, got {axis}")
         super().__init__(name)
         self.axis = axis
+        self._axes = 0  # the graph's check tells
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """All extents but that of the axis."""
         return (*shape[: self.axis], *shape[self.axis + 1 :])
 
-    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """Read, or write, every element once."""
-        return elementwise_work(shape, self.element_bytes)
+    def part(self, shape: tuple[int, ...]) -> int:
+        """How many numbers are sent of a payload of `shape`, the larger of the two."""
+        return math.prod(self.sent_shape(shape) if len(shape) == self._axes else shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
         """Require the axis; return the others."""
         (shape,) = known(shapes)
+        self._axes = len(shape)
         require(len(shape) > max(self.axis, 1), self, f"more than {max(self.axis, 1)} axes", shape)
         return ((*shape[: self.axis], *shape[self.axis + 1 :]),)
 
@@ -300,22 +306,63 @@ class Mean(_OverAxis):
         """Divide by how many there are."""
         return np.broadcast_to(np.expand_dims(gradient / shape[self.axis], self.axis), shape)
 
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read every element; back, divide what came, of which all elements are a view."""
+        if shape is None:
+            return VIEW
+        part = self.part(shape)
+        read = part if direction is Direction.BACKWARD else math.prod(shape)
+        return Work(0, (read + part) * self.element_bytes)
+
 
 class Max(_OverAxis):
-    """The largest along an axis, which alone gets the gradient; of equal ones the first."""
+    """The largest along an axis, which alone gets the gradient.
+
+    Of equal ones the first gets it, as in PyTorch's `max(dim)`, or each its share, as in `amax`.
+
+    Args:
+        name: the node's name.
+        axis: which; it is gone from what is sent.
+        splits_ties: whether equal ones share the gradient.
+    """
+
+    @checked
+    def __init__(self, name: str, axis: int, *, splits_ties: bool = False) -> None:
+        super().__init__(name, axis)
+        self.splits_ties = splits_ties
 
     def made(self, whole: np.ndarray) -> tuple[np.ndarray, Any]:
-        """Take the largest, and where it is."""
+        """Take the largest, and where it is: its place, or a mask."""
+        if self.splits_ties:
+            largest = whole.max(axis=self.axis, keepdims=True)
+            return largest.squeeze(self.axis), whole == largest
         places = np.expand_dims(whole.argmax(axis=self.axis), self.axis)
         return np.take_along_axis(whole, places, self.axis).squeeze(self.axis), places
 
     def pulled_back(self, gradient: np.ndarray, shape: tuple[int, ...], kept: Any) -> np.ndarray:
         """Put the gradient where the largest was, among zeros."""
+        gradient = np.expand_dims(gradient, self.axis)
+        if self.splits_ties:
+            return gradient / kept.sum(axis=self.axis, keepdims=True, dtype=gradient.dtype) * kept
         whole = np.zeros(shape, gradient.dtype)
-        np.put_along_axis(whole, kept, np.expand_dims(gradient, self.axis), self.axis)
+        np.put_along_axis(whole, kept, gradient, self.axis)
         return whole
 
+    def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
+        """Read every element, and each result; back, write the gradient into zeros, or share it."""
+        if shape is None:
+            return VIEW
+        whole, part = math.prod(shape), self.part(shape)
+        is_back = direction is Direction.BACKWARD
+        moved = (whole + part) * self.element_bytes
+        if self.splits_ties:  # two passes over numbers, or three over a mask
+            return Work(0, moved, 2 + is_back, pass_bytes=3 * moved)
+        if is_back:
+            return placed_work(part, whole, self.element_bytes)
+        return Work(0, moved, 2, pass_bytes=(whole + 2 * part) * self.element_bytes)
+
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps where the largest was: a number of 8 bytes for each result."""
+        """It keeps where the largest was: 8 bytes for each result, or one for each element."""
         shape, _kept = self._saved[state]
-        return taken_bytes // self.element_bytes // shape[self.axis] * 8
+        elements = taken_bytes // self.element_bytes
+        return elements if self.splits_ties else elements // shape[self.axis] * 8

@@ -178,7 +178,7 @@ def _list_node(node: Any) -> None:
 
     work = op.elementwise(operations[0], passes=passes[0], functions=1)
     op.register(op.Operator(name, value, op.first_shape, op.first_dtype, work, gradient))
-    work = op.elementwise(operations[1], passes=passes[1])
+    work = op.elementwise(operations[1], passes=passes[1], arrays=3)
     op.register(op.Operator(f"{name}_gradient", back, op.first_shape, op.first_dtype, work))
 
 
