@@ -253,7 +253,8 @@ class WeightAllReduce(AllReduce):
             return await rank.update_vectors(every, step, cause)
         if decisions.has_outer_step:
             method = self._outer.optimizer
-            charge = Charge(OUTER, (method.arrays, *method.calls))
+            more = 1 + method.arrays - rank.own.optimizer.arrays  # its own rest
+            charge = Charge(OUTER, (method.arrays, *method.calls), more)
             take = partial(self._take_centre, rank, charge)
             return await rank.update_vectors(every, take, cause)
         if not setting.is_abstract:

@@ -230,7 +230,7 @@ class Rank(ABC):
         if centre is None:
             return None
         pulls = 2 if setting.decisions.meets == "all" else 1  # a server pulls the centre itself
-        return Charge(ELASTIC, (int(place in self.counts), pulls))
+        return Charge(ELASTIC, (int(place in self.counts), pulls), 1)
 
     def stash_centre(self, vectors: Mapping[int, Vector | None]) -> None:
         """Keep the centre's vectors, which takes memory, until the step that needs them."""

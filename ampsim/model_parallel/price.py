@@ -34,10 +34,12 @@ class Charge(NamedTuple):
     Args:
         kind: its name; `WorkOfCharge` says what it costs.
         counts: how many of what the step works on, as its kind has them.
+        more_arrays: that it passes over, beside weights, gradient and the optimizer's.
     """
 
     kind: str
     counts: tuple[int, ...] = ()
+    more_arrays: int = 0
 
 
 WAITS: Final = Charge("waits")
@@ -169,7 +171,7 @@ class Prices:
         if isinstance(charged, Charge):
             assert self._work_of_charge is not None, f"nobody says what {charged} costs"
             work = required_work(self._node, direction, None, self._work_of_charge(charged))
-            return self._occupancy(direction, work, None)
+            return self._occupancy(direction, work, None, charged.more_arrays)
         rows = None
         if direction is not Direction.UPDATE and charged is not None:
             rows = self._rows(direction, charged)
@@ -188,12 +190,15 @@ class Prices:
     def _rows(self, direction: Direction, shape: tuple[int, ...]) -> int:
         return self._node.product_rows(direction, shape) if shape else 1
 
-    def _occupancy(self, direction: Direction, work: Work, rows: int | None) -> Price:
+    def _occupancy(
+        self, direction: Direction, work: Work, rows: int | None, more_arrays: int = 0
+    ) -> Price:
         if self._device is None:
             return self.free[direction]
         node, updated = self._node, None
         if direction is Direction.UPDATE and isinstance(node, ParameterizedNode):
-            updated = None if node.is_sparse else (2 + node.state_arrays) * self._resident_bytes
+            arrays = 2 + node.state_arrays + more_arrays
+            updated = None if node.is_sparse else arrays * self._resident_bytes
         seconds_on = partial(
             occupancy_s,
             work=work,

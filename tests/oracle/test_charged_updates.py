@@ -261,3 +261,37 @@ def test_products_of_a_program_read_weights_from_the_cache_if_all_of_them_fit(
 def test_sums_of_optimizers_are_those_of_the_registry():
     for name, cost in STEPS.items():
         assert tuple(OPTIMIZERS[name](0.1).calls[:2]) == cost
+
+
+@pytest.mark.parametrize("optimizer", STEPS)
+@pytest.mark.parametrize(
+    ("solver", "more", "name"),
+    [
+        (ampsim.EASGD(4), lambda own: 3 + own, "easgd"),
+        (ampsim.SyncEASGD(4), lambda own: 3 + own, "sync-easgd"),
+        (ampsim.DiLoCo(4, period=2), lambda _own: 4, "diloco"),
+    ],
+    ids=str,
+)
+def test_an_update_finds_the_centre_in_the_cache_as_its_other_arrays(solver, more, name, optimizer):
+    """A pull passes over weights, gradient, the optimizer's arrays, and the centre.
+
+    An outer step of DiLoCo: over the centre, the mean, their difference, and its velocity.
+    """
+    device = Device(
+        name="d", flop_per_s=1e24, pass_bandwidth_bytes_per_s=1.0,
+        cache_bytes=BYTES, cache_bandwidth_bytes_per_s=7.0,
+    )  # fmt: skip
+    workers = Cluster(name="c", devices=(device,) * (RANKS + 1), link=FREE)
+    made = model(BATCHES, 1, optimizer=optimizer)
+    spans = ampsim.simulate(made, workers, solver, mode="sleep").spans
+    own = spans[(spans["direction"] == "update") & (spans["node"] != "centre")]
+    lasted_s = (own["end_s"] - own["start_s"]).max()
+    step, pulls = STEPS[optimizer], {"easgd": 1, "sync-easgd": 2, "diloco": 0}[name]
+    passes = (step + PULL * pulls).passes if pulls else OUTER.passes
+    near = 1 / more({"sgd": 0, "momentum": 1, "adam": 2}[optimizer])
+    taken = passes * BYTES * (near / 7 + 1 - near)
+    if name == "diloco" and step.passes > OUTER.passes:
+        arrays = 4  # an inner step of Adam takes longer, over arrays of its own
+        taken = max(taken, step.passes * BYTES * (1 / arrays / 7 + 1 - 1 / arrays))
+    assert lasted_s == pytest.approx(taken)
