@@ -47,6 +47,7 @@ class Arithmetic(CachingNode):
     """
 
     keeps_state = True
+
     @checked
     def __init__(self, name: str, count: Ports = 2) -> None:
         if count < 2:

@@ -194,6 +194,46 @@ def test_rows_that_go_with_all_others_are_learned_apart_as_live():
         np.testing.assert_allclose(results[1][name], values, rtol=0, atol=1e-12)
 
 
+class Tied(torch.nn.Module):
+    """Its largest numbers are often equal: zeros of a ReLU, over one axis or two."""
+
+    def __init__(self, largest: Any):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(16, 24), torch.nn.LazyLinear(5)
+        self.largest = largest
+
+    def forward(self, x):
+        rows = torch.relu(self.first(x) - 1.0).reshape(-1, 2, 3, 4)
+        return self.last(self.largest(rows).flatten(1))
+
+
+@pytest.mark.parametrize(
+    "largest",
+    [
+        lambda x: x.amax(dim=2),
+        lambda x: x.amax(dim=(1, 3)),
+        lambda x: x.amax(dim=(2, 3)),
+        lambda x: x.max(dim=3).values,
+    ],
+    ids=["amax", "amax of axes apart", "amax of axes side by side", "max"],
+)
+def test_equal_numbers_get_the_gradient_of_a_maximum_as_in_pytorch(largest):
+    torch.manual_seed(2)
+    given = case("mlp")
+    module = Tied(largest).double()
+    module(given.data[0][0][:BATCH])
+    method = METHODS["sgd"](module.parameters())
+    given = given._replace(module=module, optimizer=method)
+    model = model_of(given)
+    batch = first_batch(model)
+    _prediction, gradients = served(model, batch)
+    inputs, target = map(torch.from_numpy, map(np.array, batch.arrays))
+    given.loss(module(inputs), target).backward()
+    found = ampsim.to_torch(model.set_parameters(gradients))
+    for parameter, values in module.named_parameters():
+        np.testing.assert_allclose(found[parameter], values.grad, rtol=0, atol=1e-12)
+
+
 class Lengths(torch.nn.Module):
     """Reads sequences of any length: layers, both directions, a mean, a maximum, a last state."""
 
