@@ -379,10 +379,13 @@ class ModelCopy(Rank):
 
     def update(self, placed: PlacedNode, now_s: float) -> Charged:
         """Serve an update message."""
+        assert placed.learner is not None
         if self._step is not None:
+            if self.assignment is not None:
+                rate = self._setting.rate(self.assignment.at)
+                self.own.optimizer.charge(placed.learner, rate)
             return self._step(self._vector_of[placed.index], now_s)
         assert self._updater is not None
-        assert placed.learner is not None
         is_due = placed.learner.gradient_count > 0
         return self._updater.update(placed, now_s) if is_due else NOTHING
 

@@ -24,6 +24,7 @@ from ampsim.data_parallel.turns import Bound, TurnLock
 from ampsim.errors import OptionError
 from ampsim.hardware import occupancy_s
 from ampsim.ir import Direction, Work
+from ampsim.ir.work import Calls
 from ampsim.machine import Begun, Processor
 from ampsim.machine.lane import NothingFree
 from ampsim.model_parallel.footprint import MESSAGES, OPTIMIZER, WEIGHTS
@@ -428,7 +429,7 @@ class Server(NothingFree):
         self._sent_bytes = {place: setting.sent_bytes_of(place) for place in places}
         self._hosted_bytes = sum(map(setting.bytes_of, places))
         self._arrays = setting.centre.optimizer.arrays if self._is_gradient else 0
-        self._prices: dict[tuple[int, ...], tuple[float, int]] = {}
+        self._prices: dict[tuple[Any, ...], tuple[float, int]] = {}
 
     def take_parameters(self) -> None:
         """Let its part of the centre lie in memory, and what the optimizer keeps of it."""
@@ -461,7 +462,12 @@ class Server(NothingFree):
         push = queued.push
         merged = tuple(one for one in places if not self._is_gradient or one in push.counts)
         staleness = self._merge(push, merged, now_s)
-        seconds, number = self._prices.get(merged) or self._price(merged)
+        setting = self._setting
+        rate = setting.rate(push.batches.at)
+        for place in merged if self._is_gradient else ():
+            setting.centre.optimizer.charge(setting.nodes[place], rate)
+        stepped = tuple(setting.nodes[place].step_calls for place in merged)
+        seconds, number = self._prices.get((merged, stepped)) or self._price(merged, stepped)
         return seconds, _Merge(queued, places, now_s, number, staleness)
 
     def end(self, task: Begun) -> None:
@@ -526,7 +532,7 @@ class Server(NothingFree):
             push.reply[place] = centre
         push.measure(theta, centre)
 
-    def _price(self, places: tuple[int, ...]) -> tuple[float, int]:
+    def _price(self, places: tuple[int, ...], stepped: tuple[Calls, ...]) -> tuple[float, int]:
         """Seconds of a merge, and the number of its span's kind."""
         setting = self._setting
         work = reduce(add, map(self._work, places), Work(operations=0))
@@ -539,7 +545,7 @@ class Server(NothingFree):
         )
         price = seconds_on(self._device), setting.recorder.kinds.number(kind)
         setting.recorder.kinds.seconds_on[price[1]] = seconds_on
-        self._prices[places] = price
+        self._prices[places, stepped] = price
         return price
 
     def _work(self, place: int) -> Work:

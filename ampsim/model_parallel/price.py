@@ -14,7 +14,7 @@ from ampsim.errors import SimulationError
 from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware import light_is_free as is_free
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, Work
-from ampsim.ir.work import NO_WORK
+from ampsim.ir.work import NO_WORK, Calls
 from ampsim.text import shown
 from ampsim.trace import Kinds
 
@@ -23,6 +23,9 @@ Extents: TypeAlias = "tuple[int, ...] | None"
 
 Needed: TypeAlias = "tuple[bool, ...]"
 """For each input port of a node, whether a gradient is to be sent there."""
+
+Stepped: TypeAlias = "tuple[int, Calls]"
+"""Of an update, the optimizer's arrays and calls, which may change with the epoch."""
 
 WorkOf: TypeAlias = "Callable[[Direction, Extents], Work]"
 """``work(direction, shape)`` says what a step on a payload of that shape does."""
@@ -94,8 +97,8 @@ class Prices:
     """
 
     __slots__ = (
-        "_device", "_elements", "_kinds", "_node", "_of_validation", "_place", "_prices", "_resident_bytes", "_work",
-        "_work_of_charge", "_worker", "free", "is_free",
+        "_device", "_elements", "_kinds", "_node", "_of_validation", "_place", "_prices",
+        "_resident_bytes", "_work", "_work_of_charge", "_worker", "free", "is_free",
     )  # fmt: skip
 
     def __init__(
@@ -126,19 +129,23 @@ class Prices:
         key = (self._worker, self._place, direction, flop, moved, operations)
         return self._kinds.number(key)
 
-    def price(self, direction: Direction, charged: Charged, needed: Needed | None = None) -> Price:
+    def price(
+        self, direction: Direction, charged: Charged, needed: Needed | Stepped | None = None
+    ) -> Price:
         """What a step costs that is charged for this; nothing, where it only waited.
 
         Args:
             direction: of the message that it served.
             charged: as `Charged`.
-            needed: where it sent gradients; None where a node always sends the same ones.
+            needed: where it sent gradients; None where a node always sends the same ones. Of an
+                update what stepped it.
         """
         prices = self._prices[direction] if self._node.is_training else self._of_validation
         key = charged if needed is None else (charged, needed)
         price = prices.get(key)
         if price is None:
-            price = prices[key] = self._work_out(direction, charged, needed)
+            of_step: Any = None if direction is Direction.UPDATE else needed
+            price = prices[key] = self._work_out(direction, charged, of_step)
         return price
 
     def price_of_group(

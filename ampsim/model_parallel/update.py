@@ -106,9 +106,10 @@ class Updater:
         assert isinstance(node, ParameterizedNode)
         before = node.theta
         touched = node.take_rows()
+        if self._is_within_epochs:
+            self._take_rate(node)
+        self._optimizer.charge(node, self.rate)
         if not node.is_abstract:
-            if self._is_within_epochs:
-                self._take_rate(node)
             if placed.optimizer_state is None:
                 placed.optimizer_state = self._method(node).init(node.theta)
             if touched is None:

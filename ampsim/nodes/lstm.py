@@ -325,7 +325,7 @@ class LSTMStep(MatrixNode):
         return joined + 10 * columns + (2 + 6 * states) * hidden, columns + hidden
 
     def sent_back(self) -> tuple[int, int]:
-        """One product for all inputs or one for each; of a state h is copied beside c's gradient."""
+        """A product for all inputs or for each; of a state h is copied beside c's gradient."""
         needed = self.input_needs_gradient
         states = sum(needed[port] for port in self.reads)
         return (1 if all(needed) else sum(needed)) + 2 * states, 5 * self.hidden * states

@@ -22,6 +22,8 @@ from ampsim.text import shown
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+    from ampsim.ir import ParameterizedNode
+
 Vector: TypeAlias = "Float[np.ndarray, ' parameters']"
 """Parameters or their gradient, all of a node's arrays in one flat vector."""
 
@@ -71,6 +73,7 @@ class Optimizer:
         calls: of a library in a step; those of plain gradient descent unless given.
         by_tensor: gives both functions for a vector of several tensors, where a step depends on
             where they begin; None where it does not.
+        first: the method of an earlier stage, at rates that do not say `is_second`; None without.
     """
 
     name: str
@@ -82,6 +85,13 @@ class Optimizer:
     touches_all: bool = False
     calls: Calls = DESCENT
     by_tensor: ByTensor | None = None
+    first: Optimizer | None = None
+
+    def charge(self, node: ParameterizedNode, rate: float) -> None:
+        """Let an update of a node cost what the method of the rate's stage does."""
+        if self.first is not None:
+            stage = self if getattr(rate, "is_second", False) else self.first
+            node.step_by(stage.arrays, stage.calls)
 
     def of_tensors(self, shapes: Sequence[tuple[int, ...]]) -> Optimizer:
         """The method for a vector of tensors of these shapes, one after the other."""

@@ -25,7 +25,9 @@ def two_stage(
     second_rate: float | LearningRate | None = None,
     weight_decay: float = 0.0,
 ) -> Optimizer:
-    """Gradient descent for so many epochs, then Adam; a step of either is charged as Adam's.
+    """Gradient descent for so many epochs, then Adam, whose arrays lie in memory from the start.
+
+    A step is charged as its stage's; in a program as Adam's.
 
     Args:
         rate: learning rate of gradient descent, or a function of the epoch.
@@ -49,6 +51,7 @@ def two_stage(
         is_elementwise=True,
         touches_all=first.touches_all,
         calls=second.calls,
+        first=first,
     )
 
 

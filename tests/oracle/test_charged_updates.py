@@ -295,3 +295,37 @@ def test_an_update_finds_the_centre_in_the_cache_as_its_other_arrays(solver, mor
         arrays = 4  # an inner step of Adam takes longer, over arrays of its own
         taken = max(taken, step.passes * BYTES * (1 / arrays / 7 + 1 - 1 / arrays))
     assert lasted_s == pytest.approx(taken)
+
+
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+@pytest.mark.parametrize(
+    ("schedule", "where"),
+    [
+        (ampsim.Sequential(), "ranks"),
+        (ampsim.SyncSGD(2), "ranks"),
+        (ampsim.AsyncSGD(2), "server"),
+        (ampsim.AsyncSGD(1, inner="sync-sgd:2"), "server"),
+    ],
+    ids=["sequential", "sync", "async", "groups"],
+)
+def test_each_epoch_of_two_stages_is_charged_its_own_optimizer(schedule, where, mode):
+    """Two epochs of gradient descent, then Adam; each by its calls and by its passes."""
+    method = OPTIMIZERS["two-stage"](0.01, epochs=2)
+    made = replace(model(8, 1), optimizer=method)
+    for told, field in ((1.0, None), (None, 1.0)):
+        device = Device(
+            name="d", flop_per_s=1e24, operation_overhead_s=told or 0.0,
+            pass_bandwidth_bytes_per_s=field,
+        )  # fmt: skip
+        workers = Cluster(name="c", devices=(device,) * 3, link=FREE)
+        result = ampsim.simulate(made, workers, schedule, mode=mode, epochs=4)
+        spans = result.spans
+        own = spans[(spans["direction"] == "update") & (spans["end_s"] > spans["start_s"])]
+        own = own[(own["node"] == "centre") == (where == "server")].sort_values("start_s")
+        lasted_s = (own["end_s"] - own["start_s"]).to_numpy()
+        more = (SUM.operations if where == "ranks" else 0) if told else 0
+        unit = 1 if told else BYTES
+        expected = [unit * STEPS[one][0 if told else 1] + more for one in ("sgd", "adam")]
+        half = len(lasted_s) // 2
+        assert lasted_s[:half] == pytest.approx(expected[0])
+        assert lasted_s[half:] == pytest.approx(expected[1])
