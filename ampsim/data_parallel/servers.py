@@ -24,7 +24,6 @@ from ampsim.data_parallel.turns import Bound, TurnLock
 from ampsim.errors import OptionError
 from ampsim.hardware import occupancy_s
 from ampsim.ir import Direction, Work
-from ampsim.ir.work import Calls
 from ampsim.machine import Begun, Processor
 from ampsim.machine.lane import NothingFree
 from ampsim.model_parallel.footprint import MESSAGES, OPTIMIZER, WEIGHTS
@@ -460,14 +459,18 @@ class Server(NothingFree):
         if left:
             queue.append(queued)
         push = queued.push
-        merged = tuple(one for one in places if not self._is_gradient or one in push.counts)
+        merged: tuple[int, ...] = places
+        if self._is_gradient:
+            merged = tuple(one for one in places if one in push.counts)
         staleness = self._merge(push, merged, now_s)
-        setting = self._setting
-        rate = setting.rate(push.batches.at)
-        for place in merged if self._is_gradient else ():
-            setting.centre.optimizer.charge(setting.nodes[place], rate)
-        stepped = tuple(setting.nodes[place].step_calls for place in merged)
-        seconds, number = self._prices.get((merged, stepped)) or self._price(merged, stepped)
+        setting, nodes = self._setting, [self._setting.nodes[place] for place in merged]
+        for node in nodes if self._is_gradient else ():
+            setting.centre.optimizer.charge(node, setting.rate(push.batches.at))
+        key = (merged, *(node.step_calls for node in nodes))
+        price = self._prices.get(key)
+        if price is None:
+            price = self._prices[key] = self._price(merged)
+        seconds, number = price
         return seconds, _Merge(queued, places, now_s, number, staleness)
 
     def end(self, task: Begun) -> None:
@@ -532,7 +535,7 @@ class Server(NothingFree):
             push.reply[place] = centre
         push.measure(theta, centre)
 
-    def _price(self, places: tuple[int, ...], stepped: tuple[Calls, ...]) -> tuple[float, int]:
+    def _price(self, places: tuple[int, ...]) -> tuple[float, int]:
         """Seconds of a merge, and the number of its span's kind."""
         setting = self._setting
         work = reduce(add, map(self._work, places), Work(operations=0))
@@ -545,7 +548,6 @@ class Server(NothingFree):
         )
         price = seconds_on(self._device), setting.recorder.kinds.number(kind)
         setting.recorder.kinds.seconds_on[price[1]] = seconds_on
-        self._prices[places, stepped] = price
         return price
 
     def _work(self, place: int) -> Work:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from functools import reduce
-from operator import add, and_, mul
+from operator import add, mul
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ class Arithmetic(CachingNode):
 
     def gathered_work(self, shape: tuple[int, ...] | None) -> Work:
         """Read a gradient and add it up for each input that it is for and that is smaller."""
-        sums = sum(map(and_, self.spread, self.input_needs_gradient))
+        sums = sum(map(all, zip(self.spread, self.input_needs_gradient, strict=True)))
         if shape is None or not sums:
             return Work(operations=0)
         size_bytes = sums * self.element_bytes * math.prod(shape)
