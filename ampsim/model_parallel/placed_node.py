@@ -20,7 +20,7 @@ from ampsim.ir import (
 from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.order import LearnerOrder
-from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, Stepped, largest
+from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest
 from ampsim.model_parallel.stash import Prediction
 from ampsim.model_parallel.step import PlainServed
 from ampsim.model_parallel.steps import Steps
@@ -209,12 +209,6 @@ class PlacedNode:
         """Where a step will send gradients; None where that is always the same."""
         is_asked = direction is BACKWARD and self._asks_need
         return self.node.gradients_needed(state) if is_asked else None
-
-    @property
-    def stepped_by(self) -> Stepped:
-        """The arrays and calls of the optimizer that steps it now."""
-        assert self.learner is not None
-        return self.learner.state_arrays, self.learner.step_calls
 
     def takes_time(self, charged: Charged) -> bool:
         """Whether an update takes time that is charged for this."""

@@ -14,7 +14,7 @@ from ampsim.errors import SimulationError
 from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware import light_is_free as is_free
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, Work
-from ampsim.ir.work import NO_WORK, Calls
+from ampsim.ir.work import NO_WORK
 from ampsim.text import shown
 from ampsim.trace import Kinds
 
@@ -23,9 +23,6 @@ Extents: TypeAlias = "tuple[int, ...] | None"
 
 Needed: TypeAlias = "tuple[bool, ...]"
 """For each input port of a node, whether a gradient is to be sent there."""
-
-Stepped: TypeAlias = "tuple[int, Calls]"
-"""Of an update, the optimizer's arrays and calls, which may change with the epoch."""
 
 WorkOf: TypeAlias = "Callable[[Direction, Extents], Work]"
 """``work(direction, shape)`` says what a step on a payload of that shape does."""
@@ -53,6 +50,8 @@ Charged: TypeAlias = "Extents | Charge"
 
 WorkOfCharge: TypeAlias = "Callable[[Charge], Work]"
 """``work(charge)`` says what an update does that is charged so."""
+
+UPDATE: Final = Direction.UPDATE  # a name of a module is read faster than that of an Enum
 
 COUNT_MAX: Final = 10**18
 """Most bytes or FLOP of one step: what a column of 64 bits adds up without care (chosen)."""
@@ -129,23 +128,23 @@ class Prices:
         key = (self._worker, self._place, direction, flop, moved, operations)
         return self._kinds.number(key)
 
-    def price(
-        self, direction: Direction, charged: Charged, needed: Needed | Stepped | None = None
-    ) -> Price:
+    def price(self, direction: Direction, charged: Charged, needed: Needed | None = None) -> Price:
         """What a step costs that is charged for this; nothing, where it only waited.
 
         Args:
             direction: of the message that it served.
             charged: as `Charged`.
-            needed: where it sent gradients; None where a node always sends the same ones. Of an
-                update what stepped it.
+            needed: where it sent gradients; None where a node always sends the same ones.
         """
-        prices = self._prices[direction] if self._node.is_training else self._of_validation
+        node = self._node
+        prices = self._prices[direction] if node.is_training else self._of_validation
         key = charged if needed is None else (charged, needed)
+        if direction is UPDATE:  # by an optimizer, which may have stages
+            assert isinstance(node, ParameterizedNode)
+            key = (charged, node.step_calls)
         price = prices.get(key)
         if price is None:
-            of_step: Any = None if direction is Direction.UPDATE else needed
-            price = prices[key] = self._work_out(direction, charged, of_step)
+            price = prices[key] = self._work_out(direction, charged, needed)
         return price
 
     def price_of_group(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ampsim.ir import LossReport, Payload, Sends, State
-from ampsim.model_parallel.price import Charged, Needed, Stepped
+from ampsim.model_parallel.price import Charged, Needed
 from ampsim.trace import NO_STALENESS
 
 Ended: TypeAlias = "tuple[int, int, State]"
@@ -26,7 +26,7 @@ class Served(NamedTuple):
         staleness: of its gradient, in updates; `NO_STALENESS` where it brought none.
         report: what a loss says.
         ended: what its end changes in memory; None where nobody counts.
-        needed: where it was to send gradients, or what stepped it, as of `Prices`.
+        needed: where it was to send gradients, as of `Prices`.
     """
 
     sends: Sends
@@ -34,10 +34,10 @@ class Served(NamedTuple):
     staleness: int = NO_STALENESS
     report: LossReport | None = None
     ended: Ended | None = None
-    needed: Needed | Stepped | None = None
+    needed: Needed | None = None
 
 
 PlainServed: TypeAlias = (
-    "tuple[Sends, Charged, int, LossReport | None, Ended | None, Needed | Stepped | None]"
+    "tuple[Sends, Charged, int, LossReport | None, Ended | None, Needed | None]"
 )
 """A `Served` as a plain tuple: made and taken apart in a third of the time, once for each step."""

@@ -234,7 +234,7 @@ class Worker:
         try:
             if direction is UPDATE:
                 charged = self._updater.update(placed, self._clock.now)
-                return (), charged, NO_STALENESS, None, None, placed.stepped_by
+                return (), charged, NO_STALENESS, None, None, None
             served = placed.serve(direction, port, state, payload)
             if served[3] is not None:
                 self._controller.take_report(placed.node, served[3], state)
