@@ -55,7 +55,7 @@ class GRUCell(MatrixNode):
         super().__init__(name, shapes, (d_in, hidden), columns)
         self.hidden = hidden
         self._input_pairs, self._state_pairs = Pairs(), Pairs()
-        self.operations = (15, 16, 2 * OPERATIONS_OF_SUM)
+        self.operations = (15, 15, 2 * OPERATIONS_OF_SUM)
 
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw uniformly from ±1/√hidden, as PyTorch's GRUCell does."""
@@ -197,7 +197,7 @@ class GRUCell(MatrixNode):
     def passed_elements(self, direction: Direction) -> tuple[int, int]:
         """Elements that all but the product reads and writes, operation by operation, for a row."""
         if direction is Direction.BACKWARD:
-            return 60 * self.hidden + 2 * self.d_in, 0
+            return 58 * self.hidden + 2 * self.d_in, 0
         return 51 * self.hidden, 3 * self.hidden
 
     def sent_back(self) -> tuple[int, int]:

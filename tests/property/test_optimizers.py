@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from watched import watched, watching
 
 from ampsim.errors import DivergenceError, OptionError
 from ampsim.optim import OPTIMIZERS, Optimizer, adagrad, adam, exponential, momentum
@@ -272,40 +273,16 @@ def test_in_place_with_a_decay_has_the_bits_of_a_step_that_is_not(name: str, see
     np.testing.assert_array_equal(theta, whole)
 
 
-class Counted(np.ndarray):
-    """A vector that counts calls of NumPy, roots, and the elements that they read and write."""
-
-    elements = calls = roots = 0
-
-    def __array_ufunc__(
-        self, ufunc: Any, method: str, *inputs: Any, out: tuple[Any, ...] = (), **options: Any
-    ) -> Any:
-        plain = [one.view(np.ndarray) if isinstance(one, Counted) else one for one in inputs]
-        given = tuple(one.view(np.ndarray) for one in out)
-        found = getattr(ufunc, method)(*plain, **({"out": given} if out else {}), **options)
-        Counted.elements += sum(one.size for one in (*plain, found) if np.size(one) > 1)
-        Counted.calls += 1
-        Counted.roots += ufunc is np.sqrt
-        return out[0] if out else found.view(Counted)
-
-    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """Of a dot product of a vector with itself the vector is read once."""
-        of = {id(one): one for one in arguments if isinstance(one, Counted)}
-        Counted.elements += sum(one.size for one in of.values())
-        Counted.calls += 1
-        return function(*(one.view(np.ndarray) for one in arguments), **options)
-
-
 @every_optimizer
 def test_a_steps_calls_are_as_many_as_it_says_and_pass_over_as_many_arrays(name: str) -> None:
     rate = StagedRate(0.1, is_second=True) if name == "two-stage" else 0.1
     for options in ({}, {} if name == "adagrad" else {"weight_decay": 0.1}):
         method = OPTIMIZERS[name](0.1, **options)
-        theta = np.ones(50).view(Counted)
-        state = tuple(
-            part.view(Counted) if isinstance(part, np.ndarray) else part
-            for part in method.init(theta)
-        )
-        Counted.elements = Counted.calls = Counted.roots = 0
-        method.update(np.ones(50).view(Counted), state, theta, rate)
-        assert method.calls == (Counted.calls, Counted.elements / 50, Counted.roots)
+        theta, gradient = np.ones(50, np.float32), np.ones(50, np.float32)
+        state = tuple(map(watched, method.init(theta)))
+        method.update(gradient, method.init(theta), theta, rate)  # keeps its constants
+        with watching() as calls:
+            method.update(watched(gradient), state, watched(theta), rate)
+        passed = sum(one.bytes for one in calls) / theta.nbytes
+        roots = sum(one.name == "sqrt" for one in calls)
+        assert method.calls == (len(calls), passed, roots)

@@ -58,6 +58,9 @@ class Watched(np.ndarray):
         return called("take", np.ndarray.__getitem__, (self, index), {})
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        target = plain(self)[plain(index)]
+        if isinstance(value, Watched) and place_of(value) == place_of(target):
+            return  # as NumPy skips it, after an operation in place on a slice
         called("put", np.ndarray.__setitem__, (self, index, value), {})
 
 
@@ -96,10 +99,14 @@ def is_view(found: Any, given: Any) -> bool:
 
 def moved_bytes(given: list[np.ndarray], made: list[np.ndarray]) -> int:
     """Bytes of what is read, once even if it stands twice, and of what is written."""
-    read = {(one.ctypes.data, one.shape, one.strides): one for one in given}
+    read = {place_of(one): one for one in given}
     every = [*read.values(), *made]
     truth = SINGLE_BYTES if any(one.dtype.kind == "f" for one in every) else 1
     return sum(one.size * {"f": one.itemsize, "b": truth}.get(one.dtype.kind, 0) for one in every)
+
+
+def place_of(array: np.ndarray) -> tuple[Any, ...]:
+    return array.ctypes.data, array.shape, array.strides
 
 
 def arrays(one: Any) -> list[np.ndarray]:
