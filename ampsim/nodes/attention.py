@@ -160,9 +160,9 @@ class Attention(CachingNode):
             times = int(to_query or to_key)
             products = to_query + to_key + to_value + times
         operations, arrays = (products + times * one for one in OF_SOFTMAX[is_back])
-        if not is_back:
-            masks = len(self.inputs[3:])
-            operations, arrays = operations + masks + 3 * self._is_causal, arrays + 3 * masks
+        masks = sum(self.input_needs_gradient[3:]) if is_back else len(self.inputs[3:])
+        operations += masks + 3 * (self._is_causal and not is_back)
+        arrays += masks * (1 if is_back else 3)
         work = Work(
             2 * products * square * width,
             (6 if is_back else 4) * math.prod(shape) * self.element_bytes,

@@ -15,8 +15,8 @@ from ampsim.ir.shapes import known, require
 from ampsim.ir.work import NO_WORK, Work
 from ampsim.nodes.linear import Start, by_state, stack, update_work
 
-OPERATIONS_OF_SUM: Final = 10
-"""Stack indices and gradients, sort, sum by row (6), gather and scatter."""
+OPERATIONS_OF_SUM: Final = 11
+"""Stack indices and gradients, find the rows, sort, sum by row (5), gather and scatter."""
 
 PASSES_OF_SUM: Final = 5
 """Arrays of a gradient's size that an update reads and writes to sum it by row: the copy below

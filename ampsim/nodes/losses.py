@@ -87,7 +87,7 @@ class SoftmaxCrossEntropy(LossOfPair):
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Read and write every element once; a single row is the shorter way."""
         is_single = shape is not None and shape[0] == 1
-        operations, passes = (9, 8) if is_single else (16, 12)
+        operations, passes = (10, 8) if is_single else (17, 12)
         return elementwise_work(shape, self.element_bytes, operations, passes=passes, functions=1)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

@@ -87,7 +87,7 @@ class LSTMStep(MatrixNode):
         self._cut(widths, reads)
         states = len(reads)
         joins = len(widths) if len(widths) > 1 else 0
-        of_sum = OPERATIONS_OF_SUM + has_two_biases
+        of_sum = OPERATIONS_OF_SUM + 2 * has_two_biases
         self.operations = (9 + joins + 2 * states, 15 + 2 * states, of_sum)
 
     def _cut(self, widths: tuple[int, ...], reads: tuple[int, ...]) -> None:
