@@ -165,7 +165,7 @@ class Attention(CachingNode):
         arrays += masks * (1 if is_back else 3)
         work = Work(
             2 * products * square * width,
-            (6 if is_back else 4) * math.prod(shape) * self.element_bytes,
+            (4 + is_back * (to_query + to_key + to_value)) * math.prod(shape) * self.element_bytes,
             operations,
             pass_bytes=(2 * products * math.prod(shape) + arrays * square) * self.element_bytes,
             functions=0 if is_back else square,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from watched import arrays
 
 from ampsim.ir import Direction, ParameterizedNode
 
@@ -57,3 +58,50 @@ def test_double_precision_moves_twice_the_bytes_and_nothing_else_more(trial, dir
     once, twice = single.work(direction, shape), double.work(direction, shape)
     assert (twice.bytes, twice.weight_bytes) == (2 * once.bytes, 2 * once.weight_bytes)
     assert (twice.flop, twice.operations) == (once.flop, once.operations)
+
+
+FUSED = {
+    "Attention": "no kernel that is fused keeps the softmax",
+    "Distribute": "rows of all parts are charged as those of the largest payload (decision 3)",
+    "Mean": "what is sent back is one number for a whole axis",
+    "Replicate": "how many copies there are is a state's, and a work is asked for a shape",
+}
+"""Whose bytes are meant to be fewer, and why."""
+
+
+def floats(payloads: Any) -> list[np.ndarray]:
+    return [one for one in arrays(payloads) if one.dtype.kind == "f"]
+
+
+def test_a_light_step_is_charged_for_what_comes_goes_and_is_kept(kit, trial, request):
+    """At least; a step that sends views of what came moves nothing."""
+    node, name = trial.node(dtype="float32"), request.node.callspec.params["trial"]
+    if node.is_parameterized or node.is_loss or name.split(",")[0] in FUSED:
+        return
+    node.check(tuple(one.payload.shape for one in trial.messages)[: len(node.inputs)])
+    moved = dict.fromkeys(Direction, 0)
+
+    def served(direction: Direction, messages: list[Any]) -> list[Any]:
+        taken, sent = [one.payload for one in messages], list[Any]()
+        kept = floats(list(vars(node).get("_saved", {}).values()))
+        for one in messages:
+            sends = (node.forward if direction is Direction.FORWARD else node.backward)(*one)
+            sent += sends
+            payloads = [one.payload, *(payload for _port, _state, payload in sends)]
+            moved[direction] += node.work(direction, largest(payloads)).bytes if sends else 0
+        made = [
+            one
+            for one in floats([payload for _port, _state, payload in sent])
+            if not any(np.shares_memory(one, other) for other in floats(taken))
+        ]
+        least = sum(one.nbytes for one in (*floats(taken), *kept, *made)) if made else 0
+        assert (
+            moved[direction] >= 0.7 * least
+        )  # chosen: small payloads are left out, no third array
+        return [kit.Message(*one) for one in sent]
+
+    singles = [
+        one._replace(payload=one.payload.astype(np.float32)) if one.is_float else one
+        for one in trial.messages
+    ]
+    served(Direction.BACKWARD, [trial.answer(one) for one in served(Direction.FORWARD, singles)])
