@@ -47,7 +47,8 @@ def right(model, cluster, result):
             ampsim.simulate, {"model": model, "cluster": cluster, "schedule": "amp", **short},
         ),
         "forecast": (
-            ampsim.forecast, {"model": model, "cluster": cluster, "schedules": "amp", "jobs": 1, **short},
+            ampsim.forecast,
+            {"model": model, "cluster": cluster, "schedules": "amp", "jobs": 1, **short},
         ),
         **questions(model, cluster),
         "load_cluster": (ampsim.load_cluster, {"name_or_path": "tflops-1"}),
@@ -173,9 +174,9 @@ def test_counts_of_a_run_are_whole_numbers(model, cluster, argument, value):
 @pytest.mark.parametrize("value", [0, -1, 0.0, "x", True, math.nan])
 @pytest.mark.parametrize("asked", [ampsim.forecast, ampsim.whatif])
 def test_a_limit_of_time_is_above_zero(model, cluster, asked, value):
-    with pytest.raises(OptionError, match="^run_limit_s must be a .*number above 0, got "):
+    with pytest.raises(OptionError, match=r"^run_limit_s must be a .*number above 0, got "):
         asked(model, cluster, "amp", mode="sleep", instances=20, run_limit_s=value)
-    with pytest.raises(OptionError, match="^budget_s must be a .*number above 0, got "):
+    with pytest.raises(OptionError, match=r"^budget_s must be a .*number above 0, got "):
         ampsim.forecast(model, cluster, "amp", mode="sleep", instances=20, budget_s=value)
 
 
