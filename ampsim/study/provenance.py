@@ -261,6 +261,8 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
         taken = f"{cluster.host.name}: {host_text(cluster)}"
         rows.append({"of": "host", "what": "controller", "kind": "assumed", "text": taken})
         host = "replica averaging, loading of data"
+    if not any(device.dispatch_s for device in cluster.devices):
+        host += ", control flow of programs"
     rows.append({"of": "host", "what": host, "kind": "assumed", "text": "take no time"})
     if cluster.memory is not None:
         text = "what heavy nodes keep moves to the host and back over copy lanes"

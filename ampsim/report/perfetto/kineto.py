@@ -1,9 +1,10 @@
 """A run as traces of PyTorch's profiler, one for each worker, as tools of that format read them.
 
 HTA (Holistic Trace Analysis) takes a worker for a rank. A step that takes time is a kernel of
-stream 0, a step of a copy lane a `Memcpy` of a stream of its own, and a transfer an `nccl` kernel
-of the worker that sends. Two `Memset` of one unit mark where the run begins and ends, so that HTA's
-idle time is out of the whole run: its compute time is then our utilisation.
+stream 0, a step of a copy lane a `Memcpy` of a stream of its own, a dispatch what a processor does,
+and a transfer an `nccl` kernel of the worker that sends. Two `Memset` of one unit mark where the
+run begins and ends, so that HTA's idle time is out of the whole run: its compute time is then our
+utilisation.
 
 HTA knows whole microseconds, and drops what is shorter. So 1 µs in the file stands for a time that
 is told in it, a power of ten and at most a hundredth of the shortest step.
@@ -29,6 +30,7 @@ from ampsim.report.frames import (
     DataFrame,
     floats,
     integers,
+    lane_of,
     owner_of,
     row_numbers,
     texts,
@@ -143,17 +145,19 @@ class _Profile:
             "dur": max(1, end - start),
             "args": {"device": self._worker, "stream": stream, **linked},
         }
-        call = {
-            "ph": "X",
-            "cat": "cuda_runtime",
-            "name": "cudaLaunchKernel",
-            "pid": RUNTIME_PID,
-            "tid": 0,
-            "ts": start,
-            "dur": 1,
-            "args": linked,
-        }
-        self._file.write(f"{separator}{json.dumps(row)},\n{json.dumps(call)}")
+        self._file.write(f"{separator}{json.dumps(row)},\n")
+        self._call("cuda_runtime", "cudaLaunchKernel", start, linked)
+
+    def dispatch(self, name: str, start: int, end: int) -> None:
+        """Write what the processor does that launches kernels, on a thread of its own."""
+        self._file.write(",\n")
+        self._call("cpu_op", f"dispatch {name}", start, {}, tid=1, dur=max(1, end - start))
+
+    def _call(
+        self, cat: str, name: str, ts: int, args: dict[str, int], *, tid: int = 0, dur: int = 1
+    ) -> None:
+        row = {"ph": "X", "cat": cat, "name": name, "pid": RUNTIME_PID, "tid": tid}
+        self._file.write(json.dumps({**row, "ts": ts, "dur": dur, "args": args}))
 
     def finish(self, end: int) -> None:
         """Mark the end of the run, and close the list."""
@@ -170,7 +174,10 @@ def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
             owner, lane = owner_of(row), (row + 1) // LANE_STEP
             if owner in files and end > start:
                 name = plain(f"{direction} {node}", 200)
-                files[owner].kernel(f"Memcpy {name}" if lane else name, lane, start, end)
+                if lane_of(row).startswith("dispatch"):
+                    files[owner].dispatch(name, start, end)
+                else:
+                    files[owner].kernel(f"Memcpy {name}" if lane else name, lane, start, end)
                 count += 1
     for chunk in sliced(trace.transfers()):
         ends = (integers(chunk, f"{end}_worker").tolist() for end in ("source", "target"))
