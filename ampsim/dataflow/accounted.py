@@ -16,7 +16,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from ampsim.clock import Clock
 from ampsim.dataflow import operator as op
@@ -31,6 +31,7 @@ from ampsim.dataflow.memory import (
     Resource,
     Saved,
     Swapper,
+    bare,
     release,
 )
 from ampsim.dataflow.plan import DEAD, Iteration, Step
@@ -87,17 +88,6 @@ class CountingExecutor(Executor):
             sent = SentValue(DeviceTensor(sent.value, buffer))
         super()._receive(step, iteration, sent)
 
-    def _given(self, step: Step, iteration: Iteration) -> None:
-        """What is given: it lies on the device for the whole run where it is of floats."""
-        value = self._given_to(step.node)
-        if step.node.outputs[0].is_float:
-            value = self._host.owners.given(value, Maker(step.node, iteration.state))
-        self._deliver(step.targets[0], value, iteration)
-
-    _rules: ClassVar[dict[str, Callable[[Any, Step, Iteration], None]]] = {
-        **Executor._rules, "constant": _given, "input": _given, "variable": _given,
-    }  # fmt: skip
-
 
 class CountingHost(Host):
     """A host whose device starts a kernel when there is room; its arguments are as `Host`'s.
@@ -149,6 +139,19 @@ class CountingHost(Host):
 
     # --- what steps give
 
+    def given(self, step: Step, iteration: Iteration, value: Any) -> Any:
+        """The same; floats lie on the device for the whole run, and with a variable its slots."""
+        node = step.node
+        if not node.outputs[0].is_float:
+            return value
+        slots = node.attributes["held"].slots if node.operator is op.VARIABLE else 0
+        maker = Maker(node, iteration.state)
+        size_bytes = (1 + slots) * _size_bytes(value, maker)
+        buffer = Buffer(self.memory, size_bytes, maker, is_input=True)
+        self.owners.keep_to_end(buffer)
+        self._queue.append(Queued((), buffer))
+        return DeviceTensor(value, buffer)
+
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step, with its owner where it lies on the device.
 
@@ -157,17 +160,20 @@ class CountingHost(Host):
         inputs = iteration.inputs[step.reads]
         if not step.is_counted:
             return self.value_of(step, iteration, inputs)
-        given = inputs if step.is_kernel else inputs.copy()
+        maker = Maker(step.node, iteration.state)
+        rule = None if step.is_kernel else Owners.rules.get(step.kind)
+        if rule is not None:
+            given = inputs.copy()
+            inputs[:1] = map(bare, inputs[:1])  # the handle, or what is assigned
+            return rule(self.owners, maker, given, self.value_of(step, iteration, inputs))
         reads: list[Any] = []
         for place, one in enumerate(inputs):
             if one.__class__ is DeviceTensor:
                 inputs[place] = one.value
                 reads.append(one.owner)
         value = self.value_of(step, iteration, inputs)
-        maker = Maker(step.node, iteration.state)
         if not step.is_kernel:
-            rule = Owners.rules.get(step.kind)
-            return value if rule is None else rule(self.owners, maker, given, value)
+            return value
         cost = self._cost
         if step.is_view and len(reads) == 1:
             task, result = Queued(reads, None, None, maker), DeviceTensor(value, reads[0])
@@ -309,15 +315,6 @@ class CountingHost(Host):
         )
 
 
-_WRITES: Final = {
-    "array_write": (False, False),
-    "array_unstack": (False, True),
-    "array_add": (True, False),
-    "array_add_all": (True, True),
-}
-"""What writes to an array: whether to its gradients, and whether all rows of a tensor."""
-
-
 class Owners:
     """The owners of what the steps of a run give.
 
@@ -334,16 +331,6 @@ class Owners:
         self._memory, self._queue = memory, queue
         self._inputs: list[Owner] = []
         self._pushes = 0
-
-    def given(self, value: Any, maker: Maker) -> DeviceTensor:
-        """A value that lies on the device for the whole run; a variable with its optimizer's."""
-        node = maker.node
-        slots = node.attributes["held"].slots if node.operator is op.VARIABLE else 0
-        size_bytes = (1 + slots) * _size_bytes(value, maker)
-        buffer = Buffer(self._memory, size_bytes, maker, is_input=True)
-        self._keep_to_end(buffer)
-        self._queue.append(Queued((), buffer))
-        return DeviceTensor(value, buffer)
 
     def lying(
         self, value: Any, maker: Maker, reads: Sequence[Buffer | Saved],
@@ -362,7 +349,8 @@ class Owners:
         left = self._memory.total_bytes
         assert not left, f"{left} bytes of memory are held by nobody"
 
-    def _keep_to_end(self, owner: Owner) -> None:
+    def keep_to_end(self, owner: Owner) -> None:
+        """Hold something until the run is over."""
         owner.holders += 1
         self._inputs.append(owner)
 
@@ -372,19 +360,10 @@ class Owners:
         self.made.append(owner)
         return DeviceTensor(value, owner)
 
-    def _stacked(self, maker: Maker, value: Any, reads: Sequence[Buffer | Saved]) -> Any:
-        """A value that an array makes of several others."""
-        if not maker.node.outputs[0].is_float:
-            return value
-        reads = list(dict.fromkeys(reads))
-        for owner in reads:
-            owner.holders += 1
-        return self._shared(value, self.lying(value, maker, reads))
-
     def _new_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        resource = Resource(self._drop)
-        self.made.append(resource)
-        return DeviceTensor(value, resource)
+        value.drop = self._drop
+        self.made.append(value)
+        return DeviceTensor(value, value)
 
     def _drop(self, resource: Resource) -> None:
         """Nobody has a handle any more; the device may not have come to that."""
@@ -393,33 +372,29 @@ class Owners:
     def _same_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
         return self._shared(value, given[0].owner)
 
-    def _push(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        stack, pushed = given[0].owner, given[1]
+    def _push(self, maker: Maker, given: list[Any], pushed: Any) -> Any:
         if pushed.__class__ is not DeviceTensor:
-            stack.stack.append(None)
             return pushed
-        buffer = pushed.owner.buffer
+        stack, buffer = given[0].value, pushed.owner.buffer
         if buffer is None:  # a handle
             pushed.owner.holders += 1
-            stack.stack.append(pushed.owner)
             return pushed
         self._pushes += 1
         saved = Saved(buffer, stack, maker, self._pushes)
-        stack.stack.append(saved)
+        stack.values[-1] = DeviceTensor(pushed.value, saved)
         stack.pushed.append(saved)
         if buffer.is_computed and self.swapper is not None:
             self.swapper.add(saved)
         return pushed
 
-    def _pop(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        owner = given[0].owner.stack.pop()
-        if owner is None:
-            return value
-        self.made.append(owner)  # the stack has held it
-        if isinstance(owner, Saved):
-            owner.holders += 1
-            self._queue.append(Queued((), None, partial(self._popped, owner)))
-        return DeviceTensor(value, owner)
+    def _pop(self, maker: Maker, given: list[Any], popped: Any) -> Any:
+        if popped.__class__ is DeviceTensor:
+            owner = popped.owner
+            self.made.append(owner)  # the stack has held it
+            if isinstance(owner, Saved):
+                owner.holders += 1
+                self._queue.append(Queued((), None, partial(self._popped, owner)))
+        return popped
 
     def _popped(self, saved: Saved) -> None:
         """The device has come to a pop; at the first of its stack, what is away is brought back."""
@@ -428,43 +403,30 @@ class Owners:
                 self.swapper.bring(one)
         saved.release()
 
-    def _write(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        """Hold what is written to places of an array, or added to its gradients."""
-        is_gradient, is_all = _WRITES[maker.node.operator.name]
-        written = given[1 if is_all else 2]
+    def _write(self, maker: Maker, given: list[Any], flow: Any) -> Any:
+        """Hold what is written to an array, or added to its gradients."""
+        written = given[-2]
         if written.__class__ is DeviceTensor:
-            rows = range(written.value.shape[0]) if is_all else [int(given[1])]
-            places = [(given[0].value, row) for row in rows] if is_gradient else rows
-            given[0].owner.keep(written.owner, places)
-        return value
+            given[0].owner.keep(written.owner)
+        return bare(flow)
 
-    def _read(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        owners = given[0].owner.places.get(int(given[1]))
-        return self._shared(value, owners[0]) if owners else value
-
-    def _stack(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        places = given[0].owner.places
-        reads = [
-            one for place, owners in places.items() if place.__class__ is int for one in owners
-        ]
-        return self._stacked(maker, value, reads)
-
-    def _sum(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        owners = given[0].owner.places.get((given[0].value, int(given[1])), [])
-        if len(owners) == 1:
-            return self._shared(value, owners[0])
-        return self._stacked(maker, value, owners)
-
-    def _sums(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        of, places = given[0].value, given[0].owner.places
-        parts = [place for place in places if place.__class__ is tuple and place[0] is of]
-        return self._stacked(maker, value, [one for part in parts for one in places[part]])
+    def _gathered(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        """What an array gives: an element of it, or what is made of several."""
+        if value.__class__ is DeviceTensor:
+            return self._shared(value.value, value.owner)
+        if not maker.node.outputs[0].is_float:
+            return value
+        parts = given[0].value.parts(*given[1:-1])
+        reads = list(dict.fromkeys(one.owner for one in parts))
+        for owner in reads:
+            owner.holders += 1
+        return self._shared(value, self.lying(value, maker, reads))
 
     def _assigned(self, maker: Maker, given: list[Any], value: Any) -> Any:
         """What a variable has from the next run on stays until this one is over."""
         if given[0].__class__ is not DeviceTensor:
             return value
-        self._keep_to_end(given[0].owner)
+        self.keep_to_end(given[0].owner)
         return self._shared(value, given[0].owner)
 
     rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
@@ -474,12 +436,9 @@ class Owners:
         "push": _push,
         "pop": _pop,
         "array": _new_resource,
-        **dict.fromkeys(_WRITES, _write),
-        "array_read": _read,
-        "array_stack": _stack,
+        **dict.fromkeys(("array_write", "array_unstack", "array_add", "array_add_all"), _write),
+        **dict.fromkeys(("array_read", "array_stack", "array_sum", "array_sums"), _gathered),
         "array_gradient": _same_resource,
-        "array_sum": _sum,
-        "array_sums": _sums,
     }
 
 

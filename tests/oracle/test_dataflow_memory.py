@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from live_tensors import peak_bytes
 
 from ampsim import flow
 from ampsim.clock import WallClock
-from ampsim.dataflow.operators.resource import new_stack, pop, push
+from ampsim.dataflow.graph import Tensor, apply
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.hardware import Cluster, Device
 
@@ -26,6 +27,13 @@ FEEDS = {"x": np.eye(ROWS), "w": np.eye(ROWS) / 2}
 INPUTS = 2
 IDLE = 64
 """Backward steps that a device does nothing else between forward and backward."""
+
+
+new_stack, push = partial(apply, "stack"), partial(apply, "push")
+
+
+def pop(handle: Tensor, like: Tensor) -> Tensor:
+    return apply("pop", handle, static=like.shape, dtype=like.dtype)
 
 
 def cluster_of(f: float, c: float, units: float) -> Cluster:
