@@ -13,7 +13,6 @@ host computes, are the host's.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -68,7 +67,7 @@ class CountingExecutor(Executor):
             if one.__class__ is DeviceTensor:
                 taken.append(one.owner)
         Executor.run(self, step, iteration)
-        made = self._host.owners.made
+        made = self._host.made
         if made:
             taken += made
             made.clear()
@@ -79,12 +78,12 @@ class CountingExecutor(Executor):
         """Let go of what was asked for and of what was fed; then nothing is left."""
         for value in self._asked_for:
             release(value)
-        self._host.owners.finish()
+        self._host.finish()
 
     def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
         if sent.value is not DEAD and step.node.outputs[0].is_float:
             maker = Maker(step.node, iteration.state)
-            buffer = self._host.owners.lying(sent.value, maker, (), sent.release)
+            buffer = self._host.lying(sent.value, maker, (), sent.release)
             sent = SentValue(DeviceTensor(sent.value, buffer))
         super()._receive(step, iteration, sent)
 
@@ -98,7 +97,7 @@ class CountingHost(Host):
 
     Attributes:
         memory: the device's.
-        owners: says who holds what.
+        made: what the step holds that was run just now, for it has made it.
         swapper: moves what lies on stacks; None where nobody asked for it.
         has_others: whether other workers take part, who may make room here.
     """
@@ -113,7 +112,9 @@ class CountingHost(Host):
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None
         self.has_others = False
-        self.owners = Owners(self.memory, self._queue)
+        self.made: list[Owner] = []
+        self._inputs: list[Owner] = []
+        self._pushes = 0
         if threshold is not None:
             self._swap(threshold, partial(paced, clock=clock, cluster=cluster, seed=how["seed"]))
 
@@ -133,9 +134,7 @@ class CountingHost(Host):
         for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
             tasks = varying(lane, lane.processor, computes=False)
             self._clock.start(lane.processor.work(tasks), f"{name} {self.worker}")
-        self.swapper = self.owners.swapper = Swapper(
-            self.memory, self._capacity_bytes, copies, self._copied
-        )
+        self.swapper = Swapper(self.memory, self._capacity_bytes, copies, self._copied)
 
     # --- what steps give
 
@@ -148,7 +147,7 @@ class CountingHost(Host):
         maker = Maker(node, iteration.state)
         size_bytes = (1 + slots) * _size_bytes(value, maker)
         buffer = Buffer(self.memory, size_bytes, maker, is_input=True)
-        self.owners.keep_to_end(buffer)
+        self._keep_to_end(buffer)
         self._queue.append(Queued((), buffer))
         return DeviceTensor(value, buffer)
 
@@ -161,11 +160,11 @@ class CountingHost(Host):
         if not step.is_counted:
             return self.value_of(step, iteration, inputs)
         maker = Maker(step.node, iteration.state)
-        rule = None if step.is_kernel else Owners.rules.get(step.kind)
+        rule = None if step.is_kernel else self._rules.get(step.kind)
         if rule is not None:
             given = inputs.copy()
             inputs[:1] = map(bare, inputs[:1])  # the handle, or what is assigned
-            return rule(self.owners, maker, given, self.value_of(step, iteration, inputs))
+            return rule(self, maker, given, self.value_of(step, iteration, inputs))
         reads: list[Any] = []
         for place, one in enumerate(inputs):
             if one.__class__ is DeviceTensor:
@@ -314,30 +313,14 @@ class CountingHost(Host):
             "smaller parallel_iterations, or a device with more memory_bytes"
         )
 
-
-class Owners:
-    """The owners of what the steps of a run give.
-
-    What an array makes of its elements takes its turn in the device's queue.
-
-    Attributes:
-        made: what the step holds that was run just now, for it has made it.
-        swapper: is told what is pushed; None where nothing is swapped.
-    """
-
-    def __init__(self, memory: Memory, queue: deque[Queued]) -> None:
-        self.made: list[Owner] = []
-        self.swapper: Swapper | None = None
-        self._memory, self._queue = memory, queue
-        self._inputs: list[Owner] = []
-        self._pushes = 0
+    # --- who holds what the steps give: what an array makes takes its turn in the device's queue
 
     def lying(
         self, value: Any, maker: Maker, reads: Sequence[Buffer | Saved],
         then: Callable[[], None] | None = None,
     ) -> Buffer:  # fmt: skip
         """The bytes of a value that is made of others; it lies there in the device's turn."""
-        buffer = Buffer(self._memory, _size_bytes(value, maker), maker)
+        buffer = Buffer(self.memory, _size_bytes(value, maker), maker)
         self._queue.append(Queued(reads, buffer, then))
         return buffer
 
@@ -346,11 +329,10 @@ class Owners:
         for buffer in self._inputs:
             buffer.release()
         self._inputs.clear()
-        left = self._memory.total_bytes
+        left = self.memory.total_bytes
         assert not left, f"{left} bytes of memory are held by nobody"
 
-    def keep_to_end(self, owner: Owner) -> None:
-        """Hold something until the run is over."""
+    def _keep_to_end(self, owner: Owner) -> None:
         owner.holders += 1
         self._inputs.append(owner)
 
@@ -426,10 +408,10 @@ class Owners:
         """What a variable has from the next run on stays until this one is over."""
         if given[0].__class__ is not DeviceTensor:
             return value
-        self.keep_to_end(given[0].owner)
+        self._keep_to_end(given[0].owner)
         return self._shared(value, given[0].owner)
 
-    rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
+    _rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
         "assign": _assigned,
         "assign_rows": _assigned,
         "stack": _new_resource,
