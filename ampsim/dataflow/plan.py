@@ -89,6 +89,13 @@ class Step:
         live, dead: how often it ran.
     """
 
+    __slots__ = (
+        "child", "dead", "dispatched", "first", "frame", "is_counted", "is_decision", "is_kernel",
+        "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
+        "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
+        "reads", "targets",
+    )  # fmt: skip
+
     def __init__(self, node: Node, frame: FramePlan, count: int | None = None) -> None:
         operator, tensors = node.operator, (*node.inputs, *node.outputs)
         is_loop_merge = operator is op.MERGE and "loop" in node.attributes

@@ -124,40 +124,33 @@ class _Profile:
     ) -> None:
         temporary = stack.enter_context(replacing(folder / f"worker-{worker}.json"))
         self._file = stack.enter_context(temporary.open("w", encoding="ascii"))
-        self._worker, self._launches = worker, 0
+        self._worker, self._launches, self._separator = worker, 0, ""
         about = {**head, "distributedInfo": {"rank": worker}}
         self._file.write(f'{json.dumps(about)[:-1]}, "traceEvents": [\n')
         self.kernel("Memset: the run begins", 0, 0, 1)
 
     def kernel(self, name: str, stream: int, start: int, end: int) -> None:
         """Write a kernel and the call that launched it; times in units."""
-        separator = ",\n" if self._launches else ""
         self._launches += 1
         number = FIRST_CORRELATION + self._launches
         linked = {"correlation": number, "External id": number}
-        row = {
-            "ph": "X",
-            "cat": "kernel",
-            "name": name,
-            "pid": self._worker,
-            "tid": stream,
-            "ts": start,
-            "dur": max(1, end - start),
-            "args": {"device": self._worker, "stream": stream, **linked},
-        }
-        self._file.write(f"{separator}{json.dumps(row)},\n")
-        self._call("cuda_runtime", "cudaLaunchKernel", start, linked)
+        own = {"device": self._worker, "stream": stream, **linked}
+        self._add("kernel", name, (self._worker, stream), (start, end), own)
+        self._add("cuda_runtime", "cudaLaunchKernel", (RUNTIME_PID, 0), (start, start), linked)
 
     def dispatch(self, name: str, start: int, end: int) -> None:
         """Write what the processor does that launches kernels, on a thread of its own."""
-        self._file.write(",\n")
-        self._call("cpu_op", f"dispatch {name}", start, {}, tid=1, dur=max(1, end - start))
+        self._add("cpu_op", f"dispatch {name}", (RUNTIME_PID, 1), (start, end), {})
 
-    def _call(
-        self, cat: str, name: str, ts: int, args: dict[str, int], *, tid: int = 0, dur: int = 1
-    ) -> None:
-        row = {"ph": "X", "cat": cat, "name": name, "pid": RUNTIME_PID, "tid": tid}
-        self._file.write(json.dumps({**row, "ts": ts, "dur": dur, "args": args}))
+    def _add(
+        self, kind: str, name: str, place: tuple[int, int], when: tuple[int, int],
+        told: dict[str, int],
+    ) -> None:  # fmt: skip
+        (pid, tid), (start, end) = place, when
+        row: dict[str, Any] = {"ph": "X", "cat": kind, "name": name, "pid": pid, "tid": tid}
+        row |= {"ts": start, "dur": max(1, end - start), "args": told}
+        self._file.write(f"{self._separator}{json.dumps(row)}")
+        self._separator = ",\n"
 
     def finish(self, end: int) -> None:
         """Mark the end of the run, and close the list."""
