@@ -223,6 +223,19 @@ def test_pops_give_the_iterations_in_reverse_whether_they_were_away_or_not():
         assert bool(result.swapped_out_bytes) == bool(options)
 
 
+def test_what_an_array_stacks_comes_back_first():
+    """With a threshold of 0 nothing is brought back but what is read, which the array does."""
+    with flow.FlowGraph():
+        x, w, handle = flow.input("x", (ROWS, ROWS)), flow.input("w", (ROWS, ROWS)), new_stack()
+        count = pushed(4, handle, x, w) // ROWS
+        body = lambda n, a: (n - 1, a.write(n - 1, pop(handle, x)))  # noqa: E731  # as users write it
+        asked = flow.while_loop(lambda n, a: n > 0, body, (count, flow.TensorArray(4)))[1].stack()
+    how: Any = {"swap_memory": True, "swap_threshold": 0.0, "run_ahead": False}
+    result = flow.run(asked, FEEDS, cluster=cluster_of(1.0, 0.5, 40), **how)
+    assert result.swapped_out_bytes >= result.swapped_in_bytes >= 3 * UNIT
+    assert np.array_equal(result.values[0], np.stack([FEEDS["w"]] * 4))
+
+
 @pytest.mark.parametrize(("units", "expected_s"), [(3, 3.0), (2, 12.0)])
 def test_bytes_stay_until_their_copy_has_ended_though_nobody_needs_them(units, expected_s):
     """A product is pushed at 1 s, copied until 11 s, and read for the last time before 2 s."""
