@@ -264,9 +264,7 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
     text = free if cluster.is_link_free else f"{what}; first come first served, never shared"
     if cluster.has_shared_bandwidth:
         text = network_text(cluster)
-    rows.append(
-        {"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}
-    )
+    rows += [{"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}]
     rows += [
         {"of": of, "what": what, "kind": source.kind, "text": source.text}
         for of, what, source in variations(cluster)
