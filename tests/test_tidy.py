@@ -47,7 +47,7 @@ LONG_MODULES: dict[str, int] = {}
 
 # Class names that still mean two things. The list only gets shorter.
 DOUBLE_NAMES = {
-    "Charge", "Controller", "Job", "Lane", "Node", "Route", "Step", "_Told",
+    "Charge", "Controller", "Job", "Lane", "Node", "Route", "Step",
 }  # fmt: skip
 
 WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "runs", "calibration", "exploring"}

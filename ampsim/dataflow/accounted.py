@@ -13,10 +13,9 @@ host computes, are the host's.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from ampsim.clock import Clock
 from ampsim.dataflow import operator as op
@@ -31,6 +30,7 @@ from ampsim.dataflow.memory import (
     Resource,
     Saved,
     Swapper,
+    bare,
     release,
 )
 from ampsim.dataflow.plan import DEAD, Iteration, Step
@@ -67,7 +67,7 @@ class CountingExecutor(Executor):
             if one.__class__ is DeviceTensor:
                 taken.append(one.owner)
         Executor.run(self, step, iteration)
-        made = self._host.owners.made
+        made = self._host.made
         if made:
             taken += made
             made.clear()
@@ -78,25 +78,14 @@ class CountingExecutor(Executor):
         """Let go of what was asked for and of what was fed; then nothing is left."""
         for value in self._asked_for:
             release(value)
-        self._host.owners.finish()
+        self._host.finish()
 
     def _receive(self, step: Step, iteration: Iteration, sent: SentValue) -> None:
         if sent.value is not DEAD and step.node.outputs[0].is_float:
             maker = Maker(step.node, iteration.state)
-            buffer = self._host.owners.lying(sent.value, maker, (), sent.release)
+            buffer = self._host.lying(sent.value, maker, (), sent.release)
             sent = SentValue(DeviceTensor(sent.value, buffer))
         super()._receive(step, iteration, sent)
-
-    def _given(self, step: Step, iteration: Iteration) -> None:
-        """What is given: it lies on the device for the whole run where it is of floats."""
-        value = self._given_to(step.node)
-        if step.node.outputs[0].is_float:
-            value = self._host.owners.given(value, Maker(step.node, iteration.state))
-        self._deliver(step.targets[0], value, iteration)
-
-    _rules: ClassVar[dict[str, Callable[[Any, Step, Iteration], None]]] = {
-        **Executor._rules, "constant": _given, "input": _given, "variable": _given,
-    }  # fmt: skip
 
 
 class CountingHost(Host):
@@ -108,7 +97,7 @@ class CountingHost(Host):
 
     Attributes:
         memory: the device's.
-        owners: says who holds what.
+        made: what the step holds that was run just now, for it has made it.
         swapper: moves what lies on stacks; None where nobody asked for it.
         has_others: whether other workers take part, who may make room here.
     """
@@ -123,7 +112,9 @@ class CountingHost(Host):
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None
         self.has_others = False
-        self.owners = Owners(self.memory, self._queue)
+        self.made: list[Owner] = []
+        self._inputs: list[Owner] = []
+        self._pushes = 0
         if threshold is not None:
             self._swap(threshold, partial(paced, clock=clock, cluster=cluster, seed=how["seed"]))
 
@@ -143,11 +134,22 @@ class CountingHost(Host):
         for name, lane in (("copy-out", copies.outward), ("copy-in", copies.inward)):
             tasks = varying(lane, lane.processor, computes=False)
             self._clock.start(lane.processor.work(tasks), f"{name} {self.worker}")
-        self.swapper = self.owners.swapper = Swapper(
-            self.memory, self._capacity_bytes, copies, self._copied
-        )
+        self.swapper = Swapper(self.memory, self._capacity_bytes, copies, self._copied)
 
     # --- what steps give
+
+    def given(self, step: Step, iteration: Iteration, value: Any) -> Any:
+        """The same; floats lie on the device for the whole run, and with a variable its slots."""
+        node = step.node
+        if not node.outputs[0].is_float:
+            return value
+        slots = node.attributes["held"].slots if node.operator is op.VARIABLE else 0
+        maker = Maker(node, iteration.state)
+        size_bytes = (1 + slots) * _size_bytes(value, maker)
+        buffer = Buffer(self.memory, size_bytes, maker, is_input=True)
+        self._keep_to_end(buffer)
+        self._queue.append(Queued((), buffer))
+        return DeviceTensor(value, buffer)
 
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step, with its owner where it lies on the device.
@@ -157,17 +159,20 @@ class CountingHost(Host):
         inputs = iteration.inputs[step.reads]
         if not step.is_counted:
             return self.value_of(step, iteration, inputs)
-        given = inputs if step.is_kernel else inputs.copy()
+        maker = Maker(step.node, iteration.state)
+        rule = None if step.is_kernel else self._rules.get(step.kind)
+        if rule is not None:
+            given = inputs.copy()
+            inputs[:1] = map(bare, inputs[:1])  # the handle, or what is assigned
+            return rule(self, maker, given, self.value_of(step, iteration, inputs))
         reads: list[Any] = []
         for place, one in enumerate(inputs):
             if one.__class__ is DeviceTensor:
                 inputs[place] = one.value
                 reads.append(one.owner)
         value = self.value_of(step, iteration, inputs)
-        maker = Maker(step.node, iteration.state)
         if not step.is_kernel:
-            rule = Owners.rules.get(step.kind)
-            return value if rule is None else rule(self.owners, maker, given, value)
+            return value
         cost = self._cost
         if step.is_view and len(reads) == 1:
             task, result = Queued(reads, None, None, maker), DeviceTensor(value, reads[0])
@@ -308,49 +313,14 @@ class CountingHost(Host):
             "smaller parallel_iterations, or a device with more memory_bytes"
         )
 
-
-_WRITES: Final = {
-    "array_write": (False, False),
-    "array_unstack": (False, True),
-    "array_add": (True, False),
-    "array_add_all": (True, True),
-}
-"""What writes to an array: whether to its gradients, and whether all rows of a tensor."""
-
-
-class Owners:
-    """The owners of what the steps of a run give.
-
-    What an array makes of its elements takes its turn in the device's queue.
-
-    Attributes:
-        made: what the step holds that was run just now, for it has made it.
-        swapper: is told what is pushed; None where nothing is swapped.
-    """
-
-    def __init__(self, memory: Memory, queue: deque[Queued]) -> None:
-        self.made: list[Owner] = []
-        self.swapper: Swapper | None = None
-        self._memory, self._queue = memory, queue
-        self._inputs: list[Owner] = []
-        self._pushes = 0
-
-    def given(self, value: Any, maker: Maker) -> DeviceTensor:
-        """A value that lies on the device for the whole run; a variable with its optimizer's."""
-        node = maker.node
-        slots = node.attributes["held"].slots if node.operator is op.VARIABLE else 0
-        size_bytes = (1 + slots) * _size_bytes(value, maker)
-        buffer = Buffer(self._memory, size_bytes, maker, is_input=True)
-        self._keep_to_end(buffer)
-        self._queue.append(Queued((), buffer))
-        return DeviceTensor(value, buffer)
+    # --- who holds what the steps give: what an array makes takes its turn in the device's queue
 
     def lying(
         self, value: Any, maker: Maker, reads: Sequence[Buffer | Saved],
         then: Callable[[], None] | None = None,
     ) -> Buffer:  # fmt: skip
         """The bytes of a value that is made of others; it lies there in the device's turn."""
-        buffer = Buffer(self._memory, _size_bytes(value, maker), maker)
+        buffer = Buffer(self.memory, _size_bytes(value, maker), maker)
         self._queue.append(Queued(reads, buffer, then))
         return buffer
 
@@ -359,7 +329,7 @@ class Owners:
         for buffer in self._inputs:
             buffer.release()
         self._inputs.clear()
-        left = self._memory.total_bytes
+        left = self.memory.total_bytes
         assert not left, f"{left} bytes of memory are held by nobody"
 
     def _keep_to_end(self, owner: Owner) -> None:
@@ -372,19 +342,10 @@ class Owners:
         self.made.append(owner)
         return DeviceTensor(value, owner)
 
-    def _stacked(self, maker: Maker, value: Any, reads: Sequence[Buffer | Saved]) -> Any:
-        """A value that an array makes of several others."""
-        if not maker.node.outputs[0].is_float:
-            return value
-        reads = list(dict.fromkeys(reads))
-        for owner in reads:
-            owner.holders += 1
-        return self._shared(value, self.lying(value, maker, reads))
-
     def _new_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        resource = Resource(self._drop)
-        self.made.append(resource)
-        return DeviceTensor(value, resource)
+        value.drop = self._drop
+        self.made.append(value)
+        return DeviceTensor(value, value)
 
     def _drop(self, resource: Resource) -> None:
         """Nobody has a handle any more; the device may not have come to that."""
@@ -393,33 +354,29 @@ class Owners:
     def _same_resource(self, maker: Maker, given: list[Any], value: Any) -> Any:
         return self._shared(value, given[0].owner)
 
-    def _push(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        stack, pushed = given[0].owner, given[1]
+    def _push(self, maker: Maker, given: list[Any], pushed: Any) -> Any:
         if pushed.__class__ is not DeviceTensor:
-            stack.stack.append(None)
             return pushed
-        buffer = pushed.owner.buffer
+        stack, buffer = given[0].value, pushed.owner.buffer
         if buffer is None:  # a handle
             pushed.owner.holders += 1
-            stack.stack.append(pushed.owner)
             return pushed
         self._pushes += 1
         saved = Saved(buffer, stack, maker, self._pushes)
-        stack.stack.append(saved)
+        stack.values[-1] = DeviceTensor(pushed.value, saved)
         stack.pushed.append(saved)
         if buffer.is_computed and self.swapper is not None:
             self.swapper.add(saved)
         return pushed
 
-    def _pop(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        owner = given[0].owner.stack.pop()
-        if owner is None:
-            return value
-        self.made.append(owner)  # the stack has held it
-        if isinstance(owner, Saved):
-            owner.holders += 1
-            self._queue.append(Queued((), None, partial(self._popped, owner)))
-        return DeviceTensor(value, owner)
+    def _pop(self, maker: Maker, given: list[Any], popped: Any) -> Any:
+        if popped.__class__ is DeviceTensor:
+            owner = popped.owner
+            self.made.append(owner)  # the stack has held it
+            if isinstance(owner, Saved):
+                owner.holders += 1
+                self._queue.append(Queued((), None, partial(self._popped, owner)))
+        return popped
 
     def _popped(self, saved: Saved) -> None:
         """The device has come to a pop; at the first of its stack, what is away is brought back."""
@@ -428,37 +385,24 @@ class Owners:
                 self.swapper.bring(one)
         saved.release()
 
-    def _write(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        """Hold what is written to places of an array, or added to its gradients."""
-        is_gradient, is_all = _WRITES[maker.node.operator.name]
-        written = given[1 if is_all else 2]
+    def _write(self, maker: Maker, given: list[Any], flow: Any) -> Any:
+        """Hold what is written to an array, or added to its gradients."""
+        written = given[-2]
         if written.__class__ is DeviceTensor:
-            rows = range(written.value.shape[0]) if is_all else [int(given[1])]
-            places = [(given[0].value, row) for row in rows] if is_gradient else rows
-            given[0].owner.keep(written.owner, places)
-        return value
+            given[0].owner.keep(written.owner)
+        return bare(flow)
 
-    def _read(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        owners = given[0].owner.places.get(int(given[1]))
-        return self._shared(value, owners[0]) if owners else value
-
-    def _stack(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        places = given[0].owner.places
-        reads = [
-            one for place, owners in places.items() if place.__class__ is int for one in owners
-        ]
-        return self._stacked(maker, value, reads)
-
-    def _sum(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        owners = given[0].owner.places.get((given[0].value, int(given[1])), [])
-        if len(owners) == 1:
-            return self._shared(value, owners[0])
-        return self._stacked(maker, value, owners)
-
-    def _sums(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        of, places = given[0].value, given[0].owner.places
-        parts = [place for place in places if place.__class__ is tuple and place[0] is of]
-        return self._stacked(maker, value, [one for part in parts for one in places[part]])
+    def _gathered(self, maker: Maker, given: list[Any], value: Any) -> Any:
+        """What an array gives: an element of it, or what is made of several."""
+        if value.__class__ is DeviceTensor:
+            return self._shared(value.value, value.owner)
+        if not maker.node.outputs[0].is_float:
+            return value
+        parts = given[0].value.parts(*given[1:-1])
+        reads = list(dict.fromkeys(one.owner for one in parts))
+        for owner in reads:
+            owner.holders += 1
+        return self._shared(value, self.lying(value, maker, reads))
 
     def _assigned(self, maker: Maker, given: list[Any], value: Any) -> Any:
         """What a variable has from the next run on stays until this one is over."""
@@ -467,19 +411,16 @@ class Owners:
         self._keep_to_end(given[0].owner)
         return self._shared(value, given[0].owner)
 
-    rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
+    _rules: ClassVar[dict[str, Callable[[Any, Maker, list[Any], Any], Any]]] = {
         "assign": _assigned,
         "assign_rows": _assigned,
         "stack": _new_resource,
         "push": _push,
         "pop": _pop,
         "array": _new_resource,
-        **dict.fromkeys(_WRITES, _write),
-        "array_read": _read,
-        "array_stack": _stack,
+        **dict.fromkeys(("array_write", "array_unstack", "array_add", "array_add_all"), _write),
+        **dict.fromkeys(("array_read", "array_stack", "array_sum", "array_sums"), _gathered),
         "array_gradient": _same_resource,
-        "array_sum": _sum,
-        "array_sums": _sums,
     }
 
 

@@ -32,8 +32,11 @@ from ampsim.text import shown
 
 
 def device(device: int | str | None) -> Any:
-    """The same as `FlowGraph.device`, of the graph that is open."""
-    return open_graph().device(device)
+    """Build nodes that run on a worker of a number, or on the one whose device has a name.
+
+    With None they run where they would without.
+    """
+    return open_graph().building(placed=device)
 
 
 @checked
@@ -74,7 +77,7 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
     branches: list[Branch] = []
     for side, function in ((False, false_fn), (True, true_fn)):
         branch = Branch(graph.context, tensor, side=side)
-        with graph.inside(branch):
+        with graph.building(context=branch):
             given = function()
             branch.outputs = leaves_of(given, f"cond of {tensor.node.told}: {branch.told}")
         built.append(given)
@@ -148,7 +151,7 @@ def while_loop(
     loop.gate = loop.taken[0]
     place = merges[0].node.place
     told = f"{loop.name} ({place})" if place else loop.name
-    with graph.inside(loop):
+    with graph.building(context=loop):
         loop.given = _variables(inits, body(*rebuilt(inits, loop.taken)), told)
     for number, (leaf, merge) in enumerate(zip(loop.given, merges, strict=True)):
         _require_same(leaf, merge, f"{told}: variable {number}")
@@ -208,21 +211,21 @@ def decide(
     """Build what decides whether a loop goes on."""
     context = Predicate(loop)
     context.gate = merges[0]
-    with graph.inside(context):
+    with graph.building(context=context):
         (tensor,) = tensors_of([predicate()])
     loop.predicate = _require_predicate(tensor, f"the predicate of {loop.name}")
 
 
 def repeat(graph: FlowGraph, loop: Loop, given: Tensor, merge: Tensor) -> None:
     """Hand a variable on to the next iteration."""
-    with graph.inside(loop):
+    with graph.building(context=loop):
         merge.node.inputs.append(graph.forward(op.NEXT_ITERATION, given, loop))
 
 
 def leave(graph: FlowGraph, loop: Loop, switch: Node) -> Tensor:
     """A variable after the last iteration, in the present context."""
     around = graph.context
-    with graph.inside(loop):
+    with graph.building(context=loop):
         return graph.forward(op.EXIT, switch.outputs[False], around, loop=loop)
 
 

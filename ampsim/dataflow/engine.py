@@ -20,7 +20,7 @@ from ampsim.dataflow.memory import INPUTS
 from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.program import KnownInstance, Objective, Program
 from ampsim.dataflow.schedules import OfProgram
-from ampsim.dataflow.session import Done, Session
+from ampsim.dataflow.session import FlowResult, Session
 from ampsim.dataflow.variable import minimize, set_variables, variables
 from ampsim.errors import DivergenceError, GraphError
 from ampsim.hardware import Cluster
@@ -29,8 +29,6 @@ from ampsim.model_parallel import PassReport, RunSettings
 from ampsim.model_parallel.job import PassTotals
 from ampsim.optim import Optimizer
 from ampsim.trace import MEMORY_CATEGORIES, Recorder
-
-WEIGHTS, ACTIVATIONS = (MEMORY_CATEGORIES.index(one) for one in ("weights", "activations"))
 
 EPOCH: Final = "epoch"
 """The input that says of which epoch the learning rate is."""
@@ -119,7 +117,7 @@ class ProgramEngine:
         self._note_memory()
         return PassReport(start_s, clock.now, totals)
 
-    def run(self, plan: Plan, feeds: Mapping[str, Any]) -> Done:
+    def run(self, plan: Plan, feeds: Mapping[str, Any]) -> FlowResult:
         """Run one instance."""
         done = self._session.run(plan, feeds, self._instance)
         sent = self._recorder.sent
@@ -128,8 +126,8 @@ class ProgramEngine:
         self._instance += 1
         return done
 
-    def _report(self, objective: Objective, done: Done, rows: int) -> LossReport:
-        given: dict[Tensor | None, Any] = dict(zip(objective.asked, done.result, strict=True))
+    def _report(self, objective: Objective, done: FlowResult, rows: int) -> LossReport:
+        given: dict[Tensor | None, Any] = dict(zip(objective.asked, done.values, strict=True))
         loss, correct = float(given[objective.loss]), given.get(objective.correct)
         if not math.isfinite(loss):
             raise DivergenceError(
@@ -219,7 +217,6 @@ class ProgramEngine:
             return
         rows: list[tuple[float, ...]] = []
         for worker, time_s, whole, *held in (row for one in counting for row in one.memory_rows):
-            parts = [0.0] * len(MEMORY_CATEGORIES)
-            parts[WEIGHTS], parts[ACTIVATIONS] = held[INPUTS], whole - held[INPUTS]
-            rows.append((worker, *parts, time_s))
+            parts = {"weights": held[INPUTS], "activations": whole - held[INPUTS]}
+            rows.append((worker, *(parts.get(one, 0.0) for one in MEMORY_CATEGORIES), time_s))
         self._recorder.memory = rows

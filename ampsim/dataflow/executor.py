@@ -36,7 +36,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.graph import Node
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import DeviceTensor, hold, release
 from ampsim.dataflow.plan import DEAD, Frame, Iteration, Plan, Step, Targets
@@ -199,7 +198,9 @@ class Executor:
             self._deliver(step.targets[0], value, self._open(frame))
 
     def _source(self, step: Step, iteration: Iteration) -> None:
-        self._deliver(step.targets[0], self._given_to(step.node), iteration)
+        node = step.node
+        value = node.attributes["value"] if node.operator is op.CONSTANT else self._feeds[node.name]
+        self._deliver(step.targets[0], self._host.given(step, iteration, value), iteration)
 
     def _asked(self, step: Step, iteration: Iteration) -> None:
         self._asked_for = iteration.inputs[step.reads]
@@ -239,9 +240,6 @@ class Executor:
         self._deliver(step.targets[0], sent.value, iteration)
 
     # --- what all rules share
-
-    def _given_to(self, node: Node) -> Any:
-        return node.attributes["value"] if node.operator is op.CONSTANT else self._feeds[node.name]
 
     def _deliver(self, targets: Targets, value: Any, iteration: Iteration) -> None:
         """Put a value into the slots for which it is; what has all its inputs can run."""

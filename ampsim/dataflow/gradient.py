@@ -14,7 +14,6 @@ TensorFlow's `control_flow_state.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,7 +45,6 @@ from ampsim.dataflow.graph import (
 )
 from ampsim.dataflow.operator import INT, Shape
 from ampsim.dataflow.operators.elements import add_n
-from ampsim.dataflow.operators.resource import new_stack, pop, push
 from ampsim.dataflow.operators.shape import broadcast_to, filled, shape_of, sum_to
 from ampsim.errors import GraphError
 from ampsim.ir import Direction
@@ -78,35 +76,11 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
             "nothing leads to it; build it in there, or ask for its gradients outside"
         )
-    with graph.directed(Direction.BACKWARD):
+    with graph.building(direction=int(Direction.BACKWARD)):
         builder = _Builder(graph)
         ones = builder.filled(y, 1.0) if initial is None else initial
         found = builder.region(context, [(y, ones)], xs)
-        return [
-            builder.filled(x, 0.0) if gradient is None else gradient
-            for x, gradient in zip(xs, found, strict=True)
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Backward:
-    """What a backward loop carries.
-
-    Args:
-        loop: the forward one.
-        variables: numbers of those along which gradients go.
-        constants: what the loop captures whose gradients are summed up.
-    """
-
-    loop: Loop
-    variables: list[int]
-    constants: list[Tensor]
-
-    @property
-    def shapes(self) -> list[Shape | None]:
-        """Static shapes of the gradients, in that order."""
-        outputs = [self.loop.outputs[number] for number in self.variables]
-        return [one.shape for one in (*outputs, *self.constants)]
+        return list(map(builder.or_zeros, found, xs))
 
 
 class Differentiated:
@@ -201,7 +175,7 @@ class _Builder:
         if not found:
             return None
         if len(found) > 1:
-            with self._graph.device(tensor.node):
+            with self._graph.building(placed=tensor.node):
                 parts[tensor] = found = [add_n(*found)]
         return found[0]
 
@@ -215,7 +189,7 @@ class _Builder:
             return self._while_loop(unit, given, wanted)
         if unit.operator.gradient is None:
             raise GraphError(f"gradients: {unit.told} has no gradient; use flow.stop_gradient")
-        with self._graph.device(unit):
+        with self._graph.building(placed=unit):
             return unit.operator.gradient(Differentiated(unit, wanted, self), given[0])
 
     # --- constructs
@@ -238,7 +212,7 @@ class _Builder:
                 ]
                 inner = {one: branch.captures[one] for one in asked if one in branch.captures}
                 found = dict(zip(inner, self.region(branch, seeds, [*inner.values()]), strict=True))
-                return tuple(self._or_zeros(found.get(one), one) for one in asked)
+                return tuple(self.or_zeros(found.get(one), one) for one in asked)
 
             return build
 
@@ -252,65 +226,68 @@ class _Builder:
         self, loop: Loop, given: list[Tensor | None], wanted: set[Tensor]
     ) -> Sequence[Tensor | None]:
         """A loop that runs as often, backward."""
-        back = _relevant(loop, given, wanted)
-        if not back.variables:
+        variables, constants = _relevant(loop, given, wanted)
+        if not variables:
             return ()
         total = self._count(loop)
-        first = [self._or_zeros(given[one], loop.outputs[one]) for one in back.variables]
-        first += [self.filled(one, 0.0) for one in back.constants]
-        with self._graph.device(loop.predicate.node):
+        outputs = [loop.outputs[number] for number in variables]
+        first = [self.or_zeros(given[one], loop.outputs[one]) for one in variables]
+        first += [self.filled(one, 0.0) for one in constants]
+        with self._graph.building(placed=loop.predicate.node):
             _left, *found = while_loop(
                 is_left,
-                partial(self._iteration, back),
+                partial(self._iteration, loop, variables, constants),
                 (self.available(total), *first),
                 parallel_iterations=loop.window,
-                shapes=[(), *back.shapes],
+                shapes=[(), *(one.shape for one in (*outputs, *constants))],
                 name=f"{loop.name}-gradient",
             )
-        by_variable = dict(zip(back.variables, found, strict=False))
-        by_constant = dict(zip(back.constants, found[len(back.variables) :], strict=True))
+        by_variable = dict(zip(variables, found, strict=False))
+        by_constant = dict(zip(constants, found[len(variables) :], strict=True))
         return [
             *(by_variable.get(number) for number in range(len(loop.first))),
             *(by_constant.get(one) for one in loop.captures),
         ]
 
-    def _iteration(self, back: _Backward, left: Tensor, *carried: Tensor) -> Any:
+    def _iteration(
+        self, loop: Loop, variables: list[int], constants: list[Tensor], left: Tensor,
+        *carried: Tensor,
+    ) -> Any:  # fmt: skip
         """An iteration of a backward loop: gradients of the variables, sums of those of others."""
-        graph, loop = self._graph, back.loop
+        graph = self._graph
         self.twins[loop] = graph.context
         ordered = graph.forward(op.TRIGGER, left, graph.context)
         self._popped[loop] = ordered.node
-        given = [loop.given[number] for number in back.variables]
-        taken = [loop.taken[number] for number in back.variables]
-        inner = [loop.captures[one] for one in back.constants]
+        given = [loop.given[number] for number in variables]
+        taken = [loop.taken[number] for number in variables]
+        inner = [loop.captures[one] for one in constants]
         found = self.region(loop, zip(given, carried, strict=False), [*taken, *inner])
-        gradients = [
-            self._or_zeros(gradient, tensor) for gradient, tensor in zip(found, taken, strict=False)
-        ]
-        sums = zip(back.constants, carried[len(taken) :], found[len(taken) :], strict=True)
+        gradients = list(map(self.or_zeros, found, taken))
+        sums = zip(constants, carried[len(taken) :], found[len(taken) :], strict=True)
         for constant, total, gradient in sums:
-            with graph.device(constant.node):
+            with graph.building(placed=constant.node):
                 gradients.append(total if gradient is None else total + gradient)
         after = left - 1
         after.node.controls.append(ordered)
-        return (after, *map(self._of_shape, gradients, back.shapes))
+        outer = [*(loop.outputs[number] for number in variables), *constants]
+        return (after, *map(self._of_shape, gradients, (one.shape for one in outer)))
 
     def _count(self, loop: Loop) -> Tensor:
         """How often a forward loop ran, which is to count its iterations."""
         assert loop.outer is not None, "a loop has a context around it"
         graph = self._graph
-        with self._graph.inside(loop.outer), graph.device(loop.predicate.node):
+        with graph.building(context=loop.outer, placed=loop.predicate.node):
             (zero,) = tensors_of([0])
             merge = begun(graph, loop, zero, ())
             switch = graph.switch(merge, loop.predicate, within=loop)
             index = switch.outputs[True]
-            with graph.inside(loop):
+            with graph.building(context=loop):
                 ordered = graph.forward(op.TRIGGER, index, loop)
                 after = index + 1
             after.node.controls.append(ordered)
             repeat(graph, loop, after, merge)
         self._pushed[loop] = ordered.node
-        with graph.inside(loop.outer):
+        with graph.building(context=loop.outer):
             return leave(graph, loop, switch)
 
     # --- values of the forward graph
@@ -332,13 +309,13 @@ class _Builder:
         """Push a value in each forward iteration, and pop it in the backward one."""
         assert loop.outer is not None, "a loop has a context around it"
         graph = self._graph
-        with graph.inside(loop.outer):
-            handle = new_stack()
-        with graph.inside(tensor.context):
-            pushed = push(handle, tensor)
+        with graph.building(context=loop.outer):
+            handle = apply("stack")
+        with graph.building(context=tensor.context):
+            pushed = apply("push", handle, tensor)
         saved = self.available(handle)
-        with graph.inside(self.twins[tensor.context]):
-            popped = pop(saved, tensor)
+        with graph.building(context=self.twins[tensor.context]):
+            popped = apply("pop", saved, static=tensor.shape, dtype=tensor.dtype)
         for one, trigger in ((pushed, self._pushed[loop]), (popped, self._popped[loop])):
             one.node.controls.append(trigger.inputs[0])
             trigger.controls.append(one)
@@ -351,24 +328,25 @@ class _Builder:
         if tensor.static_shape is not None:
             return self._graph.constant(np.array(tensor.static_shape, INT))
         if tensor not in self._shapes:
-            with self._graph.inside(tensor.context), self._graph.device(tensor.node):
+            with self._graph.building(context=tensor.context, placed=tensor.node):
                 self._shapes[tensor] = shape_of(tensor)
         return self.available(self._shapes[tensor])
 
     def filled(self, tensor: Tensor, value: float) -> Tensor:
         """A tensor of one value, of the shape and type of a forward tensor."""
         shape = self.shape(tensor)
-        with self._graph.device(tensor.node):
+        with self._graph.building(placed=tensor.node):
             return filled(shape, value, tensor.dtype, tensor.shape)
 
-    def _or_zeros(self, gradient: Tensor | None, tensor: Tensor) -> Tensor:
+    def or_zeros(self, gradient: Tensor | None, tensor: Tensor) -> Tensor:
+        """A gradient of a tensor, or zeros where there is none."""
         return self.filled(tensor, 0.0) if gradient is None else gradient
 
     def _of_shape(self, tensor: Tensor, shape: Shape | None) -> Tensor:
         """A tensor of which it is known that it has a shape."""
         if fits(tensor.shape, shape):
             return tensor
-        with self._graph.device(tensor.node):
+        with self._graph.building(placed=tensor.node):
             known = apply("identity", tensor)
         known.shape = shape
         return known
@@ -392,8 +370,10 @@ def _leads_to(context: Context, ys: Iterable[Tensor]) -> set[Tensor]:
     return reached
 
 
-def _relevant(loop: Loop, given: list[Tensor | None], wanted: set[Tensor]) -> _Backward:
-    """The variables and the constants of a loop along which gradients go."""
+def _relevant(
+    loop: Loop, given: list[Tensor | None], wanted: set[Tensor]
+) -> tuple[list[int], list[Tensor]]:
+    """The variables of a loop, by their numbers, and the constants along which gradients go."""
     count = len(loop.first)
     constants = [one for one in loop.captures if one in wanted]
     inner = [loop.captures[one] for one in constants]
@@ -410,7 +390,7 @@ def _relevant(loop: Loop, given: list[Tensor | None], wanted: set[Tensor]) -> _B
     needed = _grown({number for number in dependent if given[number] is not None}, feeding)
     leading = _leads_to(loop, [loop.given[one] for one in needed])
     constants = [one for one in constants if loop.captures[one] in leading]
-    return _Backward(loop, sorted(needed), constants)
+    return sorted(needed), constants
 
 
 def _grown(numbers: set[int], more_of: Callable[[set[int]], set[int]]) -> set[int]:

@@ -251,7 +251,8 @@ class FlowGraph:
     Attributes:
         context: where nodes are built now.
         direction: of nodes that are built now.
-        placed: the device of nodes that are built now; None where nothing is said.
+        placed: where nodes run that are built now: on the worker of a number, on the one whose
+            device has a name, or where another node is; None where nothing is said.
         nodes: all of them, in the order of building.
         given: inputs and variables, by name.
         known: says what is known before it runs, and loops are unrolled; None where they are not.
@@ -291,28 +292,14 @@ class FlowGraph:
         return [node for node in self.given.values() if node.operator is op.VARIABLE]
 
     @contextlib.contextmanager
-    def _with(self, name: str, value: Any) -> Generator[Any]:
-        before = getattr(self, name)
-        setattr(self, name, value)
+    def building(self, **how: Any) -> Generator[None]:
+        """Build nodes in another `context`, of another `direction`, or `placed` elsewhere."""
+        before = {name: getattr(self, name) for name in how}
+        vars(self).update(how)
         try:
-            yield value
+            yield
         finally:
-            setattr(self, name, before)
-
-    def inside(self, context: Context) -> contextlib.AbstractContextManager[Context]:
-        """Build nodes in a context."""
-        return self._with("context", context)
-
-    def directed(self, direction: Direction) -> contextlib.AbstractContextManager[Any]:
-        """Build nodes of a direction."""
-        return self._with("direction", int(direction))
-
-    def device(self, device: int | str | Node | None) -> contextlib.AbstractContextManager[Any]:
-        """Build nodes that run on a worker of a number, or on the one whose device has a name.
-
-        Or where another node is; with None, where they would without.
-        """
-        return self._with("placed", device)
+            vars(self).update(before)
 
     def number(self, node: Node) -> tuple[int, str]:
         """List a node; its place in the list, and its name."""
@@ -349,7 +336,7 @@ class FlowGraph:
         self, operator: op.Operator, shape: Sequence[int | None], dtype: Any, **attributes: Any
     ) -> Tensor:
         """A tensor that waits for nothing, of the graph itself."""
-        with self.inside(self.root):
+        with self.building(context=self.root):
             node = Node(operator, [], attributes, self)
         return output_of(node, tuple(shape), np.dtype(dtype), self.root)
 
@@ -362,7 +349,8 @@ class FlowGraph:
         What would run once more than the body of its loop, for want of an input that comes with
         the iterations, waits for the loop's gate.
         """
-        with self.inside(within or self.context) as context:
+        context = within or self.context
+        with self.building(context=context):
             node = Node(operator, list(inputs), attributes or {}, self)
         is_constant = all(one.node.operator is op.ENTER_CONSTANT for one in inputs)
         if is_constant and (inputs or operator.is_stateful):
@@ -401,7 +389,7 @@ class FlowGraph:
             inside = node.outputs[context.side]
         else:
             assert isinstance(context, Loop), f"{context.told} captures nothing"
-            with self.inside(context.outer):
+            with self.building(context=context.outer):
                 inside = self.forward(op.ENTER_CONSTANT, tensor, context, loop=context)
         inside.captured_from = tensor
         return inside

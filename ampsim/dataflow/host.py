@@ -200,6 +200,10 @@ class Host:
 
     # --- values
 
+    def given(self, step: Step, iteration: Iteration, value: Any) -> Any:
+        """What was fed, a constant or a variable, as steps have it."""
+        return value
+
     def compute(self, step: Step, iteration: Iteration) -> Any:
         """The value of a live step."""
         return self.value_of(step, iteration, iteration.inputs[step.reads])

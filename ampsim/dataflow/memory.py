@@ -66,6 +66,11 @@ def release(value: Any) -> None:
         value.owner.release()
 
 
+def bare(value: Any) -> Any:
+    """The value without its owner."""
+    return value.value if value.__class__ is DeviceTensor else value
+
+
 class Buffer:
     """The bytes of one tensor; the caller holds those of an input for the whole run.
 
@@ -231,51 +236,43 @@ class Saved:
 
 
 class Resource:
-    """What a stack or an array holds, until nobody has its handle; then `drop` is called.
+    """A stack or an array, until nobody has its handle; then `drop` is called with it.
 
     Attributes:
         holders: how many have the handle.
-        stack: what lies on it, the last pushed last; None for what is no tensor of the device.
-        pushed: every tensor that was ever pushed.
+        kept: what was written to it, and the bytes of that.
+        pushed: what stands for every tensor that was ever pushed onto it.
         is_popped: whether the device has come to the first pop.
-        places: what each place of an array holds; and each of its gradients, whose parts are added.
     """
 
-    __slots__ = ("_drop", "_kept", "holders", "is_popped", "places", "pushed", "stack")
+    __slots__ = ("drop", "holders", "is_popped", "kept", "pushed")
     buffer = None
 
-    def __init__(self, drop: Callable[[Resource], None]) -> None:
-        self._drop, self.holders = drop, 1
-        self._kept: list[tuple[Owner, Buffer]] = []
-        self.stack: list[Owner | None] = []
+    def __init__(self) -> None:
+        self.drop: Callable[[Resource], None]
+        self.holders, self.is_popped = 1, False
+        self.kept: list[tuple[Owner, Buffer]] = []
         self.pushed: list[Saved] = []
-        self.is_popped = False
-        self.places: dict[Any, list[Buffer | Saved]] = {}
 
-    def keep(self, owner: Buffer | Saved, places: Sequence[Any]) -> None:
-        """Hold what was written to places."""
+    def keep(self, owner: Buffer | Saved) -> None:
+        """Hold what was written to it."""
         buffer = owner.buffer
         owner.holders += 1
         buffer.keep(1)
-        self._kept.append((owner, buffer))
-        for place in places:
-            self.places.setdefault(place, []).append(owner)
+        self.kept.append((owner, buffer))
 
     def release(self) -> None:
         """Have one holder fewer; with the last it is dropped."""
         self.holders -= 1
         if not self.holders:
-            self._drop(self)
+            self.drop(self)
 
     def let_go(self) -> None:
         """Hold nothing any more."""
-        for owner, buffer in self._kept:
+        for owner, buffer in self.kept:
             buffer.keep(-1)
             owner.release()
-        for one in self.stack:
-            if one is not None:
-                one.release()
-        self._kept, self.stack = [], []
+        self.kept = []
 
 
 Owner: TypeAlias = Buffer | Saved | Resource

@@ -103,9 +103,12 @@ def register(operator: Operator) -> Operator:
     return operator
 
 
-def first_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-    """The type of the first input."""
-    return dtypes[0]
+def _first(*given: Any, **attributes: Any) -> Any:
+    """The shape or the type of the first input."""
+    return given[0]
+
+
+first_shape = first_dtype = _first
 
 
 def joint_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
@@ -113,16 +116,12 @@ def joint_dtype(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
     return np.result_type(*dtypes)
 
 
-def _always(dtype: np.dtype[Any]) -> Callable[..., np.dtype[Any]]:
-    """The rule of operators that give one type, whatever they take."""
-
-    def rule(*dtypes: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
-        return dtype
-
-    return rule
+def always(told: Any) -> Callable[..., Any]:
+    """The rule of operators that give one type or shape, whatever they take."""
+    return lambda *given, **attributes: told
 
 
-truth, integer, number, handle = map(_always, (BOOL, INT, FLOAT, RESOURCE))
+truth, integer, number, handle, scalar = map(always, (BOOL, INT, FLOAT, RESOURCE, ()))
 
 
 def told_shape(*shapes: Shape, static: Shape | None, **attributes: Any) -> Shape | None:
@@ -133,16 +132,6 @@ def told_shape(*shapes: Shape, static: Shape | None, **attributes: Any) -> Shape
 def told_dtype(*dtypes: np.dtype[Any], dtype: Any, **attributes: Any) -> np.dtype[Any]:
     """The type that the attribute `dtype` tells."""
     return np.dtype(dtype)
-
-
-def first_shape(*shapes: Shape, **attributes: Any) -> Shape:
-    """The shape of the first input."""
-    return shapes[0]
-
-
-def scalar(*shapes: Shape, **attributes: Any) -> Shape:
-    """One number."""
-    return ()
 
 
 def without_axis(x: Shape, *, axis: int | None) -> Shape:

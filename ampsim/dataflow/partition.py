@@ -90,8 +90,7 @@ class NodePlaces:
 
     def worker(self, node: Node) -> int:
         """Where a node runs."""
-        found = self._found(node)
-        return 0 if found is None else found
+        return self._found(node) or 0
 
     def _found(self, node: Node) -> int | None:
         if node not in self._worker:
@@ -299,7 +298,7 @@ class Cut:
         self, operator: Operator, inputs: list[Tensor], told: dict[str, Any], worker: int,
         *, like: Tensor | None, context: Context,
     ) -> Node:  # fmt: skip
-        with self._more.inside(context):
+        with self._more.building(context=context):
             node = Node(operator, inputs, told, self._more, like=like)
         self._worker[node] = worker
         self.placed.append((node, worker))

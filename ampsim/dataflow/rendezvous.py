@@ -52,7 +52,7 @@ class Rendezvous:
     """
 
     def __init__(self, plan: Plan, fabric: Fabric, *, broadcasts_dead: bool) -> None:
-        self._fabric, self._broadcasts = fabric, broadcasts_dead
+        self._fabric = fabric
         self.receivers: dict[int, Receiver] = {}
         self.counts = {"tensors": 0, "predicates": 0, "signals": 0, "dead": 0}
         self._recvs: dict[tuple[Context, int, int], list[Step]] = {}
@@ -60,11 +60,9 @@ class Rendezvous:
         self._awaited: dict[tuple[Step, Path], Iteration] = {}
         self._arrived: dict[tuple[Step, Path], SentValue] = {}
         for step in plan.steps if broadcasts_dead else ():
-            if step.kind == "send":
-                context = step.node.inputs[0].context
-                key = (context, step.frame.worker, step.peer.frame.worker)
-                if isinstance(context, Branch):
-                    self._recvs.setdefault(key, []).append(step.peer)
+            if step.kind == "send" and isinstance(step.node.inputs[0].context, Branch):
+                key = (step.node.inputs[0].context, step.frame.worker, step.peer.frame.worker)
+                self._recvs.setdefault(key, []).append(step.peer)
 
     def send(
         self, step: Step, path: Path, cause: Cause, value: Any,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,6 @@ from ampsim.dataflow.memory import CATEGORIES, SWAP_THRESHOLD
 from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import DEAD, Plan
 from ampsim.dataflow.rendezvous import Rendezvous
-from ampsim.dataflow.variable import changed_by
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Standin, standin
@@ -55,16 +54,26 @@ class FlowResult:
 
     Attributes:
         values: of what was asked for, in that order; in `sleep` mode floats are their shapes alone.
-        makespan_s: when the last step had been computed.
-        window_max: the most iterations of one frame that were under way at a time.
+        sent: how many messages went between workers: `tensors`; `predicates`, all truth values;
+            `signals` of control edges; `dead` signals.
     """
 
     values: list[Any]
-    makespan_s: float
-    window_max: int
-    _done: Done = field(repr=False)
+    sent: Mapping[str, int]
+    _plan: Plan = field(repr=False)
+    _executors: Mapping[int, Executor] = field(repr=False)
     _recorder: Recorder = field(repr=False)
     _hosts: Mapping[int, Host] = field(repr=False)
+
+    @property
+    def makespan_s(self) -> float:
+        """When the last step had been computed."""
+        return self._recorder.summary.end_s
+
+    @property
+    def window_max(self) -> int:
+        """The most iterations of one frame that were under way at a time."""
+        return max((one.window_max for one in self._executors.values()), default=0)
 
     @cached_property
     def spans(self) -> pd.DataFrame:
@@ -75,14 +84,6 @@ class FlowResult:
     def transfers(self) -> pd.DataFrame:
         """One row a message between workers whose way takes time; columns as of any run."""
         return self._recorder.frame("transfers")
-
-    @property
-    def sent(self) -> dict[str, int]:
-        """How many messages went between workers.
-
-        `tensors`; `predicates`, all truth values; `signals` of control edges; `dead` signals.
-        """
-        return dict(self._done.sent)
 
     @property
     def critical_path(self) -> pd.DataFrame:
@@ -98,7 +99,7 @@ class FlowResult:
         `memory_bytes`.
         """
         rows = [row for host in self._counting for row in host.memory_rows]
-        return _table(("worker", "time_s", "bytes", *CATEGORIES), rows)
+        return _table(f"worker time_s bytes {' '.join(CATEGORIES)}", rows)
 
     @property
     def peak_bytes(self) -> pd.Series[Any]:
@@ -130,34 +131,39 @@ class FlowResult:
     @cached_property
     def frames(self) -> pd.DataFrame:
         """One row an iteration of a loop on a worker: tag, iteration, opened_s, over_s, worker."""
-        return _table(
-            ("tag", "iteration", "opened_s", "over_s", "worker"), self._done.rows("frames")
-        )
+        return _table("tag iteration opened_s over_s worker", self._rows("frames"))
 
     @cached_property
     def decisions(self) -> pd.DataFrame:
         """One row a Switch with a live predicate: node, tag, taken, time_s, worker."""
-        return _table(("node", "tag", "taken", "time_s", "worker"), self._done.rows("decisions"))
+        return _table("node tag taken time_s worker", self._rows("decisions"))
+
+    def _rows(self, what: str) -> list[tuple[Any, ...]]:
+        """The rows of a table of all executors, each with its worker."""
+        named = self._executors.items()
+        return [(*row, worker) for worker, one in named for row in getattr(one, what)]
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
         """One row a node on a worker: node, operator, live and dead: how often it ran; worker."""
         rows = [
             (one.node.name, one.node.operator.name, one.live, one.dead, one.frame.worker)
-            for one in self._done.plan.steps
+            for one in self._plan.steps
         ]
-        return _table(("node", "operator", "live", "dead", "worker"), rows)
+        return _table("node operator live dead worker", rows)
 
 
-def _table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
-    columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    counts = ("iteration", "live", "dead", "worker", "bytes", *CATEGORIES)
-    kinds: dict[str, Any] = dict.fromkeys(counts, np.int64)
-    made: dict[str, Any] = {}
-    for name, values in zip(names, columns, strict=True):
-        kind = np.float64 if name.endswith("_s") else kinds.get(name, object)
-        made[name] = np.array(list(values), np.bool_ if name == "taken" else kind)
-    return read_only(made)
+_KINDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("node", "tag", "operator"), object), "taken": np.bool_,
+    **dict.fromkeys(("opened_s", "over_s", "time_s"), np.float64),
+}  # fmt: skip
+"""Types of columns that are no counts."""
+
+
+def _table(names: str, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+    columns = list(zip(*rows, strict=True)) or [()] * len(names.split())
+    named = zip(names.split(), columns, strict=True)
+    return read_only({name: np.array(list(one), _KINDS.get(name, np.int64)) for name, one in named})
 
 
 @checked
@@ -213,35 +219,10 @@ def run(
         parallel_iterations, run_ahead, swap_threshold=threshold, broadcast_dead=broadcast_dead
     )
     session = Session(cluster, clock, recorder, running, is_abstract=mode == "sleep", seed=seed)
-    done = session.run(plan, feeds or {})
-    values = done.result
-    assert not any(value is DEAD for value in values), "nothing is dead outside of branches"
+    result = session.run(plan, feeds or {})
+    assert not any(one is DEAD for one in result.values), "nothing is dead outside of branches"
     recorder.flush()
-    window_max = max((one.window_max for one in done.executors.values()), default=0)
-    end_s = recorder.summary.end_s
-    return FlowResult(values, end_s, window_max, done, recorder, session.hosts)
-
-
-class Done(NamedTuple):
-    """What is left of a run: executors by worker, and messages that were sent, by their kinds."""
-
-    plan: Plan
-    executors: Mapping[int, Executor]
-    sent: Mapping[str, int]
-
-    @property
-    def result(self) -> list[Any]:
-        """What was asked for."""
-        parts = {
-            place: value for one in self.executors.values() for place, value in one.result.items()
-        }
-        return [parts[place] for place in range(self.plan.asked)]
-
-    def rows(self, what: str) -> list[tuple[Any, ...]]:
-        """The rows of a table of all executors, each with its worker."""
-        return [
-            (*row, worker) for worker, one in self.executors.items() for row in getattr(one, what)
-        ]
+    return result
 
 
 class Session:
@@ -307,7 +288,7 @@ class Session:
                 "dispatch_s in the device file, which a step of the graph takes on its host"
             )
 
-    def run(self, plan: Plan, feeds: Mapping[str, Any], instance: int = 0) -> Done:
+    def run(self, plan: Plan, feeds: Mapping[str, Any], instance: int = 0) -> FlowResult:
         """Run a plan on values of its inputs; variables then have what was assigned.
 
         Raises:
@@ -317,20 +298,21 @@ class Session:
         """
         self.require_fit(plan.roots)
         fed = _fed_to(plan, feeds, is_abstract=self._is_abstract)
-        held = changed_by([step.node for step in plan.steps])
+        changing = (one.node for one in plan.steps if one.node.operator is not op.VARIABLE)
+        held = dict.fromkeys(one.attributes["held"] for one in changing if "held" in one.attributes)
         for one in held:
             one.forget()
         rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._running.broadcast_dead)
-        how: dict[str, Any] = {"run_ahead": self._running.run_ahead, "instance": instance}
+        told: dict[str, Any] = {"run_ahead": self._running.run_ahead, "instance": instance}
         executors: dict[int, Executor] = {}
         for worker, sources in plan.sources.items():
             host = self._host(worker)
             host.hold([one.node for one in sources])  # variables wait for nothing
             if isinstance(host, CountingHost):
                 host.has_others = len(plan.sources) > 1
-                executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **how)
+                executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **told)
             else:
-                executors[worker] = Executor(plan, rendezvous, fed, host, **how)
+                executors[worker] = Executor(plan, rendezvous, fed, host, **told)
             host.start(executors[worker].run)
         self._clock.run()
         is_over = all(one.is_over for one in executors.values())
@@ -345,7 +327,9 @@ class Session:
                 one.finish()
         for one in held:
             one.commit()
-        return Done(plan, executors, rendezvous.counts)
+        parts = {place: each for one in executors.values() for place, each in one.result.items()}
+        values = [parts[place] for place in range(plan.asked)]
+        return FlowResult(values, rendezvous.counts, plan, executors, self._recorder, self.hosts)
 
 
 def _threshold(threshold: float | None, *, is_swapping: bool) -> float | None:

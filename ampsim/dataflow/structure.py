@@ -12,28 +12,17 @@ from typing import Any, cast
 import numpy as np
 
 from ampsim.dataflow.graph import Tensor, apply, constant, tensors_of
-from ampsim.dataflow.operator import Shape
 from ampsim.dataflow.operators import resource
 from ampsim.errors import GraphError, OptionError
 
 assert resource, "its operators are listed"
 
 
-class _Told:
-    """What is known of the elements of an array.
-
-    Attributes:
-        shape: that of each; None while nobody has written one.
-    """
-
-    def __init__(self, shape: Shape | None, dtype: Any) -> None:
-        self.shape, self.dtype = shape, dtype
-
-
 class TensorArray:
     """Tensors by their places; each place is written once.
 
-    It does not change: `write` gives the array as it is then, from which to go on.
+    It does not change: `write` gives the array as it is then, from which to go on. What is known of
+    the elements, shape and type, is the same for all that came of one array.
 
     Args:
         size: how many places there are; writing beyond makes it longer.
@@ -46,7 +35,7 @@ class TensorArray:
         element_shape: Sequence[int | None] | None = None,
     ) -> None:  # fmt: skip
         static = None if element_shape is None else tuple(element_shape)
-        self._told = _Told(static, np.dtype(dtype))
+        self._told: dict[str, Any] = {"static": static, "dtype": np.dtype(dtype)}
         self.handle = apply("array", size)
         self.flow = constant(0.0)
 
@@ -59,27 +48,26 @@ class TensorArray:
     def write(self, index: int | Tensor, value: Any) -> TensorArray:
         """Write a place; the array as it is then."""
         (tensor,) = tensors_of([value])
-        if self._told.shape is None:
-            self._told.shape = tensor.shape
-        self._told.dtype = tensor.dtype
+        if self._told["static"] is None:
+            self._told["static"] = tensor.shape
+        self._told["dtype"] = tensor.dtype
         return self.with_flow(apply("array_write", self.handle, index, tensor, self.flow))
 
     def read(self, index: int | Tensor) -> Tensor:
         """A place that was written before."""
-        told = {"static": self._told.shape, "dtype": self._told.dtype}
-        return apply("array_read", self.handle, index, self.flow, **told)
+        return apply("array_read", self.handle, index, self.flow, **self._told)
 
     def unstack(self, x: Tensor) -> TensorArray:
         """Write all rows of x, the first at place 0; the array as it is then."""
         (tensor,) = tensors_of([x])
-        self._told.shape = None if tensor.shape is None else tensor.shape[1:]
-        self._told.dtype = tensor.dtype
+        static = None if tensor.shape is None else tensor.shape[1:]
+        self._told.update(static=static, dtype=tensor.dtype)
         return self.with_flow(apply("array_unstack", self.handle, tensor, self.flow))
 
     def stack(self) -> Tensor:
         """All places as one tensor, with a new first axis."""
-        shape = self._told.shape
-        told = {"static": None if shape is None else (None, *shape), "dtype": self._told.dtype}
+        shape = self._told["static"]
+        told = {**self._told, "static": None if shape is None else (None, *shape)}
         return apply("array_stack", self.handle, self.flow, **told)
 
     def size(self) -> Tensor:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from ampsim.dataflow import operator as op
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import (
     FlowGraph,
-    Node,
     Operand,
     Tensor,
     apply,
@@ -61,17 +59,22 @@ class Held:
         self.state: Any = None
         self._assigned: Any = None
 
-    def assign(self, value: Any) -> None:
-        """Take what it is to have after the run.
+    def assign(self, value: Any, index: np.ndarray | None = None) -> None:
+        """Take what it is to have after the run, or what rows of it are to have.
 
         Raises:
+            IndexError: it has no such rows.
             SimulationError: it has been assigned in this run.
         """
+        if index is not None:
+            count = 0 if self.value is None else len(self.value)
+            if index.min(initial=0) < 0 or index.max(initial=0) >= count:
+                raise IndexError(f"rows {index.tolist()} are not within the {count} of {self.name}")
         if self._assigned is not None:
             raise SimulationError(
                 f"{self.name} is assigned twice in one run; assign once, or what a loop gives"
             )
-        self._assigned = value
+        self._assigned = value, index
 
     def forget(self) -> None:
         """Leave what was assigned in a run that failed."""
@@ -79,21 +82,15 @@ class Held:
 
     def commit(self) -> None:
         """Have what was assigned, after a run."""
-        given = self._assigned
-        if isinstance(given, _Rows) and self.value is not None:
+        value, index = self._assigned or (None, None)
+        self.forget()
+        if value is None or isinstance(value, Standin):
+            return
+        if index is None or self.value is None:
+            self.value = np.asarray(value)
+        else:
             self.value = self.value.copy()  # what was read of it stays
-            self.value[given.index] = given.value
-        elif given is not None and not isinstance(given, Standin):
-            self.value = np.asarray(given)
-        self._assigned = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows that are assigned, and where they lie."""
-
-    index: np.ndarray
-    value: np.ndarray
+            self.value[index] = value
 
 
 def variable(
@@ -164,12 +161,15 @@ def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
 # --- what changes them
 
 
-def _assign(value: Any, *, held: Held) -> Any:
-    held.assign(value)
+def _assign(value: Any, *index: np.ndarray, held: Held) -> Any:
+    held.assign(value, *index)
     return value
 
 
-ASSIGN: Final = op.Operator("assign", _assign, op.first_shape, op.first_dtype, is_stateful=True)
+ASSIGN, ASSIGN_ROWS = (
+    op.Operator(name, _assign, op.first_shape, op.first_dtype, is_stateful=True)
+    for name in ("assign", "assign_rows")
+)
 
 
 @checked
@@ -189,19 +189,6 @@ def assign(target: Tensor, value: Operand) -> Tensor:
             f"{tensor.dtype} of shape {tensor.shape}"
         )
     return build(ASSIGN, (tensor,), {"held": target.node.attributes["held"]})
-
-
-def _assign_rows(value: Any, index: np.ndarray, *, held: Held) -> Any:
-    count = 0 if held.value is None else len(held.value)
-    if index.min(initial=0) < 0 or index.max(initial=0) >= count:
-        raise IndexError(f"rows {index.tolist()} are not within the {count} of {held.name}")
-    held.assign(value if isinstance(value, Standin) else _Rows(index, value))
-    return value
-
-
-ASSIGN_ROWS: Final = op.Operator(
-    "assign_rows", _assign_rows, op.first_shape, op.first_dtype, is_stateful=True
-)  # fmt: skip
 
 
 @checked
@@ -233,12 +220,6 @@ def _require_assignable(target: Tensor, what: str) -> None:
     if target.node.operator is not op.VARIABLE:
         raise GraphError(f"{what}: {target.node.told} must be a variable; make one: flow.variable")
     _require_once(f"{what} to {target.node.name}")
-
-
-def changed_by(nodes: Sequence[Node]) -> list[Held]:
-    """Of which variables a run of some nodes changes what they have."""
-    found = [node.attributes.get("held") for node in nodes if node.operator is not op.VARIABLE]
-    return list(dict.fromkeys(one for one in found if one is not None))
 
 
 def _require_once(what: str) -> None:
@@ -280,7 +261,7 @@ def minimize(
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
     number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
-    with graph.directed(Direction.UPDATE):
+    with graph.building(direction=int(Direction.UPDATE)):
         return group(
             *(
                 assign(target, _stepped(target, slope, number, optimizer))
@@ -293,31 +274,27 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     shape, held = target.static_shape, target.node.attributes["held"]
     assert shape is not None, "a variable has a shape"
     held.slots = max(held.slots, optimizer.arrays)
-
-    def kernel(theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray) -> np.ndarray:
-        return _step(held, method, (theta, gradient, float(epoch)))
-
-    def work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-        return update_work(output, itemsize, optimizer)
-
-    method = optimizer.of_tensors([shape])
+    kernel = partial(_step, held, optimizer.of_tensors([shape]))
+    work = partial(_update_work, optimizer)
     update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work)
-    with open_graph().device(target.node):
+    with open_graph().building(placed=target.node):
         return build(update, (target, slope, epoch), {})
 
 
-def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, float]) -> np.ndarray:
+def _step(
+    held: Held, method: Optimizer, theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray
+) -> np.ndarray:
     """Step from theta; the optimizer's state goes on.
 
     Raises:
         DivergenceError: a number would stop being finite.
     """
-    theta, gradient, epoch = given
 
     def diverged() -> str:
-        return f"{held.name} stopped being finite in epoch {epoch:g}; try a lower learning rate"
+        return f"{held.name} stopped being finite in epoch {number:g}; try a lower learning rate"
 
-    rate = method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
+    number = float(epoch)
+    rate = method.rate(number if within_epochs(method.rate) else math.floor(number))
     flat = theta.reshape(-1)
     state = method.init(flat) if held.state is None else held.state
     slope = gradient.astype(theta.dtype).reshape(-1)  # which may be written over
@@ -325,7 +302,9 @@ def _step(held: Held, method: Optimizer, given: tuple[np.ndarray, np.ndarray, fl
     return stepped.reshape(theta.shape)
 
 
-def update_work(shape: tuple[int, ...], itemsize: int, optimizer: Optimizer) -> Work:
+def _update_work(
+    optimizer: Optimizer, inputs: op.Sizes, shape: tuple[int, ...], itemsize: int
+) -> Work:
     """What a step of an optimizer does: Appendix C's FLOP of a matrix."""
     size, calls = math.prod(shape), optimizer.calls
     return Work(

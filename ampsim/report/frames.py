@@ -218,7 +218,8 @@ def _lane_number(name: str) -> int:
     return _LANE_KINDS.index(kind) * _THREADS + int(thread or 0)
 
 
-def _lane_of(row: int) -> str:
+def lane_of(row: int) -> str:
+    """The lane of a row, with the number of its thread where it has several."""
     kind, thread = divmod((row + 1) // LANE_STEP, _THREADS)
     return f"{_LANE_KINDS[kind]} {thread}" if thread else _LANE_KINDS[kind]
 
@@ -248,14 +249,14 @@ def thread_name(row: int) -> str:
     ('host: compute', 'worker 2: compute')
     """
     worker = owner_of(row)
-    return f"{'host' if worker < 0 else f'worker {worker}'}: {_lane_of(row)}"
+    return f"{'host' if worker < 0 else f'worker {worker}'}: {lane_of(row)}"
 
 
 def short_name(row: int) -> int | str:
     """What a row is called where there is little room."""
     if is_worker(row):
         return row
-    return "host" if row < 0 else f"{owner_of(row)} {_lane_of(row)}"
+    return "host" if row < 0 else f"{owner_of(row)} {lane_of(row)}"
 
 
 def is_of_operations(spans: DataFrame) -> bool:

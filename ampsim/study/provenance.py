@@ -264,9 +264,7 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
     text = free if cluster.is_link_free else f"{what}; first come first served, never shared"
     if cluster.has_shared_bandwidth:
         text = network_text(cluster)
-    rows.append(
-        {"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}
-    )
+    rows += [{"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}]
     rows += [
         {"of": of, "what": what, "kind": source.kind, "text": source.text}
         for of, what, source in variations(cluster)
@@ -276,6 +274,8 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
         taken = f"{cluster.host.name}: {host_text(cluster)}"
         rows.append({"of": "host", "what": "controller", "kind": "assumed", "text": taken})
         host = "replica averaging, loading of data"
+    if not any(device.dispatch_s for device in cluster.devices):
+        host += ", control flow of programs"
     rows.append({"of": "host", "what": host, "kind": "assumed", "text": "take no time"})
     if cluster.memory is not None:
         text = "what heavy nodes keep moves to the host and back over copy lanes"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from live_tensors import peak_bytes
 
 from ampsim import flow
 from ampsim.clock import WallClock
-from ampsim.dataflow.operators.resource import new_stack, pop, push
+from ampsim.dataflow.graph import Tensor, apply
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.hardware import Cluster, Device
 
@@ -26,6 +27,13 @@ FEEDS = {"x": np.eye(ROWS), "w": np.eye(ROWS) / 2}
 INPUTS = 2
 IDLE = 64
 """Backward steps that a device does nothing else between forward and backward."""
+
+
+new_stack, push = partial(apply, "stack"), partial(apply, "push")
+
+
+def pop(handle: Tensor, like: Tensor) -> Tensor:
+    return apply("pop", handle, static=like.shape, dtype=like.dtype)
 
 
 def cluster_of(f: float, c: float, units: float) -> Cluster:
@@ -213,6 +221,19 @@ def test_pops_give_the_iterations_in_reverse_whether_they_were_away_or_not():
         result = flow.run(asked, {"x": np.zeros((ROWS, ROWS))}, cluster=cluster, **options)
         assert (result.values[0] / ROWS**2).tolist() == [8, 7, 6, 5, 4, 3, 2, 1, 0]
         assert bool(result.swapped_out_bytes) == bool(options)
+
+
+def test_what_an_array_stacks_comes_back_first():
+    """With a threshold of 0 nothing is brought back but what is read, which the array does."""
+    with flow.FlowGraph():
+        x, w, handle = flow.input("x", (ROWS, ROWS)), flow.input("w", (ROWS, ROWS)), new_stack()
+        count = pushed(4, handle, x, w) // ROWS
+        body = lambda n, a: (n - 1, a.write(n - 1, pop(handle, x)))  # noqa: E731  # as users write it
+        asked = flow.while_loop(lambda n, a: n > 0, body, (count, flow.TensorArray(4)))[1].stack()
+    how: Any = {"swap_memory": True, "swap_threshold": 0.0, "run_ahead": False}
+    result = flow.run(asked, FEEDS, cluster=cluster_of(1.0, 0.5, 40), **how)
+    assert result.swapped_out_bytes >= result.swapped_in_bytes >= 3 * UNIT
+    assert np.array_equal(result.values[0], np.stack([FEEDS["w"]] * 4))
 
 
 @pytest.mark.parametrize(("units", "expected_s"), [(3, 3.0), (2, 12.0)])

@@ -72,7 +72,9 @@ def stepped(
     found: list[list[tuple[Any, ...]]] = []
     for _ in range(steps):
         done = engine.run(plan, {"seed": seed, EPOCH: 0.0})
-        found.append(sorted(row[:3] for row in done.rows("decisions")))
+        found.append(
+            sorted(done.decisions[["node", "tag", "taken"]].itertuples(index=False, name=None))
+        )
     return plan, found
 
 

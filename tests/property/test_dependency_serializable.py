@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -51,15 +52,24 @@ def test_a_program_runs_the_same_way_in_every_process():
     assert len(told) == 1
 
 
-def test_a_reference_that_runs_in_another_order_is_found():
-    """Values of two operations that conflict are others when these are exchanged."""
-    program = Program(3)
-    result = program.run()
-    names = [name for name in result.operations["name"] if name in program.steps]
-    values = dict.fromkeys(program.values, "")
-    swapped = dict.fromkeys(program.values, "")
-    for name in names:
-        program.steps[name].apply(values)
-    for name in reversed(names):
-        program.steps[name].apply(swapped)
-    assert values != swapped
+@pytest.mark.parametrize("seed", range(4))
+def test_a_reference_in_which_two_that_conflict_are_exchanged_is_found(seed):
+    """Of any two next to each other that both mutate something: no sum hides their order."""
+    program = Program(seed)
+    steps = [program.steps.get(name) for name in program.run().operations["name"]]
+    steps = [one for one in steps if one is not None and one.mutates]
+
+    def values(order):
+        found = dict.fromkeys(program.values, "")
+        for one in order:
+            one.apply(found)
+        return found
+
+    exchanged = 0
+    for place, (first, second) in enumerate(pairwise(steps)):
+        shared = {*first.reads, *first.mutates} & {*second.reads, *second.mutates}
+        if shared & {*first.mutates, *second.mutates}:
+            exchanged += 1
+            order = [*steps[:place], second, first, *steps[place + 2 :]]
+            assert values(order) != values(steps), (first.name, second.name)
+    assert exchanged

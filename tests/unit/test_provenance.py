@@ -1,12 +1,13 @@
 """A result says where it comes from, so that it can be made again."""
 
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_cluster, load_model, simulate
-from ampsim.hardware import Link
+from ampsim.dataflow import PROGRAMS
+from ampsim.hardware import Cluster, Device, Link
 from ampsim.study import provenance
 
 
@@ -88,6 +89,25 @@ def test_costs_say_what_links_charge(make_cluster):
 
 def test_costs_say_that_the_host_is_free(make_cluster):
     assert provenance.costs(make_cluster(1))[-1]["text"] == "take no time"
+
+
+LANES = {"dispatch_s": 2e-6, "copy_bandwidth_bytes_per_s": 1e9, "copy_latency_s": 3e-6}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("lanes", [LANES, {}])
+def test_a_program_tells_its_lanes_its_host_and_all_that_decides_how_it_runs(name, lanes):
+    """What is charged is listed with its number, and control flow that takes no time as that."""
+    cluster = Cluster(name="c", devices=(Device(name="d", flop_per_s=1e9, **lanes),))
+    schedule = PROGRAMS[name]()
+    told = provenance.origin_of(load_model("rnn"), cluster, schedule, seed=0, mode="sleep")
+    charged = {row["what"] for row in told["costs"] if row["of"] == "d"}
+    assert {f"{key} = {value:g}" for key, value in lanes.items()} == {
+        one for one in charged if one.startswith(("dispatch", "copy"))
+    }
+    (host,) = [row for row in told["costs"] if row["of"] == "host"]
+    assert ("control flow of programs" in host["what"]) == (not lanes)
+    assert told["schedule"] == {"name": name, **asdict(schedule)}
 
 
 def test_the_commit_of_a_wheel_is_the_one_written_into_it(tmp_path, monkeypatch):

@@ -10,8 +10,10 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from ampsim.files import sha256_of
@@ -139,3 +141,26 @@ def test_a_damaged_file_is_one_line_that_names_it(check_recipe, tmp_path, file, 
     faults = check_recipe(folder).faults
     assert any(one.startswith(file) for one in faults), faults
     assert all("\n" not in one for one in faults)
+
+
+def test_of_table_1_one_time_is_fitted_and_where_memory_ends_is_held_out(monkeypatch):
+    """On a device of one's own, of 1 ms a step and 2 more by the share, with room for 550 steps."""
+    program = read_program(REPORTS / "swapping").make_tables.__globals__
+    curve = program["K40"].efficiency
+
+    def run(length, swap, hardware, batch=512):
+        if swap == "off" and length > 550:
+            return None
+        share = hardware.devices[0].efficiency[-1][1] / curve[-1][1]
+        seconds = length * (1.0 + 2.0 / share) / 1e3
+        return SimpleNamespace(epochs=pd.DataFrame({"train_s": [seconds]}), peak_bytes=[1])
+
+    monkeypatch.setitem(program, "run", run)
+    table, _longest = program["times"](program["cluster"](program["fitted"]()))
+    fitted = table[table["which"] == "fitted"]
+    assert fitted[["swap", "length"]].to_numpy().tolist() == [["off", 100]]
+    assert fitted["ampsim_ms"].tolist() == pytest.approx(fitted["paper_ms"].tolist())
+    assert set(table["which"].drop(fitted.index)) == {"held out"}
+    shipped = pd.read_csv(REPORTS / "swapping" / "times.csv")
+    assert shipped["which"].tolist() == table["which"].tolist()
+    assert (shipped["paper_ms"] == "OOM").sum() == 4

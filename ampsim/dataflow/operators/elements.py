@@ -12,9 +12,34 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.dataflow import operator as op
-from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
+from ampsim.dataflow.graph import Array, Operand, Tensor, apply, build, listed
 from ampsim.ir.work import Work, joined_work
 from ampsim.nodes import ReLU, Sigmoid, Tanh
+
+
+def _built(operator: op.Operator, told: str, count: int) -> Callable[..., Tensor]:
+    """List an operator of one tensor or two; what builds nodes of it, of which `told` tells."""
+    op.register(operator)
+
+    def of_one(x: Operand) -> Tensor:
+        return build(operator, (x,), {})
+
+    def of_two(x: Operand, y: Operand) -> Tensor:
+        return build(operator, (x, y), {})
+
+    built = (of_one, of_two)[count - 1]
+    built.__name__, built.__doc__ = operator.name, told
+    return built
+
+
+def _of_numpy(
+    name: str, told: str, rules: tuple[Any, Any, op.WorkRule],
+    gradient: op.GradientRule | None = None,
+) -> Callable[..., Tensor]:  # fmt: skip
+    """List NumPy's function of a name."""
+    function = getattr(np, name)
+    return _built(op.Operator(name, function, *rules, gradient), told, function.nin)
+
 
 # --- arithmetic
 
@@ -55,11 +80,7 @@ _GRADIENTS: Final[dict[str, op.GradientRule | None]] = {
 """What has NumPy's name, and how its gradient is built."""
 
 for _name, _gradient in _GRADIENTS.items():
-    op.register(
-        op.Operator(
-            _name, getattr(np, _name), op.broadcast, op.joint_dtype, _joined_work, _gradient
-        )
-    )  # fmt: skip
+    _of_numpy(_name, "", (op.broadcast, op.joint_dtype, _joined_work), _gradient)
 
 
 @listed(op.broadcast, op.joint_dtype, _joined_work, _added)
@@ -68,40 +89,34 @@ def add_n(*parts: Array) -> Any:
     return reduce(np.add, parts)
 
 
-# --- comparisons, logic, and the choice of elements
+# --- what NumPy has under the same name: comparisons, logic, functions of one tensor
+
+
+_CLAIM: Final = (op.broadcast, op.truth, op.elementwise())
+_FUNCTION: Final = (op.first_shape, op.first_dtype, op.elementwise(functions=1))
+_SIMPLE: Final = (op.first_shape, op.first_dtype, op.elementwise())
 
 for _name in ("less", "less_equal", "greater", "greater_equal"):
-    op.register(op.Operator(_name, getattr(np, _name), op.broadcast, op.truth, op.elementwise()))
+    _of_numpy(_name, "", _CLAIM)
+
+equal = _of_numpy("equal", "Whether elements are equal.", _CLAIM)
+not_equal = _of_numpy("not_equal", "Whether elements differ.", _CLAIM)
+logical_and = _of_numpy("logical_and", "Whether both are true.", _CLAIM)
+logical_or = _of_numpy("logical_or", "Whether one of both is true.", _CLAIM)
+logical_not = _of_numpy("logical_not", "Whether it is false.", _CLAIM)
+exp = _of_numpy(
+    "exp", "E to the power of each element.", _FUNCTION, lambda of, slope: [slope * of.output()]
+)
+log = _of_numpy(
+    "log", "The natural logarithm of each element.",
+    _FUNCTION, lambda of, slope: [slope / of.input(0)],
+)  # fmt: skip
+square = _of_numpy(
+    "square", "Each element times itself.", _SIMPLE, lambda of, slope: [slope * of.input(0) * 2.0]
+)
 
 
-@listed(op.broadcast, op.truth, op.elementwise())
-def equal(x: Array, y: Array) -> Any:
-    """Whether elements are equal."""
-    return np.equal(x, y)
-
-
-@listed(op.broadcast, op.truth, op.elementwise())
-def not_equal(x: Array, y: Array) -> Any:
-    """Whether elements differ."""
-    return np.not_equal(x, y)
-
-
-@listed(op.broadcast, op.truth, op.elementwise())
-def logical_and(x: Array, y: Array) -> Any:
-    """Whether both are true."""
-    return np.logical_and(x, y)
-
-
-@listed(op.broadcast, op.truth, op.elementwise())
-def logical_or(x: Array, y: Array) -> Any:
-    """Whether one of both is true."""
-    return np.logical_or(x, y)
-
-
-@listed(op.broadcast, op.truth, op.elementwise())
-def logical_not(x: Array) -> Any:
-    """Whether it is false."""
-    return np.logical_not(x)
+# --- the choice of elements, and what is handed on
 
 
 def _chosen_dtype(condition: np.dtype[Any], *others: np.dtype[Any]) -> np.dtype[Any]:
@@ -125,32 +140,6 @@ def where(condition: Array, x: Array, y: Array) -> Any:
     return np.where(condition, x, y)  # pyright: ignore[reportUnknownVariableType]  # of any type
 
 
-# --- functions of one tensor
-
-_FUNCTION: Final = (op.first_shape, op.first_dtype, op.elementwise(functions=1))
-
-
-@listed(*_FUNCTION, lambda of, gradient: [gradient * of.output()])
-def exp(x: Array) -> Any:
-    """E to the power of each element."""
-    return np.exp(x)
-
-
-@listed(*_FUNCTION, lambda of, gradient: [gradient / of.input(0)])
-def log(x: Array) -> Any:
-    """The natural logarithm of each element."""
-    return np.log(x)
-
-
-@listed(
-    op.first_shape, op.first_dtype, op.elementwise(),
-    lambda of, gradient: [gradient * of.input(0) * 2.0],
-)  # fmt: skip
-def square(x: Array) -> Any:
-    """Each element times itself."""
-    return np.square(x)
-
-
 @listed(op.first_shape, op.first_dtype, gradient=lambda of, gradient: [gradient])
 def identity(x: Array) -> Any:
     """X itself."""
@@ -163,12 +152,12 @@ def stop_gradient(x: Array) -> Any:
     return x
 
 
-def _list_node(node: Any) -> None:
+# --- functions that are nodes
+
+
+def _of_node(node: Any) -> Callable[[Operand], Tensor]:
     """List the function of a node, and the one that pulls gradients back through it."""
     name, operations, passes = node.name, node.operations, node.passes
-
-    def gradient(of: Any, gradient: Tensor) -> list[Tensor]:
-        return [apply(f"{name}_gradient", of.output(), gradient)]
 
     def value(x: np.ndarray) -> np.ndarray:
         return node.value(np.atleast_1d(x)).reshape(x.shape)
@@ -176,26 +165,14 @@ def _list_node(node: Any) -> None:
     def back(y: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         return node.pulled_back(np.atleast_1d(y), np.atleast_1d(gradient)).reshape(y.shape)
 
-    work = op.elementwise(operations[0], passes=passes[0], functions=1)
-    op.register(op.Operator(name, value, op.first_shape, op.first_dtype, work, gradient))
+    def slope(of: Any, gradient: Tensor) -> list[Tensor]:
+        return [apply(f"{name}_gradient", of.output(), gradient)]
+
     work = op.elementwise(operations[1], passes=passes[1], arrays=3)
     op.register(op.Operator(f"{name}_gradient", back, op.first_shape, op.first_dtype, work))
+    work = op.elementwise(operations[0], passes=passes[0], functions=1)
+    made = op.Operator(name, value, op.first_shape, op.first_dtype, work, slope)
+    return _built(made, node.__doc__, 1)
 
 
-for _node in (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid")):
-    _list_node(_node)
-
-
-def relu(x: Operand) -> Tensor:
-    """max(x, 0)."""
-    return apply("relu", x)
-
-
-def tanh(x: Operand) -> Tensor:
-    """The hyperbolic tangent."""
-    return apply("tanh", x)
-
-
-def sigmoid(x: Operand) -> Tensor:
-    """The logistic function 1 / (1 + e⁻ˣ)."""
-    return apply("sigmoid", x)
+relu, tanh, sigmoid = map(_of_node, (ReLU("relu"), Tanh("tanh"), Sigmoid("sigmoid")))

@@ -7,6 +7,7 @@ Both are resources with a handle. What orders an array's operations is its flow,
 takes and that each which changes the array gives; gradients go along it. The gradient of an array
 is another one, found by the handle: where the one is read, the other is written, and the reverse.
 Sums over several reads of a place are made in the order of nodes and tags, never of arrival.
+What is kept on a device whose memory has an end is kept with its owner.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ import numpy as np
 
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Tensor, apply
+from ampsim.dataflow.memory import DeviceTensor, Resource, bare, release
 from ampsim.ir import Standin, Work, standin
 
 
 def _listed(name: str, kernel: Any, shape: Any, dtype: Any, **more: Any) -> None:
-    work = more.pop("work", op.no_work)
-    op.register(op.Operator(name, kernel, shape, dtype, work, is_stateful=True, **more))
+    op.register(op.Operator(name, kernel, shape, dtype, is_stateful=True, **more))
 
 
-class Stack:
+class Stack(Resource):
     """Values, of which the last one pushed is the first one popped; its methods are kernels.
 
     Attributes:
@@ -36,6 +37,7 @@ class Stack:
     __slots__ = ("values",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.values: list[Any] = []
 
     def push(self, value: Any) -> Any:
@@ -47,6 +49,11 @@ class Stack:
         """Take the last value."""
         return self.values.pop()
 
+    def let_go(self) -> None:
+        """Hold nothing any more."""
+        while self.values:
+            release(self.values.pop())
+
 
 def _second(_stack: Any, value: Any) -> Any:
     return value
@@ -57,28 +64,13 @@ _listed("push", Stack.push, _second, _second)
 _listed("pop", Stack.pop, op.told_shape, op.told_dtype)
 
 
-def new_stack() -> Tensor:
-    """The handle of an empty stack."""
-    return apply("stack")
-
-
-def push(handle: Tensor, value: Tensor) -> Tensor:
-    """Put a value on a stack; the same value."""
-    return apply("push", handle, value)
-
-
-def pop(handle: Tensor, like: Tensor) -> Tensor:
-    """Take the last value from a stack; it has the static shape and type of another tensor."""
-    return apply("pop", handle, static=like.shape, dtype=like.dtype)
-
-
 # --- arrays
 
 Writer: TypeAlias = "tuple[int, tuple[Any, ...]]"
 """Which node wrote, in which iterations: (its number, the path of its tag)."""
 
 
-class Elements:
+class Elements(Resource):
     """The elements of one array; its methods are kernels.
 
     Attributes:
@@ -90,6 +82,7 @@ class Elements:
     __slots__ = ("gradients", "size", "values")
 
     def __init__(self, size: Any) -> None:
+        super().__init__()
         self.values: dict[int, Any] = {}
         self.gradients: dict[int, Gradients] = {}
         self.size = int(size)
@@ -121,6 +114,10 @@ class Elements:
         """All places, in order."""
         return _stacked([self.read(place) for place in range(self.size)], static, dtype)
 
+    def parts(self) -> list[Any]:
+        """What `stack` stacks."""
+        return list(self.values.values())
+
     def length(self, flow: Any) -> Any:
         """How many places there are."""
         return np.array(self.size, np.int64)
@@ -143,29 +140,40 @@ class Gradients:
         """Add to the gradient of a place."""
         self._parts.setdefault(index, []).append((writer, value))
 
+    def parts(self, index: Any = None) -> list[Any]:
+        """What is added up at a place, in the order of nodes and tags; or at all places."""
+        if index is None:
+            return [value for place in self._parts for value in self.parts(place)]
+        found = self._parts.get(int(index), ())
+        return [value for _writer, value in sorted(found, key=lambda part: part[0])]
+
     def sum(self, index: Any, flow: Any = None, **_told: Any) -> Any:
         """The gradient of a place; zeros where nobody read it."""
-        parts = sorted(self._parts.get(int(index), ()), key=lambda part: part[0])
-        if not parts:
-            like = self._of.read(index)
-            return like if isinstance(like, Standin) else np.zeros_like(like)
-        first = parts[0][1]
-        return first if isinstance(first, Standin) else reduce(np.add, (one for _, one in parts))
+        parts = self.parts(index)
+        if len(parts) == 1:
+            return parts[0]
+        values = [bare(one) for one in parts or [self._of.read(index)]]
+        if isinstance(values[0], Standin):
+            return values[0]
+        return reduce(np.add, values) if parts else np.zeros_like(values[0])
 
     def sums(self, flow: Any, *, static: Any, dtype: Any) -> Any:
         """Those of all places, in order."""
         return _stacked([self.sum(place) for place in range(self._of.size)], static, dtype)
 
 
-def _stacked(values: list[Any], static: op.Shape | None, dtype: np.dtype[Any]) -> Any:
-    if not values:
+def _stacked(parts: list[Any], static: op.Shape | None, dtype: np.dtype[Any]) -> Any:
+    if not parts:
         return np.zeros((0, *(length or 0 for length in (static or (0,))[1:])), dtype)
+    values = list(map(bare, parts))
     if isinstance(values[0], Standin):
         return standin((len(values), *values[0].shape), values[0].itemsize)
     return np.stack(values)
 
 
 def _rows_of(x: Any) -> list[Any]:
+    if x.__class__ is DeviceTensor:
+        return [DeviceTensor(row, x.owner) for row in _rows_of(x.value)]
     if isinstance(x, Standin):
         return [standin(x.shape[1:], x.itemsize)] * x.shape[0]
     return list(x)
@@ -186,32 +194,23 @@ def _gradient_array(of: Any) -> Tensor:
     return apply("array_gradient", of.input(0), source=of.source)
 
 
-def _write_back(of: Any, gradient: Tensor) -> list[Any]:
-    back = None
-    if of.is_wanted(2):
-        told = _told_of(of.node.inputs[2])
-        back = apply("array_sum", _gradient_array(of), of.input(1), gradient, **told)
-    return [None, None, back, gradient]
-
-
-def _unstack_back(of: Any, gradient: Tensor) -> list[Any]:
-    back = None
-    if of.is_wanted(1):
-        told = _told_of(of.node.inputs[1])
-        back = apply("array_sums", _gradient_array(of), gradient, **told)
-    return [None, back, gradient]
-
-
-def _told_of(value: Tensor) -> dict[str, Any]:
-    return {"static": value.shape, "dtype": value.dtype}
+def _written_back(of: Any, gradient: Tensor) -> list[Any]:
+    """Of what wrote (handle, [index,] value, flow): the gradients of the value and of the flow."""
+    *index, value = range(1, len(of.node.inputs) - 1)
+    back, taken = None, of.node.inputs[value]
+    if of.is_wanted(value):
+        told = {"static": taken.shape, "dtype": taken.dtype}
+        name = "array_sum" if index else "array_sums"
+        back = apply(name, _gradient_array(of), *map(of.input, index), gradient, **told)
+    return [*[None] * value, back, gradient]
 
 
 def _read_back(of: Any, gradient: Tensor) -> list[Any]:
-    return [None, None, apply("array_add", _gradient_array(of), of.input(1), gradient, 0.0)]
-
-
-def _stack_back(of: Any, gradient: Tensor) -> list[Any]:
-    return [None, apply("array_add_all", _gradient_array(of), gradient, 0.0)]
+    """Of what read (handle, [index,] flow): the gradient of the flow."""
+    index = range(1, len(of.node.inputs) - 1)
+    name = "array_add" if index else "array_add_all"
+    flow = apply(name, _gradient_array(of), *map(of.input, index), gradient, 0.0)
+    return [None, *(None for _ in index), flow]
 
 
 def _copied(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -219,11 +218,11 @@ def _copied(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
 
 
 _listed("array", Elements, op.scalar, op.handle)
-_listed("array_write", Elements.write, op.scalar, op.number, gradient=_write_back)
+_listed("array_write", Elements.write, op.scalar, op.number, gradient=_written_back)
 _listed("array_read", Elements.read, op.told_shape, op.told_dtype, gradient=_read_back)
-_listed("array_unstack", Elements.unstack, op.scalar, op.number, gradient=_unstack_back)
+_listed("array_unstack", Elements.unstack, op.scalar, op.number, gradient=_written_back)
 _listed(
-    "array_stack", Elements.stack, op.told_shape, op.told_dtype, gradient=_stack_back, work=_copied
+    "array_stack", Elements.stack, op.told_shape, op.told_dtype, gradient=_read_back, work=_copied
 )
 _listed("array_size", Elements.length, op.scalar, op.integer)
 _listed("array_gradient", Elements.gradient, op.scalar, op.handle)

@@ -50,17 +50,13 @@ def zeros(shape: Sequence[int], dtype: Any = op.FLOAT) -> Tensor:
     return filled(np.array(shape, op.INT), 0.0, dtype, tuple(shape))
 
 
-@listed(
-    *_TOLD, op.moved, lambda of, gradient: [of.reduced(gradient, 0), None], running_shape=_as_told
-)
+@listed(*_TOLD, op.moved, lambda of, slope: [of.reduced(slope, 0), None], running_shape=_as_told)
 def broadcast_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """X repeated along axes that it has not, or of which it has one element."""
     return np.broadcast_to(x, tuple(shape.tolist()))
 
 
-@listed(
-    *_TOLD, op.moved, lambda of, gradient: [of.spread(gradient, 0), None], running_shape=_as_told
-)
+@listed(*_TOLD, op.moved, lambda of, slope: [of.spread(slope, 0), None], running_shape=_as_told)
 def sum_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `broadcast_to`: sums over what was repeated."""
     target = tuple(shape.tolist())
@@ -77,10 +73,7 @@ def _formed_shape(x: Any, shape: np.ndarray, *, static: Any) -> tuple[int, ...]:
     return np.broadcast_to(np.zeros(()), x.shape).reshape(tuple(shape.tolist())).shape
 
 
-@listed(
-    *_TOLD, gradient=lambda of, gradient: [of.formed(gradient, 0), None],
-    running_shape=_formed_shape,
-)  # fmt: skip
+@listed(*_TOLD, gradient=lambda of, slope: [of.formed(slope, 0), None], running_shape=_formed_shape)
 def reshape_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The same elements in another shape, in which -1 is what is left for an axis."""
     return x.reshape(tuple(shape.tolist()))

@@ -1,9 +1,10 @@
 """A run as traces of PyTorch's profiler, one for each worker, as tools of that format read them.
 
 HTA (Holistic Trace Analysis) takes a worker for a rank. A step that takes time is a kernel of
-stream 0, a step of a copy lane a `Memcpy` of a stream of its own, and a transfer an `nccl` kernel
-of the worker that sends. Two `Memset` of one unit mark where the run begins and ends, so that HTA's
-idle time is out of the whole run: its compute time is then our utilisation.
+stream 0, a step of a copy lane a `Memcpy` of a stream of its own, a dispatch what a processor does,
+and a transfer an `nccl` kernel of the worker that sends. Two `Memset` of one unit mark where the
+run begins and ends, so that HTA's idle time is out of the whole run: its compute time is then our
+utilisation.
 
 HTA knows whole microseconds, and drops what is shorter. So 1 µs in the file stands for a time that
 is told in it, a power of ten and at most a hundredth of the shortest step.
@@ -29,6 +30,7 @@ from ampsim.report.frames import (
     DataFrame,
     floats,
     integers,
+    lane_of,
     owner_of,
     row_numbers,
     texts,
@@ -122,38 +124,33 @@ class _Profile:
     ) -> None:
         temporary = stack.enter_context(replacing(folder / f"worker-{worker}.json"))
         self._file = stack.enter_context(temporary.open("w", encoding="ascii"))
-        self._worker, self._launches = worker, 0
+        self._worker, self._launches, self._separator = worker, 0, ""
         about = {**head, "distributedInfo": {"rank": worker}}
         self._file.write(f'{json.dumps(about)[:-1]}, "traceEvents": [\n')
         self.kernel("Memset: the run begins", 0, 0, 1)
 
     def kernel(self, name: str, stream: int, start: int, end: int) -> None:
         """Write a kernel and the call that launched it; times in units."""
-        separator = ",\n" if self._launches else ""
         self._launches += 1
         number = FIRST_CORRELATION + self._launches
         linked = {"correlation": number, "External id": number}
-        row = {
-            "ph": "X",
-            "cat": "kernel",
-            "name": name,
-            "pid": self._worker,
-            "tid": stream,
-            "ts": start,
-            "dur": max(1, end - start),
-            "args": {"device": self._worker, "stream": stream, **linked},
-        }
-        call = {
-            "ph": "X",
-            "cat": "cuda_runtime",
-            "name": "cudaLaunchKernel",
-            "pid": RUNTIME_PID,
-            "tid": 0,
-            "ts": start,
-            "dur": 1,
-            "args": linked,
-        }
-        self._file.write(f"{separator}{json.dumps(row)},\n{json.dumps(call)}")
+        own = {"device": self._worker, "stream": stream, **linked}
+        self._add("kernel", name, (self._worker, stream), (start, end), own)
+        self._add("cuda_runtime", "cudaLaunchKernel", (RUNTIME_PID, 0), (start, start), linked)
+
+    def dispatch(self, name: str, start: int, end: int) -> None:
+        """Write what the processor does that launches kernels, on a thread of its own."""
+        self._add("cpu_op", f"dispatch {name}", (RUNTIME_PID, 1), (start, end), {})
+
+    def _add(
+        self, kind: str, name: str, place: tuple[int, int], when: tuple[int, int],
+        told: dict[str, int],
+    ) -> None:  # fmt: skip
+        (pid, tid), (start, end) = place, when
+        row: dict[str, Any] = {"ph": "X", "cat": kind, "name": name, "pid": pid, "tid": tid}
+        row |= {"ts": start, "dur": max(1, end - start), "args": told}
+        self._file.write(f"{self._separator}{json.dumps(row)}")
+        self._separator = ",\n"
 
     def finish(self, end: int) -> None:
         """Mark the end of the run, and close the list."""
@@ -170,7 +167,10 @@ def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
             owner, lane = owner_of(row), (row + 1) // LANE_STEP
             if owner in files and end > start:
                 name = plain(f"{direction} {node}", 200)
-                files[owner].kernel(f"Memcpy {name}" if lane else name, lane, start, end)
+                if lane_of(row).startswith("dispatch"):
+                    files[owner].dispatch(name, start, end)
+                else:
+                    files[owner].kernel(f"Memcpy {name}" if lane else name, lane, start, end)
                 count += 1
     for chunk in sliced(trace.transfers()):
         ends = (integers(chunk, f"{end}_worker").tolist() for end in ("source", "target"))
