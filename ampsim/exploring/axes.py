@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -240,19 +241,24 @@ def axes_over(given: Over, setup: Setup) -> tuple[Axis, ...]:
     return tuple(found.values())
 
 
+_TRIED_MAX: Final = 1000
+"""Sets of values of other keys that one is tried with at most (chosen: a second)."""
+
+
 def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup) -> None:
-    """Try a value alone, then with each of another key: some have an effect together only.
+    """Try a value alone, then with those of other keys: some have an effect together only.
 
     Raises:
         OptionError, UnknownNameError: it fits none; of the value alone.
     """
     others = [(one.key, of) for one in axes.values() if one.key != key for of in one.points(2)]
+    together = (itertools.combinations(others, count) for count in range(1, len(axes)))
     try:
         setup_at(setup, {key: value})
     except OptionError:
-        for beside in others:
+        for beside in itertools.islice(itertools.chain(*together), _TRIED_MAX):
             with contextlib.suppress(AmpsimError):
-                setup_at(setup, dict([beside, (key, value)]))
+                setup_at(setup, dict([*beside, (key, value)]))
                 return
         raise
 

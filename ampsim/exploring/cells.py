@@ -3,8 +3,9 @@
 A cell is one method at one point. Its first epoch is timed exactly. It is *learned* if its runs
 were made; *shared* if those of another point were made that learn the same, by the digests of their
 first epochs: times are those of that point, seed by seed times the ratio of the two first epochs;
-*failed* if its first epoch cannot end, as memory is too small, or cannot begin, as the schedule
-does not fit; *predicted* else, with an interval (`ampsim.exploring.predicting`).
+*failed* if its first epoch cannot end, as memory is too small; *unfit* if values of the point do
+not fit together, or the schedule does not fit there; *predicted* else, with an interval
+(`ampsim.exploring.predicting`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ampsim.exploring.predicting import Guess, Predictor, probability_below
 from ampsim.runs.ranking import Ranking, Standing, rank
 from ampsim.runs.rows import median_interval
 
-Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed"]
+Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed", "unfit"]
 Timed: TypeAlias = dict[int, dict[int, FirstEpoch]]
 Times: TypeAlias = dict[int, dict[int, float]]
 
@@ -86,6 +87,7 @@ class Entrant:
     timed: Timed = field(default_factory=Timed)
     learned: Times = field(default_factory=Times)  # seconds to the target
     lost: set[int] = field(default_factory=set[int])
+    unfit: set[int] = field(default_factory=set[int])  # points at which it has no row; why is timed
 
     @cached_property
     def points(self) -> list[int]:
@@ -94,7 +96,7 @@ class Entrant:
 
     @property
     def failures(self) -> list[str]:
-        """Why first epochs did not end."""
+        """Why first epochs did not end, or could not begin."""
         return [one.failure for of in self.timed.values() for one in of.values() if one.failure]
 
     def first(self, point: int) -> FirstEpoch:
@@ -129,7 +131,8 @@ class Entrant:
         """What is known of a point; the guess, if nothing else is."""
         own = self.first(point)
         if own.failure is not None:
-            return Estimate("failed", own.epoch_s, guess, {}, self.epochs_max)
+            failed: Basis = "unfit" if point in self.unfit else "failed"
+            return Estimate(failed, own.epoch_s, guess, {}, self.epochs_max)
         source = self.source(point)
         if source is None:
             return Estimate("predicted", own.epoch_s, guess, None, self.epochs_max)
@@ -177,7 +180,7 @@ class Entrant:
             "timed": {point: {seed: known(seed, one) for seed, one in of.items()}
                       for point, of in self.timed.items()},
             "learned": {point: plain_times(of) for point, of in self.learned.items()},
-            **({"lost": sorted(self.lost)} if self.lost else {}),
+            **{name: sorted(of) for name in ("lost", "unfit") if (of := getattr(self, name))},
         }  # fmt: skip
 
 

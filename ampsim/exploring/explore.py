@@ -33,7 +33,15 @@ from ampsim.exploring.axes import (
 )
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, stated_wrong
 from ampsim.exploring.finding import LONGEST, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question
+from ampsim.exploring.making import (
+    Asked,
+    FirstEpoch,
+    How,
+    Many,
+    PointRuns,
+    question,
+    rows_at,
+)
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
@@ -104,7 +112,8 @@ def explore(
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
     with asked.runs() as runs:
-        rows = [asked.rows_at(setup, at, partial(label_at, at)) for at in points_of(values)]
+        base, points_there = asked.rows, points_of(values)
+        rows = [rows_at(base, at, partial(label_at, at), asked.seed) for at in points_there]
         explorer = Explorer(rows, asked, runs)
         stopped = explorer.run(sure)
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
@@ -167,6 +176,7 @@ class Explorer:
                     self._rows[point, place] = row
                 else:
                     self.methods[place].timed[point] = {asked.seed: FirstEpoch(failure=row)}
+                    self.methods[place].unfit.add(point)
 
     @property
     def learnings(self) -> int:
@@ -177,8 +187,11 @@ class Explorer:
         """Go on until all is sure; say why not, if something came first.
 
         Raises:
-            SimulationError: no cell can be timed, or none can be trained.
+            SimulationError: no cell fits, none can be timed, or none can be trained.
         """
+        if not self._rows:
+            first = self.methods[0].failures[0]
+            raise SimulationError(f"none of {self._cells} cells fits; the first: {first}")
         try:
             self._time([(point, place, self._seeds[0]) for point, place in self._rows])
             while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
@@ -255,7 +268,8 @@ class Exploration(Finding):
 
     Attributes:
         table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
-            high (its 90 % interval), basis ("learned", "shared", "predicted", "failed" or missing),
+            high (its 90 % interval), basis ("learned", "shared", "predicted", "failed", "unfit" of
+            what does not fit there, or missing), note (why it is "failed" or "unfit"),
             is_first (by medians), doubt (the probability that another is), standing (what seeds let
             one say, as of a forecast; missing of a prediction), epoch_s, train_per_s,
             staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
@@ -314,7 +328,9 @@ class Exploration(Finding):
         """What the map draws: axes, methods, and the cells of each point in the table's order."""
         names = list(dict.fromkeys(texts(self.table, "schedule")))
         colours, count = line_styles(names), len(names)
-        columns = ("time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing")
+        columns = (
+            "time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing", "note",
+        )  # fmt: skip
         lines = [[one[name] for name in columns] for one in self.rows]
         return {
             "keys": [
@@ -350,11 +366,9 @@ def exploration_of(
     left_out = cells.left_out()
     wrong = stated_wrong(cells, left_out)
     told = sentences_of(table, learnings, wrong, left_out, evidence.repeats)
-    failures = [failure for method in evidence.methods for failure in method.failures]
-    failed = [f"Where cells failed: {one}." for one in failures[:1]]
     return Exploration(
         table=table, over=over, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=(*told, *failed, *said), evidence=evidence, cluster=place_words(cluster, over),
+        sentences=(*told, *said), evidence=evidence, cluster=place_words(cluster, over),
         **about,
     )  # fmt: skip
 
@@ -382,6 +396,7 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
         "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,
         "cost_to_target_usd": to_target(timed.usd_per_s),
         "energy_to_target_j": to_target(timed.power_w), "learning": timed.digest or None,
+        "note": timed.failure,
     }  # fmt: skip
 
 
@@ -413,11 +428,14 @@ def sentences_of(
     nobody = points - len(ahead)
     said += [f"No method is known to reach the target at {nobody}."] if nobody else []
     basis = table["basis"].value_counts()
-    shared, predicted, failed = (int(basis.get(of, 0)) for of in ("shared", "predicted", "failed"))
+    shared, predicted = (int(basis.get(of, 0)) for of in ("shared", "predicted"))
     said += [
         f"Of {len(table)} cells {learnings} were trained, {shared} learn the same as one of "
-        f"these, and {predicted} are predicted{f'; {failed} cannot be run' if failed else ''}.",
+        f"these, and {predicted} are predicted.",
     ]
+    for what, of in (("unfit", "do not fit"), ("failed", "cannot be run")):
+        notes = table["note"][table["basis"] == what]
+        said += [f"{len(notes)} of {len(table)} cells {of}; the first: {one}." for one in notes[:1]]
     if predicted:
         said.append(
             f"Where something is predicted, at most {format_percent(wrong)} of the winners may "

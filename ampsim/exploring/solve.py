@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Setup, axes_over, place_words, setup_of, unit_of
+from ampsim.exploring.axes import Axis, axes_over, place_words, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, distance, find
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, traced
+from ampsim.exploring.making import (
+    Asked,
+    FirstEpoch,
+    How,
+    Many,
+    PointRuns,
+    question,
+    rows_at,
+    traced,
+)
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind
@@ -104,7 +113,9 @@ def solve(
     failed: list[str] = []
     with asked.runs() as runs:
         about = [
-            _Points(condition, axis, asked, runs, label, setup._replace(schedules=own))
+            _Points(
+                condition, axis, replace(asked, setup=setup._replace(schedules=own)), runs, label
+            )
             for label, own in topics.items()
         ]
         for tried in about:
@@ -186,7 +197,6 @@ class _Points:
     asked: Asked
     runs: PointRuns
     label: str
-    setup: Setup
     known: dict[tuple[int, float], _TriedPoint] = field(
         default_factory=dict[tuple[int, float], _TriedPoint]
     )
@@ -209,9 +219,8 @@ class _Points:
 
     def _rows_at(self, x: float) -> list[Row | str]:
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
-        return self.asked.rows_at(
-            self.setup, {key: value}, f"{{}}, {key}={value:.6g}".format, are_timed=False
-        )
+        labelled = f"{{}}, {key}={value:.6g}".format
+        return rows_at(self.asked.rows, {key: value}, labelled, self.asked.seed)
 
     @property
     def failure(self) -> str | None:

@@ -26,12 +26,21 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, Unpack
 import pandas as pd
 from annotated_types import Ge
 
-from ampsim.errors import SimulationError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.elasticity import elasticities
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, traced
+from ampsim.exploring.making import (
+    Asked,
+    FirstEpoch,
+    How,
+    Many,
+    PointRuns,
+    question,
+    rows_at,
+    traced,
+)
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
@@ -99,16 +108,19 @@ def whatif(
     """
     setup = setup_of(model, cluster, schedules)
     asked = Asked(setup=setup, repeats=repeats, mode=mode, **how)
+    rows = rows_at(asked.rows, {}, str, asked.seed)
+    if unfit := [row for row in rows if isinstance(row, str)]:
+        raise OptionError(unfit[0])
     with asked.runs() as runs:
         answers = [
             _Question(row, asked, runs, _Tried(NOW, 1.0, row)).answer(learn)
-            for row in asked.rows(setup)
-        ]
+            for row in rows if isinstance(row, Row)
+        ]  # fmt: skip
         missed = runs.said()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     return WhatIf(
-        table=table, curves=curves, elasticities=elastic, target=asked.target_of(setup),
+        table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),
         model=setup.model.name, cluster=setup.cluster.name, manifest=asked.manifest(learn=learn),
     )  # fmt: skip

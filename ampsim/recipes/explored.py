@@ -148,7 +148,8 @@ def map_tables(found: Exploration) -> list[str]:
         parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))
     legend = (
         "How many times as soon as the next, by medians. A tie: within 5 %. Open: seeds are too "
-        "few to say who is first. A question mark: something is predicted there."
+        "few to say who is first. A question mark: something is predicted there. None fits: the "
+        "values do not fit together, or no schedule fits there."
     )
     return [*parts, legend]
 
@@ -162,7 +163,8 @@ def _winners(found: Exploration) -> list[tuple[tuple[Any, ...], str]]:
         best = next((one for one in of if one["is_first"] is True), None)
         times = sorted(one["time_to_target_s"] or math.inf for one in of)
         if best is None:
-            told.append((point, "nobody"))
+            is_unfit = all(one["basis"] == "unfit" for one in of)
+            told.append((point, "none fits" if is_unfit else "nobody"))
             continue
         lead = f"{times[1] / times[0]:.2f}×" if math.isfinite(times[1]) else "alone"
         told.append(
