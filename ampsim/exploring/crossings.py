@@ -84,10 +84,7 @@ class Crossings:
         return [2 * sum(held) > len(held) for held in zip(*self.holds.values(), strict=True)]
 
     def roots(self) -> list[Root]:
-        """The crossings of most functions, in order; none where most hold throughout, or nowhere.
-
-        Of each function that is the nearest crossing in the same direction.
-        """
+        """The crossings of most functions, in order; none where most hold throughout, or nowhere."""
         if len(self.holds) > 1:
             return [self._root(one) for one in between(self.points, self.most)]
         (own,) = self.brackets.values()
@@ -102,13 +99,17 @@ class Crossings:
         return Root(middle(values), *ends, about.rises, below, above, found.coverage)
 
     def _of(self, seed: int, about: Bracket) -> float:
-        """The root of one function near a crossing of most; infinite where it has none."""
+        """The root of one function that goes with a crossing of most; infinite where it has none.
+
+        It is the last one up to there where the function has crossed by then, else the next one.
+        """
         own = [one for one in self.brackets[seed] if one.rises == about.rises]
-        if own:
-            near = min(own, key=lambda one: distance(one.middle, about.middle))
-            return near.end if self.is_whole else near.middle
-        held = self.holds[seed][self.points.index(about.high)]
-        return -math.inf if held == about.rises else math.inf
+        has_crossed = self.holds[seed][self.points.index(about.high)] == about.rises
+        before = [one for one in own if one.high <= about.high][-1:]
+        after = [one for one in own if one.low >= about.high][:1]
+        for one in before if has_crossed else after:
+            return one.end if self.is_whole else one.middle
+        return -math.inf if has_crossed else math.inf
 
 
 def distance(one: float, other: float) -> float:

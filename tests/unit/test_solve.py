@@ -121,6 +121,25 @@ def test_seeds_that_never_cross_count_as_beyond_the_end():
     assert found.low is None
 
 
+@pytest.mark.parametrize("rises", [True, False])
+def test_a_seed_that_crosses_elsewhere_counts_by_what_it_is_at_the_crossing(rises):
+    """Of most the condition begins at 0.5 and at 200; where is it for those that differ there?"""
+    edges = [(0.4, 1.5, 200), (0.5, 1.6, 210), (0.6, 1.7, 220), (1.5, 250), (300,)]
+    holds = [False, False, False, True, False]  # before the first edge: one ends and begins again
+
+    def held(seed: int, x: float) -> bool:
+        return (holds[seed] == (sum(x >= edge for edge in edges[seed]) % 2 == 0)) == rises
+
+    first, _end, again = crossings(held, range(5)).roots()
+    assert (first.value, again.value) == (
+        pytest.approx(0.5, rel=1e-2),
+        pytest.approx(220, rel=1e-2),
+    )
+    assert (first.below, first.above) == (1, 0)
+    assert first.low is None
+    assert first.high == pytest.approx(300, rel=1e-2)
+
+
 def test_where_most_seeds_do_not_cross_there_is_no_root():
     edges = [0.5, 5e3, 6e3]
     found = crossings(lambda seed, x: x >= edges[seed], range(3))
