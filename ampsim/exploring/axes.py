@@ -396,7 +396,8 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
         host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
         cluster = replaced(cluster, host=_device_with(host, numbers))
     if numbers := _of("ports", point):
-        ports = Ports(**{**_content(cluster.ports), **numbers, "source": UNSOURCED})
+        ports = {} if cluster.ports is None else dict(cluster.ports)
+        ports = Ports(**{**ports, **numbers, "source": UNSOURCED})
         cluster = replaced(cluster, ports=ports)
     return cluster
 
@@ -420,10 +421,6 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
     return replaced(cluster, name=name, devices=(cluster.devices[0],) * workers)
 
 
-def _content(part: Cluster | Device | Ports | None) -> dict[str, Any]:
-    return {} if part is None else {key: getattr(part, key) for key in type(part).model_fields}
-
-
 def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:
     """A device with other numbers, which no file vouches for any more; checked as one that is read.
 
@@ -431,7 +428,7 @@ def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:
         OptionError: a number is none that the device can have.
     """
     sources = device.sources.model_copy(update=dict.fromkeys(numbers, UNSOURCED))
-    return Device(**{**_content(device), **numbers, "sources": sources})
+    return Device(**{**dict(device), **numbers, "sources": sources})
 
 
 def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule, ...]:

@@ -64,9 +64,9 @@ class Root(NamedTuple):
     low: float | None  # of its interval, or bracket; None where that has no such end
     high: float | None
     rises: bool  # whether the condition holds above it
-    below: int = 0  # how many seeds have their root before the low end
-    above: int = 0  # and after the high one
-    coverage: float = 0.0
+    seeds_below: int = 0  # how many have their root before the low end
+    seeds_above: int = 0  # and after the high one
+    coverage: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Crossings:
         return [2 * sum(held) > len(held) for held in zip(*self.holds.values(), strict=True)]
 
     def roots(self) -> list[Root]:
-        """The crossings of most functions, in order; none where most hold throughout, or nowhere."""
+        """The crossings of most functions, in order; none where most hold throughout or nowhere."""
         if len(self.holds) > 1:
             return [self._root(one) for one in between(self.points, self.most)]
         (own,) = self.brackets.values()

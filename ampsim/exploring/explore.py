@@ -303,19 +303,32 @@ class Exploration(Finding):
         return f"Map: {self.model} over {', '.join(self.over)}"
 
     @property
+    def ahead(self) -> list[tuple[dict[str, Any] | None, float]]:
+        """Of each point the row of who is ahead, and how many times as soon as the next.
+
+        None where nobody is known to arrive, and infinite where no other does.
+        """
+        rows, count = self.table.to_dict("records"), len(self.evidence.labels)
+        found: list[tuple[dict[str, Any] | None, float]] = []
+        for place in range(0, len(rows), count):
+            of = [
+                {str(name): one for name, one in row.items()} for row in rows[place : place + count]
+            ]
+            best = next((one for one in of if one["is_first"] is True), None)
+            times = [one["time_to_target_s"] for one in of]
+            first, second = sorted(math.inf if math.isnan(one) else one for one in times)[:2]
+            found.append((best, second / first if first else math.inf))
+        return found
+
+    @property
     def cells(self) -> Lines:
         """For each method, the point at which it leads most."""
         most: dict[str, tuple[float, list[str]]] = {}
-        for _point, of in self.table.groupby(list(self.over), sort=False):
-            known = of.dropna(subset=["time_to_target_s"]).sort_values("time_to_target_s")
-            if len(known) < 2:
-                continue
-            first, second = known.to_dict("records")[:2]
-            lead = second["time_to_target_s"] / first["time_to_target_s"]
-            name = plain(str(first["schedule"]), LONGEST)
-            if lead > most.get(name, (0.0, []))[0]:
-                where = point_words({key: first[key] for key in self.over})
-                most[name] = (lead, [name, f"{lead:.2f} times", where, str(first["basis"])])
+        for best, lead in self.ahead:
+            name = "" if best is None else plain(str(best["schedule"]), LONGEST)
+            if best and most.get(name, (0.0, []))[0] < lead < math.inf:
+                where = point_words({key: best[key] for key in self.over})
+                most[name] = (lead, [name, f"{lead:.2f} times", where, str(best["basis"])])
         headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
 

@@ -228,11 +228,8 @@ class _Searcher:
             name: [one.values for _point, one in told.values() if one.outcome == "complete"]
             for name, told in of_each.items()
         }
-        every = list(itertools.chain.from_iterable(complete.values()))
-        reference = reference_of(every) if every else ()
-        volumes = {
-            name: hypervolume(of, reference) if every else 0.0 for name, of in complete.items()
-        }
+        reference = reference_of([*itertools.chain(*complete.values())])
+        volumes = {name: hypervolume(of, reference) for name, of in complete.items()}
         front = {complete[sampler][place] for place in pareto(complete[sampler])}
         keys, objectives, tried = self._keys, self._aim.objectives, of_each[sampler]
         points, made = zip(*tried.values(), strict=True) if tried else ((), ())

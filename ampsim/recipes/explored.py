@@ -156,20 +156,16 @@ def map_tables(found: Exploration) -> list[str]:
 
 def _winners(found: Exploration) -> list[tuple[tuple[Any, ...], str]]:
     """A few words on each point."""
-    count, told = len(found.evidence.labels), list[tuple[tuple[Any, ...], str]]()
-    records = found.table.to_dict("records")
-    for place, point in enumerate(product(*found.over.values())):
-        of = records[place * count : (place + 1) * count]
-        best = next((one for one in of if one["is_first"] is True), None)
-        times = sorted(one["time_to_target_s"] or math.inf for one in of)
+    is_unfit = found.table["basis"].eq("unfit").to_numpy().reshape(-1, len(found.evidence.labels))
+    told: list[tuple[tuple[Any, ...], str]] = []
+    points = zip(product(*found.over.values()), found.ahead, is_unfit.all(1), strict=True)
+    for point, (best, lead), none_fits in points:
         if best is None:
-            is_unfit = all(one["basis"] == "unfit" for one in of)
-            told.append((point, "none fits" if is_unfit else "nobody"))
+            told.append((point, "none fits" if none_fits else "nobody"))
             continue
-        lead = f"{times[1] / times[0]:.2f}×" if math.isfinite(times[1]) else "alone"
-        told.append(
-            (point, f"{best['schedule']} {lead}{_OF_CELL.get(str(best['standing']), ' ?')}")
-        )
+        said = f"{lead:.2f}×" if math.isfinite(lead) else "alone"
+        mark = _OF_CELL.get(str(best["standing"]), " ?")
+        told.append((point, f"{best['schedule']} {said}{mark}"))
     return told
 
 

@@ -201,7 +201,7 @@ instances = 100
 target = 0.05
 max_epochs = 2
 explore = { over = { topology = ["torus:2x2", "ring"], workers = [2, 4] } }
-schedules = [{ name = "sequential" }, { name = "1f1b" }]
+schedules = [{ name = "1f1b" }, { name = "sequential" }]
 """
 
 
@@ -220,7 +220,8 @@ def test_cells_that_do_not_fit_say_so_and_the_others_are_asked(call, tmp_path):
     }  # fmt: skip
     assert unfit["note"].str.contains("extents of shape|1f1b gives each stage a worker").all()
     assert set(table["basis"]) <= {"unfit", "learned", "shared"}
-    assert "3 of 8 cells do not fit; the first: sequential, topology = torus:2x2" in page
+    assert "3 of 8 cells do not fit; the first: 1f1b, topology = torus:2x2, workers = 2: " in page
+    assert "| sequential alone (open) |" in page
     assert page.count("| none fits |") == 1
     witnesses = (folder / "witness.json").read_text()
     assert witnesses.count("sequential, topology") == 3
@@ -230,7 +231,7 @@ def test_cells_that_do_not_fit_say_so_and_the_others_are_asked(call, tmp_path):
 def test_where_no_cell_fits_it_is_one_line(mistake, tmp_path):
     text = UNFIT.replace("[2, 4]", "[1, 2]").replace("sequential", "zb-h1")
     (tmp_path / "recipe.toml").write_text(text.replace('topology = ["torus:2x2", "ring"], ', ""))
-    said = "explore.over: no row fits at any point; the first: zb-h1, workers = 1: zb-h1 gives"
+    said = "explore.over: no row fits at any point; the first: 1f1b, workers = 1: 1f1b gives each"
     assert said in mistake("report", str(tmp_path), "--quiet")
 
 
@@ -239,4 +240,4 @@ def test_a_row_that_fits_only_between_the_ends_has_a_witness_there(tmp_path):
     (tmp_path / "recipe.toml").write_text(text)
     labels = [row.label for row in make_rows(read_recipe(tmp_path)).rows]
     where = "topology = torus:2x2, workers = 4"
-    assert labels == [f"sequential, {where}", f"1f1b, {where}"]
+    assert labels == [f"1f1b, {where}", f"sequential, {where}"]
