@@ -23,6 +23,7 @@ from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
 from ampsim.runs.ranking import Ranking, Standing, rank
 from ampsim.runs.rows import median_interval
+from ampsim.runs.run import number_to_plain
 
 Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed", "unfit"]
 Timed: TypeAlias = dict[int, dict[int, FirstEpoch]]
@@ -172,14 +173,12 @@ class Entrant:
             found: dict[str, Any] = {**own, "digest": digest}
             return {key: of for key, of in found.items() if of is not None and of == of}  # not NaN
 
-        def plain_times(of: Mapping[int, float]) -> dict[int, float | str]:
-            return {seed: one if math.isfinite(one) else "inf" for seed, one in of.items()}
-
         return {
             "drains": self.drains, "first_seed": self.first_seed, "epochs_max": self.epochs_max,
             "timed": {point: {seed: known(seed, one) for seed, one in of.items()}
                       for point, of in self.timed.items()},
-            "learned": {point: plain_times(of) for point, of in self.learned.items()},
+            "learned": {point: {seed: number_to_plain(one) for seed, one in of.items()}
+                        for point, of in self.learned.items()},
             **{name: sorted(of) for name in ("lost", "unfit") if (of := getattr(self, name))},
         }  # fmt: skip
 

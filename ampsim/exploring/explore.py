@@ -308,15 +308,12 @@ class Exploration(Finding):
 
         None where nobody is known to arrive, and infinite where no other does.
         """
-        rows, count = self.table.to_dict("records"), len(self.evidence.labels)
+        rows, count = self.rows, len(self.evidence.labels)
         found: list[tuple[dict[str, Any] | None, float]] = []
-        for place in range(0, len(rows), count):
-            of = [
-                {str(name): one for name, one in row.items()} for row in rows[place : place + count]
-            ]
-            best = next((one for one in of if one["is_first"] is True), None)
+        for of in (rows[place : place + count] for place in range(0, len(rows), count)):
             times = [one["time_to_target_s"] for one in of]
-            first, second = sorted(math.inf if math.isnan(one) else one for one in times)[:2]
+            first, second = sorted(math.inf if one is None else one for one in times)[:2]
+            best = next((one for one in of if one["is_first"]), None)
             found.append((best, second / first if first else math.inf))
         return found
 
@@ -372,9 +369,9 @@ def exploration_of(
         for number, point in enumerate(points_of(over))
         for place, label in enumerate(evidence.labels)
     ]
-    digests = dict.fromkeys(line["learning"] for line in lines if line["learning"])
-    numbers = {digest: number for number, digest in enumerate(digests, 1)}
-    table = table_of([{**line, "learning": numbers.get(line["learning"])} for line in lines])
+    numbers = (pd.factorize(pd.Series([line["learning"] for line in lines]))[0] + 1).tolist()
+    pairs = zip(lines, numbers, strict=True)
+    table = table_of([{**line, "learning": number or None} for line, number in pairs])
     learnings = sum(len(method.learned) for method in evidence.methods)
     left_out = cells.left_out()
     wrong = stated_wrong(cells, left_out)
@@ -426,9 +423,16 @@ def sentences_of(
 ) -> tuple[str, ...]:
     """What a map says: who is first where, on what that rests, and how sure it is."""
     points = len(table) // max(table["schedule"].nunique(), 1)
+    ills, names = list[str](), list(table)
+    for basis, words in (("unfit", "do not fit"), ("failed", "cannot be run")):
+        own = table[table["basis"] == basis]
+        for one in own[:1].to_dict("records"):
+            point = {name: one[name] for name in names[: names.index("schedule")]}
+            first = f"{label_at(point, one['schedule'])}: {one['note'].rstrip('.')}"
+            ills.append(f"{len(own)} of {len(table)} cells {words}; the first, {first}.")
     ahead = table[table["is_first"].fillna(False).astype(bool)]
     if not len(ahead):
-        return (f"No method is known to reach the target at any of {points} points.",)
+        return (f"No method is known to reach the target at any of {points} points.", *ills)
     standing = ahead["standing"].fillna("predicted")
     first = ahead[standing == "first"]["schedule"].value_counts()
     told = [f"{plain(name, LONGEST)} is first at {count}" for name, count in first.items()]
@@ -446,9 +450,6 @@ def sentences_of(
         f"Of {len(table)} cells {learnings} were trained, {shared} learn the same as one of "
         f"these, and {predicted} are predicted.",
     ]
-    for what, of in (("unfit", "do not fit"), ("failed", "cannot be run")):
-        notes = table["note"][table["basis"] == what]
-        said += [f"{len(notes)} of {len(table)} cells {of}; the first: {one}." for one in notes[:1]]
     if predicted:
         said.append(
             f"Where something is predicted, at most {format_percent(wrong)} of the winners may "
@@ -460,4 +461,4 @@ def sentences_of(
             f"called wrongly, where the predictions expected {left.expected:.1f}; {left.inside} "
             "of the times lay in their 90 % interval."
         )
-    return tuple(said)
+    return (*said, *ills)

@@ -179,7 +179,6 @@ def rows_at(
     """
     schedules, found = tuple(row.schedule for row in rows), list[Row | str]()
     for place, row in enumerate(rows):
-        label = labelled(row.label)
         try:
             at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), point)
             schedule = at.schedules[place]
@@ -187,9 +186,9 @@ def rows_at(
             plan = replace(row.plan, model=at.model, cluster=at.cluster, rate=rate)
             (placed,) = require_fit(plan, [schedule], seed)
         except OptionError as error:
-            found.append(f"{label}: {error}")
+            found.append(str(error))
             continue
-        plan = plan.having(placement=placed)
+        plan, label = plan.having(placement=placed), labelled(row.label)
         found.append(replace(row, label=label, schedule=schedule, plan=plan))
     return found
 

@@ -216,7 +216,11 @@ class _Points:
     def _rows_at(self, x: float) -> list[Row | str]:
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
         labelled = f"{{}}, {key}={value:.6g}".format
-        return rows_at(self.asked.rows, {key: value}, labelled, self.asked.seed)
+        base = self.asked.rows
+        pairs = zip(base, rows_at(base, {key: value}, labelled, self.asked.seed), strict=True)
+        return [
+            f"{labelled(row.label)}: {one}" if isinstance(one, str) else one for row, one in pairs
+        ]
 
     @property
     def failure(self) -> str | None:

@@ -220,7 +220,7 @@ def test_cells_that_do_not_fit_say_so_and_the_others_are_asked(call, tmp_path):
     }  # fmt: skip
     assert unfit["note"].str.contains("extents of shape|1f1b gives each stage a worker").all()
     assert set(table["basis"]) <= {"unfit", "learned", "shared"}
-    assert "3 of 8 cells do not fit; the first: 1f1b, topology = torus:2x2, workers = 2: " in page
+    assert "3 of 8 cells do not fit; the first, 1f1b, topology = torus:2x2, workers = 2: " in page
     assert "| sequential alone (open) |" in page
     assert page.count("| none fits |") == 1
     witnesses = (folder / "witness.json").read_text()
@@ -231,7 +231,7 @@ def test_cells_that_do_not_fit_say_so_and_the_others_are_asked(call, tmp_path):
 def test_where_no_cell_fits_it_is_one_line(mistake, tmp_path):
     text = UNFIT.replace("[2, 4]", "[1, 2]").replace("sequential", "zb-h1")
     (tmp_path / "recipe.toml").write_text(text.replace('topology = ["torus:2x2", "ring"], ', ""))
-    said = "explore.over: no row fits at any point; the first: 1f1b, workers = 1: 1f1b gives each"
+    said = "explore.over: no row fits at any point; the first: 1f1b gives each"
     assert said in mistake("report", str(tmp_path), "--quiet")
 
 
