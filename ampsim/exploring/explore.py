@@ -427,7 +427,7 @@ def sentences_of(
     for basis, words in (("unfit", "do not fit"), ("failed", "cannot be run")):
         own = table[table["basis"] == basis]
         for one in own[:1].to_dict("records"):
-            point = {name: one[name] for name in names[: names.index("schedule")]}
+            point = {str(name): one[name] for name in names[: names.index("schedule")]}
             first = f"{label_at(point, one['schedule'])}: {one['note'].rstrip('.')}"
             ills.append(f"{len(own)} of {len(table)} cells {words}; the first, {first}.")
     ahead = table[table["is_first"].fillna(False).astype(bool)]

@@ -177,7 +177,7 @@ class _Searcher:
         names = [name for axis in axes if axis.key == "schedule" for name in axis.values]
         first = [setup_at(setup, {"schedule": name}).schedules[0] for name in names]
         of_names = replace(asked, setup=setup._replace(schedules=tuple(first)))
-        self._rows = dict(zip(names, of_names.rows, strict=True)) or {None: asked.rows[0]}
+        self._rows: dict[Any, Row] = dict(zip(names, of_names.rows, strict=True))
         self.asked = replace(asked, beside=tuple(first))
         self._origin: dict[str, Any] = {
             **asked.origin,
@@ -219,8 +219,8 @@ class _Searcher:
 
     def _row(self, point: Point) -> Row | str:
         """The row of a point, or why there is none; of several schedules of a name, the first's."""
-        row, rest = self._rows[point.get("schedule")], dict(point)
-        rest.pop("schedule", None)
+        rest = dict(point)
+        row = self._rows[rest.pop("schedule")] if self._rows else self.asked.rows[0]
         return rows_at([row], rest, lambda _label: _text(point), self.asked.seed)[0]
 
     def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:

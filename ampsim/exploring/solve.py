@@ -348,6 +348,12 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     return f"{said}; {' and '.join(bought)}." if bought else f"{said}."
 
 
+def _shown(cell: Any) -> str:
+    if cell is None or cell != cell:  # NaN
+        return "–"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Solved(Finding):
     """What `solve` returns.
@@ -387,10 +393,9 @@ class Solved(Finding):
     @property
     def cells(self) -> Lines:
         """Its rows."""
-        headings = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "binds"]
-        table = self.table.rename(columns={"bound_by": "binds"})[headings]
-        cells = table.map(lambda one: f"{one:.4g}" if isinstance(one, float) else str(one))
-        return headings, cells.mask(table.isna(), "–").to_numpy().tolist()
+        names = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "bound_by"]
+        rows = self.table.to_dict("records")
+        return [*names[:-1], "binds"], [[_shown(row[name]) for name in names] for row in rows]
 
     def figures(self) -> Figures:
         """Both sides of the condition over what varies."""

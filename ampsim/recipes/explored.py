@@ -156,12 +156,13 @@ def map_tables(found: Exploration) -> list[str]:
 
 def _winners(found: Exploration) -> list[tuple[tuple[Any, ...], str]]:
     """A few words on each point."""
-    is_unfit = found.table["basis"].eq("unfit").to_numpy().reshape(-1, len(found.evidence.labels))
+    bases, count = found.table["basis"].tolist(), len(found.evidence.labels)
     told: list[tuple[tuple[Any, ...], str]] = []
-    points = zip(product(*found.over.values()), found.ahead, is_unfit.all(1), strict=True)
-    for point, (best, lead), none_fits in points:
+    points = zip(product(*found.over.values()), found.ahead, strict=True)
+    for place, (point, (best, lead)) in enumerate(points):
         if best is None:
-            told.append((point, "none fits" if none_fits else "nobody"))
+            is_unfit = set(bases[place * count : (place + 1) * count]) == {"unfit"}
+            told.append((point, "none fits" if is_unfit else "nobody"))
             continue
         said = f"{lead:.2f}×" if math.isfinite(lead) else "alone"
         mark = _OF_CELL.get(str(best["standing"]), " ?")
