@@ -122,7 +122,7 @@ def condition_of(text: str) -> Condition:
 
 _KNOWN: Final = [*SHORT, *TIMED, *LEARNED]
 _FACTOR: Final = re.compile(
-    r"(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)"
+    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<column>[A-Za-z_]+)\s*(?:\(\s*(?P<schedule>[^()]*?)\s*\))?"
 )
 _BETWEEN: Final = re.compile(r"([*/])(?![^(]*\))")  # not the sign in "sync-sgd:4/amp:8"
@@ -141,11 +141,7 @@ def _product(side: str, text: str) -> Side:
 
 
 def _number(word: str, text: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        raise _wrong(word, text) from None
-    if not 0 < value < math.inf:
+    if not 0 < (value := float(word)) < math.inf:
         raise OptionError(f"until: a number must be above 0, got {word} in {short(text)}")
     return value
 
