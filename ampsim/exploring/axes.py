@@ -270,9 +270,11 @@ def _require_new(key: str, known: Mapping[str, Any]) -> None:
 
 def _unknown(key: str, known: Sequence[str]) -> str:
     tails = {one.rpartition(".")[2]: one for one in known}
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    near = near or [tails[one] for one in difflib.get_close_matches(key, tails, n=1, cutoff=0.6)]
-    hint = f"did you mean {near[0]!r}? there are" if near else "there are"
+    near = [
+        *difflib.get_close_matches(key, known, n=1),
+        *difflib.get_close_matches(key, tails, n=1),
+    ]
+    hint = f"did you mean {tails.get(near[0], near[0])!r}? there are" if near else "there are"
     options = [one.removeprefix("model.") for one in known if one.startswith("model.")]
     return (
         f"nothing named {short(key)} can vary; {hint} schedule, cluster, device, topology, "

@@ -112,11 +112,6 @@ class Crossings:
         return -math.inf if has_crossed else math.inf
 
 
-def distance(one: float, other: float) -> float:
-    """How far two values are apart, in logarithms where both are above 0."""
-    return abs(math.log(one / other)) if one > 0 and other > 0 else abs(one - other)
-
-
 def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossings:
     """Ask each seed's function at points of a range, and narrow each of its crossings.
 

@@ -18,7 +18,7 @@ from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, axes_over, place_words, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
-from ampsim.exploring.crossings import Crossings, Root, distance, find
+from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import (
     Asked,
@@ -281,7 +281,7 @@ class _Points:
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
         known = {key: one.made for key, one in self.known.items() if one.made is not None}
-        near = min(known, key=lambda key: (distance(key[1], value), key[0]))
+        near = min(known, key=lambda key: (abs(key[1] - value), key[0]))
         made = known[near]
         run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
         name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by

@@ -354,9 +354,9 @@ def _sentence(record: dict[str, Any]) -> str:
 
 def _change_text(record: dict[str, Any] | None) -> str:
     """A change in percent, with its sign."""
-    if record is None or record["change"] is None or math.isnan(record["change"]):
+    change = math.nan if record is None else record["change"]
+    if math.isnan(change):
         return ""
-    change = record["change"]
     if abs(change) < _SAME:
         return "0 %"
     size = format_percent(abs(change))
