@@ -355,8 +355,9 @@ def _first_alike(method: Entrant, point: int) -> int:
 def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
     """The share of points with a prediction whose winner may turn out to be another one.
 
-    It is the mean of what the predictions say of themselves, times how many more were wrong of
-    those left out than these said of themselves, each counted with one more; never fewer.
+    These are as many as the predictions say of themselves, times how many more were wrong of those
+    left out than these said of themselves, each counted with one more, never fewer; and one more
+    besides, for points are whole.
     """
     called = [
         cells.calls[point].wrong for point, of in cells.estimates.items()
@@ -365,4 +366,4 @@ def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
     if not called:
         return 0.0
     more = max((left_out.wrong + 1) / (left_out.expected + 1), 1.0)
-    return min(sum(called) / len(called) * more, 1 - 1 / len(cells.methods))
+    return min((sum(called) * more + 1) / len(called), 1.0)
