@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -119,8 +119,7 @@ class Explored(Reported):
             *assumptions(found.manifest),
             *origin({k: v for k, v in found.manifest.items() if k != "schedules"}, TABLE),
         ]
-        text = "\n\n".join(part for part in parts if part) + "\n"
-        return {MAP: found.page(TABLE), PAGE: text}
+        return {MAP: found.page(TABLE), PAGE: "\n\n".join(filter(None, parts)) + "\n"}
 
 
 _OF_CELL: Final = {"first": "", "tie": " (tie)", "too few seeds": " (open)"}
@@ -154,20 +153,17 @@ def map_tables(found: Exploration) -> list[str]:
     return [*parts, legend]
 
 
-def _winners(found: Exploration) -> list[tuple[tuple[Any, ...], str]]:
+def _winners(found: Exploration) -> Iterator[tuple[tuple[Any, ...], str]]:
     """A few words on each point."""
     bases, count = found.table["basis"].tolist(), len(found.evidence.labels)
-    told: list[tuple[tuple[Any, ...], str]] = []
     points = zip(product(*found.over.values()), found.ahead, strict=True)
     for place, (point, (best, lead)) in enumerate(points):
-        if best is None:
-            is_unfit = set(bases[place * count : (place + 1) * count]) == {"unfit"}
-            told.append((point, "none fits" if is_unfit else "nobody"))
+        if best is not None:
+            said = f"{lead:.2f}×" if math.isfinite(lead) else "alone"
+            yield point, f"{best['schedule']} {said}{_OF_CELL.get(str(best['standing']), ' ?')}"
             continue
-        said = f"{lead:.2f}×" if math.isfinite(lead) else "alone"
-        mark = _OF_CELL.get(str(best["standing"]), " ?")
-        told.append((point, f"{best['schedule']} {said}{mark}"))
-    return told
+        is_unfit = set(bases[place * count : (place + 1) * count]) == {"unfit"}
+        yield point, "none fits" if is_unfit else "nobody"
 
 
 def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Explored:
@@ -192,7 +188,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         on_progress=options.on_progress, keeping=keeping,
     )  # fmt: skip
     rows = [space.rows_at(point) for point in space.points]
-    cells = sum(map(len, rows))
+    cells = len(rows) * len(space.base.rows)
     with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
         ends = space.at_ends.rows
         try:
@@ -209,8 +205,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         raise InterruptedReport(explorer.learnings, cells, "cells")
     labels = tuple(row.label for row in space.base.rows)
     evidence = Evidence(space.values, labels, explorer.methods, asked.repeats)
-    has_own = any(entry.set for entry in file.schedules)
-    said = (_OWN_OPTIONS if has_own else NOT_TUNED, *runs.said())
+    said = (_OWN_OPTIONS if any(one.set for one in file.schedules) else NOT_TUNED, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
     text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})
@@ -222,24 +217,20 @@ def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, An
     recipe, base = space.recipe, space.base
     asked = recipe.file.explore
     assert asked is not None, "the recipe explores"
-    over = {key: list(values) for key, values in space.values.items()}
     made = manifest_of(recipe, base, [{} for _row in base.rows], [])
-    if any(key in NAMES for key in over):
+    if any(key in NAMES for key in space.values):
         made["costs"] = costs_of([base.cluster, *clusters])
+    over = {key: list(of) for key, of in space.values.items()}
     made["explore"] = {"over": over, "points": asked.points, "sure": asked.sure}
     return tomllib.loads(to_toml(made))
 
 
 def _found(
-    recipe: Recipe,
-    evidence: Evidence,
-    said: Sequence[str],
-    metric: Metric,
-    manifest: dict[str, Any],
+    recipe: Recipe, known: Evidence, said: Sequence[str], metric: Metric, manifest: dict[str, Any]
 ) -> Exploration:
     assert recipe.file.target is not None, "who explores aims at something"
     return exploration_of(
-        evidence, said=said, target=recipe.file.target, metric=metric,
+        known, said=said, target=recipe.file.target, metric=metric,
         model=str(manifest["model"]["name"]), cluster=str(manifest["cluster"]["name"]),
         manifest=manifest,
     )  # fmt: skip

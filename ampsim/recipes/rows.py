@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -128,10 +127,10 @@ class ExploredSpace:
         }
         at_ends = [self.rows_at(one) for one in points_of(kept)]
         rows = [row for of in at_ends for row in of if isinstance(row, Row)]
-        for place, of_row in enumerate(zip(*at_ends, strict=True)):
-            if not any(isinstance(one, Row) for one in of_row):
+        for place in range(len(self.base.rows)):
+            if all(isinstance(of[place], str) for of in at_ends):
                 every = (self.rows_at(one)[place] for one in self.points)
-                rows += itertools.islice((one for one in every if isinstance(one, Row)), 1)
+                rows += [row for row in every if isinstance(row, Row)][:1]
         if not rows:
             where = f"{self.recipe.label}: explore.over"
             raise FileFormatError(f"{where}: no row fits at any point; the first: {at_ends[0][0]}")
@@ -140,8 +139,8 @@ class ExploredSpace:
     def rows_at(self, point: Point) -> list[Row | str]:
         """The rows of a point; of one that does not fit there, why."""
         there = {key: _beside(self.recipe, key, one) for key, one in point.items()}
-        seed, scaling = self.recipe.file.seeds[0], self.recipe.file.scale_rate
-        return rows_at(self.base.rows, there, partial(label_at, point), seed, scaling)
+        file, labelled = self.recipe.file, partial(label_at, point)
+        return rows_at(self.base.rows, there, labelled, file.seeds[0], file.scale_rate)
 
 
 def space_of(recipe: Recipe) -> ExploredSpace:
