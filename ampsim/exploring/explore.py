@@ -33,15 +33,7 @@ from ampsim.exploring.axes import (
 )
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, stated_wrong
 from ampsim.exploring.finding import LONGEST, Finding, Lines
-from ampsim.exploring.making import (
-    Asked,
-    FirstEpoch,
-    How,
-    Many,
-    PointRuns,
-    question,
-    rows_at,
-)
+from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, rows_at
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
