@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -240,19 +241,24 @@ def axes_over(given: Over, setup: Setup) -> tuple[Axis, ...]:
     return tuple(found.values())
 
 
+_TRIED_MAX: Final = 1000
+"""Sets of values of other keys that one is tried with at most (chosen: a second)."""
+
+
 def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup) -> None:
-    """Try a value alone, then with each of another key: some have an effect together only.
+    """Try a value alone, then with those of other keys: some have an effect together only.
 
     Raises:
         OptionError, UnknownNameError: it fits none; of the value alone.
     """
     others = [(one.key, of) for one in axes.values() if one.key != key for of in one.points(2)]
+    together = (itertools.combinations(others, count) for count in range(1, len(axes)))
     try:
         setup_at(setup, {key: value})
     except OptionError:
-        for beside in others:
+        for beside in itertools.islice(itertools.chain(*together), _TRIED_MAX):
             with contextlib.suppress(AmpsimError):
-                setup_at(setup, dict([beside, (key, value)]))
+                setup_at(setup, dict([*beside, (key, value)]))
                 return
         raise
 
@@ -264,9 +270,11 @@ def _require_new(key: str, known: Mapping[str, Any]) -> None:
 
 def _unknown(key: str, known: Sequence[str]) -> str:
     tails = {one.rpartition(".")[2]: one for one in known}
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    near = near or [tails[one] for one in difflib.get_close_matches(key, tails, n=1, cutoff=0.6)]
-    hint = f"did you mean {near[0]!r}? there are" if near else "there are"
+    near = [
+        *difflib.get_close_matches(key, known, n=1),
+        *difflib.get_close_matches(key, tails, n=1),
+    ]
+    hint = f"did you mean {tails.get(near[0], near[0])!r}? there are" if near else "there are"
     options = [one.removeprefix("model.") for one in known if one.startswith("model.")]
     return (
         f"nothing named {short(key)} can vary; {hint} schedule, cluster, device, topology, "
@@ -390,7 +398,8 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
         host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
         cluster = replaced(cluster, host=_device_with(host, numbers))
     if numbers := _of("ports", point):
-        ports = Ports(**{**_content(cluster.ports), **numbers, "source": UNSOURCED})
+        ports = {} if cluster.ports is None else dict(cluster.ports)
+        ports = Ports(**{**ports, **numbers, "source": UNSOURCED})
         cluster = replaced(cluster, ports=ports)
     return cluster
 
@@ -414,10 +423,6 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
     return replaced(cluster, name=name, devices=(cluster.devices[0],) * workers)
 
 
-def _content(part: Cluster | Device | Ports | None) -> dict[str, Any]:
-    return {} if part is None else {key: getattr(part, key) for key in type(part).model_fields}
-
-
 def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:
     """A device with other numbers, which no file vouches for any more; checked as one that is read.
 
@@ -425,7 +430,7 @@ def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:
         OptionError: a number is none that the device can have.
     """
     sources = device.sources.model_copy(update=dict.fromkeys(numbers, UNSOURCED))
-    return Device(**{**_content(device), **numbers, "sources": sources})
+    return Device(**{**dict(device), **numbers, "sources": sources})
 
 
 def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule, ...]:

@@ -3,8 +3,9 @@
 A cell is one method at one point. Its first epoch is timed exactly. It is *learned* if its runs
 were made; *shared* if those of another point were made that learn the same, by the digests of their
 first epochs: times are those of that point, seed by seed times the ratio of the two first epochs;
-*failed* if its first epoch cannot end, as memory is too small, or cannot begin, as the schedule
-does not fit; *predicted* else, with an interval (`ampsim.exploring.predicting`).
+*failed* if its first epoch cannot end, as memory is too small; *unfit* if values of the point do
+not fit together, or the schedule does not fit there; *predicted* else, with an interval
+(`ampsim.exploring.predicting`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
 from ampsim.runs.ranking import Ranking, Standing, rank
 from ampsim.runs.rows import median_interval
+from ampsim.runs.run import number_to_plain
 
-Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed"]
+Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed", "unfit"]
 Timed: TypeAlias = dict[int, dict[int, FirstEpoch]]
 Times: TypeAlias = dict[int, dict[int, float]]
 
@@ -86,6 +88,7 @@ class Entrant:
     timed: Timed = field(default_factory=Timed)
     learned: Times = field(default_factory=Times)  # seconds to the target
     lost: set[int] = field(default_factory=set[int])
+    unfit: set[int] = field(default_factory=set[int])  # points at which it has no row; why is timed
 
     @cached_property
     def points(self) -> list[int]:
@@ -94,7 +97,7 @@ class Entrant:
 
     @property
     def failures(self) -> list[str]:
-        """Why first epochs did not end."""
+        """Why first epochs did not end, or could not begin."""
         return [one.failure for of in self.timed.values() for one in of.values() if one.failure]
 
     def first(self, point: int) -> FirstEpoch:
@@ -129,7 +132,8 @@ class Entrant:
         """What is known of a point; the guess, if nothing else is."""
         own = self.first(point)
         if own.failure is not None:
-            return Estimate("failed", own.epoch_s, guess, {}, self.epochs_max)
+            failed: Basis = "unfit" if point in self.unfit else "failed"
+            return Estimate(failed, own.epoch_s, guess, {}, self.epochs_max)
         source = self.source(point)
         if source is None:
             return Estimate("predicted", own.epoch_s, guess, None, self.epochs_max)
@@ -169,15 +173,13 @@ class Entrant:
             found: dict[str, Any] = {**own, "digest": digest}
             return {key: of for key, of in found.items() if of is not None and of == of}  # not NaN
 
-        def plain_times(of: Mapping[int, float]) -> dict[int, float | str]:
-            return {seed: one if math.isfinite(one) else "inf" for seed, one in of.items()}
-
         return {
             "drains": self.drains, "first_seed": self.first_seed, "epochs_max": self.epochs_max,
             "timed": {point: {seed: known(seed, one) for seed, one in of.items()}
                       for point, of in self.timed.items()},
-            "learned": {point: plain_times(of) for point, of in self.learned.items()},
-            **({"lost": sorted(self.lost)} if self.lost else {}),
+            "learned": {point: {seed: number_to_plain(one) for seed, one in of.items()}
+                        for point, of in self.learned.items()},
+            **{name: sorted(of) for name in ("lost", "unfit") if (of := getattr(self, name))},
         }  # fmt: skip
 
 
@@ -353,8 +355,9 @@ def _first_alike(method: Entrant, point: int) -> int:
 def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
     """The share of points with a prediction whose winner may turn out to be another one.
 
-    It is the mean of what the predictions say of themselves, times how many more were wrong of
-    those left out than these said of themselves, each counted with one more; never fewer.
+    These are as many as the predictions say of themselves, times how many more were wrong of those
+    left out than these said of themselves, each counted with one more, never fewer; and one more
+    besides, for points are whole.
     """
     called = [
         cells.calls[point].wrong for point, of in cells.estimates.items()
@@ -363,4 +366,4 @@ def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
     if not called:
         return 0.0
     more = max((left_out.wrong + 1) / (left_out.expected + 1), 1.0)
-    return min(sum(called) / len(called) * more, 1 - 1 / len(cells.methods))
+    return min((sum(called) * more + 1) / len(called), 1.0)

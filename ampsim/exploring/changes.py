@@ -109,7 +109,7 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
 
     Links of a solver are not `are_apart`: a collective goes over all of them at once.
     """
-    pairs = [place for place in shares.places if len(place) == 3]
+    pairs = dict.fromkeys(place for place, _key in shares.by_constant if len(place) == 3)
     parts = {LATENCY: ("latency", (LATENCY,)), BANDWIDTH: ("bandwidth", _RATES)}
     there = [key for key in parts if _has(cluster, key)]
     for key in there:

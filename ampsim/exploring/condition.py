@@ -50,21 +50,8 @@ Value: TypeAlias = "tuple[str, str]"
 """A column, and the schedule that it is of as written; "" for each one asked about."""
 
 
-class Side(NamedTuple):
-    """A product: a number, times the columns that are `over`, through those that are `under`."""
-
-    number: float
-    over: tuple[Value, ...]
-    under: tuple[Value, ...]
-
-    def of(self, values: Mapping[Value, float]) -> float:
-        """What it is; NaN where that is not known, as of two runs that do not arrive."""
-        found = self.number
-        for one in self.over:
-            found *= values[one]
-        for one in self.under:
-            found = found / values[one] if values[one] else math.nan
-        return found
+Side: TypeAlias = tuple[tuple[str, "float | Value"], ...]
+"""A product: its factors, numbers above 0 or columns, each behind "*" or "/"."""
 
 
 _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -83,17 +70,27 @@ class Condition(NamedTuple):
     @property
     def values(self) -> tuple[Value, ...]:
         """All columns in it, each once."""
-        sides = (self.left, self.right)
-        return tuple(dict.fromkeys(one for side in sides for one in (*side.over, *side.under)))
+        factors = [factor for _sign, factor in (*self.left, *self.right)]
+        return tuple(dict.fromkeys(one for one in factors if isinstance(one, tuple)))
 
     @property
     def is_learned(self) -> bool:
         """Tell whether it needs runs that learn."""
         return any(column in LEARNED for column, _schedule in self.values)
 
+    def sides(self, values: Mapping[Value, float]) -> tuple[float, float]:
+        """What both sides are; NaN where that is not known, as of two runs that do not arrive."""
+        found = [1.0, 1.0]
+        for place, side in enumerate((self.left, self.right)):
+            for sign, factor in side:
+                value = values[factor] if isinstance(factor, tuple) else factor
+                over = found[place] / value if value else math.nan
+                found[place] = found[place] * value if sign == "*" else over
+        return found[0], found[1]
+
     def holds(self, values: Mapping[Value, float]) -> bool:
         """Tell whether it holds; it does not where a side is unknown, or neither arrives."""
-        left, right = self.left.of(values), self.right.of(values)
+        left, right = self.sides(values)
         return not left == right == math.inf and _SIGNS[self.sign](left, right)
 
 
@@ -104,8 +101,8 @@ def condition_of(text: str) -> Condition:
         OptionError: it is none, or names no column; the message says where.
 
     >>> found = condition_of("time_s(pipeline:4) >= 2 * time_s(amp:4)")
-    >>> found.left.over, found.sign, found.right.number
-    ((('time_to_target_s', 'pipeline:4'),), '>=', 2.0)
+    >>> found.left, found.sign
+    ((('*', ('time_to_target_s', 'pipeline:4')),), '>=')
     """
     parts = re.split(r"(<=|>=|<|>)", text)
     if len(parts) != 3:
@@ -125,33 +122,26 @@ def condition_of(text: str) -> Condition:
 
 _KNOWN: Final = [*SHORT, *TIMED, *LEARNED]
 _FACTOR: Final = re.compile(
-    r"(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)"
+    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<column>[A-Za-z_]+)\s*(?:\(\s*(?P<schedule>[^()]*?)\s*\))?"
 )
 _BETWEEN: Final = re.compile(r"([*/])(?![^(]*\))")  # not the sign in "sync-sgd:4/amp:8"
 
 
 def _product(side: str, text: str) -> Side:
-    number, over, under = 1.0, list[Value](), list[Value]()
     first, *rest = _BETWEEN.split(side)
+    found: list[tuple[str, float | Value]] = []
     for sign, part in [("*", first), *zip(rest[::2], rest[1::2], strict=True)]:
         factor = _FACTOR.fullmatch(part.strip())
         if factor is None:
             raise _wrong(part, text)
-        if factor["number"] is not None:
-            value = _number(factor["number"], text)
-            number = number * value if sign == "*" else number / value
-        else:
-            (over if sign == "*" else under).append(_column(factor))
-    return Side(number, tuple(over), tuple(under))
+        number = factor["number"]
+        found.append((sign, _column(factor) if number is None else _number(number, text)))
+    return tuple(found)
 
 
 def _number(word: str, text: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        raise _wrong(word, text) from None
-    if not 0 < value < math.inf:
+    if not 0 < (value := float(word)) < math.inf:
         raise OptionError(f"until: a number must be above 0, got {word} in {short(text)}")
     return value
 

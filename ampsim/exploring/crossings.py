@@ -64,9 +64,9 @@ class Root(NamedTuple):
     low: float | None  # of its interval, or bracket; None where that has no such end
     high: float | None
     rises: bool  # whether the condition holds above it
-    below: int = 0  # how many seeds have their root before the low end
-    above: int = 0  # and after the high one
-    coverage: float = 0.0
+    seeds_below: int = 0  # how many have their root before the low end
+    seeds_above: int = 0  # and after the high one
+    coverage: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,7 @@ class Crossings:
         return [2 * sum(held) > len(held) for held in zip(*self.holds.values(), strict=True)]
 
     def roots(self) -> list[Root]:
-        """The crossings of most functions, in order; none where most hold throughout, or nowhere.
-
-        Of each function that is the nearest crossing in the same direction.
-        """
+        """The crossings of most functions, in order; none where most hold throughout or nowhere."""
         if len(self.holds) > 1:
             return [self._root(one) for one in between(self.points, self.most)]
         (own,) = self.brackets.values()
@@ -102,18 +99,17 @@ class Crossings:
         return Root(middle(values), *ends, about.rises, below, above, found.coverage)
 
     def _of(self, seed: int, about: Bracket) -> float:
-        """The root of one function near a crossing of most; infinite where it has none."""
+        """The root of one function that goes with a crossing of most; infinite where it has none.
+
+        It is the last one up to there where the function has crossed by then, else the next one.
+        """
         own = [one for one in self.brackets[seed] if one.rises == about.rises]
-        if own:
-            near = min(own, key=lambda one: distance(one.middle, about.middle))
-            return near.end if self.is_whole else near.middle
-        held = self.holds[seed][self.points.index(about.high)]
-        return -math.inf if held == about.rises else math.inf
-
-
-def distance(one: float, other: float) -> float:
-    """How far two values are apart, in logarithms where both are above 0."""
-    return abs(math.log(one / other)) if one > 0 and other > 0 else abs(one - other)
+        has_crossed = self.holds[seed][self.points.index(about.high)] == about.rises
+        before = [one for one in own if one.high <= about.high][-1:]
+        after = [one for one in own if one.low >= about.high][:1]
+        for one in before if has_crossed else after:
+            return one.end if self.is_whole else one.middle
+        return -math.inf if has_crossed else math.inf
 
 
 def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossings:

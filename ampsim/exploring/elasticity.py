@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import Final, TypeAlias
 
 import pandas as pd
@@ -45,16 +45,10 @@ class Elasticities:
 
     by_constant: Mapping[tuple[Place, str], float]
 
-    @cached_property
-    def places(self) -> list[Place]:
-        """Where time constants are."""
-        return list(dict.fromkeys(place for place, _key in self.by_constant))
-
     def of(self, place: Place, key: str | None = None) -> float:
         """The elasticity over a time constant of a place, or over all of them."""
-        if key is not None:
-            return self.by_constant.get((place, key), 0.0)
-        return sum(one for (at, _key), one in self.by_constant.items() if at == place)
+        pairs = self.by_constant.items()
+        return sum(one for (at, of), one in pairs if at == place and key in (None, of))
 
     @property
     def table(self) -> pd.DataFrame:

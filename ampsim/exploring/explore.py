@@ -33,7 +33,7 @@ from ampsim.exploring.axes import (
 )
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, stated_wrong
 from ampsim.exploring.finding import LONGEST, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question
+from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, rows_at
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.frames import texts
@@ -104,7 +104,8 @@ def explore(
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
     with asked.runs() as runs:
-        rows = [asked.rows_at(setup, at, partial(label_at, at)) for at in points_of(values)]
+        base, points_there = asked.rows, points_of(values)
+        rows = [rows_at(base, at, partial(label_at, at), asked.seed) for at in points_there]
         explorer = Explorer(rows, asked, runs)
         stopped = explorer.run(sure)
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
@@ -167,6 +168,7 @@ class Explorer:
                     self._rows[point, place] = row
                 else:
                     self.methods[place].timed[point] = {asked.seed: FirstEpoch(failure=row)}
+                    self.methods[place].unfit.add(point)
 
     @property
     def learnings(self) -> int:
@@ -177,8 +179,11 @@ class Explorer:
         """Go on until all is sure; say why not, if something came first.
 
         Raises:
-            SimulationError: no cell can be timed, or none can be trained.
+            SimulationError: no cell fits, none can be timed, or none can be trained.
         """
+        if not self._rows:
+            first = self.methods[0].failures[0]
+            raise SimulationError(f"none of {self._cells} cells fits; the first: {first}")
         try:
             self._time([(point, place, self._seeds[0]) for point, place in self._rows])
             while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
@@ -255,7 +260,8 @@ class Exploration(Finding):
 
     Attributes:
         table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
-            high (its 90 % interval), basis ("learned", "shared", "predicted", "failed" or missing),
+            high (its 90 % interval), basis ("learned", "shared", "predicted", "failed", "unfit" of
+            what does not fit there, or missing), note (why it is "failed" or "unfit"),
             is_first (by medians), doubt (the probability that another is), standing (what seeds let
             one say, as of a forecast; missing of a prediction), epoch_s, train_per_s,
             staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
@@ -289,19 +295,29 @@ class Exploration(Finding):
         return f"Map: {self.model} over {', '.join(self.over)}"
 
     @property
+    def ahead(self) -> list[tuple[dict[str, Any] | None, float]]:
+        """Of each point the row of who is ahead, and how many times as soon as the next.
+
+        None where nobody is known to arrive, and infinite where no other does.
+        """
+        rows, count = self.rows, len(self.evidence.labels)
+        found: list[tuple[dict[str, Any] | None, float]] = []
+        for of in (rows[place : place + count] for place in range(0, len(rows), count)):
+            times = [one["time_to_target_s"] for one in of]
+            first, second = sorted(math.inf if one is None else one for one in times)[:2]
+            best = next((one for one in of if one["is_first"]), None)
+            found.append((best, second / first if first else math.inf))
+        return found
+
+    @property
     def cells(self) -> Lines:
         """For each method, the point at which it leads most."""
         most: dict[str, tuple[float, list[str]]] = {}
-        for _point, of in self.table.groupby(list(self.over), sort=False):
-            known = of.dropna(subset=["time_to_target_s"]).sort_values("time_to_target_s")
-            if len(known) < 2:
-                continue
-            first, second = known.to_dict("records")[:2]
-            lead = second["time_to_target_s"] / first["time_to_target_s"]
-            name = plain(str(first["schedule"]), LONGEST)
-            if lead > most.get(name, (0.0, []))[0]:
-                where = point_words({key: first[key] for key in self.over})
-                most[name] = (lead, [name, f"{lead:.2f} times", where, str(first["basis"])])
+        for best, lead in self.ahead:
+            name = "" if best is None else plain(str(best["schedule"]), LONGEST)
+            if best and most.get(name, (0.0, []))[0] < lead < math.inf:
+                where = point_words({key: best[key] for key in self.over})
+                most[name] = (lead, [name, f"{lead:.2f} times", where, str(best["basis"])])
         headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
 
@@ -314,7 +330,9 @@ class Exploration(Finding):
         """What the map draws: axes, methods, and the cells of each point in the table's order."""
         names = list(dict.fromkeys(texts(self.table, "schedule")))
         colours, count = line_styles(names), len(names)
-        columns = ("time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing")
+        columns = (
+            "time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing", "note",
+        )  # fmt: skip
         lines = [[one[name] for name in columns] for one in self.rows]
         return {
             "keys": [
@@ -343,18 +361,16 @@ def exploration_of(
         for number, point in enumerate(points_of(over))
         for place, label in enumerate(evidence.labels)
     ]
-    digests = dict.fromkeys(line["learning"] for line in lines if line["learning"])
-    numbers = {digest: number for number, digest in enumerate(digests, 1)}
-    table = table_of([{**line, "learning": numbers.get(line["learning"])} for line in lines])
+    numbers = (pd.factorize(pd.Series([line["learning"] for line in lines]))[0] + 1).tolist()
+    pairs = zip(lines, numbers, strict=True)
+    table = table_of([{**line, "learning": number or None} for line, number in pairs])
     learnings = sum(len(method.learned) for method in evidence.methods)
     left_out = cells.left_out()
     wrong = stated_wrong(cells, left_out)
     told = sentences_of(table, learnings, wrong, left_out, evidence.repeats)
-    failures = [failure for method in evidence.methods for failure in method.failures]
-    failed = [f"Where cells failed: {one}." for one in failures[:1]]
     return Exploration(
         table=table, over=over, learnings=learnings, wrong=wrong, left_out=left_out,
-        sentences=(*told, *failed, *said), evidence=evidence, cluster=place_words(cluster, over),
+        sentences=(*told, *said), evidence=evidence, cluster=place_words(cluster, over),
         **about,
     )  # fmt: skip
 
@@ -382,6 +398,7 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
         "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,
         "cost_to_target_usd": to_target(timed.usd_per_s),
         "energy_to_target_j": to_target(timed.power_w), "learning": timed.digest or None,
+        "note": timed.failure,
     }  # fmt: skip
 
 
@@ -398,9 +415,16 @@ def sentences_of(
 ) -> tuple[str, ...]:
     """What a map says: who is first where, on what that rests, and how sure it is."""
     points = len(table) // max(table["schedule"].nunique(), 1)
+    ills, names = list[str](), list(table)
+    for basis, words in (("unfit", "do not fit"), ("failed", "cannot be run")):
+        own = table[table["basis"] == basis]
+        for one in own[:1].to_dict("records"):
+            point = {str(name): one[name] for name in names[: names.index("schedule")]}
+            first = f"{label_at(point, one['schedule'])}: {one['note'].rstrip('.')}"
+            ills.append(f"{len(own)} of {len(table)} cells {words}; the first, {first}.")
     ahead = table[table["is_first"].fillna(False).astype(bool)]
     if not len(ahead):
-        return (f"No method is known to reach the target at any of {points} points.",)
+        return (f"No method is known to reach the target at any of {points} points.", *ills)
     standing = ahead["standing"].fillna("predicted")
     first = ahead[standing == "first"]["schedule"].value_counts()
     told = [f"{plain(name, LONGEST)} is first at {count}" for name, count in first.items()]
@@ -413,10 +437,10 @@ def sentences_of(
     nobody = points - len(ahead)
     said += [f"No method is known to reach the target at {nobody}."] if nobody else []
     basis = table["basis"].value_counts()
-    shared, predicted, failed = (int(basis.get(of, 0)) for of in ("shared", "predicted", "failed"))
+    shared, predicted = (int(basis.get(of, 0)) for of in ("shared", "predicted"))
     said += [
         f"Of {len(table)} cells {learnings} were trained, {shared} learn the same as one of "
-        f"these, and {predicted} are predicted{f'; {failed} cannot be run' if failed else ''}.",
+        f"these, and {predicted} are predicted.",
     ]
     if predicted:
         said.append(
@@ -429,4 +453,4 @@ def sentences_of(
             f"called wrongly, where the predictions expected {left.expected:.1f}; {left.inside} "
             "of the times lay in their 90 % interval."
         )
-    return tuple(said)
+    return (*said, *ills)

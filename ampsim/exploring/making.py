@@ -24,13 +24,7 @@ from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
 from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.forecasting.making import (
-    ASSUMPTION,
-    RunMaker,
-    entries_of,
-    require_fit,
-    times_validation,
-)
+from ampsim.forecasting.making import ASSUMPTION, RunMaker, require_fit, times_validation
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
@@ -40,6 +34,7 @@ from ampsim.runs.ranking import finite
 from ampsim.runs.run import Run
 from ampsim.runs.store import TIMINGS, Keeping
 from ampsim.runs.task import Row, RunPlan, Task
+from ampsim.study.learning_rates import Scaling, rate_of
 from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import model_origin, schedule_origin, software
@@ -117,58 +112,24 @@ class Asked:
         """Those of the runs."""
         return range(self.seed, self.seed + self.repeats)
 
-    def target_of(self, setup: Setup) -> float | None:
-        """What is aimed at; of the model itself unless it was given."""
-        return setup.model.target if self.target is None else self.target
+    @property
+    def aimed_at(self) -> float | None:
+        """The target; of the model itself unless it was given."""
+        return self.setup.model.target if self.target is None else self.target
 
-    def rows(self, setup: Setup) -> list[Row]:
-        """A row for each schedule of a setup, ready to run.
-
-        Raises:
-            OptionError: a schedule does not fit the model, the cluster or the placement.
-            GraphError: the model's graph breaks a rule.
-            FileFormatError: a placement file does not fit graph or cluster.
-        """
-        return list(map(self._settled, self._rows(setup)))
-
-    def rows_at(
-        self, setup: Setup, point: Point, labelled: Callable[[str], str], *, are_timed: bool = True
-    ) -> list[Row | str]:
-        """A row for each schedule at a point around a setup; where one does not fit there, why.
-
-        Its label is made of that of the schedule. Where rows are timed first, which finds what does
-        not fit, nothing is tried here, but that a placement that is given is found.
-
-        Raises:
-            GraphError, FileFormatError: as of `rows`.
-        """
-        try:
-            rows = self._rows(setup_at(setup, point))
-        except OptionError as error:
-            return [f"{labelled(one)}: {error}" for one in labels_of(setup.schedules)]
-        found: list[Row | str] = []
-        for row in (replace(one, label=labelled(one.label)) for one in rows):
-            try:
-                is_left = are_timed and self.placement is None
-                found.append(row if is_left else self._settled(row))
-            except OptionError as error:
-                found.append(f"{row.label}: {error}")
-        return found
-
-    def _rows(self, setup: Setup) -> list[Row]:
+    @property
+    def rows(self) -> list[Row]:
+        """A row for each schedule where nothing varies, of which it is not known yet if it fits."""
+        model, cluster, schedules = self.setup
         options = RunOptions(
-            epochs=self.max_epochs, instances=self.instances, target=self.target_of(setup),
-            mode=self.mode,
+            epochs=self.max_epochs, instances=self.instances, target=self.aimed_at, mode=self.mode,
             placement=placement_of(DEFAULT if self.placement is None else self.placement),
         )  # fmt: skip
-        rows = entries_of(RunPlan(setup.model, setup.cluster, options), setup.schedules, None)
-        plans = [times_validation(row.plan, row.schedule, self.beside) for row in rows]
-        return [replace(row, plan=plan) for row, plan in zip(rows, plans, strict=True)]
-
-    def _settled(self, row: Row) -> Row:
-        """A row that fits, with the placement that all of its runs have."""
-        (placed,) = require_fit(row.plan, [row.schedule], self.seed)
-        return replace(row, plan=row.plan.having(placement=placed))
+        plan, beside = RunPlan(model, cluster, options), (*schedules, *self.beside)
+        return [
+            Row(label, one, times_validation(plan, one, beside))
+            for one, label in zip(schedules, labels_of(schedules), strict=True)
+        ]
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -178,7 +139,7 @@ class Asked:
         return {
             "model": model_origin(model), "cluster": cluster.name, "cluster_sha256": cluster.digest,
             "schedules": [schedule_origin(one) for one in schedules],
-            "seeds": [self.seeds.start, self.seeds.stop - 1], "target": self.target_of(self.setup),
+            "seeds": [self.seeds.start, self.seeds.stop - 1], "target": self.aimed_at,
             "max_epochs": self.max_epochs, "instances": self.instances, "placement": placed,
         }  # fmt: skip
 
@@ -198,21 +159,38 @@ class Asked:
             yield PointRuns(self, executor)
 
 
-class Timing(Task):
-    """An epoch of which only the time is wanted; what does not fit there gives nothing."""
+def rows_at(
+    rows: Sequence[Row], point: Point, labelled: Callable[[str], str], seed: int,
+    scaling: Scaling | None = None,
+) -> list[Row | str]:  # fmt: skip
+    """Rows at a point around where they are, ready to run; of one that does not fit there, why.
 
-    __slots__ = ()
+    Args:
+        rows: beside each other; options of schedules vary where one of them takes them.
+        point: what it does not name stays.
+        labelled: makes a label of that of a row.
+        seed: of the placement, where chance decides it.
+        scaling: the rule of learning rates; None for that of each model.
 
-    def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
-        """Run it here.
-
-        Raises:
-            SimulationError: the schedule does not fit the model or the cluster.
-        """
+    Raises:
+        UnknownNameError: a value names nothing that there is.
+        GraphError: a model's graph breaks a rule.
+        FileFormatError: a placement file does not fit graph or cluster.
+    """
+    schedules, found = tuple(row.schedule for row in rows), list[Row | str]()
+    for place, row in enumerate(rows):
         try:
-            return Task.run(self, on_progress)
+            at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), point)
+            schedule = at.schedules[place]
+            rate = rate_of(at.model, schedule, scaling)
+            plan = replace(row.plan, model=at.model, cluster=at.cluster, rate=rate)
+            (placed,) = require_fit(plan, [schedule], seed)
         except OptionError as error:
-            raise SimulationError(str(error)) from None
+            found.append(str(error))
+            continue
+        plan, label = plan.having(placement=placed), labelled(row.label)
+        found.append(replace(row, label=label, schedule=schedule, plan=plan))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +307,7 @@ class PointRuns:
         """
         how: dict[str, Any] = {"mode": "sleep", "epochs": 1, "target": None, "validate_every": None}
         tasks = [
-            Timing(row.plan.having(**how), row.schedule, seed, row.label, number, len(wanted))
+            Task(row.plan.having(**how), row.schedule, seed, row.label, number, len(wanted))
             for number, (row, seed) in enumerate(wanted, 1)
         ]
         keys = [None if self._file is None else self._maker.key(one) for one in tasks]

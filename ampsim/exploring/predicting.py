@@ -157,12 +157,17 @@ class Predictor:
         self._weights = weights / weights.sum()
 
     def guesses(self, at: Sequence[int]) -> list[Guess]:
-        """What is said of points: mean and variance of the mixture."""
+        """What is said of points: mean and variance of the mixture, and that epochs are whole.
+
+        Where all known points took as many, what a count hides has the variance of what lies evenly
+        between it and the next.
+        """
         of_each = [one.guesses(at) for one in self._all]
         means = np.array([[one.mean for one in of] for of in of_each])
         spreads = np.array([[one.spread for one in of] for of in of_each])
         middles = self._weights @ means
         spread_2 = self._weights @ (spreads**2 + (means - middles) ** 2)
+        spread_2 += np.log1p(np.exp(-np.maximum(middles, 0.0))) ** 2 / 12
         pairs = zip(middles.tolist(), np.sqrt(spread_2).tolist(), strict=True)
         return [Guess(mean, spread, self._all[0].freedom) for mean, spread in pairs]
 

@@ -30,7 +30,7 @@ from ampsim.exploring.axes import (
 )
 from ampsim.exploring.condition import Condition, condition_of
 from ampsim.exploring.finding import LONGEST, Finding, Lines
-from ampsim.exploring.making import Asked, How, Many, PointRuns, question
+from ampsim.exploring.making import Asked, How, Many, PointRuns, question, rows_at
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space, Told
 from ampsim.exploring.trials import Aim, Evaluator, hypervolume, objectives_of, pareto, reference_of
 from ampsim.output_folder import Kind
@@ -101,7 +101,7 @@ def search(
     asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
     conditions = tuple(map(_condition, _words(subject_to)))
     aim = Aim(objectives_of(_words(minimise)), conditions, asked.seeds, prunes)
-    if aim.learns and asked.target_of(setup) is None:
+    if aim.learns and asked.aimed_at is None:
         raise OptionError(
             f"{setup.model.name} has no target, and what is minimised needs one; give target"
         )
@@ -174,13 +174,11 @@ class _Searcher:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
         self._keys = tuple(axis.key for axis in axes)
         self._space = Space(sorted(axes, key=lambda axis: axis.key != "schedule"), setup)
-        tried = [
-            schedule
-            for axis in axes
-            for name in (axis.values if axis.key == "schedule" else ())
-            for schedule in setup_at(setup, {"schedule": name}).schedules
-        ]
-        self.asked = replace(asked, beside=tuple(tried))
+        names = [name for axis in axes if axis.key == "schedule" for name in axis.values]
+        first = [setup_at(setup, {"schedule": name}).schedules[0] for name in names]
+        of_names = replace(asked, setup=setup._replace(schedules=tuple(first)))
+        self._rows: dict[Any, Row] = dict(zip(names, of_names.rows, strict=True))
+        self.asked = replace(asked, beside=tuple(first))
         self._origin: dict[str, Any] = {
             **asked.origin,
             "over": {axis.key: list(axis.values) or [axis.low, axis.high, axis.is_log]
@@ -221,18 +219,17 @@ class _Searcher:
 
     def _row(self, point: Point) -> Row | str:
         """The row of a point, or why there is none; of several schedules of a name, the first's."""
-        return self.asked.rows_at(self.asked.setup, point, lambda _label: _text(point))[0]
+        rest = dict(point)
+        row = self._rows[rest.pop("schedule")] if self._rows else self.asked.rows[0]
+        return rows_at([row], rest, lambda _label: _text(point), self.asked.seed)[0]
 
     def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
         complete = {
             name: [one.values for _point, one in told.values() if one.outcome == "complete"]
             for name, told in of_each.items()
         }
-        every = list(itertools.chain.from_iterable(complete.values()))
-        reference = reference_of(every) if every else ()
-        volumes = {
-            name: hypervolume(of, reference) if every else 0.0 for name, of in complete.items()
-        }
+        reference = reference_of([*itertools.chain(*complete.values())])
+        volumes = {name: hypervolume(of, reference) for name, of in complete.items()}
         front = {complete[sampler][place] for place in pareto(complete[sampler])}
         keys, objectives, tried = self._keys, self._aim.objectives, of_each[sampler]
         points, made = zip(*tried.values(), strict=True) if tried else ((), ())

@@ -6,24 +6,35 @@ learned differs with the seed: each seed has a root of its own, and their median
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, Setup, axes_over, place_words, setup_of, unit_of
+from ampsim.exploring.axes import Axis, axes_over, place_words, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
-from ampsim.exploring.crossings import Crossings, Root, distance, find
+from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, traced
+from ampsim.exploring.making import (
+    Asked,
+    FirstEpoch,
+    How,
+    Many,
+    PointRuns,
+    question,
+    rows_at,
+    traced,
+)
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import both_sides
+from ampsim.runs.ranking import finite
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
@@ -99,27 +110,23 @@ def solve(
     beside = tuple(one for own in topics.values() for one in own)
     repeats = repeats if is_learned else 1
     asked = Asked(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)
-    rows: list[dict[str, Any]] = []
-    curves: list[dict[str, Any]] = []
-    failed: list[str] = []
+    width = LEARNED if is_learned else EXACT
     with asked.runs() as runs:
+        of_each = [replace(asked, setup=setup._replace(schedules=own)) for own in topics.values()]
         about = [
-            _Points(condition, axis, asked, runs, label, setup._replace(schedules=own))
-            for label, own in topics.items()
+            _Points(condition, axis, of, runs, label)
+            for label, of in zip(topics, of_each, strict=True)
         ]
-        for tried in about:
-            width = LEARNED if is_learned else EXACT
-            rows += tried.rows(find(axis, asked.seeds, tried.holds, width))
-            curves += tried.curve()
-            failed += tried.failed()
-        failed += runs.said()
-    reasons = [tried.failure for tried in about]
+        found = [tried.rows(find(axis, asked.seeds, tried.holds, width)) for tried in about]
+    rows, reasons = [*itertools.chain(*found)], [tried.failure for tried in about]
     if all(reasons):
         raise SimulationError(reasons[0])
+    failed = [*itertools.chain(*(tried.failed() for tried in about)), *runs.said()]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
+    curve = pd.DataFrame([*itertools.chain(*(tried.curve() for tried in about))])
     return Solved(
         table=table.astype(dict.fromkeys(("value", "low", "high", "coverage"), float)),
-        curve=pd.DataFrame(curves), key=axis.key, until=condition.text, model=setup.model.name,
+        curve=curve, key=axis.key, until=condition.text, model=setup.model.name,
         sentences=(*(_sentence(row, axis, condition) for row in rows), *failed),
         cluster=place_words(setup.cluster.name, {axis.key: ()}),
         manifest=asked.manifest(over={axis.key: [axis.low, axis.high]}, until=condition.text),
@@ -186,7 +193,6 @@ class _Points:
     asked: Asked
     runs: PointRuns
     label: str
-    setup: Setup
     known: dict[tuple[int, float], _TriedPoint] = field(
         default_factory=dict[tuple[int, float], _TriedPoint]
     )
@@ -209,9 +215,12 @@ class _Points:
 
     def _rows_at(self, x: float) -> list[Row | str]:
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
-        return self.asked.rows_at(
-            self.setup, {key: value}, f"{{}}, {key}={value:.6g}".format, are_timed=False
-        )
+        labelled = f"{{}}, {key}={value:.6g}".format
+        base = self.asked.rows
+        pairs = zip(base, rows_at(base, {key: value}, labelled, self.asked.seed), strict=True)
+        return [
+            f"{labelled(row.label)}: {one}" if isinstance(one, str) else one for row, one in pairs
+        ]
 
     @property
     def failure(self) -> str | None:
@@ -220,17 +229,14 @@ class _Points:
         return None if any(one.made for one in found) else found[0].failure
 
     def _tried(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
-        condition, names = self.condition, [*_written(self.condition), ""]
-        values = {
-            (column, name): column_of(column, *made[names.index(name)])
-            for column, name in condition.values
-        }
+        condition = self.condition
+        by_name = dict(zip([*_written(condition), ""], made, strict=False))
+        values = {(of, name): column_of(of, *by_name[name]) for of, name in condition.values}
         failures = [(row, one if isinstance(one, str) else one.failure) for row, one in made]
         why = next((f"{row.label}: {failure}" for row, failure in failures if failure), "")
         row, last = made[-1]
         run = None if why else last if isinstance(last, Run) else row
-        sides = condition.left.of(values), condition.right.of(values)
-        return _TriedPoint(*sides, condition.holds(values), run, why)
+        return _TriedPoint(*condition.sides(values), condition.holds(values), run, why)
 
     def failed(self) -> list[str]:
         """At how many points a run failed, in a sentence, and why; else none."""
@@ -258,17 +264,12 @@ class _Points:
         return [self._record(EVERYWHERE if found.most[0] else NOWHERE)]
 
     def _row(self, root: Root) -> dict[str, Any]:
-        more: dict[str, Any] = {
-            "low": root.low, "high": root.high, "coverage": root.coverage or None,
-            "seeds_below": root.below, "seeds_above": root.above,
-        }  # fmt: skip
+        more = {**root._asdict(), "value": finite(root.value)}
         if math.isfinite(root.value):
             below, above = nearest(self.axis.key, root.value)
-            more |= {
-                "value": root.value, "bound_by": self._bound_at(root.value),
-                "device_below": below, "device_above": above,
-            }  # fmt: skip
-        return self._record(ABOVE if root.rises else BELOW, **more)
+            bound_by = self._bound_at(root.value)
+            more |= {"bound_by": bound_by, "device_below": below, "device_above": above}
+        return self._record(ABOVE if more.pop("rises") else BELOW, **more)
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
         known = {
@@ -280,7 +281,7 @@ class _Points:
     def _bound_at(self, value: float) -> str | None:
         """What binds the run at the point tried that is nearest to a value."""
         known = {key: one.made for key, one in self.known.items() if one.made is not None}
-        near = min(known, key=lambda key: (distance(key[1], value), key[0]))
+        near = min(known, key=lambda key: (abs(key[1] - value), key[0]))
         made = known[near]
         run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
         name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
@@ -347,6 +348,12 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     return f"{said}; {' and '.join(bought)}." if bought else f"{said}."
 
 
+def _shown(cell: Any) -> str:
+    if cell is None or cell != cell:  # NaN
+        return "–"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Solved(Finding):
     """What `solve` returns.
@@ -386,15 +393,9 @@ class Solved(Finding):
     @property
     def cells(self) -> Lines:
         """Its rows."""
-        headings = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "binds"]
-        lines: list[list[str]] = []
-        for one in self.table.to_dict("records"):
-            ends = [one[name] for name in ("value", "low", "high")]
-            numbers = ["–" if math.isnan(end) else f"{end:.4g}" for end in ends]
-            binds = one["bound_by"] if isinstance(one["bound_by"], str) else "–"
-            more = [str(one["unit"]), str(one["seeds"]), binds]
-            lines.append([str(one["schedule"]), str(one["holds"]), *numbers, *more])
-        return headings, lines
+        names = ["schedule", "holds", "value", "low", "high", "unit", "seeds", "bound_by"]
+        rows = self.table.to_dict("records")
+        return [*names[:-1], "binds"], [[_shown(row[name]) for name in names] for row in rows]
 
     def figures(self) -> Figures:
         """Both sides of the condition over what varies."""

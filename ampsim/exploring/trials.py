@@ -9,7 +9,7 @@ seeds, in epochs that suffice for that, run first; the rest only where it did no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final, Literal, TypeAlias
@@ -27,14 +27,19 @@ Outcome: TypeAlias = Literal["complete", "pruned", "infeasible", "not reached", 
 Values: TypeAlias = tuple[float, ...]
 """A value of each objective."""
 
-SPENT: Final = {
-    "time_to_target_s": "makespan_s", "cost_to_target_usd": "cost_usd",
-    "energy_to_target_j": "energy_j", "epochs_to_target": "",
-}  # fmt: skip
-"""Objectives that grow as a run goes on, with the number of a run that has what it spent."""
+PER_EPOCH: Final[Mapping[str, Callable[[FirstEpoch], float | None]]] = {
+    "time_to_target_s": lambda first: first.epoch_s,
+    "cost_to_target_usd": lambda first: first.usd_per_s and first.usd_per_s * first.epoch_s,
+    "energy_to_target_j": lambda first: first.power_w and first.power_w * first.epoch_s,
+    "epochs_to_target": lambda _first: 1.0,
+}
+"""Objectives that grow as a run goes on, with what an epoch adds; None where that is unknown."""
 
-PER_S: Final = {"cost_to_target_usd": "usd_per_s", "energy_to_target_j": "power_w"}
-"""Those of which an epoch in mode "sleep" has a rate, and its name."""
+SPENT: Final[Mapping[str, Callable[[Run], float]]] = {
+    "time_to_target_s": lambda run: run.makespan_s, "cost_to_target_usd": lambda run: run.cost_usd,
+    "energy_to_target_j": lambda run: run.energy_j, "epochs_to_target": lambda run: len(run.epochs),
+}  # fmt: skip
+"""What a run has spent of each."""
 
 OF_TIMING: Final = ("epoch_s", "peak_bytes")
 """Objectives that an epoch in mode "sleep" gives."""
@@ -106,7 +111,7 @@ def _violation(condition: Condition, columns: Mapping[str, float | None]) -> flo
     known = {of: math.nan if value is None else float(value) for of, value in found.items()}
     if condition.holds(known):
         return 0.0
-    left, right = condition.left.of(known), condition.right.of(known)
+    left, right = condition.sides(known)
     if not (0 < left < math.inf and 0 < right < math.inf):
         return 1.0
     return max(abs(math.log(left / right)), 1e-9)
@@ -179,12 +184,13 @@ class Evaluator:
                 one.trial = PointOutcome("failed", self._values(one), note=run)
                 continue
             one.runs[seed] = run
-            if by == one.epochs_max or run.failure or _reached_s(one.row.plan.goal, run) < math.inf:
+            reached_s = times_of(one.row.plan.goal, [run])[seed]
+            if by == one.epochs_max or run.failure or reached_s < math.inf:
                 one.whole.add(seed)
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
-        rates = [_per_epoch(one.timed, name) for name in self.aim.objectives]
+        rates = [PER_EPOCH[n](one.timed) if n in PER_EPOCH else None for n in self.aim.objectives]
 
         def needed(value: float, rate: float | None, own: float) -> float:
             if rate is None:
@@ -209,33 +215,20 @@ class Evaluator:
 
         Else they are what the point takes at least.
         """
-        known = one.timed.columns | {of: getattr(one.timed, name) for of, name in PER_S.items()}
-        found: list[float] = []
+        columns, found = one.timed.columns, list[float]()
         for name in self.aim.objectives:
-            if name in known and known[name] is None:
+            known = PER_EPOCH[name](one.timed) if name in PER_EPOCH else columns[name]
+            if known is None:
                 what = "their prices" if name.startswith("cost") else "what it takes"
                 raise OptionError(
                     f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
                     f"{what}, or leave it out"
                 )
-            if name not in SPENT:
-                found.append(float(known[name] or 0.0))
-                continue
-            goal, ran = one.row.plan.goal, [one.runs.get(seed) for seed in self.aim.seeds]
-            taken = [0.0 if run is None else _taken(name, goal, run, is_settled) for run in ran]
-            found.append(median(taken))
+            if name in PER_EPOCH:
+                goal, ran = one.row.plan.goal, [one.runs.get(seed) for seed in self.aim.seeds]
+                known = median(_taken(name, goal, run, is_settled) if run else 0.0 for run in ran)
+            found.append(float(known))
         return tuple(found)
-
-
-def _per_epoch(timed: FirstEpoch, name: str) -> float | None:
-    """What an epoch adds to an objective; None of one that no run changes."""
-    if name in PER_S:
-        return (getattr(timed, PER_S[name]) or 0.0) * timed.epoch_s
-    return {"time_to_target_s": timed.epoch_s, "epochs_to_target": 1.0}.get(name)
-
-
-def _reached_s(goal: Goal, run: Run) -> float:
-    return times_of(goal, [run])[run.seed]
 
 
 def _taken(name: str, goal: Goal, run: Run, is_settled: bool) -> float:
@@ -243,14 +236,10 @@ def _taken(name: str, goal: Goal, run: Run, is_settled: bool) -> float:
 
     Of one that is not there, what it has spent, or, where that is settled, infinite.
     """
-    spent = float(getattr(run, SPENT[name]) if SPENT[name] else len(run.epochs))
-    time_s, index = _reached_s(goal, run), goal.reached_by(run.looks[goal.metric.kind])
-    if index is None:
-        return math.inf if is_settled else spent
-    if name == "epochs_to_target":
-        return float(run.looks["epoch"].iloc[index])
-    is_time = name == "time_to_target_s" or not run.makespan_s
-    return time_s if is_time else spent * time_s / run.makespan_s
+    found = row_of("", goal, [run])
+    if found["time_to_target_s"] is None:
+        return math.inf if is_settled else float(SPENT[name](run))
+    return float(found[name] or 0.0)
 
 
 def dominates(one: Values, other: Values) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, Unpack
@@ -26,16 +26,24 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, Unpack
 import pandas as pd
 from annotated_types import Ge
 
-from ampsim.errors import SimulationError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.elasticity import elasticities
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, traced
+from ampsim.exploring.making import (
+    Asked,
+    FirstEpoch,
+    How,
+    Many,
+    PointRuns,
+    question,
+    rows_at,
+    traced,
+)
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
-from ampsim.runs.ranking import finite
 from ampsim.runs.rows import median_interval, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
@@ -81,7 +89,7 @@ def whatif(
         mode: "numeric", or "sleep" for the time of an epoch alone.
         learn: so many things, those that matter most, are learned again at twice their speed, where
             that changes the order of learning.
-        how: as of `forecast`; `seed` is also that of runs that are only timed.
+        how: as of `forecast`; without a target, or in mode "sleep", all is timed with `seed` alone.
 
     Raises:
         OptionError: an option has a value that it cannot have, or control flow reads values, so
@@ -99,16 +107,19 @@ def whatif(
     """
     setup = setup_of(model, cluster, schedules)
     asked = Asked(setup=setup, repeats=repeats, mode=mode, **how)
+    rows = rows_at(asked.rows, {}, str, asked.seed)
+    if unfit := [row for row in rows if isinstance(row, str)]:
+        raise OptionError(unfit[0])
     with asked.runs() as runs:
         answers = [
             _Question(row, asked, runs, _Tried(NOW, 1.0, row)).answer(learn)
-            for row in asked.rows(setup)
-        ]
+            for row in rows if isinstance(row, Row)
+        ]  # fmt: skip
         missed = runs.said()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     return WhatIf(
-        table=table, curves=curves, elasticities=elastic, target=asked.target_of(setup),
+        table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),
         model=setup.model.name, cluster=setup.cluster.name, manifest=asked.manifest(learn=learn),
     )  # fmt: skip
@@ -142,16 +153,14 @@ class _Question:
         shares = elasticities(base, cluster)
         changes = changes_of(cluster, row.schedule, shares)
         tried = [self._tried(one, factor) for one in changes for factor in one.factors]
-        self._time([self.now, *tried], self.asked.seeds[:1])
-        epoch = self._epoch(self.now)
+        self._time([self.now, *tried])
+        epoch = self.now.epochs[self.asked.seed]
         if not epoch.epoch_s > 0:
             why = epoch.failure or "nothing takes time, so that nothing binds"
             raise SimulationError(f"{row.label}: {why}")
         doubled = [one for one in tried if one.factor == 2.0 and one.what != EVERYTHING]
         first = sorted(doubled, key=lambda one: -self._effect(one))
-        if self.asked.mode == "numeric" and row.plan.goal.target is not None:
-            alike = [one for one in tried if self._shares(one)]
-            self._time([self.now, *alike], self.asked.seeds[1:])
+        if self._is_learned:
             self._learn_again(first[:learn])
         records = [self._record(one) for one in (self.now, *tried)]
         numbers = [name for name in COLUMNS if name not in TEXTS]
@@ -172,14 +181,16 @@ class _Question:
         row = replace(self.row, label=label, schedule=schedule, plan=plan)
         return _Tried(change.what, factor, row, change)
 
-    def _time(self, tried: Sequence[_Tried], seeds: Sequence[int]) -> None:
+    @property
+    def _is_learned(self) -> bool:
+        return self.asked.mode == "numeric" and self.row.plan.goal.target is not None
+
+    def _time(self, tried: Sequence[_Tried]) -> None:
+        seeds = self.asked.seeds if self._is_learned else self.asked.seeds[:1]
         pairs = [(one, seed) for one in tried for seed in seeds]
         found = self.runs.time([(one.row, seed) for one, seed in pairs])
         for (one, seed), epoch in zip(pairs, found, strict=True):
             one.epochs[seed] = epoch
-
-    def _epoch(self, one: _Tried) -> FirstEpoch:
-        return one.epochs[self.asked.seed]
 
     def _learn_again(self, first: Sequence[_Tried]) -> None:
         """Runs of the row with all seeds, and of those of the first that learn something else."""
@@ -202,7 +213,7 @@ class _Question:
             self._tried(one.change, factor) for one, factor in points
             if one.change is not None and (one.what, factor) not in known
         ]  # fmt: skip
-        self._time(new, self.asked.seeds[:1])
+        self._time(new)
         known |= {(one.what, one.factor): one for one in new}
         rows = [
             (self.row.label, one.what, factor, self._ratio(known[one.what, factor]) - 1)
@@ -211,23 +222,28 @@ class _Question:
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
     def _anomalies(self, tried: Sequence[_Tried], base: Result) -> Iterator[str]:
-        """What is slower though something is faster, or the reverse, and where that begins."""
-        odd = [one for one in tried if _sign(self._ratio(one) - 1) == (1 if one.factor > 1 else -1)]
-        for one in sorted(odd, key=lambda one: -self._effect(one))[:CURVES_MAX]:
-            change = self._ratio(one) - 1
+        """What is slower, with the first seed, though something is faster, or the reverse."""
+        seed = self.asked.seed
+        now_s = self.now.epochs[seed].epoch_s
+        changes = [(one.epochs[seed].epoch_s / now_s - 1, one) for one in tried]
+        odd = [(by, one) for by, one in changes if _sign(by) == (1 if one.factor > 1 else -1)]
+        for change, one in sorted(odd, key=lambda pair: -abs(pair[0]))[:CURVES_MAX]:
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
             yield (
                 f"{self.row.label}: {one.what} {_times(one.factor)} makes an epoch {way}, "
-                f"an anomaly of order: {parting(base, traced(one.row, self.asked.seed))}."
+                f"an anomaly of order: {parting(base, traced(one.row, seed))}."
             )
 
-    def _ratio(self, one: _Tried, seed: int | None = None) -> float:
-        """The time of an epoch over that of now; NaN where it is unknown.
+    def _ratios(self, one: _Tried) -> dict[int, float]:
+        """The time of an epoch over that of now, by seed, where it is known."""
+        now_s = {seed: epoch.epoch_s for seed, epoch in self.now.epochs.items()}
+        times = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
+        known = [seed for seed, time_s in times.items() if now_s[seed] > 0 and time_s >= 0]
+        return {seed: times[seed] / now_s[seed] for seed in known}
 
-        With a seed that is not timed, or is not given, it is that of the first one.
-        """
-        seed = seed if seed in one.epochs else self.asked.seed
-        return one.epochs[seed].epoch_s / self.now.epochs[seed].epoch_s
+    def _ratio(self, one: _Tried) -> float:
+        """Their median; NaN where none is known."""
+        return median(self._ratios(one).values() or [math.nan])
 
     def _effect(self, one: _Tried) -> float:
         """How large the change of an epoch is, in logarithms; 0 where it is unknown."""
@@ -241,7 +257,8 @@ class _Question:
 
     def _record(self, one: _Tried) -> dict[str, Any]:
         now, changed = self.now.times_s, one.change
-        after = one.times_s or {seed: now[seed] * self._ratio(one, seed) for seed in now}
+        ratios = {seed: own for seed, own in self._ratios(one).items() if seed in now}
+        after = one.times_s or {seed: now[seed] * ratio for seed, ratio in ratios.items()}
         arrives = changed is None or any(map(math.isfinite, [*now.values(), *after.values()]))
         basis: Basis = "shared" if changed and self._shares(one) else "timing"
         basis = "learned" if one.times_s and arrives else basis
@@ -250,16 +267,21 @@ class _Question:
         found, is_by_seed = median_interval(known), basis == "learned" and changed is not None
         change = found.middle if known else self._ratio(one) - 1
         agree = sum(_sign(its) == _sign(change or 0.0) for its in known)
-        time_s, epoch_s = median(after.values()) if after else math.nan, self._epoch(one).epoch_s
+        epochs_s = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
+        epochs = [its_s / epochs_s[seed] for seed, its_s in after.items() if epochs_s[seed]]
         return {
             "schedule": self.row.label, "what": one.what, "factor": one.factor,
-            "time_to_target_s": finite(time_s), "change": change,
+            "time_to_target_s": _median(after.values()), "change": change,
             "low": found.low if is_by_seed else None, "high": found.high if is_by_seed else None,
-            "epoch_s": finite(epoch_s),
-            "epochs_to_target": finite(time_s / epoch_s) if epoch_s else None,
+            "epoch_s": _median(epochs_s.values()), "epochs_to_target": _median(epochs),
             "share": changed.share if changed else None, "basis": basis, "seeds": len(after) or 1,
             "seeds_agree": agree if is_by_seed else None,
         }  # fmt: skip
+
+
+def _median(values: Iterable[float]) -> float | None:
+    """The median of what is known; None where it is unknown, or infinite."""
+    return median_interval([one for one in values if not math.isnan(one)]).middle
 
 
 def _change(before: float, after: float) -> float:
@@ -332,9 +354,9 @@ def _sentence(record: dict[str, Any]) -> str:
 
 def _change_text(record: dict[str, Any] | None) -> str:
     """A change in percent, with its sign."""
-    if record is None or record["change"] is None or math.isnan(record["change"]):
+    change = math.nan if record is None else record["change"]
+    if math.isnan(change):
         return ""
-    change = record["change"]
     if abs(change) < _SAME:
         return "0 %"
     size = format_percent(abs(change))
@@ -349,11 +371,11 @@ class WhatIf(Finding):
         table: one row a thing and factor: `schedule`; `what` is made `factor` times as fast, and
             infinitely; `time_to_target_s`, the median over seeds; `change`, that over the time now,
             less 1, the median over seeds, with the ends of its interval, `low` and `high`;
-            `epoch_s`, of an epoch with validation; `epochs_to_target`; `share`, the elasticity of
-            the time over what is made faster; `basis`: "learned", "shared" (the first epoch learns
-            the same) or "timing" (epochs taken to stay); `seeds`, and in how many of them the
-            change has the sign of the median. Without a target `change` is of the time of an epoch.
-            Unknown is missing.
+            `epoch_s`, of an epoch with validation, and `epochs_to_target`, medians likewise;
+            `share`, the elasticity of the time over what is made faster; `basis`: "learned",
+            "shared" (the first epoch learns the same) or "timing" (epochs taken to stay); `seeds`,
+            and in how many of them the change has the sign of the median. Without a target `change`
+            is of the time of an epoch. Unknown is missing.
         curves: schedule, what, factor, change of the time of an epoch; of what matters most.
         elasticities: schedule, where, constant, elasticity; those of a schedule add up to 1.
         sentences: what matters most, and anomalies, in words.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -119,8 +119,7 @@ class Explored(Reported):
             *assumptions(found.manifest),
             *origin({k: v for k, v in found.manifest.items() if k != "schedules"}, TABLE),
         ]
-        text = "\n\n".join(part for part in parts if part) + "\n"
-        return {MAP: found.page(TABLE), PAGE: text}
+        return {MAP: found.page(TABLE), PAGE: "\n\n".join(filter(None, parts)) + "\n"}
 
 
 _OF_CELL: Final = {"first": "", "tie": " (tie)", "too few seeds": " (open)"}
@@ -148,27 +147,23 @@ def map_tables(found: Exploration) -> list[str]:
         parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))
     legend = (
         "How many times as soon as the next, by medians. A tie: within 5 %. Open: seeds are too "
-        "few to say who is first. A question mark: something is predicted there."
+        "few to say who is first. A question mark: something is predicted there. None fits: the "
+        "values do not fit together, or no schedule fits there."
     )
     return [*parts, legend]
 
 
-def _winners(found: Exploration) -> list[tuple[tuple[Any, ...], str]]:
+def _winners(found: Exploration) -> Iterator[tuple[tuple[Any, ...], str]]:
     """A few words on each point."""
-    count, told = len(found.evidence.labels), list[tuple[tuple[Any, ...], str]]()
-    records = found.table.to_dict("records")
-    for place, point in enumerate(product(*found.over.values())):
-        of = records[place * count : (place + 1) * count]
-        best = next((one for one in of if one["is_first"] is True), None)
-        times = sorted(one["time_to_target_s"] or math.inf for one in of)
-        if best is None:
-            told.append((point, "nobody"))
+    bases, count = found.table["basis"].tolist(), len(found.evidence.labels)
+    points = zip(product(*found.over.values()), found.ahead, strict=True)
+    for place, (point, (best, lead)) in enumerate(points):
+        if best is not None:
+            said = f"{lead:.2f}×" if math.isfinite(lead) else "alone"
+            yield point, f"{best['schedule']} {said}{_OF_CELL.get(str(best['standing']), ' ?')}"
             continue
-        lead = f"{times[1] / times[0]:.2f}×" if math.isfinite(times[1]) else "alone"
-        told.append(
-            (point, f"{best['schedule']} {lead}{_OF_CELL.get(str(best['standing']), ' ?')}")
-        )
-    return told
+        is_unfit = set(bases[place * count : (place + 1) * count]) == {"unfit"}
+        yield point, "none fits" if is_unfit else "nobody"
 
 
 def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Explored:
@@ -193,7 +188,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         on_progress=options.on_progress, keeping=keeping,
     )  # fmt: skip
     rows = [space.rows_at(point) for point in space.points]
-    cells = sum(map(len, rows))
+    cells = len(rows) * len(space.base.rows)
     with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
         ends = space.at_ends.rows
         try:
@@ -210,8 +205,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         raise InterruptedReport(explorer.learnings, cells, "cells")
     labels = tuple(row.label for row in space.base.rows)
     evidence = Evidence(space.values, labels, explorer.methods, asked.repeats)
-    has_own = any(entry.set for entry in file.schedules)
-    said = (_OWN_OPTIONS if has_own else NOT_TUNED, *runs.said())
+    said = (_OWN_OPTIONS if any(one.set for one in file.schedules) else NOT_TUNED, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
     text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})
@@ -223,24 +217,20 @@ def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, An
     recipe, base = space.recipe, space.base
     asked = recipe.file.explore
     assert asked is not None, "the recipe explores"
-    over = {key: list(values) for key, values in space.values.items()}
     made = manifest_of(recipe, base, [{} for _row in base.rows], [])
-    if any(key in NAMES for key in over):
+    if any(key in NAMES for key in space.values):
         made["costs"] = costs_of([base.cluster, *clusters])
+    over = {key: list(of) for key, of in space.values.items()}
     made["explore"] = {"over": over, "points": asked.points, "sure": asked.sure}
     return tomllib.loads(to_toml(made))
 
 
 def _found(
-    recipe: Recipe,
-    evidence: Evidence,
-    said: Sequence[str],
-    metric: Metric,
-    manifest: dict[str, Any],
+    recipe: Recipe, known: Evidence, said: Sequence[str], metric: Metric, manifest: dict[str, Any]
 ) -> Exploration:
     assert recipe.file.target is not None, "who explores aims at something"
     return exploration_of(
-        evidence, said=said, target=recipe.file.target, metric=metric,
+        known, said=said, target=recipe.file.target, metric=metric,
         model=str(manifest["model"]["name"]), cluster=str(manifest["cluster"]["name"]),
         manifest=manifest,
     )  # fmt: skip

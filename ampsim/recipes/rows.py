@@ -10,8 +10,10 @@ from typing import Any, Final, TypeVar
 import pandas as pd
 
 from ampsim.assets import locate
-from ampsim.exploring.axes import Point, Setup, Value, setup_at
+from ampsim.errors import FileFormatError
+from ampsim.exploring.axes import Point, Setup, Value
 from ampsim.exploring.explore import label_at, points_of, values_of
+from ampsim.exploring.making import rows_at
 from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
@@ -112,25 +114,33 @@ class ExploredSpace:
 
     @property
     def at_ends(self) -> Rows:
-        """The rows at the first or last value of each key, or any one of a key whose are names."""
+        """The rows at the first or last value of each key, or any one of a key whose are names.
+
+        Of a row that fits at none of these it is that of the first point at which it does.
+
+        Raises:
+            FileFormatError: none fits anywhere.
+        """
         kept = {
             key: values if isinstance(values[0], str) else values[:: max(len(values) - 1, 1)]
             for key, values in self.values.items()
         }
-        rows = tuple(row for one in points_of(kept) for row in self.rows_at(one))
-        return replace(self.base, rows=rows)
+        at_ends = [self.rows_at(one) for one in points_of(kept)]
+        rows = [row for of in at_ends for row in of if isinstance(row, Row)]
+        for place in range(len(self.base.rows)):
+            if all(isinstance(of[place], str) for of in at_ends):
+                every = (self.rows_at(one)[place] for one in self.points)
+                rows += [row for row in every if isinstance(row, Row)][:1]
+        if not rows:
+            where = f"{self.recipe.label}: explore.over"
+            raise FileFormatError(f"{where}: no row fits at any point; the first: {at_ends[0][0]}")
+        return replace(self.base, rows=tuple(rows))
 
-    def rows_at(self, point: Point) -> list[Row]:
-        """The rows of a point."""
-        schedules = tuple(row.schedule for row in self.base.rows)
+    def rows_at(self, point: Point) -> list[Row | str]:
+        """The rows of a point; of one that does not fit there, why."""
         there = {key: _beside(self.recipe, key, one) for key, one in point.items()}
-        found: list[Row] = []
-        for place, row in enumerate(self.base.rows):
-            at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), there)
-            plan = replace(row.plan, model=at.model, cluster=at.cluster)
-            label = label_at(point, row.label)
-            found.append(replace(row, label=label, schedule=at.schedules[place], plan=plan))
-        return found
+        file, labelled = self.recipe.file, partial(label_at, point)
+        return rows_at(self.base.rows, there, labelled, file.seeds[0], file.scale_rate)
 
 
 def space_of(recipe: Recipe) -> ExploredSpace:
@@ -201,7 +211,6 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
     where = recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = schedules[index]
-    _told(recipe, where, lambda: resolved(schedule, own))
     settings = {**file.set, **entry.set}
     path = recipe.beside(file.model, ".py")
     model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
@@ -215,8 +224,10 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
         validate_every=file.validate_every,
     )
     plan = RunPlan(model, own, options, rate_of(model, schedule, file.scale_rate))
-    (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
-    plan = plan.having(placement=placed)
+    if file.explore is None:  # else it need not fit where nothing varies
+        _told(recipe, where, lambda: resolved(schedule, own))
+        (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
+        plan = plan.having(placement=placed)
     code = file_digest(locate("models", path))
     has_own = bool(entry.hardware)
     plan = times_validation(plan, schedule, schedules)

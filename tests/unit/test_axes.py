@@ -199,3 +199,14 @@ def test_options_of_a_model_made_in_python_cannot_vary(setup):
     changed = setup.model.set_parameters(setup.model.parameters())
     with pytest.raises(AmpsimError, match="options of a model can vary where load_model gave it"):
         axes_of(["model.hidden=8"], setup._replace(model=changed))
+
+
+def test_values_that_only_three_keys_together_allow_are_axes(setup):
+    """A cache has a size and a bandwidth, and needs the memory's."""
+    over = {
+        "device.cache_bytes": [1000], "device.cache_bandwidth_bytes_per_s": [1e10],
+        "device.memory_bandwidth_bytes_per_s": [1e9],
+    }  # fmt: skip
+    assert [len(axis.values) for axis in axes_over(over, setup)] == [1, 1, 1]
+    with pytest.raises(AmpsimError, match="cache_bandwidth_bytes_per_s"):
+        axes_over({key: over[key] for key in list(over)[:2]}, setup)

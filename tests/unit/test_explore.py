@@ -253,7 +253,7 @@ def test_only_who_is_first_for_sure_is_said_to_be_first():
         rows += [
             {
                 "schedule": name, "is_first": called.best == place, "basis": one.basis,
-                "standing": called.standing(place),
+                "standing": called.standing(place), "note": None,
             }
             for place, (name, one) in enumerate(zip(("amp", "pipeline"), estimates, strict=True))
         ]  # fmt: skip

@@ -129,9 +129,33 @@ def test_the_first_is_called_and_doubted_as_far_as_it_is_predicted():
     assert 0 < cells.calls[2].wrong <= 0.5
     assert cells.doubt == cells.calls[2].wrong
     assert cells.next() == (1, 2)
-    assert stated_wrong(cells, LeftOut()) == pytest.approx(cells.calls[2].wrong)
+    assert stated_wrong(cells, LeftOut()) == 1.0  # of one point one may be another
+
+
+def test_the_stated_share_is_what_predictions_expect_times_how_wrong_they_were_and_one_point():
+    first = method(drains=True, learned={0: [4.0, 4.0]}, digests="a" * 8, ages=[0] * 8)
+    other = method(
+        drains=False, learned={0: [5.0, 5.0], 1: [10.0, 10.0]}, digests="pqrstuvw", ages=range(8)
+    )
+    cells = Cells([first, other])
+    expected = sum(cells.calls[point].wrong for point in range(2, 8))
+    assert 0 < expected < 2.5
+    assert stated_wrong(cells, LeftOut()) == pytest.approx((expected + 1) / 6)
     twice = stated_wrong(cells, LeftOut(cells=4, wrong=3, expected=1.0))
-    assert twice == pytest.approx(min(2 * cells.calls[2].wrong, 0.5))
+    assert twice == pytest.approx(min((2 * expected + 1) / 6, 1.0))
+
+
+def test_where_all_known_cells_took_one_epoch_the_next_may_take_two():
+    """Of a space that was trained whole, the last of 16 was said to be sure to a millionth."""
+    digests, ages = "abcdefghijklmnop", [1.0] * 16
+    fast = method(
+        drains=False, learned={p: [2.0**p] * 2 for p in range(15)}, digests=digests, ages=ages
+    )
+    slow = method(drains=True, learned={0: [1.6, 1.6]}, digests="z" * 16, ages=[0] * 16)
+    cells = Cells([fast, slow])
+    assert cells.estimates[15][0].interval_s[1] == pytest.approx(2.0**15 * 1.42, rel=0.05)
+    assert 0.01 < cells.calls[15].wrong < 0.1
+    assert stated_wrong(cells, cells.left_out()) == 1.0
 
 
 def test_a_method_that_nobody_learned_is_learned_first_where_most_learn_the_same():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import multiprocessing
+import re
 import signal
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
@@ -144,26 +145,31 @@ def test_a_cell_of_a_map_that_memory_does_not_hold_fails_and_the_other_is_first(
     assert "failed" not in set(found.table["basis"][~small])
     assert found.table["time_to_target_s"][small].isna().all()
     assert "No method is known to reach the target at 2." in found.verdict
-    assert "4 cannot be run." in found.verdict
-    assert "Where cells failed: worker " in found.verdict
+    assert "4 of 8 cells cannot be run; the first, sequential, " in found.verdict
+    assert found.table["note"][small].str.contains("memory").all()
     lines = json.loads(json.dumps(found.evidence.plain()))
     again = evidence_from_plain(lines)
     assert again.plain() == found.evidence.plain()
 
 
 @pytest.mark.parametrize("ask", [ampsim.explore, ampsim.search])
-def test_a_schedule_that_does_not_fit_at_a_point_fails_there_and_is_tried_at_the_others(ask):
+def test_a_schedule_that_does_not_fit_at_a_point_is_told_there_and_tried_at_the_others(ask):
     """The model has four stages, and 1F1B wants a worker for each."""
     cluster = ampsim.load_cluster("tflops-1", workers=2)
     how = {**LEARNS, "over": {"workers": [2, 4]}}
     if ask is ampsim.search:
         how |= {"trials": 8, "minimise": "epoch_s", "sampler": "random"}
     found = ask(MODEL, cluster, ("amp", "1f1b"), **how)
-    what = "basis" if ask is ampsim.explore else "outcome"
-    failed = found.table[found.table[what] == "failed"]
+    is_map = ask is ampsim.explore
+    failed = found.table[
+        found.table["basis" if is_map else "outcome"] == ("unfit" if is_map else "failed")
+    ]
     assert {(row["workers"], row["schedule"]) for row in failed.to_dict("records")} == {(2, "1f1b")}
-    (said,) = [one for one in found.sentences if one.startswith("Where ")]
-    assert "workers = 2, seed 0: 1f1b gives each stage a worker of its own" in said
+    told = "1 of 4 cells do not fit; the first, " if is_map else "Where one failed: "
+    (said,) = [one for one in found.sentences if one.startswith(told)]
+    assert not is_map or "workers = 2: 1f1b gives each stage" in said
+    for one in (said, failed["note"].iloc[0]):
+        assert "1f1b gives each stage a worker of its own" in one
     there = found.table[(found.table["workers"] == 4) & (found.table["schedule"] == "1f1b")]
     alone = ampsim.simulate(
         MODEL, ampsim.load_cluster("tflops-1", workers=4), "1f1b", mode="sleep", instances=100
@@ -188,12 +194,18 @@ def test_solve_says_from_how_many_workers_on_a_schedule_fits_and_asks_the_others
         ampsim.solve(MODEL, CLUSTER, "1f1b", **how)
 
 
-def test_a_point_that_is_no_cluster_is_a_cell_that_failed_and_a_trial():
-    """A torus of four fits four workers alone, and a bandwidth of a cache one that has a size."""
+def test_a_point_that_is_no_cluster_is_an_unfit_cell_and_a_trial_that_failed():
+    """A torus of four fits four workers alone."""
     over: dict[str, Any] = {"topology": ["torus:2x2", "ring"], "workers": [2, 4]}
-    found = ampsim.explore(MODEL, CLUSTER, ("sequential", "amp"), over=over, **LEARNS).table
-    failed = found[found["basis"] == "failed"]
-    assert set(zip(failed["topology"], failed["workers"], strict=True)) == {("torus:2x2", 2)}
+    found = ampsim.explore(MODEL, CLUSTER, ("sequential", "amp"), over=over, **LEARNS)
+    unfit = found.table[found.table["basis"] == "unfit"]
+    assert set(zip(unfit["topology"], unfit["workers"], strict=True)) == {("torus:2x2", 2)}
+    assert sum("2 of 8 cells do not fit; the first, " in one for one in found.sentences) == 1
+    data = re.search(r'id="drawing-data">(.*?)</script>', found.page())
+    points = json.loads(data[1])["points"] if data else []
+    bases = [[cell[3] for cell in point] for point in points]
+    assert [of == ["unfit", "unfit"] for of in bases] == [True, False, False, False]
+    assert [cell[7] for cell in points[0]] == unfit["note"].tolist()
     tried = ampsim.search(
         MODEL, CLUSTER, "amp", over=over, minimise="epoch_s", trials=12, sampler="random",
         instances=100,
@@ -205,7 +217,8 @@ def test_a_point_that_is_no_cluster_is_a_cell_that_failed_and_a_trial():
 
 def test_where_no_schedule_fits_at_any_point_it_is_one_line():
     cluster = ampsim.load_cluster("tflops-1", workers=2)
-    with pytest.raises(SimulationError, match=r"workers = 1, seed 0: (1f1b|zb-h1) gives each"):
+    said = r"none of 4 cells fits; the first: 1f1b gives each"
+    with pytest.raises(SimulationError, match=said):
         ampsim.explore(MODEL, cluster, ("1f1b", "zb-h1"), over={"workers": [1, 2]}, **LEARNS)
 
 

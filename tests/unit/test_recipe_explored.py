@@ -190,3 +190,54 @@ def test_the_command_makes_checks_and_runs_a_map_again(call, tmp_path):
     assert call("report", str(folder), "--check").out == "mine: follows\n"
     assert call("report", str(folder), "--check", "--rerun", "--quiet").out == "mine: follows\n"
     assert "8 cells" in call("check", str(folder / "recipe.toml")).out
+
+
+UNFIT = """
+title = "A test"
+model = "mlp"
+set = { hidden = 8, data = "synthetic", batch = 20, valid_images = 40 }
+workers = 2
+instances = 100
+target = 0.05
+max_epochs = 2
+explore = { over = { topology = ["torus:2x2", "ring"], workers = [2, 4] } }
+schedules = [{ name = "1f1b" }, { name = "sequential" }]
+"""
+
+
+def test_cells_that_do_not_fit_say_so_and_the_others_are_asked(call, tmp_path):
+    """A torus of four has four workers, and 1F1B wants one for each of the model's four stages."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "recipe.toml").write_text(UNFIT)
+    assert call("report", str(folder), "--quiet", "-j", "1").code == 0
+    assert call("report", str(folder), "--check").out == "mine: follows\n"
+    table, page = pd.read_csv(folder / "report.csv"), (folder / "report.md").read_text()
+    unfit = table[table["basis"] == "unfit"]
+    cells = ["topology", "workers", "schedule"]
+    assert set(unfit[cells].itertuples(index=False, name=None)) == {
+        ("torus:2x2", 2, "sequential"), ("torus:2x2", 2, "1f1b"), ("ring", 2, "1f1b"),
+    }  # fmt: skip
+    assert unfit["note"].str.contains("extents of shape|1f1b gives each stage a worker").all()
+    assert set(table["basis"]) <= {"unfit", "learned", "shared"}
+    assert "3 of 8 cells do not fit; the first, 1f1b, topology = torus:2x2, workers = 2: " in page
+    assert "| sequential alone (open) |" in page
+    assert page.count("| none fits |") == 1
+    witnesses = (folder / "witness.json").read_text()
+    assert witnesses.count("sequential, topology") == 3
+    assert witnesses.count("1f1b, topology") == 2
+
+
+def test_where_no_cell_fits_it_is_one_line(mistake, tmp_path):
+    text = UNFIT.replace("[2, 4]", "[1, 2]").replace("sequential", "zb-h1")
+    (tmp_path / "recipe.toml").write_text(text.replace('topology = ["torus:2x2", "ring"], ', ""))
+    said = "explore.over: no row fits at any point; the first: 1f1b gives each"
+    assert said in mistake("report", str(tmp_path), "--quiet")
+
+
+def test_a_row_that_fits_only_between_the_ends_has_a_witness_there(tmp_path):
+    text = UNFIT.replace("[2, 4]", "[2, 4, 8]").replace('"torus:2x2", "ring"', '"torus:2x2"')
+    (tmp_path / "recipe.toml").write_text(text)
+    labels = [row.label for row in make_rows(read_recipe(tmp_path)).rows]
+    where = "topology = torus:2x2, workers = 4"
+    assert labels == [f"1f1b, {where}", f"sequential, {where}"]

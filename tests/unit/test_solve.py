@@ -39,7 +39,7 @@ def test_one_crossing_is_bracketed_as_narrow_as_asked(root, rises):
     assert found.high is not None
     assert found.low <= root <= found.high <= found.low / (1 - 1e-3)
     assert (found.rises, found.value) == (rises, found.high if rises else found.low)
-    assert found.coverage == 0.0
+    assert found.coverage is None
 
 
 def test_three_crossings_are_all_found():
@@ -113,12 +113,31 @@ def test_intervals_of_95_percent_cover_the_root_in_95_of_100_trials():
 def test_seeds_that_never_cross_count_as_beyond_the_end():
     edges = [0.5, 0.6, 0.7, 5e3, 6e3]
     (found,) = crossings(lambda seed, x: x >= edges[seed], range(5)).roots()
-    assert (found.below, found.above) == (0, 2)
+    assert (found.seeds_below, found.seeds_above) == (0, 2)
     assert found.value == pytest.approx(0.7, rel=1e-2)
     assert found.high is None
     (found,) = crossings(lambda seed, x: x >= [1e-4, 0.6, 0.7][seed], range(3)).roots()
-    assert (found.below, found.above) == (1, 0)
+    assert (found.seeds_below, found.seeds_above) == (1, 0)
     assert found.low is None
+
+
+@pytest.mark.parametrize("rises", [True, False])
+def test_a_seed_that_crosses_elsewhere_counts_by_what_it_is_at_the_crossing(rises):
+    """Of most the condition begins at 0.5 and at 200; where is it for those that differ there?"""
+    edges = [(0.4, 1.5, 200), (0.5, 1.6, 210), (0.6, 1.7, 220), (1.5, 250), (300,)]
+    holds = [False, False, False, True, False]  # before the first edge: one ends and begins again
+
+    def held(seed: int, x: float) -> bool:
+        return (holds[seed] == (sum(x >= edge for edge in edges[seed]) % 2 == 0)) == rises
+
+    first, _end, again = crossings(held, range(5)).roots()
+    assert (first.value, again.value) == (
+        pytest.approx(0.5, rel=1e-2),
+        pytest.approx(220, rel=1e-2),
+    )
+    assert (first.seeds_below, first.seeds_above) == (1, 0)
+    assert first.low is None
+    assert first.high == pytest.approx(300, rel=1e-2)
 
 
 def test_where_most_seeds_do_not_cross_there_is_no_root():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from statistics import median
 from typing import Any
 
 import pytest
@@ -157,6 +158,29 @@ def test_times_of_what_is_shared_are_those_of_a_forecast_there_seed_by_seed():
     assert row["basis"] == "shared"
     expected = made.table["time_to_target_s"].iloc[0]
     assert row["time_to_target_s"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_times_of_what_is_only_timed_follow_from_the_epochs_of_each_seed():
+    """The first seed's ratio is none of the middle, as lists have other lengths with each."""
+    model = ampsim.load_model("rnn", hidden=4, batch=20)
+    cluster = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-4)
+    how: dict[str, Any] = {"instances": 40, "target": 0.01, "max_epochs": 1, "seed": 2}
+    found = rows(ampsim.whatif(model, cluster, [ampsim.Amp(2)], learn=0, **how))
+    row = found["latency of links", math.inf]
+    times_s: list[list[float]] = []
+    for on in (cluster, ampsim.load_cluster("ampnet-core", workers=4)):
+        runs = [
+            ampsim.simulate(
+                model, on, ampsim.Amp(2), mode="sleep", instances=40, placement="paper", seed=seed
+            )
+            for seed in range(2, 5)
+        ]
+        times_s.append([float(run.epochs["time_s"].iloc[0]) for run in runs])
+    ratios = [after / before for before, after in zip(*times_s, strict=True)]
+    assert row["basis"] == "timing"
+    assert abs(ratios[0] - median(ratios)) > 1e-3
+    assert row["change"] == pytest.approx(median(ratios) - 1, rel=1e-12)
+    assert row["epoch_s"] == median(times_s[1])
 
 
 @pytest.mark.thorough

@@ -1,4 +1,4 @@
-const TIME = 0, LOW = 1, HIGH = 2, BASIS = 3, DOUBT = 4, FIRST = 5, STANDING = 6;
+const TIME = 0, LOW = 1, HIGH = 2, BASIS = 3, DOUBT = 4, FIRST = 5, STANDING = 6, NOTE = 7;
 const DOUBTFUL = 0.1;
 const counts = data.keys.map((key) => key.values.length);
 const several = data.keys.map((_, place) => place).filter((place) => counts[place] > 1);
@@ -21,8 +21,9 @@ const told = (at) => {
   const times = cells.map((cell) => cell[TIME]).filter((time) => time !== null).sort((a, b) => a - b);
   const lead = times.length > 1 ? times[1] / times[0] : null;
   const kinds = new Set(cells.map((cell) => cell[BASIS]));
-  kinds.delete("failed"); // nobody trains it
-  const basis = kinds.has(null) || !kinds.size ? "unknown" : kinds.has("predicted") ? "predicted"
+  const isUnfit = cells.every((cell) => cell[BASIS] === "unfit");
+  for (const kind of ["failed", "unfit"]) kinds.delete(kind); // nobody trains it
+  const basis = isUnfit ? "unfit" : kinds.has(null) || !kinds.size ? "unknown" : kinds.has("predicted") ? "predicted"
     : kinds.has("shared") ? "shared" : "learned";
   const [doubt, standing] = best < 0 ? [null, null] : [cells[best][DOUBT], cells[best][STANDING]];
   return { cells, best, lead, basis, doubt, standing };
@@ -32,9 +33,9 @@ const lines = (at) => {
   const { cells, best, lead, doubt, standing } = told(at);
   const found = [where(at)];
   data.methods.forEach((method, place) => {
-    const [time, low, high, basis] = cells[place];
+    const [time, low, high, basis] = cells[place], note = cells[place][NOTE];
     const ends = low === null && high === null ? "" : ` [${low === null ? "?" : seconds(low)} to ${high === null ? "not reached" : seconds(high)}]`;
-    const known = { null: "unknown", failed: "cannot be run" }[basis];
+    const known = { null: "unknown", failed: `cannot be run: ${note}`, unfit: `does not fit: ${note}` }[basis];
     found.push(known ? `${method.name}: ${known}` : `${method.name}: ${seconds(time)}${ends}, ${basis}`);
   });
   if (best >= 0) {
@@ -102,6 +103,7 @@ const panel = (fixed) => {
     const r = Math.min(4, size / 7), ring = { class: "mark", cx, cy, r, stroke: "var(--ground)", "stroke-width": 1.6 };
     if (basis === "learned") drawn.append(svg("circle", { ...ring, fill: "var(--ink)" }));
     if (basis === "shared") drawn.append(svg("circle", { ...ring, fill: "none", stroke: "var(--ink)" }));
+    if (basis === "unfit") drawn.append(svg("text", { class: "mark", x: cx, y: cy + 4, "text-anchor": "middle" }, "×"));
     if (basis === "predicted" && doubt !== null && doubt > DOUBTFUL) {
       drawn.append(svg("text", { class: "mark", x: cx, y: cy + 4, "text-anchor": "middle", "font-weight": 700 }, "?"));
     }
@@ -247,6 +249,7 @@ const legend = () => {
   found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
   if (data.methods.length === 2) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
   found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
+  if (data.points.some((cells) => cells.every((cell) => cell[BASIS] === "unfit"))) found.push(item("× ", "none fits"));
   part("legend").replaceChildren(...found);
 };
 const draw = () => { tip.hidden = true; panels(); slice(); product(); say(state.at); };
