@@ -7,13 +7,14 @@ import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import pandas as pd
 from pydantic import Field, create_model
 
-from ampsim.calibration.least_squares import SingularFit, Solution, least_squares, student_quantile
+from ampsim.calibration.least_squares import SingularFit, Solution, least_squares
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import expanded, sha256_of
 from ampsim.hardware import Cluster, Device
@@ -47,101 +48,61 @@ Positive = Annotated[float, Field(gt=0, le=NUMBER_MAX)]
 
 
 class Parameter(Record):
-    """A number of the device that is fitted.
+    """A number of the device that is fitted."""
 
-    Args:
-        start: where the search begins.
-        min: the least that it may become.
-        max: the most.
-    """
-
-    start: Positive
-    min: Positive
-    max: Positive
+    start: Positive  # where the search begins
+    min: Positive  # the least that it may become
+    max: Positive  # the most
 
 
-class _Plain(Record):
-    label: Text
-    model: Text
-    set: dict[str, Any] = Field(default_factory=dict[str, Any])
-    schedule: Text = "amp"
-    placement: Text | None = None
-    train_instances: Count | None = None
-    valid_instances: Count | None = None
-    device: dict[str, Any] = Field(default_factory=dict[str, Any])
-    is_fitted: bool = False
-    train_per_s: Positive | None = None
-    valid_per_s: Positive | None = None
-    source: Text
-
-
-_Tuned: type[_Plain] = create_model("_Tuned", __base__=_Plain, **option_fields())
+_Tuned: type[Record] = create_model("_Tuned", __base__=Record, **option_fields())
 
 
 class RowEntry(_Tuned):
-    """A published row: what ran, and how fast.
+    """A published row: what ran, with options of its schedule as on the command line; how fast."""
 
-    Beside these it takes every option of a schedule, as on the command line.
-
-    Args:
-        label: what it is called.
-        model: a shipped name, or the path of a .py file from the calibration file's folder.
-        set: options of the model.
-        schedule: its name.
-        placement: instead of the file's.
-        train_instances: instead of the file's.
-        valid_instances: instead of the file's.
-        device: numbers of the device that the row has instead of the fitted ones.
-        is_fitted: whether the fit sees its numbers; all others are predicted.
-        train_per_s: published training throughput.
-        valid_per_s: published validation throughput.
-        source: where they stand.
-    """
+    label: Text
+    model: Text  # a shipped name, or the path of a .py file from the calibration file's folder
+    set: dict[str, Any] = Field(default_factory=dict[str, Any])  # options of the model
+    schedule: Text = "amp"
+    placement: Text | None = None  # these three instead of the file's
+    train_instances: Count | None = None
+    valid_instances: Count | None = None
+    device: dict[str, Any] = Field(default_factory=dict[str, Any])  # numbers instead of the fitted
+    is_fitted: bool = False  # whether the fit sees its numbers; all others are predicted
+    train_per_s: Positive | None = None  # the published throughputs
+    valid_per_s: Positive | None = None
+    source: Text  # where they stand
 
 
 class TableFile(Record):
-    """The keys of a calibration file.
+    """The keys of a calibration file."""
 
-    Args:
-        name: of the device that is written; the file's name unless given.
-        description: of the device.
-        workers: how many of it there are.
-        placement: which worker hosts which node.
-        seed: of data, placement and order.
-        train_instances: leading training instances of a run.
-        valid_instances: leading validation instances.
-        device: numbers of the device that are known, and not fitted.
-        fit: the parameters, by key of the device.
-        rows: what was published.
-    """
-
-    name: Text
-    description: str = ""
+    name: Text  # of the device that is written; the file's name unless given
+    description: str = ""  # of the device
     workers: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 16
     placement: Text = "paper"
-    seed: Annotated[int, Field(ge=0)] = 0
-    train_instances: Count = 300
+    seed: Annotated[int, Field(ge=0)] = 0  # of data, placement and order
+    train_instances: Count = 300  # the leading ones of a run
     valid_instances: Count = 150
-    device: dict[str, Any] = Field(default_factory=dict[str, Any])
-    fit: Annotated[dict[str, Parameter], Field(min_length=1)]
+    device: dict[str, Any] = Field(default_factory=dict[str, Any])  # numbers known, and not fitted
+    fit: Annotated[dict[str, Parameter], Field(min_length=1)]  # by key of the device
     rows: Annotated[list[RowEntry], Field(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A calibration file that was read and makes sense.
+    """A calibration file that was read and makes sense."""
 
-    Args:
-        folder: where it lies.
-        label: what it is called in messages.
-        sha256: of the file.
-        file: what it says.
-    """
-
-    folder: Path
-    label: str
+    folder: Path  # where it lies
+    label: str  # what it is called in messages
     sha256: str
     file: TableFile
+
+    @property
+    def name(self) -> str:
+        """Of the file, whatever its folder."""
+        return Path(self.label).name
 
 
 def read_table_file(path: str | os.PathLike[str]) -> Table:
@@ -245,31 +206,23 @@ OnRun: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row that is ready to run.
-
-    Args:
-        entry: what the file says of it.
-        model: with the leading instances of its data.
-        schedule: what runs.
-        placement: which worker hosts which node.
-        workers: how many there are.
-        seed: of the run.
-    """
+    """A row that is ready to run."""
 
     entry: RowEntry
-    model: Model
+    model: Model  # with the leading instances of its data
     schedule: Schedule
     placement: Placement
-    workers: int
-    seed: int
+    file: TableFile  # which says what all rows share
 
-    def run(self, device: Device) -> Result:
-        """One epoch on that many of `device`, with free links."""
+    def run(self, device: Device, on_run: OnRun | None) -> Result:
+        """One epoch on as many of `device` as there are workers, with free links."""
+        if on_run is not None:
+            on_run(self.entry.label)
         own = {**device.numbers, **self.entry.device}
         changed = device if not self.entry.device else Device(name=device.name, **own)
-        cluster = Cluster(name=device.name, devices=(changed,) * self.workers)
+        cluster = Cluster(name=device.name, devices=(changed,) * self.file.workers)
         return simulate(
-            self.model, cluster, self.schedule, mode="sleep", seed=self.seed,
+            self.model, cluster, self.schedule, mode="sleep", seed=self.file.seed,
             placement=self.placement, counts_memory=False,
         )  # fmt: skip
 
@@ -281,7 +234,23 @@ def make_rows(table: Table) -> list[TableRow]:
         FileFormatError: a name, option or value of it does not fit; one line says which.
         MissingDataError: a data file that a model needs is not there.
     """
-    return [_row(table, index) for index in range(len(table.file.rows))]
+    file, rows = table.file, list[TableRow]()
+    for index, entry in enumerate(file.rows):
+        where = f"{table.label}: rows[{index}]"
+        for key in entry.device:
+            if key not in NUMBERS:
+                raise FileFormatError(f"{where}: device has no number {key!r}")
+        counts = (
+            entry.train_instances or file.train_instances,
+            entry.valid_instances or file.valid_instances,
+        )
+        name = _beside(table, entry.model, ".py")
+        placed = _beside(table, entry.placement or file.placement, ".toml")
+        model = located(f"{where}: model", partial(load_model, name, **entry.set))
+        schedule = located(where, partial(schedule_of_row, entry.schedule, entry))
+        placement = located(f"{where}: placement", partial(placement_of, placed))
+        rows.append(TableRow(entry, leading(model, *counts), schedule, placement, file))
+    return rows
 
 
 def make_device(table: Table, values: Mapping[str, float]) -> Device:
@@ -300,21 +269,12 @@ class Measured:
 
     Throughput is homogeneous where all times come from fitted numbers: a device twice as fast in
     all of them is twice as fast. Runs are then remembered by the ratios of the numbers.
-
-    Args:
-        table: what is fitted.
-        rows: those that the fit sees.
-        on_run: told of each run.
-
-    Attributes:
-        is_homogeneous: whether the law holds.
-        runs: how many there were.
     """
 
     table: Table
-    rows: Sequence[TableRow]
+    rows: Sequence[TableRow]  # those that the fit sees
     on_run: OnRun | None = None
-    runs: int = 0
+    runs: int = 0  # that there were
     _known: dict[tuple[float, ...], tuple[float, list[float]]] = field(
         default_factory=dict[tuple[float, ...], tuple[float, list[float]]]
     )
@@ -341,35 +301,10 @@ class Measured:
     def _run(self, device: Device) -> list[float]:
         found: list[float] = []
         for row in self.rows:
-            if self.on_run is not None:
-                self.on_run(row.entry.label)
             self.runs += 1
-            result = row.run(device)
+            result = row.run(device, self.on_run)
             found += [math.log(getattr(result, q) / n) for q, n in published(row.entry).items()]
         return found
-
-
-def _row(table: Table, index: int) -> TableRow:
-    file, entry = table.file, table.file.rows[index]
-    where = f"{table.label}: rows[{index}]"
-    name = _beside(table, entry.model, ".py")
-    model = located(f"{where}: model", lambda: load_model(name, **entry.set))
-    for key in entry.device:
-        if key not in NUMBERS:
-            raise FileFormatError(f"{where}: device has no number {key!r}")
-    placed = _beside(table, entry.placement or file.placement, ".toml")
-    return TableRow(
-        entry,
-        leading(
-            model,
-            entry.train_instances or file.train_instances,
-            entry.valid_instances or file.valid_instances,
-        ),
-        located(where, lambda: schedule_of_row(entry.schedule, entry)),
-        located(f"{where}: placement", lambda: placement_of(placed)),
-        file.workers,
-        file.seed,
-    )
 
 
 def _beside(table: Table, name_or_path: str, suffix: str) -> str:
@@ -378,51 +313,39 @@ def _beside(table: Table, name_or_path: str, suffix: str) -> str:
     return str(table.folder / expanded(name_or_path)) if is_path else name_or_path
 
 
-COVERAGE = 0.95
+EXPONENT_MAX: Final = 700.0
+"""Of an end of an interval; the exponential of one more does not fit into a float."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A number that was fitted.
+    """A number that was fitted."""
 
-    Args:
-        key: of the device.
-        value: in the unit of the key.
-        low: lower end of the 95 % interval; NaN where no point is left over.
-        high: its upper end.
-        is_at_bound: whether a bound of the file holds it.
-    """
-
-    key: str
-    value: float
-    low: float
+    key: str  # of the device
+    value: float  # in the unit of the key
+    low: float  # lower end of the 95 % interval; NaN where no point is left over
     high: float
-    is_at_bound: bool
+    is_at_bound: bool  # whether a bound of the file holds it
+
+    @property
+    def interval(self) -> str:
+        """In words; empty where there is none."""
+        is_known = not math.isnan(self.low)
+        return f"95 % interval {self.low:.3g} to {self.high:.3g}" if is_known else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A published number beside the simulated one.
+    """A published number beside the simulated one."""
 
-    Args:
-        label: of the row.
-        quantity: what it is.
-        published: items per second.
-        simulated: the same, with the fitted device.
-        is_fitted: whether the fit saw it.
-        bound: the node, or nodes, of the busiest worker, and the share of the run it was busy.
-        has_own_device: whether the row replaces numbers of the device.
-        source: where the published one stands.
-    """
-
-    label: str
+    label: str  # of the row
     quantity: Quantity
-    published: float
-    simulated: float
-    is_fitted: bool
-    bound: str
-    has_own_device: bool
-    source: str
+    published: float  # items per second
+    simulated: float  # the same, with the fitted device
+    is_fitted: bool  # whether the fit saw it
+    bound: str  # the busiest worker, its share of the run, and its nodes
+    has_own_device: bool  # whether the row replaces numbers of the device
+    source: str  # where the published one stands
 
     @property
     def error(self) -> float:
@@ -432,21 +355,13 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What a fit found.
-
-    Args:
-        table: what was fitted.
-        device: with the fitted numbers.
-        fitted: these, with their intervals.
-        points: every published number, in the order of the file.
-        runs: how many runs the fit took.
-    """
+    """What a fit found."""
 
     table: Table
-    device: Device
-    fitted: tuple[Fitted, ...]
-    points: tuple[Point, ...]
-    runs: int
+    device: Device  # with the fitted numbers
+    fitted: tuple[Fitted, ...]  # these, with their intervals
+    points: tuple[Point, ...]  # every published number, in the order of the file
+    runs: int  # that the fit took
 
     @property
     def seen(self) -> list[Point]:
@@ -458,6 +373,11 @@ class Calibration:
         """All others on the fitted device."""
         return [one for one in self.points if not one.is_fitted and not one.has_own_device]
 
+    @property
+    def others(self) -> list[Point]:
+        """Those on devices with numbers of their own."""
+        return [one for one in self.points if one.has_own_device]
+
 
 def median_error(points: Sequence[Point]) -> float:
     """Median of the errors' absolute values; NaN of no points."""
@@ -466,15 +386,9 @@ def median_error(points: Sequence[Point]) -> float:
 
 def rank_correlation(points: Sequence[Point]) -> float:
     """Spearman's rank correlation of published and simulated; NaN of fewer than two points."""
-    if len(points) < 2:
-        return math.nan
-    both = [
-        pd.Series([getattr(one, key) for one in points]).rank().to_numpy()
-        for key in ("published", "simulated")
-    ]
-    first, second = (ranks - ranks.mean() for ranks in both)
-    size = math.sqrt(float(first @ first) * float(second @ second))
-    return float(first @ second) / size if size else math.nan
+    pairs = [(one.published, one.simulated) for one in points]
+    columns = pd.DataFrame(pairs, columns=["published", "simulated"], dtype=float)
+    return float(columns.corr("spearman").to_numpy()[0, 1])
 
 
 def calibrate(table: Table, on_run: OnRun | None = None) -> Calibration:
@@ -501,17 +415,15 @@ def predict(rows: Sequence[TableRow], device: Device, on_run: OnRun | None = Non
     """Run every row on the device, and put what it gives beside what was published."""
     points: list[Point] = []
     for row in rows:
-        if on_run is not None:
-            on_run(row.entry.label)
-        result = row.run(device)
+        entry, result = row.entry, row.run(device, on_run)
         bound = bounds_of(result)
-        for quantity, told in published(row.entry).items():
-            points.append(
-                Point(
-                    row.entry.label, quantity, told, float(getattr(result, quantity)),
-                    row.entry.is_fitted, bound[quantity], bool(row.entry.device), row.entry.source,
-                )
-            )  # fmt: skip
+        points += [
+            Point(
+                entry.label, quantity, told, float(getattr(result, quantity)), entry.is_fitted,
+                bound[quantity], bool(entry.device), entry.source,
+            )
+            for quantity, told in published(entry).items()
+        ]  # fmt: skip
     return points
 
 
@@ -526,30 +438,20 @@ def _solve(table: Table, measured: Measured) -> Solution:
             law=[SIGNS[key] for key in keys] if measured.is_homogeneous else None,
         )
     except SingularFit as error:
-        remedy = "fit rows that differ more, or leave a parameter out"
+        fault = f"fit: the fitted rows do not tell {' and '.join(keys)} apart"
         if error.place is not None:
-            raise FileFormatError(
-                f"{table.label}: fit.{keys[error.place]}: no fitted row depends on it; {remedy}"
-            ) from None
-        raise FileFormatError(
-            f"{table.label}: fit: the fitted rows do not tell {' and '.join(keys)} apart; {remedy}"
-        ) from None
+            fault = f"fit.{keys[error.place]}: no fitted row depends on it"
+        remedy = "fit rows that differ more, or leave a parameter out"
+        raise FileFormatError(f"{table.label}: {fault}; {remedy}") from None
 
 
 def _fitted(table: Table, solution: Solution, place: int) -> Fitted:
     key = list(table.file.fit)[place]
     bounds, at = table.file.fit[key], solution.at[place]
-    margin = math.nan
-    if solution.freedom > 0:
-        margin = student_quantile((1 + COVERAGE) / 2, solution.freedom) * solution.error[place]
-    value = min(max(math.exp(at), bounds.min), bounds.max)
-    held = any(abs(at - math.log(end)) < 1e-9 for end in (bounds.min, bounds.max))
-    if math.isnan(margin):
-        return Fitted(key, value, math.nan, math.nan, held)
-    low, high = max(_exp(at - margin), bounds.min), min(_exp(at + margin), bounds.max)
-    return Fitted(key, value, low, high, held)
-
-
-def _exp(logarithm: float) -> float:
-    """The exponential; infinite where it does not fit into a float."""
-    return math.inf if logarithm > 700 else math.exp(logarithm)
+    margin = solution.margins[place]
+    value, low, high = (  # what is NaN, and so comes first, stays it
+        min(max(math.exp(min(one, EXPONENT_MAX)), bounds.min), bounds.max)
+        for one in (at, at - margin, at + margin)
+    )
+    is_held = any(abs(at - math.log(end)) < 1e-9 for end in (bounds.min, bounds.max))
+    return Fitted(key, value, low, high, is_held)

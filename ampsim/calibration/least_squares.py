@@ -33,7 +33,8 @@ CONDITION_MAX: Final = 1e4
 SLOPE_MIN: Final = 1e-6
 """Of a parameter; chosen: below it a parameter may change a thousandfold and no point shows it."""
 
-_REGULAR: Final = -1
+COVERAGE: Final = 0.95
+"""Of the intervals of parameters."""
 
 
 class SingularFit(Exception):
@@ -50,19 +51,18 @@ class SingularFit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Where the sum of squares is least.
+    """Where the sum of squares is least."""
 
-    Args:
-        at: the parameters.
-        residuals: there.
-        error: standard error of each; NaN where there are no more points than parameters.
-        freedom: points less parameters.
-    """
+    at: list[float]  # the parameters
+    residuals: list[float]  # there
+    error: list[float]  # standard error of each; NaN of no more points than parameters
+    freedom: int  # points less parameters
 
-    at: list[float]
-    residuals: list[float]
-    error: list[float]
-    freedom: int
+    @property
+    def margins(self) -> list[float]:
+        """How far the interval of each parameter reaches to either side; NaN as its error is."""
+        quantile = student_quantile((1 + COVERAGE) / 2, max(self.freedom, 1))
+        return [quantile * one for one in self.error]
 
 
 def least_squares(
@@ -88,8 +88,8 @@ def least_squares(
     found: np.ndarray = np.array(residuals(at.tolist()))
     damping = 1e-3
     slopes = _slopes(residuals, at, found, law)
-    if (place := _singular(slopes)) != _REGULAR:
-        raise SingularFit(place)
+    if (fault := _fault(slopes)) is not None:
+        raise fault
     for _ in range(ITERATIONS_MAX):
         normal = slopes.T @ slopes
         free = _free(at, low, high, slopes.T @ found)
@@ -101,7 +101,7 @@ def least_squares(
         there: np.ndarray = np.array(residuals(tried.tolist()))
         is_better = bool(there @ there < found @ found)
         slopes_there = _slopes(residuals, tried, there, law) if is_better else slopes
-        if is_better and _singular(slopes_there) == _REGULAR:
+        if is_better and _fault(slopes_there) is None:
             at, found, slopes, damping = tried, there, slopes_there, damping / 10
         else:
             damping *= 10
@@ -154,12 +154,12 @@ def _slopes(
     return slopes
 
 
-def _singular(slopes: np.ndarray) -> int | None:
-    """Place of a parameter that no point depends on; None of several alike; `_REGULAR` of none."""
+def _fault(slopes: np.ndarray) -> SingularFit | None:
+    """What to raise where the derivatives do not decide the parameters."""
     norms = np.linalg.norm(slopes, axis=0)
     if norms.min() <= SLOPE_MIN:
-        return int(norms.argmin())
-    return None if np.linalg.cond(slopes / norms) > CONDITION_MAX else _REGULAR
+        return SingularFit(int(norms.argmin()))
+    return SingularFit(None) if np.linalg.cond(slopes / norms) > CONDITION_MAX else None
 
 
 def _free(at: np.ndarray, low: np.ndarray, high: np.ndarray, gradient: np.ndarray) -> np.ndarray:

@@ -27,12 +27,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ampsim.calibration.least_squares import (
-    SingularFit,
-    Solution,
-    least_squares,
-    student_quantile,
-)
+from ampsim.calibration.least_squares import MOVE_MAX, SingularFit, Solution, least_squares
 from ampsim.errors import OptionError
 from ampsim.hardware import Device, occupancy_s
 from ampsim.hardware.efficiency import element_parts, row_parts
@@ -101,33 +96,21 @@ those of a cell's steps lie in the second cache, not in the first)."""
 
 @dataclass(frozen=True, slots=True)
 class MachinePoint:
-    """What one operation takes.
-
-    Args:
-        kind: of operation.
-        what: its name.
-        shape: rows, columns and, of a product, columns of the result; of an update the matrix's.
-        work: of one call, as a device counts it.
-        seconds: of one call, the lower quartile of the rounds.
-        spread: the middle half of the rounds over that.
-    """
+    """What one operation takes."""
 
     kind: Kind
-    what: str
-    shape: tuple[int, ...]
-    work: Work
-    seconds: float
-    spread: float = 0.0
+    what: str  # its name
+    shape: tuple[int, ...]  # rows, columns and, of a product, the result's; of an update the matrix
+    work: Work  # of one call, as a device counts it
+    seconds: float = math.nan  # of one call, the lower quartile of the rounds
+    spread: float = 0.0  # the middle half of the rounds over that
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
     """A point to be measured; a call makes so many steps of it. Its argument counts passes."""
 
-    kind: Kind
-    what: str
-    shape: tuple[int, ...]
-    work: Work
+    point: MachinePoint
     call: Callable[[int], object]
     steps: int = 1
 
@@ -164,25 +147,18 @@ def measure(
         *(_update(*shape, step) for shape in updated for step in (sgd(RATE), adam(RATE))),
         _Turn([_step()]),
     ]
-    taken: list[list[list[float]]] = [[[] for _ in turn.cases] for turn in turns]
+    taken: list[list[float]] = []
     with single_threaded():
         for place in range(rounds):
             if on_point is not None:
                 on_point(f"round {place + 1} of {rounds}")
-            for times, turn in zip(taken, turns, strict=True):
-                for own, seconds in zip(times, _timed(turn), strict=True):
-                    own.append(seconds)
+            taken.append([seconds for turn in turns for seconds in _timed(turn)])
+    cases = [case for turn in turns for case in turn.cases]
+    ends = np.quantile(taken, [0.25, 0.75], axis=0).tolist()
     return [
-        _point(case, own)
-        for times, turn in zip(taken, turns, strict=True)
-        for case, own in zip(turn.cases, times, strict=True)
+        replace(case.point, seconds=low / case.steps, spread=(high - low) / low)
+        for case, low, high in zip(cases, *ends, strict=True)
     ]
-
-
-def _point(case: _Case, times: list[float]) -> MachinePoint:
-    low, high = (float(one) for one in np.quantile(times, [0.25, 0.75]))
-    seconds, spread = low / case.steps, (high - low) / low
-    return MachinePoint(case.kind, case.what, case.shape, case.work, seconds, spread)
 
 
 def _timed(turn: _Turn) -> list[float]:
@@ -248,9 +224,10 @@ def _products(k: int, weights: np.ndarray, sums: np.ndarray) -> list[_Turn]:
 
     shape, flop = (k, d_in, d_out), 2 * k * d_in * d_out
     moved = 4 * (k * d_in + k * d_out + d_in * d_out)
+    there, back = Work(flop, moved, 1), Work(2 * flop, 2 * moved, 2)
     cases = [
-        _Case("product", "forward", shape, Work(flop, moved, 1), forward),
-        _Case("product", "backward", shape, Work(2 * flop, 2 * moved, 2), backward, steps),
+        _Case(MachinePoint("product", "forward", shape, there), forward),
+        _Case(MachinePoint("product", "backward", shape, back), backward, steps),
     ]
     return [_Turn([case], lambda: np.tanh(one_g)) for case in cases]
 
@@ -270,17 +247,15 @@ def _light(shape: tuple[int, int]) -> _Turn:
         cases.append((node.name, node.work(there, shape), lambda x, _y, of=node.value: of(x)))
         cases.append((f"{node.name} back", node.work(back, shape), node.pulled_back))
     before, weight = _filled(rows, width), _filled(width, width)
-    return _Turn(
-        [_Case("light", what, shape, work, _on_turns(call, xs, ys)) for what, work, call in cases],
-        lambda: before @ weight,
-    )
-
-
-def _on_turns(
-    function: Callable[..., object], xs: np.ndarray, ys: np.ndarray
-) -> Callable[[int], object]:
     pairs = list(zip(xs, ys[::-1], strict=True))
-    return lambda number: function(*pairs[number % PAYLOADS_HELD])
+    timed = [
+        _Case(
+            MachinePoint("light", what, shape, work),
+            lambda number, call=call: call(*pairs[number % PAYLOADS_HELD]),
+        )
+        for what, work, call in cases
+    ]
+    return _Turn(timed, lambda: before @ weight)
 
 
 def _update(d_in: int, d_out: int, optimizer: Optimizer) -> _Turn:
@@ -296,7 +271,7 @@ def _update(d_in: int, d_out: int, optimizer: Optimizer) -> _Turn:
     def call(_number: int) -> None:
         _theta, held[0] = optimizer.update(gradient, held[0], node.theta, RATE, in_place=True)
 
-    case = _Case("update", optimizer.name, (d_in, d_out), work, call)
+    case = _Case(MachinePoint("update", optimizer.name, (d_in, d_out), work), call)
     return _Turn([case], lambda: np.matmul(x.T, g, out=gradient.reshape(d_in, d_out)))
 
 
@@ -313,7 +288,7 @@ def _step() -> _Case:
             saved[state] = payload
             saved.pop(state)
 
-    return _Case("step", "message", (), Work(operations=0), call, STEPS)
+    return _Case(MachinePoint("step", "message", (), Work(operations=0)), call, STEPS)
 
 
 ROW_PLACES: Final = (2, 18)
@@ -331,8 +306,6 @@ COMPUTE_MIN: Final = 0.05
 """Least part of a product's time that is taken for arithmetic (chosen: keeps its rate finite)."""
 
 ITERATIONS: Final = 50
-STEP_MAX: Final = 1.0
-"""Of a logarithm in one step (chosen: far away a derivative says little)."""
 
 
 def rate_grid(points: Sequence[MachinePoint], overhead_s: float) -> list[tuple[int, int, float]]:
@@ -351,7 +324,7 @@ def rate_grid(points: Sequence[MachinePoint], overhead_s: float) -> list[tuple[i
         fitted_s = overhead_s_of + compute_s.sum(axis=1)
         slopes = np.vstack([compute_s / fitted_s[:, None], bends])
         residuals = np.r_[np.log(fitted_s / seconds), bends @ logs]
-        logs += np.clip(_solution(slopes, -residuals), -STEP_MAX, STEP_MAX)
+        logs += np.clip(_solution(slopes, -residuals), -MOVE_MAX, MOVE_MAX)
     rated: list[float] = np.exp(-logs).tolist()
     places = product(rows, elements)
     return [(*place, rate) for place, rate in zip(places, rated, strict=True)]
@@ -363,12 +336,10 @@ def _solution(matrix: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _spread(shape: tuple[int, int], rows: list[int], elements: list[int]) -> np.ndarray:
     """The parts of a product's time that the points of the grid decide, flat."""
-    by_rows, by_elements = np.zeros(len(rows)), np.zeros(len(elements))
-    for row, part in row_parts(set(rows), shape[0]):
-        by_rows[rows.index(row)] = part
-    for element, part in element_parts(set(elements), shape[1]):
-        by_elements[elements.index(element)] = part
-    return np.outer(by_rows, by_elements).reshape(-1)
+    by_rows = dict(row_parts(set(rows), shape[0]))
+    by_elements = dict(element_parts(set(elements), shape[1]))
+    parts = [by_rows.get(one, 0.0) for one in rows], [by_elements.get(one, 0.0) for one in elements]
+    return np.outer(*parts).reshape(-1)
 
 
 def _places(counts: Sequence[int], inner: Sequence[int]) -> list[int]:
@@ -415,20 +386,12 @@ WAYS: Final = ("forward", "backward")
 
 @dataclass(frozen=True, slots=True)
 class MachineFit:
-    """What was fitted, and how far each point lies from it.
+    """What was fitted, and how far each point lies from it."""
 
-    Args:
-        numbers: of a device, by its keys.
-        points: what was measured.
-        residuals: fitted over measured seconds, less 1, of each point.
-        factors: by which a 95 % interval reaches below and above each number of `PASSED`, and the
-            cache's bandwidth.
-    """
-
-    numbers: dict[str, Any]
-    points: tuple[MachinePoint, ...]
-    residuals: tuple[float, ...]
-    factors: dict[str, float]
+    numbers: dict[str, Any]  # of a device, by its keys
+    points: tuple[MachinePoint, ...]  # what was measured
+    residuals: tuple[float, ...]  # fitted over measured seconds, less 1, of each
+    factors: dict[str, float]  # by which the intervals of numbers reach below and above
 
     def of(self, kind: Kind) -> list[float]:
         """Residuals of the points of one kind."""
@@ -517,9 +480,8 @@ def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str,
             "the light operations do not tell overhead, bandwidth and functions from each other; "
             "measure payloads of more sizes"
         ) from None
-    margin = student_quantile(0.975, found.freedom) * np.array(found.error)
     values: dict[str, float] = dict(zip(PASSED, map(math.exp, found.at), strict=True))
-    return values, dict(zip(PASSED, np.exp(margin).tolist(), strict=True))
+    return values, dict(zip(PASSED, np.exp(found.margins).tolist(), strict=True))
 
 
 def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, Any], float]:
@@ -542,9 +504,9 @@ def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, An
 
     found = {room: solution(room) for room in sorted({one.work.bytes // 2 for one in points})}
     room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
-    factor = math.exp(student_quantile(0.975, best.freedom) * best.error[0])
     bandwidth = max(math.exp(best.at[0]), slow)
-    return {"cache_bytes": room, "cache_bandwidth_bytes_per_s": bandwidth}, factor
+    numbers = {"cache_bytes": room, "cache_bandwidth_bytes_per_s": bandwidth}
+    return numbers, math.exp(best.margins[0])
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:

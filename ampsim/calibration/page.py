@@ -19,6 +19,7 @@ from ampsim.report.plot.curves import Series, predicted
 from ampsim.report.saving import encode
 from ampsim.report.table import to_csv
 from ampsim.report.words import listed, slug
+from ampsim.runs.ranking import finite
 from ampsim.study.provenance import software
 from ampsim.units import format_rate
 
@@ -48,9 +49,12 @@ def write_calibration(found: Calibration, folder: OutputFolder) -> list[Path]:
     }
     manifest = {
         **software(),
-        "table": {"file": Path(found.table.label).name, "sha256": found.table.sha256},
+        "table": {"file": found.table.name, "sha256": found.table.sha256},
         "runs": found.runs,
-        "fitted": {one.key: _numbers(one) for one in found.fitted},
+        "fitted": {
+            one.key: {"value": one.value, "low": finite(one.low), "high": finite(one.high)}
+            for one in found.fitted
+        },
     }
     return write_files(folder, "calibration", contents, manifest)
 
@@ -80,17 +84,15 @@ def points_text(found: Calibration) -> str:
 
 def series_of(found: Calibration) -> list[Series]:
     """The points of the fit, those that it did not see, and those of other devices."""
-    others = [one for one in found.points if one.has_own_device]
-    groups = (
-        ("fitted", found.seen, True),
-        ("training, not seen by the fit", _of(found.unseen, "train_per_s"), False),
-        ("validation, not seen by the fit", _of(found.unseen, "valid_per_s"), False),
-        ("another device, not seen by the fit", others, False),
-    )
+    groups: dict[str, list[Point]] = {"fitted": found.seen}
+    for quantity, word in _WORDS.items():
+        mine = [one for one in found.unseen if one.quantity == quantity]
+        groups[f"{word}, not seen by the fit"] = mine
+    groups["another device, not seen by the fit"] = found.others
     return [
-        Series(label, [one.published for one in some], [one.simulated for one in some], is_filled)
-        for label, some, is_filled in groups
-        if some
+        Series(name, [one.published for one in of], [one.simulated for one in of], name == "fitted")
+        for name, of in groups.items()
+        if of
     ]
 
 
@@ -103,7 +105,10 @@ def page(found: Calibration) -> str:
         f"**{markdown.paragraph(verdict(found))}**",
         "## What was fitted",
         _fitted_table(found.fitted),
-        f"Every other number is as the file gives it. {_method(found)}",
+        f"Every other number is as the file gives it. {file.workers} workers, placement "
+        f"{file.placement}, mode sleep, seed {file.seed}; the sum of squared logarithms of "
+        "simulated over published throughput is least, by Gauss-Newton with damping, in "
+        f"{found.runs} runs.",
         "## Beside what was published",
         _point_table(found.points),
         f"Bound: the busiest worker of that pass, its share of the time, and the nodes that take "
@@ -117,26 +122,22 @@ def page(found: Calibration) -> str:
 
 def verdict(found: Calibration) -> str:
     """What the fit found, and how well it predicts, in a few sentences."""
-    numbers = "; ".join(_fitted_text(one) for one in found.fitted)
+    numbers = "; ".join(
+        f"{one.key} = {one.value:.4g}" + (f" ({one.interval})" if one.interval else "")
+        for one in found.fitted
+    )
     text = f"{numbers}. Median error {median_error(found.seen):.1%} over {len(found.seen)} fitted"
     if found.unseen:
         text += f" and {median_error(found.unseen):.1%} over {len(found.unseen)} unseen numbers"
     if not math.isnan(rank := rank_correlation(found.unseen)):
         text += f", whose rank correlation is {rank:.3f}"
-    others = [one for one in found.points if one.has_own_device]
-    if others:
-        errors = ", ".join(f"{one.label} {one.error:+.1%}" for one in others)
+    if found.others:
+        errors = ", ".join(f"{one.label} {one.error:+.1%}" for one in found.others)
         text += f". With numbers of their own: {errors}"
     held = [one.key for one in found.fitted if one.is_at_bound]
     if held:
-        return f"Held by a bound of the file, not decided by its rows: {listed(held)}. {text}."
+        text = f"Held by a bound of the file, not decided by its rows: {listed(held)}. {text}"
     return f"{text}."
-
-
-def _fitted_text(one: Fitted) -> str:
-    if math.isnan(one.low):
-        return f"{one.key} = {one.value:.4g}"
-    return f"{one.key} = {one.value:.4g} (95 % interval {one.low:.3g} to {one.high:.3g})"
 
 
 def _fitted_table(fitted: Sequence[Fitted]) -> str:
@@ -169,25 +170,3 @@ def _point_table(points: Sequence[Point]) -> str:
         for one in points
     ]
     return markdown.table(headings, lines, left=("row", "pass", "fitted", "bound by"))
-
-
-def _method(found: Calibration) -> str:
-    file = found.table.file
-    return (
-        f"{file.workers} workers, placement {file.placement}, mode sleep, seed {file.seed}; the "
-        "sum of squared logarithms of simulated over published throughput is least, by "
-        f"Gauss-Newton with damping, in {found.runs} runs."
-    )
-
-
-def _of(points: Sequence[Point], quantity: str) -> list[Point]:
-    return [one for one in points if one.quantity == quantity]
-
-
-def _numbers(one: Fitted) -> dict[str, float | None]:
-    is_known = not math.isnan(one.low)
-    return {
-        "value": one.value,
-        "low": one.low if is_known else None,
-        "high": one.high if is_known else None,
-    }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import platform
+import re
 import statistics
-from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
@@ -18,8 +20,6 @@ from ampsim.hardware.record import Machine
 from ampsim.study.process_settings import linear_algebra
 from ampsim.text import to_toml
 from ampsim.units import format_percent
-
-_CPU_INFO = "/proc/cpuinfo"
 
 
 def this_machine() -> Machine:
@@ -33,42 +33,27 @@ def this_machine() -> Machine:
 
 def cpu_name() -> str:
     """The processor's name, as the system gives it; else its architecture."""
-    try:
-        with open(_CPU_INFO, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                key, _colon, value = line.partition(":")
-                if key.strip() == "model name" and value.strip():
-                    return " ".join(value.split())
-    except OSError:
-        pass
+    with contextlib.suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"^model name[ \t]*:[ \t]*(\S.*)$", text, re.MULTILINE):
+            return " ".join(found[1].split())
     return platform.processor() or platform.machine() or "unknown"
 
 
 def measured_elsewhere(hardware: Device | Cluster, here: Machine | None = None) -> list[str]:
-    """A sentence for each device whose numbers another machine gave.
-
-    Args:
-        hardware: a device, or a cluster of some.
-        here: the machine to compare with; this one unless given.
-    """
+    """A sentence for each device whose numbers another machine gave than `here`, or this one."""
     devices = [hardware] if isinstance(hardware, Device) else list(dict.fromkeys(hardware.devices))
-    return [text for device in devices for text in _of(device, here or this_machine())]
-
-
-def _of(device: Device, here: Machine) -> Iterator[str]:
-    there = device.measured_on
-    if there is None:
-        return
-    for noun, was, now in (
-        ("processor", there.cpu, here.cpu),
-        ("linear algebra", there.linear_algebra, here.linear_algebra),
-    ):
+    here, found = here or this_machine(), list[str]()
+    for there in (one.measured_on for one in devices if one.measured_on is not None):
+        noun, was, now = "processor", there.cpu, here.cpu
+        if was == now:
+            noun, was, now = "linear algebra", there.linear_algebra, here.linear_algebra
         if was != now:
-            yield (
+            found.append(
                 f"measured with another {noun}, {was}, and this machine has {now}; its times are "
                 "not this machine's: try ampsim calibrate machine"
             )
-            return
+    return found
 
 
 DIGITS = 4
@@ -83,7 +68,9 @@ def device_text(found: Calibration) -> str:
     for key, value in found.device.numbers.items():
         fitted = next((one for one in found.fitted if one.key == key), None)
         content[key] = value if fitted is None else rounded(value)
-        sources[key] = _known(found) if fitted is None else _source_of_published(found, fitted)
+        sources[key] = {"kind": "assumed", "text": f"given, not fitted, in {found.table.name}"}
+        if fitted is not None:
+            sources[key] = _source_of_published(found, fitted)
     return to_toml({**content, "sources": sources})
 
 
@@ -96,32 +83,24 @@ def rounded(value: float) -> float:
     return float(f"{value:.{DIGITS - 1}e}")
 
 
-def _known(found: Calibration) -> dict[str, str]:
-    return {"kind": "assumed", "text": f"given, not fitted, in {_name(found)}"}
-
-
 def _source_of_published(found: Calibration, fitted: Fitted) -> dict[str, Any]:
     seen, unseen = found.seen, found.unseen
-    interval = "no interval, for no number is left over"
-    if not math.isnan(fitted.low):
-        interval = f"95 % interval {fitted.low:.3g} to {fitted.high:.3g}"
+    rows = {point.label: point.source for point in seen}
+    where = f"{'; '.join(rows)} ({'; '.join(dict.fromkeys(rows.values()))})"
+    interval = fitted.interval or "no interval, for no number is left over"
     text = (
-        f"fitted to {len(seen)} published numbers, {_listed(found)}: {interval}; simulated over "
-        f"published, less 1: median {median_error(seen):.1%} in size"
+        f"fitted to {len(seen)} published numbers, {where}: {interval}; simulated over published, "
+        f"less 1: median {median_error(seen):.1%} in size"
     )
     if unseen:
-        text += (
-            f", {median_error(unseen):.1%} over numbers that the fit did not see ({len(unseen)})"
-        )
+        error = median_error(unseen)
+        text += f", {error:.1%} over numbers that the fit did not see ({len(unseen)})"
     if not math.isnan(rank := rank_correlation(unseen)):
         text += f", rank correlation {rank:.2f}"
     if fitted.is_at_bound:
         text += "; held by a bound of the file"
-    told: dict[str, Any] = {
-        "kind": "fitted",
-        "text": f"{text}; ampsim calibrate table {_name(found)}",
-    }
-    return told | ends(fitted.value, fitted.low, fitted.high)
+    text += f"; ampsim calibrate table {found.table.name}"
+    return {"kind": "fitted", "text": text, **ends(fitted.value, fitted.low, fitted.high)}
 
 
 def ends(value: float, low: float, high: float) -> dict[str, float]:
@@ -135,17 +114,6 @@ def ends(value: float, low: float, high: float) -> dict[str, float]:
     if math.isnan(low) or rounded(low) >= rounded(high):
         return {}
     return {"low": min(rounded(low), rounded(value)), "high": max(rounded(high), rounded(value))}
-
-
-def _listed(found: Calibration) -> str:
-    """The rows that the fit saw, with where they stand."""
-    rows = {point.label: point.source for point in found.seen}
-    sources = dict.fromkeys(rows.values())
-    return f"{'; '.join(rows)} ({'; '.join(sources)})"
-
-
-def _name(found: Calibration) -> str:
-    return f"{found.table.label.replace(chr(92), '/').rpartition('/')[2]}"
 
 
 _LIGHT: Final = "light operations after a product, at shapes of the shipped models"
@@ -163,10 +131,7 @@ _NOUNS: Final[dict[str, tuple[Kind, str]]] = {
     "operation_overhead_s": ("light", _LIGHT),
     "pass_bandwidth_bytes_per_s": ("light", _LIGHT),
     "functions_per_s": ("light", _LIGHT),
-    "cache_bytes": (
-        "update",
-        f"{_UPDATES}; what one of them passes over",
-    ),
+    "cache_bytes": ("update", f"{_UPDATES}; what one of them passes over"),
     "cache_bandwidth_bytes_per_s": ("update", _UPDATES),
     "step_overhead_s": ("step", "what a plain loop takes for a message beside its operations"),
 }
@@ -174,22 +139,15 @@ _NOUNS: Final[dict[str, tuple[Kind, str]]] = {
 
 def machine_text(name: str, fit: MachineFit, machine: Machine) -> str:
     """The device file, as TOML."""
-    numbers = {key: _plain(value) for key, value in fit.numbers.items()}
-    sources = {
-        key: {"kind": "measured", "text": _source_of_machine(key, fit), **_ends(key, fit)}
-        for key in numbers
+    content = {
+        "name": name,
+        "description": f"One thread of {machine.cpu}, as NumPy uses it",
+        "flop_format": "float32",
+        **{key: _plain(value) for key, value in fit.numbers.items()},
+        "measured_on": machine.model_dump(),
+        "sources": {key: _source_of_machine(key, fit) for key in fit.numbers},
     }
-    description = f"One thread of {machine.cpu}, as NumPy uses it"
-    return to_toml(
-        {
-            "name": name,
-            "description": description,
-            "flop_format": "float32",
-            **numbers,
-            "measured_on": machine.model_dump(),
-            "sources": sources,
-        }
-    )
+    return to_toml(content)
 
 
 def points_text(fit: MachineFit) -> str:
@@ -214,24 +172,18 @@ def points_text(fit: MachineFit) -> str:
 
 def summary(fit: MachineFit) -> str:
     """How far the fit lies from the points, in a line."""
-    parts = [_errors(fit, kind) for kind in ("product", "light", "update")]
-    return "; ".join(parts)
+    return "; ".join(_errors(fit, kind) for kind in ("product", "light", "update"))
 
 
-def _source_of_machine(key: str, fit: MachineFit) -> str:
+def _source_of_machine(key: str, fit: MachineFit) -> dict[str, Any]:
     kind, noun = _NOUNS[key]
     text = f"{noun}; lower quartiles of rounds; {_errors(fit, kind)}"
-    if key in fit.factors:
-        factor, value = fit.factors[key], fit.numbers[key]
-        text += f"; 95 % interval {value / factor:.3g} to {value * factor:.3g}"
-    return text
-
-
-def _ends(key: str, fit: MachineFit) -> dict[str, float]:
     if key not in fit.factors:
-        return {}
+        return {"kind": "measured", "text": text}
     value, factor = fit.numbers[key], fit.factors[key]
-    return ends(value, value / factor, value * factor)
+    low, high = value / factor, value * factor
+    text += f"; 95 % interval {low:.3g} to {high:.3g}"
+    return {"kind": "measured", "text": text, **ends(value, low, high)}
 
 
 def _errors(fit: MachineFit, kind: Kind) -> str:

@@ -299,7 +299,7 @@ class Spending:
         yield (
             f"budget {format_seconds(self._budget.budget_s)}: "
             f"{tried}{seeds} seed{'s' * (seeds != 1)}; "
-            f"{self._spent_s:.0f} of {self._budget.work_s:.0f} s of work, counted and not timed"
+            f"{format_seconds(budget_s_of(self._spent_s))} used, counted as work and not timed"
         )
         kept = sorted({name for one in spaces for name in one.kept})
         if kept:
@@ -310,27 +310,31 @@ class Spending:
         if ranking is None or ranking.is_clear or ranking.seeds_needed is None:
             return
         runs_s = sum(price_s(run, self._flop) for of in made.rows for run in of)
-        each_s, more = runs_s / ranking.seeds, ranking.seeds_needed - ranking.seeds
-        wanted_s = max(self._spent_s + each_s * more, each_s * ranking.seeds_needed / (1 - TUNING))
-        yield (
-            f"about {ranking.seeds_needed} seeds would settle it: --budget {self._typed(wanted_s)}"
-        )
+        seeds, each_s = ranking.seeds_needed, runs_s / ranking.seeds
+        more_s = each_s * (seeds - ranking.seeds)
+        wanted_s = max(self._spent_s + more_s, each_s * seeds / (1 - TUNING))
+        asked = f"--repeats {seeds} " if self._budget.repeats > 1 or seeds > SEEDS_MAX else ""
+        yield f"about {seeds} seeds would likely settle it: {asked}--budget {_typed(wanted_s)}"
 
     def _too_small(self, once_s: float) -> str:
-        least = least_seeds(len(self._entries))
-        trials = trials_of(STARTS[0])
-        wanted_s = once_s * max(1 + trials + least, trials / TUNING)
+        seeds, trials = self._budget.least(len(self._entries)), trials_of(STARTS[0])
+        wanted_s = once_s * max(1 + trials + seeds, trials / TUNING)
         return (
             f"budget {format_seconds(self._budget.budget_s)} buys one run of each row, which ranks "
-            f"nothing; --budget {self._typed(wanted_s)} would tune all rows alike and rank them"
+            f"nothing; --budget {_typed(wanted_s)} would tune rows alike and run {seeds} seeds"
         )
 
-    @staticmethod
-    def _typed(work_s: float) -> str:
-        """A budget for so much work, rounded up, as it is typed.
 
-        >>> Spending._typed(100), Spending._typed(1000)
-        ('72s', '12m')
-        """
-        budget_s = math.ceil(work_s / PROCESSORS / SHARE)
-        return f"{budget_s}s" if budget_s < 100 else f"{math.ceil(budget_s / 60)}m"
+def budget_s_of(work_s: float) -> float:
+    """The budget that has so much work of one processor for runs."""
+    return work_s / PROCESSORS / SHARE
+
+
+def _typed(work_s: float) -> str:
+    """A budget for so much work, rounded up, as it is typed.
+
+    >>> _typed(100), _typed(1000)
+    ('72s', '12m')
+    """
+    budget_s = math.ceil(budget_s_of(work_s))
+    return f"{budget_s}s" if budget_s < 100 else f"{math.ceil(budget_s / 60)}m"

@@ -60,16 +60,10 @@ OF_LINK: Final = ("latency_s", "bandwidth_bytes_per_s")
 
 
 class Contender:
-    """A row that reached the target, and its short run."""
+    """A row that reached the target, with its median time to it, and its short run."""
 
     def __init__(self, label: str, time_s: float, items: Items, short: Task) -> None:
-        """Make the short run.
-
-        Args:
-            label: of the row.
-            time_s: its median time to the target.
-            items: training and validation items of an epoch that take time.
-            short: the short run at the numbers themselves.
+        """Make the short run at the numbers themselves.
 
         Raises:
             AmpsimError: the row's control flow reads values.
@@ -100,10 +94,7 @@ def what_would_change(
 ) -> list[str]:
     """Sentences on what would make another row first; none where that cannot be told.
 
-    Args:
-        entries: the rows as they ran.
-        runs: of each, by label.
-        trials: those of tuning.
+    `entries` are the rows as they ran, `runs` are by their labels.
     """
     try:
         rows = sorted(_contenders(entries, runs), key=lambda one: one.time_s)
@@ -159,16 +150,12 @@ def _optimizers(trials: pd.DataFrame) -> Iterator[str]:
     """Who is first with one optimizer for all, by the trials."""
     if "optimizer" not in trials:
         return
-    best: dict[str, dict[str, float]] = {}
     keys = ["schedule", "learning_rate", "setting", "optimizer"]
-    for (label, _rate, _setting, name), of in trials.groupby(keys)["time_to_target_s"]:
-        known = best.setdefault(str(name), {})
-        middle = float(of.median()) if of.notna().all() else math.inf
-        known[str(label)] = min(known.get(str(label), math.inf), middle)
-    firsts = {name: min(times, key=times.__getitem__) for name, times in best.items()}
+    times: Any = trials.groupby(keys)["time_to_target_s"].agg(lambda of: of.median(skipna=False))
+    best = times.fillna(math.inf).groupby(["optimizer", "schedule"], sort=False).min()
     words = [
-        f"{name}: {first if math.isfinite(best[name][first]) else 'no row arrives'}"
-        for name, first in firsts.items()
+        f"{name}: {of.idxmin()[1] if math.isfinite(of.min()) else 'no row arrives'}"
+        for name, of in best.groupby("optimizer", sort=False)
     ]
     yield f"first with one optimizer for all, by trials of few seeds: {', '.join(words)}"
 

@@ -11,13 +11,14 @@ schedule has 0. The CC ratio belongs to the model.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal
 
 import pandas as pd
 from annotated_types import Ge, Gt, Le
@@ -43,7 +44,6 @@ from ampsim.forecasting.making import (
     with_spreads,
 )
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
-from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, Search, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
@@ -96,22 +96,18 @@ def cc_ratio(model: Model) -> float | None:
     return None if flop is None or not count else flop / count
 
 
-Trained: TypeAlias = tuple[Model, Schedule, Cluster]
-"""What a row is of."""
-
-
-def copies_of(rows: Sequence[Trained]) -> list[dict[str, Any]]:
+def copies_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The columns of each row; the CC ratio is None where it is unknown."""
     known: dict[str, float | None] = {}
     found: list[dict[str, Any]] = []
-    for model, schedule, cluster in rows:
+    for row in rows:
+        model, workers = row.plan.model, row.plan.cluster.workers
         key = repr(model_origin(model)) if model.origin else str(id(model))
         if key not in known:
-            try:
+            known[key] = None
+            with contextlib.suppress(AmpsimError):  # as its runs say themselves
                 known[key] = cc_ratio(model)
-            except AmpsimError:  # as its runs say themselves
-                known[key] = None
-        found.append({**counts_of(schedule, cluster.workers), "cc_ratio": known[key]})
+        found.append({**counts_of(row.schedule, workers), "cc_ratio": known[key]})
     return found
 
 
@@ -126,6 +122,8 @@ def counts_of(schedule: Schedule, workers: int) -> dict[str, int]:
 def manifest_of(plan: RunPlan, entries: Sequence[Row], runs: Sequence[Run]) -> dict[str, Any]:
     """Command, versions, seeds, hashes, costs and placement, as nested plain values."""
     options = plan.options
+    placements = {run.label: run.placement for run in runs}
+    is_searched = any(one.get("name") == Search.name for one in placements.values())
     return {
         **software(),
         "seeds": sorted({run.seed for run in runs}),
@@ -136,26 +134,15 @@ def manifest_of(plan: RunPlan, entries: Sequence[Row], runs: Sequence[Run]) -> d
         **({} if options.validate_every is None else {"validate_every": options.validate_every}),
         "model": model_origin(plan.model),
         "cluster": cluster_origin(plan.cluster),
-        "schedules": [{**schedule_origin(one.schedule), **_rate_of(one)} for one in entries],
+        "schedules": [
+            schedule_origin(one.schedule)
+            | ({} if one.plan.rate == Rate() else one.plan.rate.columns(one.plan.model))
+            for one in entries
+        ],
         "placement": runs[0].placement if runs else options.placed.origin,
-        **_own_placements(runs),
+        **({"placements": placements} if is_searched else {}),
         "costs": costs(plan.cluster),
     }
-
-
-def _rate_of(entry: Row) -> dict[str, Any]:
-    """What a row's learning rate is, where it is not as given."""
-    rate = entry.plan.rate
-    return {} if rate == Rate() else rate.columns(entry.plan.model)
-
-
-def _own_placements(runs: Sequence[Run]) -> dict[str, Any]:
-    """The placement that was found for each row, by its label."""
-    found: dict[str, dict[str, Any]] = {}
-    for run in runs:
-        found.setdefault(run.label, run.placement)
-    is_searched = any(one.get("name") == Search.name for one in found.values())
-    return {"placements": found} if is_searched else {}
 
 
 MAX_EPOCHS: Final = 40
@@ -171,12 +158,9 @@ class Forecast(RunTable, Saveable):
     Attributes:
         table: one row a schedule; unknown is missing (None or NaN), never 0.
         runs: every run, in order.
-        target: the validation accuracy, or error, aimed at; None without one.
-        model: the model's name.
-        cluster: the cluster's name.
-        workers: how many workers.
+        target: value of `metric`, which has its unit, that is aimed at; None without one.
+        model, cluster: their names; `workers` is how many there are.
         manifest: command, versions, seeds, hashes, costs, and the placement of the first run.
-        metric: what the model is measured by, with its unit.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
         trials: one row a trial of a learning rate, those of one rate beside each other: schedule,
             learning_rate, factor (of the rate around which was tried), seed, epochs_to_target,
@@ -198,7 +182,7 @@ class Forecast(RunTable, Saveable):
         return [*super().failures, *self.lost]
 
     def contents(self) -> dict[str, str | bytes]:
-        """Tables, figures and pages, as `ampsim.report.page.folders` makes them."""
+        """Tables, figures and pages."""
         from ampsim.report.page.folders import contents_of
 
         return contents_of(self)
@@ -401,19 +385,11 @@ def _collect(
         **({"assumptions": assumed} if assumed else {}),
     }
     return Forecast(
-        table=table_of(rows),
-        runs=tuple(runs),
-        target=goal.target,
-        metric=goal.metric,
-        model=plan.model.name,
-        cluster=plan.cluster.name,
-        workers=plan.cluster.workers,
-        manifest=manifest if runs else {**manifest, "seeds": [seed]},
-        interrupted=made.interrupted,
-        lost=(*tuned.lost, *made.lost),
-        trials=tuned.trials,
-        unreached=unreached,
-    )
+        table=table_of(rows), runs=tuple(runs), target=goal.target, metric=goal.metric,
+        model=plan.model.name, cluster=plan.cluster.name, workers=plan.cluster.workers,
+        manifest=manifest if runs else {**manifest, "seeds": [seed]}, trials=tuned.trials,
+        interrupted=made.interrupted, lost=(*tuned.lost, *made.lost), unreached=unreached,
+    )  # fmt: skip
 
 
 def _rows(
@@ -426,13 +402,9 @@ def _rows(
         {**row_of(of[0].schedule, goal, of), **one.plan.rate.columns(one.plan.model)}
         for of, one in zip(made.rows, mine, strict=True)
     ]
-    copies = copies_of([(one.plan.model, one.schedule, one.plan.cluster) for one in mine])
-    schedules = [one.schedule for one in mine]
-    rows = beside_each_other(goal, rows, schedules, made.rows, sureness)
-    return [
-        {**row, **of}
-        for row, of in zip(with_devices(rows, made.rows, made.spreads), copies, strict=True)
-    ]
+    rows = beside_each_other(goal, rows, [one.schedule for one in mine], made.rows, sureness)
+    rows = with_devices(rows, made.rows, made.spreads)
+    return [{**row, **of} for row, of in zip(rows, copies_of(mine), strict=True)]
 
 
 def stream(
@@ -445,18 +417,10 @@ def stream(
     the scaling rule raised, which diverged, is followed by one of the same row and seed at the rate
     as given, which counts.
 
-    Args:
-        model: as of `forecast`, as are the others.
-        cluster: on what.
-        schedules: one row each.
-        options: those of `forecast`, but for `on_run`.
+    Arguments are those of `forecast`, but for `on_run`, and so is what it raises.
 
     Returns:
         The forecast, as the value of the generator's StopIteration.
-
-    Raises:
-        OptionError: `on_run` is given.
-        AmpsimError: as of `forecast`.
 
     Example:
         >>> import ampsim
@@ -525,6 +489,7 @@ def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
     Under `epochs` stands each epoch of each run, under `validations` each validation if some are
     within epochs, and under `trials` what was tried by tuning, if anything.
     """
+    within, trials = _of_runs(forecast, "validations"), forecast.trials.to_dict("records")
     content: dict[str, Any] = {
         "ampsim": own_version(),
         "model": forecast.model,
@@ -532,13 +497,10 @@ def to_json(forecast: Forecast, *, seed: int, verdict: str = "") -> str:
         "seed": seed,
         **({"verdict": verdict} if verdict else {}),
         "rows": [row_values(record) for record in forecast.table.to_dict("records")],
+        "epochs": _of_runs(forecast, "epochs"),
+        **({"validations": within} if within else {}),
+        **({"trials": [plain_row(one, _COUNTS) for one in trials]} if trials else {}),
     }
-    content["epochs"] = _of_runs(forecast, "epochs")
-    if within := _of_runs(forecast, "validations"):
-        content["validations"] = within
-    if len(forecast.trials):
-        trials = forecast.trials.to_dict("records")
-        content["trials"] = [plain_row(one, _COUNTS) for one in trials]
     return json.dumps(content, indent=2, allow_nan=False) + "\n"
 
 

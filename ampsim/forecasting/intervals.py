@@ -26,6 +26,7 @@ from typing import Any, Final, TypeAlias
 
 from ampsim.hardware import Cluster, Device
 from ampsim.hardware.device import HOST_NUMBERS
+from ampsim.runs.ranking import finite
 from ampsim.runs.run import Run
 from ampsim.units import format_rate, format_seconds
 
@@ -134,9 +135,8 @@ def to_plain(spread: Spread) -> dict[str, Any]:
     ends = [asdict(one) for one in spread.ends]
     if spread.why:
         return {"ends": ends, "why": spread.why}
-    rates = [(one.train_per_s, one.valid_per_s) for one in spread.rates]
-    known = [[rate if math.isfinite(rate) else None for rate in one] for one in rates]
-    return {"ends": ends, "rates": known}
+    rates = [[finite(one.train_per_s), finite(one.valid_per_s)] for one in spread.rates]
+    return {"ends": ends, "rates": rates}
 
 
 def from_plain(content: Mapping[str, Any]) -> Spread:
@@ -174,11 +174,7 @@ def with_devices(
     runs: Sequence[Sequence[Run]],
     spreads: Sequence[Spreading],
 ) -> list[dict[str, Any]]:
-    """The rows of a table with what the intervals of their devices' numbers do to them.
-
-    Returns:
-        The rows, as they were where no number has an interval.
-    """
+    """The rows of a table with what the intervals of their devices' numbers, if any, do to them."""
     if not any(spreads):
         return [dict(row) for row in rows]
     return [

@@ -22,12 +22,13 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
-from ampsim.forecasting.intervals import End, Spread, Spreading, Throughputs, ends_of
+from ampsim.forecasting.intervals import Spread, Spreading, Throughputs, ends_of
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, RunSettings, Schedule
@@ -114,12 +115,7 @@ def beside_each_other(
 ) -> list[dict[str, Any]]:
     """Rows of one table, with what comparing them says, and notes on what their methods differ in.
 
-    Args:
-        goal: what is measured, and the value aimed at.
-        rows: one a schedule, as of `row_of`, and columns of its learning rate.
-        schedules: of the rows.
-        runs: of each row, at least one.
-        sureness: of their ranks.
+    `rows` are as of `row_of`, with columns of their learning rates; `runs` has some of each.
     """
     found = compared(goal, rows, runs, sureness)
     has_solvers = any(isinstance(one, Solver) for one in schedules)
@@ -143,6 +139,12 @@ class Made:
 Rated: TypeAlias = tuple[Throughputs, str | None]
 """Throughputs of a run, and why it ended early if it did."""
 
+
+def rated(run: Result | Run, failure: str | None) -> Rated:
+    """What is read off a short run."""
+    return Throughputs(float(run.train_per_s), float(run.valid_per_s)), failure
+
+
 OnRow: TypeAlias = Callable[[Run], None]
 """``on_run(run)`` takes a run of a row that has ended, in the order in which they end."""
 
@@ -160,7 +162,6 @@ class RunMaker:
         """Make nothing yet."""
         self._executor, self._on_progress, self._keeping = executor, on_progress, keeping
         self.on_run: OnRow = lambda _run: None
-        self._temporary: Path | None = None
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
     def make(self, tasks: Sequence[Task], known: Sequence[Known] | None = None) -> Made:
@@ -186,11 +187,21 @@ class RunMaker:
                 known = known or [self._known(one) for one in tasks]
                 take_or_make(tasks, known, self._keeping, self._executor, listeners)
         except KeyboardInterrupt:
-            interrupted = _interrupted(tasks, made)
-        if lost and not made:
-            raise _nothing_made(lost[min(lost)])
+            left = [one.label for place, one in enumerate(tasks) if place not in made]
+            interrupted = (
+                f"interrupted: {len(left)} of {len(tasks)} runs did not finish "
+                f"({', '.join(dict.fromkeys(left))})"
+            )
         sentences = tuple(lost[one] for one in sorted(lost))
-        return Made(_by_schedule(tasks, made), interrupted, sentences)
+        if lost and not made:
+            error = SimulationError(sentences[0])
+            if isinstance(sentences[0], Failure) and sentences[0].traceback:
+                error.add_note(sentences[0].traceback)
+            raise error
+        rows: dict[str, list[Run]] = {}
+        for place in sorted(made):
+            rows.setdefault(tasks[place].label, []).append(made[place])
+        return Made(tuple(map(tuple, rows.values())), interrupted, sentences)
 
     def _learning(self, task: Task) -> Task:
         """A task of which nothing is kept; elsewhere, it is known to others all the same."""
@@ -200,34 +211,22 @@ class RunMaker:
                 key = self.key(task)
         return task.learning_in(self._learnings, key)
 
-    @property
+    @cached_property
     def _learnings(self) -> Path:
         """A folder for what runs learn, which goes with this maker, where no runs are kept."""
-        if self._temporary is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="ampsim-"))
-            weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-        return self._temporary
+        made = Path(tempfile.mkdtemp(prefix="ampsim-"))
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        return made
 
     def make_beside(
         self,
         tasks: Sequence[Task],
         on_read: Callable[[int, Any], None],
-        read: Read | None = None,
+        read: Read = rated,
         on_loss: OnLoss = lambda _place, _sentence: None,
     ) -> None:
-        """Make runs that belong to no row, and keep none of them.
-
-        Args:
-            tasks: of the runs.
-            on_read: takes what is read off each, by its place.
-            read: reads it, as of `run_all`; None for throughputs.
-            on_loss: told of runs that gave nothing.
-
-        Raises:
-            KeyboardInterrupt: what was handed over is whole.
-        """
-        listeners = Listeners(on_read, on_loss, self._on_progress)
-        run_all(tasks, self._executor, listeners, read or rated)
+        """Make runs that belong to no row, and keep none of them, as of `run_all`."""
+        run_all(tasks, self._executor, Listeners(on_read, on_loss, self._on_progress), read)
 
     def key(self, task: Task) -> str:
         """What a run is known by where runs are kept.
@@ -245,31 +244,6 @@ class RunMaker:
         _model, code, data = self._files[id(model)]
         row = Row(task.label, task.schedule, task.plan, data=data, code=code)
         return known_by(row, [task.seed])[0]
-
-
-def _nothing_made(sentence: str) -> SimulationError:
-    """The error of runs of which none gave anything, with what led to the first of them."""
-    error = SimulationError(sentence)
-    if isinstance(sentence, Failure) and sentence.traceback:
-        error.add_note(sentence.traceback)
-    return error
-
-
-def _interrupted(tasks: Sequence[Task], made: Mapping[int, Run]) -> str:
-    left = [task.label for place, task in enumerate(tasks) if place not in made]
-    return (
-        f"interrupted: {len(left)} of {len(tasks)} runs did not finish "
-        f"({', '.join(dict.fromkeys(left))})"
-    )
-
-
-def _by_schedule(tasks: Sequence[Task], made: Mapping[int, Run]) -> tuple[tuple[Run, ...], ...]:
-    rows: dict[str, list[Run]] = {}
-    for place, task in enumerate(tasks):
-        rows.setdefault(task.label, [])
-        if place in made:
-            rows[task.label].append(made[place])
-    return tuple(tuple(row) for row in rows.values() if row)
 
 
 def _code_of(model: Model) -> str:
@@ -417,39 +391,22 @@ VALIDATED: Final = 20
 """Its validation instances."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndRuns:
+EndRuns: TypeAlias = tuple[Spreading, Sequence[Task]]
+"""What is known of a row before its short runs, and these: at the numbers themselves, then at each
+end; none where it cannot run shortly, or where none of its devices says an interval."""
+
+
+def end_runs(entry: Row, seed: int) -> EndRuns:
     """The short runs of a row."""
-
-    ends: tuple[End, ...]  # of all intervals of its devices
-    tasks: tuple[Task, ...]  # at the numbers themselves, then at each end; none where it cannot run
-    leading: tuple[int, int]  # training and validation instances of each
-    why_not: str = ""  # why it cannot
-
-    def spread(self, made: Sequence[Rated | None]) -> Spread:
-        """What the runs say together."""
-        why = [self.why_not]
-        for one in made:
-            rate, failure = one or (Throughputs(1.0, 1.0), "the process of a short run died")
-            takes_time = 0 < rate.train_per_s < math.inf
-            why.append(failure or ("" if takes_time else "nothing takes time in its short runs"))
-        if any(why):
-            return Spread(self.ends, why=next(filter(None, why)))
-        return Spread(self.ends, tuple(one[0] for one in made if one is not None))
-
-
-def end_runs(entry: Row, seed: int) -> EndRuns | None:
-    """The short runs of a row; None where none of its devices says an interval."""
     ends = tuple(ends_of(entry.plan.cluster))
     if not ends:
-        return None
-    counts = (trained(entry.schedule, entry.plan.cluster), VALIDATED)
+        return None, ()
     base = short_task(entry, seed)
     try:  # whether mode "sleep" can run the row
         whole = replace(base.plan, model=entry.plan.model)
         simulation_of(whole, entry.schedule, seed, Tracker(None, entry.label))
     except AmpsimError as error:
-        return EndRuns(ends, (), counts, str(error))
+        return Spread(ends, why=str(error)), ()
     at_ends = [
         replace(
             base,
@@ -458,15 +415,20 @@ def end_runs(entry: Row, seed: int) -> EndRuns | None:
         )
         for end in ends
     ]
-    return EndRuns(ends, (base, *at_ends), counts)
+    return Spread(ends), (base, *at_ends)
 
 
 def short_task(entry: Row, seed: int) -> Task:
     """A run of a row's leading instances in time alone, at its devices' numbers."""
-    model = leading(entry.plan.model, trained(entry.schedule, entry.plan.cluster), VALIDATED)
+    model = leading(entry.plan.model, *leading_of(entry))
     plan = replace(entry.plan, model=model)
     plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
     return Task(plan, entry.schedule, seed, f"{entry.label} at its devices' numbers", 1, 1)
+
+
+def leading_of(entry: Row) -> tuple[int, int]:
+    """Training and validation instances of a row's short runs."""
+    return trained(entry.schedule, entry.plan.cluster), VALIDATED
 
 
 def trained(schedule: Schedule, cluster: Cluster) -> int:
@@ -491,27 +453,29 @@ def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker)
     try:
         maker.make_beside(tasks_of(runs), found.__setitem__)
     except KeyboardInterrupt:
-        unknown = [of and Spread(of.ends, why="Ctrl-C came first") for of in runs]
+        unknown = [of and Spread(of.ends, why="Ctrl-C came first") for of, _tasks in runs]
         told = made.interrupted or "interrupted: short runs at the ends of intervals did not finish"
         return replace(made, spreads=tuple(unknown), interrupted=told)
     every = [found.get(place) for place in range(len(tasks_of(runs)))]
     return replace(made, spreads=tuple(gathered(runs, every)))
 
 
-def tasks_of(runs: Sequence[EndRuns | None]) -> list[Task]:
+def tasks_of(runs: Sequence[EndRuns]) -> list[Task]:
     """The short runs of all rows."""
-    return [task for of in runs if of is not None for task in of.tasks]
+    return [task for _of, tasks in runs for task in tasks]
 
 
-def rated(run: Result | Run, failure: str | None) -> Rated:
-    """Throughputs of a short run that was made, and why it ended early if it did."""
-    return Throughputs(float(run.train_per_s), float(run.valid_per_s)), failure
-
-
-def gathered(runs: Sequence[EndRuns | None], made: Sequence[Rated | None]) -> list[Spreading]:
+def gathered(runs: Sequence[EndRuns], made: Sequence[Rated | None]) -> list[Spreading]:
     """What the runs of each row say, from what came of each task of `tasks_of`."""
     left = iter(made)
-    return [
-        None if of is None else of.spread(list(itertools.islice(left, len(of.tasks))))
-        for of in runs
-    ]
+    return [of and _gathered(of, list(itertools.islice(left, len(tasks)))) for of, tasks in runs]
+
+
+def _gathered(spread: Spread, made: Sequence[Rated | None]) -> Spread:
+    for one in made:
+        rate, failure = one or (Throughputs(1.0, 1.0), "the process of a short run died")
+        if not failure and not 0 < rate.train_per_s < math.inf:
+            failure = "nothing takes time in its short runs"
+        if failure:
+            return replace(spread, why=failure)
+    return replace(spread, rates=tuple(one[0] for one in made if one is not None))

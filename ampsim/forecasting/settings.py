@@ -13,10 +13,9 @@ Source: as of `ampsim.forecasting.tuning`; the moves are a coordinate search (Ho
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Final, TypeAlias
@@ -119,9 +118,7 @@ class Choice:
 class SettingSpace:
     """What may be set of a row, which is handed over where it is set."""
 
-    methods: Mapping[str, Model] = field(  # with each optimizer that is tried, its own first
-        default_factory=dict[str, Model]
-    )
+    methods: Mapping[str, Model] = field(default_factory=dict[str, Model])  # by optimizer
     has_rate: bool = True  # whether rates are tried
     in_flight: int = 0  # how many are, where others are tried; 0 where not
     decays: bool = False  # whether the rate may fall faster or slower
@@ -199,14 +196,7 @@ class SettingSpace:
 def spaces_of(
     entries: Sequence[Row], fixed: Collection[str], scaling: Scaling | None
 ) -> list[SettingSpace]:
-    """What may be set of each row: nothing that a user chose.
-
-    Args:
-        entries: the rows.
-        fixed: names of options, of models and schedules, that a user chose, beside those whose
-            value is not their default.
-        scaling: the rule of rates.
-    """
+    """What may be set of each row: no option that is `fixed`, or whose value is not its default."""
     known: dict[int, dict[str, Model]] = {}
     found: list[SettingSpace] = []
     for one in entries:
@@ -214,13 +204,12 @@ def spaces_of(
         chosen = {*fixed, *_changed(model.config), *_changed(one.schedule)}
         methods = known.setdefault(id(model), methods_of(model))
         has_rate = not chosen.intersection(BY_RATE)
-        in_flight = getattr(one.schedule, IN_FLIGHT, None)
-        is_open = IN_FLIGHT not in chosen and isinstance(in_flight, int)
+        in_flight = None if IN_FLIGHT in chosen else getattr(one.schedule, IN_FLIGHT, None)
         found.append(
             SettingSpace(
                 methods if has_rate else {model.optimizer.name: model},
                 has_rate,
-                in_flight if is_open and isinstance(in_flight, int) else 0,
+                in_flight if isinstance(in_flight, int) else 0,
                 not chosen.intersection(BY_DECAY),
                 scaling,
                 tuple(name for name in (*BY_DECAY, IN_FLIGHT) if name in chosen),
@@ -268,9 +257,8 @@ Trial: TypeAlias = tuple[int, Choice, int]
 TryAll: TypeAlias = Callable[[Sequence[Trial]], Mapping[Trial, Score]]
 """Makes trials; those that it does not give were lost."""
 
-_Asked: TypeAlias = list[tuple[Choice, int]]
-_Search: TypeAlias = Generator[_Asked, Mapping[tuple[Choice, int], Score] | None, None]
-
+_Rounds: TypeAlias = "Iterator[list[tuple[Tried, int]]]"
+"""What a row tries, round by round: settings, each with the seeds that it has in that round."""
 
 MOVES: Final = 12
 """Rounds of moves at most (chosen: each coordinate comes to its turn four times)."""
@@ -293,72 +281,60 @@ def search_all(
     moves: int = MOVES,
     is_enough: Callable[[int], bool] = lambda _rounds: False,
 ) -> list[list[Tried]]:
-    """Try settings of all rows, round by round, until none asks for more.
+    """What was tried for each row, the best first: round by round, until none asks for more.
 
-    Args:
-        spaces: of each row.
-        start: settings that a row begins with.
-        try_all: makes the trials of a round.
-        moves: rounds of moves at most, when settings are halved. Without any, trials go to lower
-            rates before they are halved, while the lowest is the best.
-        is_enough: asked after each round, with how many there were.
-
-    Returns:
-        For each row what was tried, the best first.
+    A row begins with `start` settings. When they are halved it has `moves` rounds of moves at most;
+    without any, trials go to lower rates before, while the lowest is the best. After each round
+    `is_enough` is asked, with how many there were.
     """
     found: list[list[Tried]] = [[] for _ in spaces]
     searches = [_search(one, start, moves, of) for one, of in zip(spaces, found, strict=True)]
-    scores: Mapping[Trial, Score] | None = None
-    asked: dict[int, _Asked] = {row: [] for row in range(len(spaces))}
     for rounds in itertools.count():
-        wanted: dict[int, _Asked] = {}
-        for row, of in asked.items():
-            told = None if scores is None else {one: scores.get((row, *one), LOST) for one in of}
-            with contextlib.suppress(StopIteration):
-                wanted[row] = searches[row].send(told)
-        if not wanted or (rounds and is_enough(rounds)):
+        asked = [(row, *of) for row, one in enumerate(searches) for of in next(one, ())]
+        if not asked or (rounds and is_enough(rounds)):
             break
-        asked = wanted
-        scores = try_all([(row, *one) for row, of in asked.items() for one in of])
+        scores = try_all([(row, one.setting, seed) for row, one, seed in asked])
+        for row, one, seed in asked:
+            one.scores.append(scores.get((row, one.setting, seed), LOST))
     return found
 
 
-def _search(space: SettingSpace, start: int, moves: int, found: list[Tried]) -> _Search:
-    """The trials of one row, round by round, as (setting, seed); `found` has the best first."""
+def _search(space: SettingSpace, start: int, moves: int, found: list[Tried]) -> _Rounds:
+    """The trials of one row; `found` has the best first."""
     if not space.is_free:
         found.append(Tried(Choice()))
         return
     found += [Tried(one, space.given) for one in space.starts(start)]
-    yield from _try(found, [0])
+    yield [(one, 0) for one in found]
     left = trials_of(start) - start
     while not moves and left and (lower := _lower(space, found, is_last=left == 1)):
-        found += lower
+        found.append(lower)
         left -= 1
-        yield from _try(lower, [0])
+        yield [(lower, 0)]
     found.sort(key=lambda one: one.rank)
     alive = start
     for seed in range(1, rounds_of(start)):
         alive = min(max(math.ceil(alive / 2), 2), left)
         alive += left - alive == 1  # a round of one trial would compare nothing
         if alive:
-            yield from _try(found[:alive], [seed])
+            yield [(one, seed) for one in found[:alive]]
         found.sort(key=lambda one: one.rank)
         left -= alive
     yield from _move(space, moves, found)
 
 
-def _lower(space: SettingSpace, found: Sequence[Tried], *, is_last: bool) -> list[Tried]:
+def _lower(space: SettingSpace, found: Sequence[Tried], *, is_last: bool) -> Tried | None:
     """The next lower rate of the best's optimizer, where that has the lowest, or one is left."""
     best = min(found, key=lambda one: one.rank)
     alike = [one for one in found if one.setting.optimizer == best.setting.optimizer]
     lowest = min(alike, key=lambda one: one.setting.factor)
     factor = lowest.setting.factor / STEP
     if not space.reaches(factor) or not (is_last or best is lowest or best.is_lost):
-        return []
-    return [Tried(replace(lowest.setting, factor=factor), space.given)]
+        return None
+    return Tried(replace(lowest.setting, factor=factor), space.given)
 
 
-def _move(space: SettingSpace, moves: int, found: list[Tried]) -> _Search:
+def _move(space: SettingSpace, moves: int, found: list[Tried]) -> _Rounds:
     """Neighbours of the best two, or of the lowest rate where all are lost, two at a time.
 
     Where none is left, the best two have as many trials with further seeds.
@@ -378,13 +354,5 @@ def _move(space: SettingSpace, moves: int, found: list[Tried]) -> _Search:
         else:
             pair = [one for one in found[:2] if len(one.scores) == count]
             first, count = count, count + seeds
-        yield from _try(pair, range(first, count))
+        yield [(one, seed) for one in pair for seed in range(first, count)]
         found.sort(key=lambda one: one.rank)
-
-
-def _try(tried: Sequence[Tried], seeds: Iterable[int]) -> _Search:
-    seeds = list(seeds)
-    scores = yield [(one.setting, seed) for one in tried for seed in seeds]
-    assert scores is not None, "what was asked for is told"
-    for one in tried:
-        one.scores += [scores[one.setting, seed] for seed in seeds]

@@ -24,6 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any, Final
 
 import pandas as pd
@@ -40,7 +41,6 @@ from ampsim.forecasting.settings import (
     search_all,
 )
 from ampsim.metric import Goal
-from ampsim.options import require_count
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, RunPlan
@@ -59,16 +59,12 @@ def require_budget(budget: object) -> int:
     Raises:
         OptionError: it is no whole number from 2 to `BUDGET_MAX`.
     """
-    try:
-        found = require_count("tune", budget, BUDGET_MAX)
-    except OptionError:
-        found = 0
-    if found < 2:
-        raise OptionError(
-            f"tune must be a whole number of learning rates from 2 to {BUDGET_MAX}, got "
-            f"{short(budget)}; try {BUDGET}, or leave tuning out"
-        )
-    return found
+    if isinstance(budget, Integral) and 2 <= int(budget) <= BUDGET_MAX:
+        return int(budget)
+    raise OptionError(
+        f"tune must be a whole number of learning rates from 2 to {BUDGET_MAX}, got "
+        f"{short(budget)}; try {BUDGET}, or leave tuning out"
+    )
 
 
 SEEDS: Final = 1_000_000
@@ -107,7 +103,7 @@ def no_trials() -> pd.DataFrame:
 
 
 class _Interrupted(Exception):
-    """Ctrl-C ended a round."""
+    """Ctrl-C ended a round; its text says what was left out."""
 
 
 class Tuner:
@@ -122,7 +118,6 @@ class Tuner:
         self._runs: dict[Trial, Run] = {}
         self._asked: Counter[int] = Counter()
         self._lost: list[str] = []
-        self._sentence: str | None = None
 
     def tune(self, budget: int, spaces: Sequence[SettingSpace] | None = None) -> Tuned:
         """Give each row the best of so many rates, or of what else may be set of it.
@@ -145,14 +140,10 @@ class Tuner:
         caps: Mapping[int, int],
         is_spent: Callable[[Iterable[Run]], bool],
     ) -> Tuned:
-        """Give each row the best of its settings.
+        """Give each row the best of its settings, of which it begins with `start`.
 
-        Args:
-            spaces: what may be set of each row.
-            start: settings that a row begins with.
-            caps: epochs of a trial at most, by row.
-            is_spent: whether trials have cost enough; asked when the settings are halved, and then
-                after each round of moves.
+        `caps` are epochs of a trial at most, by row. `is_spent` says whether trials have cost
+        enough: asked when the settings are halved, and then after each round of moves.
         """
         self._caps = dict(caps)
 
@@ -167,8 +158,8 @@ class Tuner:
         self._spaces = list(spaces)
         try:
             found = search_all(spaces, start, try_all, **options)
-        except _Interrupted:
-            return Tuned((), self._table({}), interrupted=self._sentence, lost=tuple(self._lost))
+        except _Interrupted as left:
+            return Tuned((), self._table({}), interrupted=str(left), lost=tuple(self._lost))
         return self._tuned([of[0].setting for of in found])
 
     def _try_capped(self, trials: Sequence[Trial]) -> Mapping[Trial, Score]:
@@ -186,31 +177,22 @@ class Tuner:
 
     def _tuned(self, best: Sequence[Choice]) -> Tuned:
         """The rows with the settings that were best."""
-        reasons = [self._why_not(row) for row in range(len(best))]
-        chosen = {row: one for row, one in enumerate(best) if reasons[row] is None}
-        entries = [
-            space.chosen(self._entries[row], one, reason)
-            if self._asked[row]
-            else self._entries[row]
-            for row, (space, one, reason) in enumerate(
-                zip(self._spaces, best, reasons, strict=True)
-            )
-        ]
-        untuned = {one.label: why for one, why in zip(entries, reasons, strict=True) if why}
-        of_best = {
-            one.label: tuple(
-                run for key, run in self._runs.items() if key[0] == row and key[1] == best[row]
-            )
-            for row, one in enumerate(entries)
-        }
+        entries, untuned, chosen = [*self._entries], dict[str, str](), dict[int, Choice]()
+        of_best: dict[str, tuple[Run, ...]] = {}
+        for row, (one, setting) in enumerate(zip(self._entries, best, strict=True)):
+            why = self._why_not(row)
+            if self._asked[row]:
+                entries[row] = self._spaces[row].chosen(one, setting, why)
+            if why is None:
+                chosen[row] = setting
+            else:
+                untuned[one.label] = why
+            mine = [run for key, run in self._runs.items() if key[:2] == (row, setting)]
+            of_best[one.label] = tuple(mine)
         return Tuned(
-            tuple(entries),
-            self._table(chosen),
-            untuned,
-            lost=tuple(self._lost),
-            runs=tuple(self._runs.values()),
-            runs_of_best=of_best,
-        )
+            tuple(entries), self._table(chosen), untuned, None, tuple(self._lost),
+            tuple(self._runs.values()), of_best,
+        )  # fmt: skip
 
     def _why_not(self, row: int) -> str | None:
         """Why a row is not tuned; None where it is."""
@@ -241,8 +223,7 @@ class Tuner:
             self._made[trial] = row_of(run.label, self._goal, [run])
             self._runs[trial] = replace(run, made=None)  # hundreds of traces would fill the memory
         if made.interrupted is not None:
-            self._sentence = f"while tuning, {made.interrupted}"
-            raise _Interrupted
+            raise _Interrupted(f"while tuning, {made.interrupted}")
         return {trial: self._score(trial) for trial in trials if trial in self._made}
 
     def _entry(self, row: int, setting: Choice) -> Row:

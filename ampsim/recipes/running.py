@@ -23,6 +23,7 @@ from ampsim.forecasting.making import (
     beside_each_other,
     end_runs,
     gathered,
+    leading_of,
     rated,
     tasks_of,
 )
@@ -234,18 +235,17 @@ def _witness_of(goal: Goal, result: Result, failure: str | None) -> Witness:
 
 def _known_at_ends(
     rows: Sequence[Row],
-    short: Sequence[EndRuns | None],
+    short: Sequence[EndRuns],
     seed: int,
     witnesses: Mapping[str, Witness],
 ) -> list[Known]:
     """What each short run at the ends of intervals is kept under; `witnesses` are by label."""
     return [
         one
-        for row, of in zip(rows, short, strict=True)
-        if of is not None
-        for task in of.tasks
+        for row, (_spread, mine) in zip(rows, short, strict=True)
+        for task in mine
         for one in known_by(
-            replace(row, plan=task.plan), [seed], witnesses[row.label], leading=of.leading
+            replace(row, plan=task.plan), [seed], witnesses[row.label], leading=leading_of(row)
         )
     ]
 
@@ -304,7 +304,7 @@ def _beside_origins(file: RecipeFile, rows: Rows) -> list[dict[str, Any]]:
     That is its learning rate, if rows may have others than their models, its optimizer, if that
     was tuned, and what it trains copies of.
     """
-    copies = copies_of([(row.plan.model, row.schedule, row.plan.cluster) for row in rows.rows])
+    copies = copies_of(rows.rows)
     return [
         {
             **(row.plan.rate.columns(row.plan.model) if has_rates(file) else {}),

@@ -24,7 +24,7 @@ from ampsim.forecasting.change import (
     _sentences,
     what_would_change,
 )
-from ampsim.forecasting.making import RunMaker, entries_of, short_task
+from ampsim.forecasting.making import Made, RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
     Choice,
@@ -39,6 +39,7 @@ from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
 from ampsim.report.page.tables import tuning_tables
 from ampsim.runs.jobs import opened
+from ampsim.runs.ranking import Ranking
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
 from ampsim.study.learning_rates import USUAL, methods_of, with_rate
@@ -226,11 +227,49 @@ def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fix
         flop = budget.flop_per_item(model) or 0.0
         spending = budget.Spending(entries, budget.Allowance(6.0, fixed), 0, maker)
         spent = spending.spend()
-    said = re.search(r"(\d+) of 8 s of work, counted", spent.said[0])
+    said = re.match(r"budget 6.00 s: .*seeds; (\S+) (m?)s used, counted as", spent.said[0])
     assert said is not None, spent.said
     assert len({len(of) for of in spent.made.rows}) == 1
     assert spending._spent_s == pytest.approx(sum(priced))
-    assert int(said[1]) == round(sum(priced))
+    used_s = float(said[1]) / (1000 if said[2] else 1)
+    assert used_s == pytest.approx(sum(priced) / budget.PROCESSORS / budget.SHARE, rel=6e-3)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "seeds", "said"),
+    [(1, 40, "--budget 3m"), (1, 400, "--repeats 400 --budget 21m"), (5, 9, "--repeats 9 --bud")],
+)
+def test_what_would_settle_an_answer_is_typed_so_that_it_buys_these_seeds(
+    model, cluster, repeats, seeds, said
+):
+    """Seeds that were named stay as many, whatever the budget, which alone buys 200 at most."""
+    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Pipeline(4)], target=0.3)
+    spending = budget.Spending(
+        entries, budget.Allowance(6.0, repeats=repeats), 0, RunMaker(None, None, None)
+    )
+    looks = pd.DataFrame({"instances": [100], "valid_instances": [10]})
+    one = Run(messages=round(1 / budget.MESSAGE_S), epochs=looks)  # a second
+    made = Made(((one,) * 5,) * 2, None, ())
+    (line,) = spending._more(Ranking("too few seeds", 0, (None, None), 5, seeds, ()), made)
+    assert line.startswith(f"about {seeds} seeds would likely settle it: {said}")
+    budget_s = seconds_of("--budget", line.rpartition(" ")[2])
+    assert budget_s * budget.PROCESSORS * budget.SHARE * (1 - budget.TUNING) >= 2 * seeds
+    few = budget.Allowance(budget_s, repeats=repeats).looks(2, seeds).counts[-1]
+    assert min(seeds, budget.SEEDS_MAX) == few or repeats > 1
+
+
+def test_a_budget_that_would_do_is_enough_for_the_seeds_that_were_named(model, cluster):
+    made = ask(model, cluster, 0.01, repeats=30)
+    found = re.search(
+        r"--budget (\w+) would tune rows alike and run 30 seeds", made.manifest["budget"][0]
+    )
+    assert found is not None, made.manifest["budget"]
+    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Pipeline()], target=0.6)
+    once_s = sum(price_s(run, budget.flop_per_item(model) or 0.0) for run in made.runs)
+    for budget_s, is_enough in ((seconds_of("--budget", found[1]), True), (6.0, False)):
+        allowance = budget.Allowance(budget_s, repeats=30)
+        spending = budget.Spending(entries, allowance, 0, RunMaker(None, None, None))
+        assert (spending._start(once_s) is not None) == is_enough
 
 
 @pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])

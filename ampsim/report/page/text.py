@@ -399,10 +399,11 @@ def next_steps(forecast: RunTable) -> list[str]:
     repeats = max(needed, int(2 * seeds) if seeds >= 1 and math.isnan(asked) else 0)
     surer = [*_without(words, _AMOUNTS - {"--tune", "--trials"}), "--repeats", str(repeats)]
     tuned = [*_without(words, {"--tune", "--trials", "--quick"}), "--tune"]
-    if forecast.manifest.get("budget"):
+    if said := " ".join(map(str, sequence(forecast.manifest.get("budget")))):
         budget_s = seconds_of("--budget", _value(words, "--budget") or "60s")
-        surer = [*_without(words, _AMOUNTS), "--budget", f"{math.ceil(budget_s / 6)}m"]
-        tuned = []
+        asked = re.search(r"(--repeats \d+ )?--budget \w+", said)
+        more = asked[0] if asked else f"--budget {math.ceil(budget_s / 6)}m"
+        surer, tuned = [*_without(words, _AMOUNTS), *more.split()], []
     elif len(forecast.trials):
         tuned = [*_without(words, {"--trials"}), "--trials", "16"]
     if rows_at_first_look(forecast):

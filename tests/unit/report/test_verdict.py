@@ -181,6 +181,11 @@ def test_the_command_that_would_do_is_the_one_to_type_next(make_table, make_fore
     surer, _tuned, run, _buys = next_steps(forecast)
     assert surer.endswith("--repeats 5")
     assert "--schedule amp" in run
+    spent = "budget 60.0 s: 6 seeds; 58.1 s used, counted as work and not timed"
+    more = "about 558 seeds would likely settle it: --repeats 558 --budget 2m"
+    for said, asked in (([spent, more], "--repeats 558 --budget 2m"), ([spent], " --budget 10m")):
+        forecast.manifest["budget"] = said
+        assert next_steps(forecast)[0].endswith(asked)
 
 
 def test_nobody_reaching_the_target_is_said_with_the_closest(make_table):
