@@ -13,7 +13,7 @@ import pytest
 
 import ampsim
 from ampsim.forecasting.forecast import to_json
-from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures
+from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
 from ampsim.runs import LoadedRun
 from ampsim.runs.folder import run_to_keep, write_run
 from ampsim.runs.run import from_plain, run_of, to_plain
@@ -98,6 +98,19 @@ def test_jitter_leaves_a_checkpoint_as_long_as_it_is(model, seed):
         stopped = with_checkpoints(model, seed, 0.5, events=(lossy(from_s, from_s + 5),))
         (found,) = stopped.outages.query("kind == 'stop'")["checkpoint_s"]
         assert found == kept_s
+
+
+def test_a_lost_message_is_sent_again_so_long_after_it_should_have_arrived(chain):
+    model = chain(((4, 6, 1), (3, 5, 2)), instances=300, valid=1).model()
+    losses = Messages(loss_probability=0.2, retry_after_s=0.7071)
+    link = Link(latency_s=0.25, bandwidth_bytes_per_s=1e6)
+    sent = run(model, cluster_of({}, {}, link=link, messages=losses)).transfers
+    due_s = np.sort(sent["end_s"] + 0.7071)
+    within = np.searchsorted(due_s, sent["sent_s"] + 1e-9) - np.searchsorted(
+        due_s, sent["sent_s"] - 1e-9
+    )
+    is_again = within > 0
+    assert is_again.mean() == pytest.approx(0.2, abs=4 * math.sqrt(0.2 * 0.8 / len(sent)))
 
 
 def test_time_held_up_counts_overlapping_outages_once():
