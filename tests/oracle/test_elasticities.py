@@ -10,7 +10,7 @@ import pytest
 import ampsim
 from ampsim.data_parallel.inside import inner_named
 from ampsim.exploring.changes import changes_of, everything
-from ampsim.exploring.elasticity import WAITS, elasticities
+from ampsim.exploring.elasticity import HOST_PLACE, WAITS, elasticities
 from ampsim.hardware import (
     Cluster,
     Device,
@@ -151,6 +151,20 @@ def test_each_is_what_a_small_change_does_on_every_kind_of_hardware(kind):
     random = np.random.default_rng(7)
     cluster = Cluster(name=kind, devices=devices(random, **numbers), **parts)
     assert_is_derivative(CHAIN, cluster, ampsim.Amp(max_active_keys=6), waits)
+
+
+@pytest.mark.parametrize("key", ["step_overhead_s", "message_overhead_s"])
+def test_each_number_of_the_host_has_its_own(key):
+    parts, _numbers, _waits = HARDWARE["host"]
+    cluster = Cluster(name="host", devices=devices(np.random.default_rng(7)), **parts)
+    host, schedule = parts["host"], ampsim.Amp(max_active_keys=6)
+    usual, longer = (
+        timed(CHAIN, cluster.model_copy(update={"host": one}), schedule)
+        for one in (host, host.model_copy(update={key: getattr(host, key) * (1 + STEP)}))
+    )
+    found = (longer.makespan_s / usual.makespan_s - 1) / STEP
+    share = elasticities(usual, cluster).of(HOST_PLACE, key)
+    assert share == pytest.approx(found, abs=1e-5) and share > 1e-3
 
 
 @pytest.mark.parametrize("name", ["sync-sgd:4", "async-sgd:3", "easgd:3"])

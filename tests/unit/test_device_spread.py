@@ -178,8 +178,8 @@ def test_short_runs_are_as_long_as_two_exchanges_of_a_solver():
 
 
 def test_a_number_of_the_host_is_spread_as_whole_runs_are(tmp_path):
-    """The host serves each instance: what that takes is a number of its own device."""
-    device(tmp_path, step_ends="low = 1e-5\nhigh = 4e-5")
+    """The host serves each instance: what that takes is a number of its own device, alone."""
+    device(tmp_path, flop_ends="low = 1e8\nhigh = 1e10", step_ends="low = 1e-5\nhigh = 4e-5")
     text = '[[device]]\nname = "tflops-1"\ncount = 2\n\n[host]\ndevice = "./fitted.toml"\n'
     (tmp_path / "hosted.toml").write_text(text)
     cluster = ampsim.load_cluster(tmp_path / "hosted.toml")

@@ -13,7 +13,7 @@ import pytest
 
 import ampsim
 from ampsim.forecasting.forecast import to_json
-from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures
+from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
 from ampsim.runs import LoadedRun
 from ampsim.runs.folder import run_to_keep, write_run
 from ampsim.runs.run import from_plain, run_of, to_plain
@@ -65,6 +65,52 @@ def test_what_one_device_does_not_say_is_unknown_for_all(model, known):
     result = run(model, cluster_of({**POWER, **PRICE}, known))
     assert math.isnan(result.energy_j) == ("idle_power_w" not in known)
     assert math.isnan(result.cost_usd) == ("price_usd_per_h" not in known)
+
+
+def with_checkpoints(model: Any, seed: int = 0, cv: float = 0.0, **varies: Any) -> ampsim.Result:
+    """One device that is always busy, with a checkpoint of 3 s due every 20 s."""
+    device, kept = (
+        Device(name="test", flop_per_s=1.0, jitter_cv=cv),
+        Checkpoints(every_s=20, takes_s=3),
+    )
+    on = Cluster(name="one", devices=(device,), checkpoints=kept, **varies)
+    return ampsim.simulate(model, on, ampsim.Sequential(), mode="sleep", seed=seed)
+
+
+def lossy(from_s: float, until_s: float) -> Event:
+    return Event(kind="stop", worker=0, from_s=from_s, until_s=until_s, weights="checkpoint")
+
+
+def test_a_checkpoint_in_whose_middle_the_device_stops_is_over_with_the_stop(model):
+    start_s, end_s = with_checkpoints(model).outages[["start_s", "end_s"]].iloc[0]
+    assert end_s == start_s + 3
+    stopped = with_checkpoints(model, events=(lossy(start_s + 1, start_s + 7),))
+    assert start_s not in set(stopped.outages.query("kind == 'checkpoint'")["start_s"])
+    later = stopped.spans.query("start_s >= @start_s and end_s > start_s")
+    assert later["start_s"].min() == pytest.approx(start_s + 7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_jitter_leaves_a_checkpoint_as_long_as_it_is(model, seed):
+    """A stop right after it goes back to it, and one right before its end to what was before."""
+    end_s = with_checkpoints(model, seed, 0.5).outages["end_s"].iloc[0]
+    for from_s, kept_s in ((end_s + 1e-6, end_s), (end_s - 1e-6, 0.0)):
+        stopped = with_checkpoints(model, seed, 0.5, events=(lossy(from_s, from_s + 5),))
+        (found,) = stopped.outages.query("kind == 'stop'")["checkpoint_s"]
+        assert found == kept_s
+
+
+def test_a_lost_message_is_sent_again_so_long_after_it_should_have_arrived(chain):
+    model = chain(((4, 6, 1), (3, 5, 2)), instances=300, valid=1).model()
+    losses = Messages(loss_probability=0.2, retry_after_s=0.7071)
+    link = Link(latency_s=0.25, bandwidth_bytes_per_s=1e6)
+    sent = run(model, cluster_of({}, {}, link=link, messages=losses)).transfers
+    due_s = np.sort(sent["end_s"] + 0.7071)
+    within = np.searchsorted(due_s, sent["sent_s"] + 1e-9) - np.searchsorted(
+        due_s, sent["sent_s"] - 1e-9
+    )
+    is_again = within > 0
+    assert is_again.mean() == pytest.approx(0.2, abs=4 * math.sqrt(0.2 * 0.8 / len(sent)))
 
 
 def test_time_held_up_counts_overlapping_outages_once():

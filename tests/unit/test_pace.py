@@ -53,6 +53,7 @@ def pace_of(*outages: Outage) -> Pace:
         ([stop(1, 3), stop(5, 6)], 10.0),
         ([pause(1, 4), stop(2, 3)], 8.0),
         ([slow(2, 4, 2), pause(3, 5)], 6.5),
+        ([stop(1, 3), slow(1, 9, 2)], 10.0),
     ],
 )
 def test_a_task_of_four_seconds_lasts_as_long_as_its_outages_make_it(outages, lasts_s):

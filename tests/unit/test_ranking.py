@@ -203,6 +203,17 @@ def test_a_tie_needs_the_whole_interval_within_the_margin():
     assert pair.standing != "tie"
 
 
+@pytest.mark.parametrize(
+    ("seeds", "looks", "answer"),
+    [(4, 1, "too few seeds"), (5, 1, "tie"), (5, 2, "too few seeds"), (6, 2, "tie")],
+)
+def test_rows_may_tie_from_five_seeds_on_and_from_more_with_more_looks(seeds, looks, answer):
+    alike = times(*(one * 1.01 for one in AMP[:seeds]))
+    made = rank([times(*AMP[:seeds]), alike], Sureness(0.9, looks))
+    assert made is not None and made.answer == answer and made.pairs[1] is not None
+    assert (made.pairs[1].low is None) is (seeds < 5)
+
+
 def test_the_seeds_that_are_needed_are_just_enough():
     for rows, looks in itertools.product((2, 3, 6, 11), (1, 2, 3)):
         sureness = Sureness(0.9, looks)
@@ -212,6 +223,27 @@ def test_the_seeds_that_are_needed_are_just_enough():
             made = rank([times(*(one / 100 for one in range(count))), *others], sureness)
             assert made is not None and (made.answer == "first") is is_called
             assert made.seeds_needed == (None if is_called else seeds)
+
+
+def test_with_the_seeds_that_are_needed_an_interval_is_just_narrow_enough():
+    """Its wider side, shrunk by the root of their number, leaves 1 out, or lies within the margin.
+
+    Four of five cases take ((1.645 + 0.842) / 1.645)² = 2.3 times as many as just suffice.
+    """
+    random, asked = np.random.default_rng(0), 0
+    for lead in (0.0, 0.02, 0.06) * 8:
+        rows = [times(*np.exp(random.normal(by, 0.1, 9))) for by in (0.0, lead)]
+        made = rank(rows)
+        assert made is not None
+        pair = next(one for one in made.pairs if one is not None)
+        if made.seeds_needed is None or made.seeds_needed <= 10:
+            continue
+        ratio, low, high = (math.log(one or math.nan) for one in (pair.ratio, pair.low, pair.high))
+        wide, allowed = max(ratio - low, high - ratio), max(ratio, math.log(1 + SAME) - ratio)
+        enough, fewer = (wide * math.sqrt(2.3 * 9 / (made.seeds_needed - by)) for by in (0, 1))
+        assert enough <= allowed < fewer
+        asked += 1
+    assert asked > 10
 
 
 def test_a_speed_up_has_an_interval_from_five_seeds_on():

@@ -23,6 +23,7 @@ class InterleavedOneFOneB(Draining):
     The price is a longer warm-up, with more activations, and more messages.
 
     m is best a multiple of W, as the source demands; other sizes run in the same order with gaps.
+    With v = 1 the warm-up is twice as long as under `1f1b`: 2 (W − 1 − w) forwards.
 
     Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using
     Megatron-LM (SC 2021), Section 2.2.2; the order is that of its published code.
