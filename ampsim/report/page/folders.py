@@ -25,7 +25,7 @@ from ampsim.report.page.figures import (
 )
 from ampsim.report.page.html import html_page
 from ampsim.report.page.tables import table_files
-from ampsim.report.page.text import Picture, Words, next_of_run, page
+from ampsim.report.page.text import Picture, Words, page
 from ampsim.report.saving import encode
 from ampsim.report.table import format_count, items_of, to_csv
 from ampsim.report.verdict import verdict
@@ -188,7 +188,6 @@ def words_of(view: RunTable) -> Words:
         "epochs.parquet",
         ((_epochs_heading(view), epochs_table(view)),) if len(epochs) else (),
         verdict_of(view),
-        tuple(next_of_run(view.manifest, len(epochs))),
     )
 
 
