@@ -345,11 +345,11 @@ def compare(
     tables.
     """
     from ampsim.report.compare_text import to_text
-    from ampsim.runs.compare import compare_runs, to_plain
+    from ampsim.runs.compare import compare_runs
     from ampsim.runs.loaded_run import load_run
 
     a, b = load_run(run_a), load_run(run_b)
     prepare_json(json)
-    comparison = compare_runs(a, b)
-    answer(json, lambda: object_of(**to_plain(a, b, comparison)), lambda: to_text(a, b, comparison))
+    compared = compare_runs(a, b)
+    answer(json, lambda: object_of(**compared), lambda: to_text(compared))
     return Code.FINE
