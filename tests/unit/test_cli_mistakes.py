@@ -106,7 +106,6 @@ MISTAKES = {
     "gantt rnn --out x.gif": r"must be one of \.png, .*, \.json, \.kineto, got '\.gif'",
     "gantt rnn --out x.png --window 3": "--window must be START:END .* 0:2e-5 .*, got '3'",
     "gantt rnn --out x.png --window a:b": "--window must be START:END .*, got 'a:b'",
-    "gantt rnn --out x.png --window instance:3-1": "rise, such as instance:1-3",
     "gantt rnn --out x.png --window 3:1": "start < end, got 3 to 1",
     "models x": "no model named 'x'; shipped: .*rnn",
     "models --set hidden=3": "--graph and --set belong to one model; name it",
