@@ -110,7 +110,7 @@ MISTAKES = {
     "models x": "no model named 'x'; shipped: .*rnn",
     "models --set hidden=3": "--graph and --set belong to one model; name it",
     "models rnn --graph x.bmp": r"suffix must be one of .*\.svg, \.pdf, \.dot, got '\.bmp'",
-    "models rnn --graph x": r"suffix must be one of .*, got none",
+    "models rnn --graph x": r"suffix must be one of .*, got 'none'",
     "devices nix": f"no device named 'nix'; shipped: {', '.join(assets.names('devices'))}",
     "check nix.toml": "no device file 'nix.toml'; give the path of a .toml file",
     "check nix.py": "no model file 'nix.py'; give the path of a .py file",
