@@ -248,7 +248,7 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
     cluster = hardware.cluster()
     schedules = tuning.schedules(given["schedule"] or options.usual_of(model))
     instances = CHARTED if given["instances"] is None else given["instances"]
-    mode = (given["mode"] or options.ModeName.NUMERIC).value
+    mode = given["mode"] or "numeric"
     settled: dict[str, Any] = {
         "seed": given["seed"] or 0,
         "mode": mode,
