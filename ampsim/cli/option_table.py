@@ -336,12 +336,6 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         ),
     },
     "Options": {
-        "check.model": Option(
-            "NAME|FILE",
-            "The model that placements are for: each has a worker for each of its nodes, and for "
-            "no other.",
-            completion.models,
-        ),
         "graph": Option("FILE", "Draw the graph: .png, .svg, .pdf or .dot."),
         "rounds": Option(
             "N", "After machine: rounds, of which a point is the lower quartile.  [default: 9]"
