@@ -28,7 +28,7 @@ from typing import (
     get_origin,
 )
 
-from annotated_types import Ge, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from typing_extensions import get_protocol_members, is_protocol
 
 from ampsim.errors import OptionError, one_of
@@ -233,6 +233,8 @@ def _within(name: str, value: Any, hint: Any) -> Any:
     for note in notes:
         if isinstance(note, Ge) and fitted < note.ge:
             return _MISFIT
+        if isinstance(note, Gt) and fitted <= note.gt:
+            return _MISFIT
         if isinstance(note, Le) and fitted > note.le:
             raise OptionError(f"{name} must be at most {note.le:,}, got {shown(value)}")
         if isinstance(note, Lt) and fitted >= note.lt:
@@ -278,8 +280,9 @@ def _words_of(hint: Any) -> str:
     if hasattr(hint, "__metadata__"):
         if isinstance(args[1], str):
             return args[1]
-        bounds = [f" >= {note.ge:,}" for note in args[1:] if isinstance(note, Ge)]
-        return _words_of(args[0]) + "".join(bounds)
+        least = [f" >= {note.ge:,}" for note in args[1:] if isinstance(note, Ge)]
+        above = [f" above {note.gt:,}" for note in args[1:] if isinstance(note, Gt)]
+        return _words_of(args[0]) + "".join(least + above)
     if origin is Literal:
         return _joined([repr(one) for one in args])
     if origin is Callable:

@@ -10,14 +10,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, cast
 
-import networkx as nx
 from pydantic import BeforeValidator, Field
 
 from ampsim.hardware.record import Consistent, Rate, Seconds, Source, wrong
 from ampsim.text import sequence, short
 from ampsim.toml_file import Record
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 class Link(Record):
@@ -318,6 +320,8 @@ class Network:
         if self._spreads:
             return self._spread(source, target)
         if source not in self._ways:
+            import networkx as nx
+
             self._ways[source] = nx.single_source_shortest_path(self._graph, source)
         return self._ways[source][target]
 
@@ -350,6 +354,8 @@ class Network:
 
     def _check_connected(self) -> None:
         """Every place can be reached from worker 0."""
+        import networkx as nx
+
         reached = nx.node_connected_component(self._graph, 0)
         for place in self.places:
             if place not in reached:
@@ -363,6 +369,8 @@ class Network:
     @cached_property
     def _graph(self) -> nx.Graph[Junction]:
         """The graph, the neighbours of each place in the order of places."""
+        import networkx as nx
+
         graph: nx.Graph[Junction] = nx.Graph()
         graph.add_nodes_from(self.places)
         order = {place: rank for rank, place in enumerate(self.places)}
@@ -372,6 +380,8 @@ class Network:
 
     def _spread(self, source: Junction, target: Junction) -> list[Junction]:
         """One of the shortest ways, another one for the next target."""
+        import networkx as nx
+
         order = {place: rank for rank, place in enumerate(self.places)}
         ways = sorted(
             nx.all_shortest_paths(self._graph, source, target),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -17,12 +19,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
+import platformdirs
 
 from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
 from ampsim.data.registry import there
 from ampsim.data_parallel import Solver
-from ampsim.files import sha256_of
+from ampsim.errors import AmpsimError
+from ampsim.files import prepare_folder, sha256_of, write_text
 from ampsim.hardware import Cluster, Device, charges, host_text, variations
 from ampsim.hardware.cluster import network_text
 from ampsim.hardware.device import REMARKS
@@ -43,9 +47,20 @@ def source_digest() -> str:
     """SHA-256 over the code that decides numbers: all of the package but `WITHOUT_EFFECT`.
 
     Comments, docstrings and layout do not count, so that a report need not be made again when a
-    sentence was put better.
+    sentence was put better. To read the code so takes a second: what came of it is kept in the
+    platform's cache folder, under the code's `code_digest`.
     """
-    return _digest_of(meaning_of)
+    kept = platformdirs.user_cache_path("ampsim", appauthor=False) / "code" / code_digest()
+    try:
+        digest = kept.read_text("ascii") if kept.is_absolute() else ""
+    except (OSError, ValueError):
+        digest = ""
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        digest = _digest_of(meaning_of)
+        with contextlib.suppress(AmpsimError):  # then the next command reads the code again
+            if kept.is_absolute():
+                write_text(prepare_folder(kept.parent) / kept.name, digest)
+    return digest
 
 
 @cache

@@ -16,6 +16,7 @@ from ampsim.recipes.recipe import Published, read_recipe
 from ampsim.recipes.redrawing import read_manifest
 from ampsim.recipes.results import compare, line_names
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
+from ampsim.study import provenance
 from ampsim.study.provenance import meaning_of, source_digest
 
 RECIPE = """
@@ -305,3 +306,20 @@ def test_lines_of_a_recipe_tell_options_that_no_column_shows(folder):
     (folder / "recipe.toml").write_text(RECIPE.replace(entry, more))
     file = read_recipe(folder).file
     assert line_names(file) == ["amp", "amp, remedy weight-prediction, decay 0.5"]
+
+
+@pytest.mark.parametrize("kept", [None, "", "of another kind", "no folder"])
+def test_the_hash_of_the_code_is_kept_and_read_again_where_it_is_whole(monkeypatch, tmp_path, kept):
+    folder = tmp_path / "ampsim"
+    monkeypatch.setattr(provenance.platformdirs, "user_cache_path", lambda *_, **__: folder)
+    digest = source_digest.__wrapped__
+    place = folder / "code" / provenance.code_digest()
+    if kept == "no folder":
+        folder.write_text("a file", encoding="utf-8")
+    elif kept is not None:
+        place.parent.mkdir(parents=True)
+        place.write_text(kept, encoding="utf-8")
+    monkeypatch.setattr(provenance, "meaning_of", lambda source: "as before" if source else "")
+    found = digest()
+    monkeypatch.setattr(provenance, "meaning_of", lambda _source: "otherwise")
+    assert (digest() == found) is (kept != "no folder")

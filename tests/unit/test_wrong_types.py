@@ -41,13 +41,14 @@ SLOW = {"epochs", "max_epochs", "repeats", "seed", "stretch", "batch"}
 def right(model, cluster, result):
     """For each public callable, arguments that it takes; the names of all that it has."""
     arrays = (np.ones((4, 2)), np.zeros(4, int))
-    short = {"instances": 200, "mode": "sleep"}
+    short = {"instances": 20, "mode": "sleep"}
     made = {
         "simulate": (
             ampsim.simulate, {"model": model, "cluster": cluster, "schedule": "amp", **short},
         ),
         "forecast": (
-            ampsim.forecast, {"model": model, "cluster": cluster, "schedules": "amp", **short},
+            ampsim.forecast,
+            {"model": model, "cluster": cluster, "schedules": "amp", "jobs": 1, **short},
         ),
         **questions(model, cluster),
         "load_cluster": (ampsim.load_cluster, {"name_or_path": "tflops-1"}),
@@ -82,7 +83,7 @@ def right(model, cluster, result):
 
 def questions(model, cluster):
     """Of the functions that ask many runs."""
-    asked = {"model": model, "cluster": cluster, "schedules": "amp", "instances": 200}
+    asked = {"model": model, "cluster": cluster, "schedules": "amp", "instances": 20, "jobs": 1}
     return {
         "whatif": (ampsim.whatif, {**asked, "mode": "sleep", "learn": 0}),
         "solve": (
@@ -115,7 +116,7 @@ def calls(right):
     """(name, argument, call of a wrong value) of every public callable and argument."""
     for name, (function, given) in right.items():
         for parameter in inspect.signature(function).parameters.values():
-            if parameter.name in SLOW | {"folder", "given", "on_progress", "on_run"}:
+            if parameter.name in SLOW | {"folder", "given", "on_progress", "on_run", "run_limit_s"}:
                 continue
 
             def call(value, function=function, given=given, parameter=parameter):
@@ -168,6 +169,15 @@ def test_counts_of_a_run_are_whole_numbers(model, cluster, argument, value):
             model, cluster, "amp", **{"max_epochs": 1, "instances": 200, argument: value}
         ) if (argument != "epochs") else ampsim.simulate(model, cluster, "amp", epochs=value)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.0, "x", True, math.nan])
+@pytest.mark.parametrize("asked", [ampsim.forecast, ampsim.whatif])
+def test_a_limit_of_time_is_above_zero(model, cluster, asked, value):
+    with pytest.raises(OptionError, match=r"^run_limit_s must be a .*number above 0, got "):
+        asked(model, cluster, "amp", mode="sleep", instances=20, run_limit_s=value)
+    with pytest.raises(OptionError, match=r"^budget_s must be a .*number above 0, got "):
+        ampsim.forecast(model, cluster, "amp", mode="sleep", instances=20, budget_s=value)
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint16])
