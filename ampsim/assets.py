@@ -45,14 +45,21 @@ def locate(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     everything else is a name. A shipped file and a user's own file have the same standing.
 
     Raises:
-        UnknownNameError: no shipped file has that name, or there is nothing at that path.
+        UnknownNameError: no shipped file has that name, or there is nothing at that path, or a
+            folder.
     """
     noun, suffix = _FILES[kind]
     given = os.fspath(name_or_path)
     has_separator = os.sep in given or bool(os.altsep and os.altsep in given)
-    if isinstance(name_or_path, str) and not has_separator and not given.endswith(suffix):
+    is_name = isinstance(name_or_path, str) and not has_separator and not given.endswith(suffix)
+    if is_name and (given in names(kind) or not os.path.isdir(given)):
         return named(kind, given)
-    if not os.path.exists(path := expanded(given)):
+    path = expanded(given)
+    if os.path.isdir(path):
+        inside = [one.name for one in sorted(path.glob(f"*{suffix}"))]
+        some = f"name a file in it, such as {path / inside[0]}" if inside else "there is none in it"
+        raise UnknownNameError(f"{given}: expected a {noun} file ({suffix}), got a folder; {some}")
+    if not os.path.exists(path):
         known = ", ".join(names(kind)) or "none"
         raise UnknownNameError(
             f"no {noun} file {given!r}; give the path of a {suffix} file, or a name: {known}"

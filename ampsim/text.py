@@ -230,7 +230,7 @@ def marked(
     return [say(name, one) if one and namesakes[name] > 1 else name for name, one in pairs]
 
 
-def distinct(names: Iterable[str], numbered: str = "{} ({})") -> list[str]:
+def distinct(names: Iterable[str]) -> list[str]:
     """The names, numbered where one comes again.
 
     >>> distinct(["amp", "amp"])
@@ -241,6 +241,6 @@ def distinct(names: Iterable[str], numbered: str = "{} ({})") -> list[str]:
         turn, candidate = 1, name
         while candidate in found:
             turn += 1
-            candidate = numbered.format(name, turn)
+            candidate = f"{name} ({turn})"
         found.append(candidate)
     return found

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ampsim.cli.console import Code, answer, complain, hold, object_of, prepare_json
 from ampsim.errors import OptionError
@@ -18,18 +17,11 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 5.0  # chosen: as other commands' progress in a log
 
 
-class What(StrEnum):
-    """What the numbers come from."""
-
-    TABLE = "table"
-    MACHINE = "machine"
-
-
 NAME = "this-machine"
 
 
 def calibrate(
-    what: What,
+    what: Literal["table", "machine"],
     file: str | None = None,
     *,
     out: Path | None = None,
@@ -48,14 +40,14 @@ def calibrate(
     The object of --json: ampsim, device, fitted, points, median_error, rank_correlation. After
     machine, fitted has key and value, and the last two are null.
     """
-    if what is What.TABLE and file is None:
+    if what == "table" and file is None:
         raise OptionError("calibrate table takes a FILE of published rows, got none")
-    if what is What.MACHINE and file is not None:
+    if what == "machine" and file is not None:
         raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
-    if what is What.TABLE and rounds is not None:
+    if what == "table" and rounds is not None:
         raise OptionError("--rounds concerns calibrate machine; leave it out")
     prepare_json(json)
-    if what is What.MACHINE:
+    if what == "machine":
         return _machine(out, rounds, json, is_quiet=quiet)
     return _table(file or "", out, json, is_quiet=quiet)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
@@ -19,23 +18,14 @@ from ampsim.cli.console import (
 )
 from ampsim.cli.devices import load, summary
 from ampsim.cli.models import parameter_count
-from ampsim.errors import AmpsimError, FileFormatError, OptionError
+from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import expanded
-
-if TYPE_CHECKING:
-    from ampsim.study import Model
 
 RECIPE_FILE = "recipe.toml"
 HARDWARE_KINDS: Final = ("device", "cluster")
 
 
-def check(
-    files: list[str],
-    *,
-    model: str | None = None,
-    settings: list[str] | None = None,
-    json: str | None = None,
-) -> Code:
+def check(files: list[str], *, json: str | None = None) -> Code:
     """Check device, cluster, placement, recipe and model files; a model is built and tried out.
 
     It goes on after a file that is wrong, says so of each, and then ends with 2. Hardware beyond
@@ -43,14 +33,8 @@ def check(
     Python and is executed: check only files that you would run. The object of --json: ampsim, files
     (a list: file, kind, is_right, text, error, notes).
     """
-    if settings and model is None:
-        raise OptionError("--set belongs to --model; add it, or leave --set out")
     prepare_json(json)
-    placed = None if model is None else options.make_model(model, settings)
-    rows = [_row(file, placed) for file in files]
-    is_fine = all(row["is_right"] for row in rows)
-    if placed is not None and is_fine and all(row["kind"] != "placement" for row in rows):
-        complain(f"note: --model has no effect on {', '.join(files)}")
+    rows = [_row(file) for file in files]
     for row in rows:
         for note in row["notes"]:
             complain(f"note: {row['file']}: {note}")
@@ -60,19 +44,18 @@ def check(
             write(f"ok: {row['file']}: {row['text']}")
     if json is not None:
         write_json(object_of(files=rows), json)
-    return Code.FINE if is_fine else Code.FAILED
+    return Code.FINE if all(row["is_right"] for row in rows) else Code.FAILED
 
 
-def _row(file: str, placed: Model | None) -> dict[str, Any]:
-    """What there is to say of one file; of a placement, as one of the nodes of `placed`."""
+def _row(file: str) -> dict[str, Any]:
+    """What there is to say of one file."""
     from ampsim.calibration.texts import measured_elsewhere
     from ampsim.hardware import implausible
 
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
         row["kind"] = kind = _kind(file)
-        words = _placement_words(file, placed) if kind == "placement" else _WORDS[kind](file)
-        row |= {"text": words, "is_right": True, "error": None}
+        row |= {"text": _WORDS[kind](file), "is_right": True, "error": None}
         if kind in HARDWARE_KINDS:
             hardware = load(file)
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
@@ -116,18 +99,13 @@ def _kind_of_table(file: str) -> str:
     return "placement" if has_number and not known & set(table) else "device"
 
 
-def _placement_words(file: str, model: Model | None) -> str:
+def _placement_words(file: str) -> str:
     from ampsim.model_parallel.placements.file import read_placement
-    from ampsim.study.training import require_placed
 
     placed = read_placement(file)
     workers = len(set(placed.values()))
     count = f"{len(placed)} node{'s' * (len(placed) != 1)}"
-    text = f"placement of {count} on {workers} worker{'s' * (workers != 1)}"
-    if model is None:
-        return text
-    require_placed(file, model)
-    return f"{text}, all those of model {model.name}"
+    return f"placement of {count} on {workers} worker{'s' * (workers != 1)}"
 
 
 def _device_words(file: str) -> str:
@@ -181,6 +159,7 @@ def _model_words(file: str) -> str:
 _WORDS: Final[dict[str, Callable[[str], str]]] = {
     "device": _device_words,
     "cluster": _device_words,
+    "placement": _placement_words,
     "recipe": _recipe_words,
     "model": _model_words,
 }

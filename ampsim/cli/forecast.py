@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ampsim.cli import options
 from ampsim.cli.console import (
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 
-class ScalingName(StrEnum):
-    """How a learning rate grows with the gradients that an update averages."""
-
-    NONE = "none"
-    LINEAR = "linear"
-    SQRT = "sqrt"
-
-
 @dataclass(frozen=True, slots=True)
 class Comparing:
     """Options by which rows are compared; None of what was not given."""
@@ -46,7 +37,7 @@ class Comparing:
     repeats: int | None = None
     sure: float | None = None
     max_repeats: int | None = None
-    scale_rate: ScalingName | None = None
+    scale_rate: Literal["none", "linear", "sqrt"] | None = None
     tune: bool = False
     trials: int | None = None
     validate_every: int | None = None
@@ -79,7 +70,7 @@ class Comparing:
             "repeats": 1 if self.repeats is None else self.repeats,
             "sure": self.sure,
             "max_repeats": MAX_REPEATS if self.max_repeats is None else self.max_repeats,
-            "scale_rate": None if self.scale_rate is None else self.scale_rate.value,
+            "scale_rate": self.scale_rate,
             "tune": tune,
             "validate_every": self.validate_every,
             "budget_s": None if self.budget is None else seconds_of("--budget", self.budget),
@@ -129,7 +120,7 @@ def forecast(
     data: str | None = None,
     instances: int | None = None,
     seed: int = 0,
-    mode: options.ModeName = options.ModeName.NUMERIC,
+    mode: options.ModeName = "numeric",
     out: Path | None = None,
     json: str | None = None,
     columns: str | None = None,
@@ -158,7 +149,7 @@ def forecast(
     cluster = hardware.cluster()
     schedules = tuning.schedules(options.usual_of(loaded) if schedule is None else schedule)
     given = comparing.given()
-    is_learned = mode is options.ModeName.NUMERIC and (target or loaded.target) is not None
+    is_learned = mode == "numeric" and (target or loaded.target) is not None
     is_left_open = not (comparing.quick or comparing.by_hand or comparing.budget)
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
@@ -170,7 +161,7 @@ def forecast(
         with shown(is_quiet=quiet, filling=filling) as on_progress:
             made = make_forecast(
                 loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
-                instances=instances, mode=mode.value, placement=placement, keeping=keeping,
+                instances=instances, mode=mode, placement=placement, keeping=keeping,
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
                 on_run=filling.take, **given,
             )  # fmt: skip

@@ -21,12 +21,12 @@ from ampsim.units import format_seconds
 if TYPE_CHECKING:
     from ampsim.model_parallel import Schedule
     from ampsim.report.frames import DataFrame
-    from ampsim.report.gantt.boxes import ChartRun, Choice
+    from ampsim.report.gantt.boxes import ChartRun
     from ampsim.report.perfetto.trace import Trace
     from ampsim.runs import LoadedRun
     from ampsim.study import Result
 
-Window: TypeAlias = "Choice | None"
+Window: TypeAlias = "tuple[float, float] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _write_profiles(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_page(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.gantt.boxes import chosen_window
+    from ampsim.report.gantt.boxes import require_within
     from ampsim.report.gantt.view import write_gantt_page
 
     charted = shown.charted()
@@ -118,7 +118,7 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
         charted,
         out,
         workers=shown.workers,
-        window_s=None if window is None else chosen_window(window, spans),
+        window_s=None if window is None else require_within(window, spans),
         title=f"{shown.title}: {', '.join(spans)}",
         devices=shown.traces[0].devices,
     )
@@ -126,14 +126,14 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.report.gantt.boxes import chosen_window, first_window, whole_window
+    from ampsim.report.gantt.boxes import first_window, require_within, whole_window
     from ampsim.report.gantt.chart import gantt, gantt_comparison
     from ampsim.report.saving import save
 
     charted = shown.charted()
     spans = {name: one.spans for name, one in charted.items()}
     whole_s = whole_window(spans.values())
-    window_s = first_window(charted) if window is None else chosen_window(window, spans)
+    window_s = first_window(charted) if window is None else require_within(window, spans)
     same: dict[str, Any] = {
         "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
     }  # fmt: skip
@@ -248,7 +248,7 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
     cluster = hardware.cluster()
     schedules = tuning.schedules(given["schedule"] or options.usual_of(model))
     instances = CHARTED if given["instances"] is None else given["instances"]
-    mode = (given["mode"] or options.ModeName.NUMERIC).value
+    mode = given["mode"] or "numeric"
     settled: dict[str, Any] = {
         "seed": given["seed"] or 0,
         "mode": mode,

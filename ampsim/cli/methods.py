@@ -86,11 +86,6 @@ _WORDED: Final = {
         "Gradients between updates of a node, under amp, amp-budget and pipedream-2bw. Several "
         "make a row of each.  [default: as the model prefers; pipedream-2bw: 8]",
     ),
-    "staleness_budget": _of_schedules(
-        "X",
-        "Updates that a gradient may be old for another instance to be admitted, under "
-        "amp-budget.  [default: 4]",
-    ),
     "remedy": _of_schedules(
         "NAME",
         "What amp and amp-budget do about delayed gradients: none, or weight-prediction.  "
@@ -105,10 +100,6 @@ _WORDED: Final = {
     "group_wait_s": _of_schedules(
         "SECONDS",
         "How long a worker waits, once, before it starts a smaller group.  [default: 0]",
-    ),
-    "vertical_sync": _of_schedules(
-        None,
-        "One version of the weights for an instance at all stages, under pipedream.",
     ),
     "ranks": Option(
         "N",
@@ -141,15 +132,6 @@ _WORDED: Final = {
         "Layers share a message of a collective, from the last one on, until it has so many "
         "bytes; 0 for a message of each layer.  [default: one message of all]",
     ),
-    "overlap": Option(
-        None,
-        "Under sync-sgd, add up a bucket beside the rest of the backward pass.",
-    ),
-    "backup_ranks": Option(
-        "N",
-        "Ranks that a step of sync-sgd does not wait for: it has the first gradients of the "
-        "others.  [default: 0]",
-    ),
     "compression": Option(
         "X",
         "The share of each gradient that a rank sends, the entries of the largest magnitude, with "
@@ -160,14 +142,6 @@ _WORDED: Final = {
         "N",
         "Workers that are servers, each with a part of the weights, under async-sgd, hogwild, "
         "ssp, easgd, async-easgd and ea-wild.  [default: 1]",
-    ),
-    "momentum": Option(
-        "X",
-        "Of the server's steps under async-sgd.  [default: as the model says]",
-    ),
-    "staleness_rate": Option(
-        None,
-        "Under async-sgd, apply a gradient with the learning rate over its staleness.",
     ),
     "moving_rate": Option(
         "X",
@@ -184,26 +158,17 @@ _WORDED: Final = {
         "server or worker.  [default: server]",
         SIDES,
     ),
-    "staleness_bound": Option(
-        "N",
-        "Batches that a rank may be ahead of the slowest, under ssp.  [default: 2]",
-    ),
-    "outer_rate": Option("X", "Of the outer step of diloco.  [default: 0.7]"),
-    "outer_momentum": Option("X", "Of the outer step of diloco, Nesterov's.  [default: 0.9]"),
     "parallel_iterations": _of_programs(
         "N", "Iterations of a loop under way at a time, under dataflow.  [default: 32]"
     ),
-    "swap_memory": _of_programs(
-        None, "Under dataflow, move what lies on stacks to the host if memory is short."
-    ),
     "swap_threshold": _of_programs(
-        "X", "The share of the memory above which it moves.  [default: 0.7]"
+        "X", "The share of the memory above which what lies on stacks moves.  [default: 0.7]"
     ),
     "round_trip_s": _of_programs(
         "SECONDS", "Of each decision of the client, under out-of-graph.  [default: 0.0002]"
     ),
 }
-"""Options that several methods have, or that say more than a docstring does."""
+"""Options that several methods have, or whose defaults are names."""
 
 
 def listed(root: Path = ROOT) -> list[Listed]:
@@ -224,7 +189,8 @@ def own_options(methods: list[Listed]) -> Iterator[tuple[str, Option]]:
                 kind = ast.unparse(field.annotation)
                 if not kind.startswith("ClassVar"):
                     name = field.target.id
-                    text = f"{told.get(name, name)} Under {one.name}.{_default_words(field)}"
+                    said = re.sub(r"^\w, ", "", told.get(name, name))  # the paper's letter
+                    text = f"{said} Under {one.name}.{_default_words(field)}"
                     yield name, Option(_metavar(kind), text[:1].upper() + text[1:], (), one.heading)
 
 

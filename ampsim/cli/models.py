@@ -164,14 +164,9 @@ def _node_row(node: Any) -> tuple[str, str, str]:
 
 def _prepare(path: Path) -> None:
     from ampsim.files import prepared_file
-    from ampsim.report.saving import KNOWN_SUFFIXES
+    from ampsim.report.saving import KNOWN_SUFFIXES, check_suffix
 
-    known = (*KNOWN_SUFFIXES, ".dot")
-    if path.suffix.lower() not in known:
-        raise OptionError(
-            f"cannot draw a graph to {str(path)!r}: its suffix must be one of {', '.join(known)}, "
-            f"got {repr(path.suffix) if path.suffix else 'none'}"
-        )
+    check_suffix(path, (*KNOWN_SUFFIXES, ".dot"), "a graph")
     hold(prepared_file(path))
 
 

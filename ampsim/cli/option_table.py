@@ -321,9 +321,9 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
             completion.columns,
         ),
         "window": Option(
-            "START:END|instance:N[-N]",
-            "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us, or the time that some "
-            "instances take, such as instance:3-7.  [default: the first few instances]",
+            "START:END",
+            "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us.  [default: the first "
+            "few instances]",
         ),
         "transfers": Option(
             None, "Draw messages on links that take time: arrows, or tracks in a trace (.json)."
@@ -336,12 +336,6 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         ),
     },
     "Options": {
-        "check.model": Option(
-            "NAME|FILE",
-            "The model that placements are for: each has a worker for each of its nodes, and for "
-            "no other.",
-            completion.models,
-        ),
         "graph": Option("FILE", "Draw the graph: .png, .svg, .pdf or .dot."),
         "rounds": Option(
             "N", "After machine: rounds, of which a point is the lower quartile.  [default: 9]"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, make_dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ampsim.cli.console import complain
 from ampsim.cli.methods import OPTIONS, SEVERAL
@@ -18,11 +17,8 @@ if TYPE_CHECKING:
     from ampsim.study import Model
 
 
-class ModeName(StrEnum):
-    """What is computed."""
-
-    NUMERIC = "numeric"
-    SLEEP = "sleep"
+ModeName: TypeAlias = Literal["numeric", "sleep"]
+"""What is computed."""
 
 
 @dataclass(frozen=True, slots=True)

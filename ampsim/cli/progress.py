@@ -28,7 +28,7 @@ _Run: TypeAlias = "tuple[str, int]"
 _SECONDS_BETWEEN_LINES = 5.0  # chosen: a log of ten minutes stays readable
 _RUNS_SAID = 16  # chosen: of more, only what ends after so many seconds, and the last
 _SECONDS_BETWEEN_LOOKS = 0.05
-_SHARE_TO_TELL = 0.02  # chosen: what is left is told from two hundredths of the work on
+_SECONDS_OF_PACE = 600.0  # chosen: so long the pace is looked at that tells what is left
 _BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
 
 
@@ -144,23 +144,14 @@ class _Bar:
         self.looked_s = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _WholeBar:
-    """What is drawn of all runs: since when, and what was done by then."""
-
-    task: Any
-    start_s: float
-    share: float
-
-
 class Bars:
-    """A bar for all runs of a forecast or report, and one for each of the last.
+    """A bar that counts the runs of a forecast or report, and one for each of the last.
 
     That of a run is for the epoch that it is in or ended with.
     """
 
     def __init__(self, console: Any, filling: Filling | None = None) -> None:
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as RichProgress
 
         self._filling = filling
@@ -177,19 +168,20 @@ class Bars:
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rate]:>9}", markup=False),
-            TextColumn("{task.fields[left]:>7}", markup=False),
+            TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[score]}", markup=False),
             console=console,
+            speed_estimate_period=_SECONDS_OF_PACE,
         )
         self._rich.start()
         self._bars: dict[_Run, _Bar] = {}
-        self._whole: _WholeBar | None = None
+        self._whole: Any = None
 
     def show(self, progress: Progress) -> None:
         """Take the news."""
         now_s = time.monotonic()
         if progress.whole is not None:
-            self._show_whole(progress.whole, now_s)
+            self._show_whole(progress.whole)
         bar = self._bar_of(_run_of(progress))
         if progress.epoch != bar.epoch:
             bar.epoch, bar.start_s = progress.epoch, now_s
@@ -202,28 +194,20 @@ class Bars:
             completed=progress.items,
             description=title_of(progress),
             rate=_rate(progress, now_s - bar.start_s),
-            left=_left(now_s - bar.start_s, progress.items, progress.items_total - progress.items),
             score=_score(progress),
         )
 
-    def _show_whole(self, whole: Whole, now_s: float) -> None:
-        """Draw the bar of all runs, with the time that is left once that can be told."""
+    def _show_whole(self, whole: Whole) -> None:
+        """Draw the bar of all runs."""
+        done, said = whole.finished, f"{whole.finished} of {whole.runs} runs"
         if self._whole is None:
-            task = self._rich.add_task("", total=1.0, rate="", left="", score="")
-            self._whole = _WholeBar(task, now_s, whole.share)
-        made, seconds = whole.share - self._whole.share, now_s - self._whole.start_s
-        is_told = whole.is_known and (made >= _SHARE_TO_TELL or whole.finished == whole.runs)
-        self._rich.update(
-            self._whole.task,
-            completed=whole.share,
-            description=f"{whole.finished} of {whole.runs} runs",
-            left=_left(seconds, made, 1.0 - whole.share) if is_told else "",
-        )
+            self._whole = self._rich.add_task("", completed=done, rate="", score="")
+        self._rich.update(self._whole, total=whole.runs, completed=done, description=said)
 
     def _bar_of(self, run: _Run) -> _Bar:
         """The run's bar; a new one, where it has none, takes the place of the oldest."""
         if run not in self._bars:
-            self._bars[run] = _Bar(self._rich.add_task("", rate="", left="", score=""))
+            self._bars[run] = _Bar(self._rich.add_task("", rate="", score=""))
             if len(self._bars) > _BARS:
                 oldest = list(self._bars.values())[-_BARS - 1]
                 self._rich.update(oldest.task, visible=False)
@@ -232,7 +216,7 @@ class Bars:
     def close(self) -> None:
         """Leave the bar of all runs, or of the only one; the whole table follows."""
         self._filling = None
-        for bar in self._bars.values() if self._whole else ():
+        for bar in self._bars.values() if self._whole is not None else ():
             self._rich.update(bar.task, visible=False)
         with contextlib.suppress(OSError):  # nobody looks any more
             self._rich.stop()
@@ -242,19 +226,6 @@ class Bars:
 def _rate(progress: Progress, seconds: float) -> str:
     """Items per second of the wall clock, which is not the virtual rate of the table."""
     return format_rate(progress.items / seconds) if seconds > 0 else UNKNOWN
-
-
-def _left(seconds: float, made: float, left: float) -> str:
-    """How long what is left will take, at the pace of what was made in `seconds`.
-
-    >>> _left(10.0, 1.0, 6.5), _left(3600.0, 0.5, 0.5), _left(1.0, 0.0, 1.0)
-    ('01:05', '1:00:00', '')
-    """
-    if made <= 0:
-        return ""
-    minutes, rest = divmod(round(seconds * max(left, 0.0) / made), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes:02d}:{rest:02d}"
 
 
 def _score(progress: Progress) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ampsim.cli import options
 from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json
@@ -131,13 +130,6 @@ class Making:
         return Code.INTERRUPTED if made.is_stopped else Code.FINE
 
 
-class SamplerName(StrEnum):
-    """What proposes points."""
-
-    TPE = "tpe"
-    RANDOM = "random"
-
-
 @dataclass(frozen=True, slots=True)
 class Searching:
     """Options of a search itself."""
@@ -146,7 +138,7 @@ class Searching:
     subject_to: list[str] | None = None
     trials: int = TRIALS
     in_flight: int = IN_FLIGHT
-    sampler: SamplerName = SamplerName.TPE
+    sampler: Literal["tpe", "random"] = "tpe"
     prune: bool = True
     against_random: bool = False
 
@@ -216,7 +208,7 @@ def whatif(
     *,
     learn: int = 3,
     question: Question,
-    mode: options.ModeName = options.ModeName.NUMERIC,
+    mode: options.ModeName = "numeric",
     making: Making,
 ) -> Code:
     """Say what binds MODEL on a cluster, and what each thing would buy if it were faster.
@@ -231,7 +223,7 @@ def whatif(
     from ampsim.exploring.whatif import whatif as ask
 
     setup, _none = question.setup(model, ONE)
-    find = partial(ask, *setup, mode=mode.value, learn=learn, **question.given())
+    find = partial(ask, *setup, mode=mode, learn=learn, **question.given())
     return making.answered(WhatIf, f"whatif-{setup[0].name}", find)
 
 

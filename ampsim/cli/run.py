@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ampsim.cli import options
 from ampsim.cli.console import (
@@ -152,11 +151,8 @@ LONG: Final = 2.0
 """Times as long, from which on a percentage says little (chosen)."""
 
 
-class ClockName(StrEnum):
-    """Whose time passes."""
-
-    VIRTUAL = "virtual"
-    WALL = "wall"
+ClockName: TypeAlias = Literal["virtual", "wall"]
+"""Whose time passes."""
 
 
 def run(
@@ -173,8 +169,8 @@ def run(
     data: str | None = None,
     instances: int | None = None,
     seed: int = 0,
-    mode: options.ModeName = options.ModeName.NUMERIC,
-    clock: ClockName = ClockName.VIRTUAL,
+    mode: options.ModeName = "numeric",
+    clock: ClockName = "virtual",
     stretch: float | None = None,
     out: Path | None = None,
     json: str | None = None,
@@ -206,7 +202,7 @@ def run(
         def make(on_rows: OnRows) -> Outcome:
             with watching(time, is_quiet=quiet) as (on_progress, watch):
                 settled = RunOptions(
-                    epochs=epochs, seed=seed, mode=mode.value, instances=instances, target=target,
+                    epochs=epochs, seed=seed, mode=mode, instances=instances, target=target,
                     clock=time, placement=placement, on_start=watch, on_rows=on_rows,
                     validate_every=validate_every,
                 )  # fmt: skip
@@ -248,7 +244,7 @@ def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | N
     """The clock that the command line names; None for a new virtual one."""
     from ampsim.clock import WallClock
 
-    if name is ClockName.VIRTUAL:
+    if name == "virtual":
         if stretch is not None:
             raise OptionError("--stretch stretches the wall clock only; add --clock wall")
         yield None
@@ -345,11 +341,11 @@ def compare(
     tables.
     """
     from ampsim.report.compare_text import to_text
-    from ampsim.runs.compare import compare_runs, to_plain
+    from ampsim.runs.compare import compare_runs
     from ampsim.runs.loaded_run import load_run
 
     a, b = load_run(run_a), load_run(run_b)
     prepare_json(json)
-    comparison = compare_runs(a, b)
-    answer(json, lambda: object_of(**to_plain(a, b, comparison)), lambda: to_text(a, b, comparison))
+    compared = compare_runs(a, b)
+    answer(json, lambda: object_of(**compared), lambda: to_text(compared))
     return Code.FINE

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         received.is_over = True
         if arguments is None:
             ignore_all()
-    if lost is not None and lost.is_used and code == Code.FINE:
+    if lost is not None and lost.getvalue() and code == Code.FINE:
         code = 1
         complain("cannot write to standard output: it is closed")
     if arguments is None:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(received.code if code == Code.INTERRUPTED else code)
 
 
-def _prepared() -> Nowhere | None:
+def _prepared() -> io.StringIO | None:
     """Standard output if it leads nowhere; streams and matplotlib are made to be no trouble."""
     lost = open_streams()
     os.environ["MPLBACKEND"] = "agg"  # a notebook's, inherited, need not exist here
@@ -260,23 +260,8 @@ def forget_interruption() -> None:
     exec("")  # a text, for one that is compiled already does not count
 
 
-class Nowhere(io.TextIOWrapper):
-    """A stream that leads nowhere, and remembers whether something was to be said.
-
-    Attributes:
-        is_used: whether anything was written.
-    """
-
-    is_used = False
-
-    def write(self, text: str, /) -> int:
-        """Take note of it."""
-        self.is_used = self.is_used or bool(text)
-        return len(text)
-
-
-def open_streams() -> Nowhere | None:
-    """Make standard streams that are closed lead nowhere; return standard output if it does.
+def open_streams() -> io.StringIO | None:
+    """Make standard streams that are closed lead nowhere; return what keeps standard output's.
 
     Their numbers are taken, too, or the next file that is opened would get what is said.
     """
@@ -287,11 +272,10 @@ def open_streams() -> Nowhere | None:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
     streams: Any = sys  # has None for a stream that was closed when Python started
     if streams.stderr is None:
-        sys.stderr = Nowhere(io.BytesIO(), encoding="utf-8")
+        sys.stderr = io.StringIO()
     if streams.stdout is not None:
         return None
-    lost = Nowhere(io.BytesIO(), encoding="utf-8")
-    sys.stdout = lost
+    lost = sys.stdout = io.StringIO()
     return lost
 
 

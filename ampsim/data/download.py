@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -38,9 +36,6 @@ from ampsim.files import prepare_folder, sha256_of
 
 TIMEOUT_S: Final = 30.0
 """How long a server may be silent; chosen, as browsers wait about as long."""
-
-RATE_MIN_BYTES_PER_S: Final = 10_000.0
-"""How slow a whole download may be beyond that time; chosen: nobody waits for a slower one."""
 
 CHUNK_BYTES: Final = 1 << 16
 """How much is written at a time; chosen: small beside the memory, large beside a call."""
@@ -106,9 +101,8 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
     if not separator or scheme.lower() not in ("http", "https"):
         got = f"{scheme}://" if separator else "none"
         raise _failed(url, f"expected an address with http:// or https://, got {got}")
-    load = partial(_load, size_bytes=copy.size_bytes)
     try:
-        pooch.retrieve(url, f"sha256:{copy.sha256}", copy.name, place, downloader=load)
+        pooch.retrieve(url, f"sha256:{copy.sha256}", copy.name, place, downloader=_load)
     except requests.RequestException as error:
         raise _failed(url, _reason(error)) from error
     except ValueError as error:
@@ -127,53 +121,22 @@ def _retrieve(url: str, copy: Copy, place: Path) -> Path:
     return place / copy.name
 
 
+def _load(url: str, output_file: str, _pooch: object) -> None:
+    """Pooch's own way to download, but one that leaves no connection open when it fails."""
+    import requests
+
+    with (
+        requests.get(url, stream=True, timeout=TIMEOUT_S) as response,
+        open(output_file, "wb") as file,
+    ):
+        response.raise_for_status()
+        file.writelines(response.iter_content(CHUNK_BYTES))
+
+
 def _failed(url: str, reason: str) -> MissingDataError:
     return MissingDataError(
         f"{url}: cannot be downloaded: {reason}; try again later, or --set data=synthetic"
     )
-
-
-def _load(url: str, output_file: str, _pooch: object, *, size_bytes: int) -> None:
-    """Pooch's own way to download, but one that ends: at the size known, or when time is up.
-
-    It leaves no connection open when it fails.
-    """
-    import requests
-
-    is_late = threading.Event()
-    timer = threading.Timer(TIMEOUT_S + size_bytes / RATE_MIN_BYTES_PER_S, is_late.set)
-    timer.daemon = True
-    timer.start()
-    try:
-        with (
-            requests.get(url, stream=True, timeout=TIMEOUT_S) as response,
-            open(output_file, "wb") as file,
-        ):
-            response.raise_for_status()
-            left = size_bytes
-            for chunk in _chunks(response.raw):
-                left -= len(chunk)
-                if left < 0:
-                    raise _failed(url, f"expected {size_bytes:,} bytes, but more came")
-                if is_late.is_set():
-                    raise _failed(url, "the server is too slow")
-                file.write(chunk)
-    finally:
-        timer.cancel()
-
-
-def _chunks(raw: Any) -> Iterator[bytes]:
-    """Yield what comes as soon as it comes, however little; errors are those of requests."""
-    import requests
-    import urllib3
-
-    try:
-        while chunk := raw.read1(CHUNK_BYTES, decode_content=True):
-            yield chunk
-    except urllib3.exceptions.ReadTimeoutError as error:
-        raise requests.ReadTimeout(error) from error
-    except urllib3.exceptions.HTTPError as error:
-        raise requests.exceptions.ChunkedEncodingError(error) from error
 
 
 def _reason(error: Exception) -> str:

@@ -39,7 +39,7 @@ from ampsim.recipes.running import (
     witnesses_of,
 )
 from ampsim.report import words as markdown
-from ampsim.report.page.text import assumptions, commands, next_of_report, origin, tables_of
+from ampsim.report.page.text import assumptions, next_of_report, origin, tables_of
 from ampsim.report.saving import drawn_with
 from ampsim.report.table import to_csv
 from ampsim.runs.jobs import opened
@@ -115,7 +115,7 @@ class Explored(Reported):
             f"[The map]({MAP}) has every number, slices, and the line of equal time.",
             *map_tables(found),
             *tables_of([("Where each leads most", [headings, *lines])] if lines else [], headings),
-            *commands(next_of_report(recipe.name)),
+            *next_of_report(recipe.name),
             *assumptions(found.manifest),
             *origin({k: v for k, v in found.manifest.items() if k != "schedules"}, TABLE),
         ]

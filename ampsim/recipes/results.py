@@ -23,7 +23,6 @@ from ampsim.report.page.text import (
     answer_parts,
     assumptions,
     bullets,
-    commands,
     next_of_report,
     origin,
     picture_parts,
@@ -183,7 +182,7 @@ class Results(RunTable, Reported):
             *published_parts(self.comparison),
             *(part for picture in pictures for part in picture_parts(picture)),
             *tables_of(tuning_tables(self), LEFT),
-            *commands(next_of_report(str(self.manifest["command"][-1]))),
+            *next_of_report(str(self.manifest["command"][-1])),
             *assumptions(self.manifest),
             *origin(manifest, TABLE),
         ]

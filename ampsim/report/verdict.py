@@ -77,11 +77,6 @@ def called_rows(table: DataFrame) -> list[int]:
     return best_rows(table) if any(text(row, "standing") for row in rows(table)) else []
 
 
-def leading_row(table: DataFrame) -> Row:
-    """The row that is ahead, however sure that is; the table must have one."""
-    return _best(rows(table))
-
-
 def _best(records: Sequence[Row]) -> Row:
     """The row with the shortest time of those that may be compared, else the highest throughput."""
     reached = [row for row in _in_order(records) if _has_reached(row)]

@@ -6,8 +6,6 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
-from ampsim.text import distinct
-
 
 def plain(text: object, longest: int = 48) -> str:
     r"""A name as one line without control characters, shortened in the middle if it is too long.
@@ -86,13 +84,3 @@ def slug(name: str) -> str:
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii")
     words = re.sub(r"[^a-z0-9_]+", "-", ascii_only.lower()).strip("-_")
     return words[:_SLUG_LONGEST].rstrip("-_") or "unnamed"
-
-
-def slugs(names: Iterable[str]) -> dict[str, str]:
-    """A slug per name, different ones for different names: the second "x" becomes "x-2".
-
-    >>> slugs(["x", "../x"])
-    {'x': 'x', '../x': 'x-2'}
-    """
-    different = list(dict.fromkeys(names))
-    return dict(zip(different, distinct(map(slug, different), "{}-{}"), strict=True))

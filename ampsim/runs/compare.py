@@ -1,13 +1,11 @@
-"""What differs between two runs that were kept, in words and as JSON.
+"""What differs between two runs that were kept, as JSON can hold it.
 
-Traces are compared bit by bit, in the order in which they were recorded, until they first part;
-memory does not grow with them. Weights are not kept with a run, so nothing is said of them but
-what losses and accuracies say.
+Traces are compared bit by bit, in the order in which they were recorded, until they first part.
+Weights are not kept with a run, so nothing is said of them but what losses and accuracies say.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +18,6 @@ import pandas as pd
 
 from ampsim.runs.folder import TABLES
 from ampsim.runs.loaded_run import LoadedRun
-from ampsim.study.read_off import rate_of
 from ampsim.text import mapping
 
 T = TypeVar("T")
@@ -67,107 +64,57 @@ def is_close(a: Any, b: Any, tolerance: float) -> bool:
 _NOT_ORIGIN: Final = ("kind", "format", "files", "pages", "command")
 """Keys of a manifest that say nothing of where numbers come from; `command` has what follows."""
 
+_OF_RUN: Final = (
+    "train_per_s", "valid_per_s", "makespan_s", "utilisation", "staleness_mean", "staleness_max",
+    "messages",
+)  # fmt: skip
+_OF_EPOCHS: Final = (
+    "time_s", "loss", "valid_loss", "train_accuracy", "accuracy", "train_error", "error",
+)  # fmt: skip
+
 _PLAIN: Final = (str, int, float, bool)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyDifference:
-    """A key of the two manifests whose values differ; None where there is no such key."""
-
-    key: str
-    a: Any
-    b: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A number of both runs; None where it is unknown.
-
-    Attributes:
-        name: with its unit last, such as ``makespan_s``.
-        epoch: counted from 1; None for a number of the whole run.
-    """
-
-    name: str
-    a: float | None
-    b: float | None
-    epoch: int | None = None
-
-    @property
-    def difference(self) -> float | None:
-        """How much more it is in B."""
-        return None if self.a is None or self.b is None else self.b - self.a
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times A's it is in B; None where A's is 0."""
-        return None if self.a is None or self.b is None or not self.a else self.b / self.a
-
-
-@dataclass(frozen=True, slots=True)
-class Parting:
-    """Where two tables first differ.
-
-    Attributes:
-        index: of the row, from 0.
-        a: that row of the first run; None where the first has no more.
-        b: likewise of the second.
-        columns: in which the two rows differ; none where one is missing.
-    """
-
-    index: int
-    a: dict[str, Any] | None
-    b: dict[str, Any] | None
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TableComparison:
-    """One table of both traces: how many rows, and where they part; None where nowhere."""
-
-    name: str
-    rows_a: int
-    rows_b: int
-    parting: Parting | None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Everything that differs between two runs, and the numbers that do not."""
-
-    origin: tuple[KeyDifference, ...]
-    numbers: tuple[Number, ...]
-    tables: tuple[TableComparison, ...]
-
-    @property
-    def is_identical(self) -> bool:
-        """Whether the traces are identical to the bit."""
-        return all(table.parting is None for table in self.tables)
-
-
-def compare_runs(a: LoadedRun, b: LoadedRun) -> Comparison:
+def compare_runs(a: LoadedRun, b: LoadedRun) -> dict[str, Any]:
     """Compare two runs.
+
+    Returns:
+        `a` and `b`: what ran, and how it ended. `is_identical`: whether the traces are, to the bit.
+        `origin`: keys of the manifests whose values differ, each with `a` and `b`, None where there
+        is no such key. `numbers`: as of `number`, those of epochs behind those of the whole run.
+        `tables`: each with `name`, `rows_a`, `rows_b` and `parting`, where they first differ:
+        `index` of the row, the rows `a` and `b`, and `columns` in which these differ; None where
+        nowhere.
 
     Raises:
         FileFormatError: a table is missing or not the one that was written.
     """
-    return Comparison(
-        tuple(_origin(a.manifest, b.manifest)),
-        (*_whole_run(a, b), *_epochs(a.table("epochs"), b.table("epochs"))),
-        tuple(_compare_table(name, a, b) for name in TABLES),
-    )
+    tables = [_compared(name, a.table(name), b.table(name)) for name in TABLES]
+    return {
+        "a": _about(a),
+        "b": _about(b),
+        "is_identical": all(table["parting"] is None for table in tables),
+        "origin": list(_origin(a.manifest, b.manifest)),
+        "numbers": [*_whole_run(a, b), *_epochs(a.epochs, b.epochs)],
+        "tables": tables,
+    }
 
 
-def _origin(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[KeyDifference]:
+def _about(run: LoadedRun) -> dict[str, Any]:
+    names = {"folder": str(run.folder), "model": run.model, "cluster": run.cluster}
+    return {**names, "schedule": run.schedule, "ended": run.manifest.get("ended")}
+
+
+def _origin(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Keys with different values, in the order of the first manifest, then of the second."""
     flat_a, flat_b = (
         dict(_flat({key: value for key, value in one.items() if key not in _NOT_ORIGIN}))
         for one in (a, b)
     )
     for key in dict.fromkeys([*flat_a, *flat_b]):
-        values = flat_a.get(key), flat_b.get(key)
-        if values[0] != values[1]:
-            yield KeyDifference(key, *values)
+        values = {"a": flat_a.get(key), "b": flat_b.get(key)}
+        if values["a"] != values["b"]:
+            yield {"key": key, **values}
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -183,100 +130,45 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value if isinstance(value, _PLAIN) else str(value)
 
 
-def _whole_run(a: LoadedRun, b: LoadedRun) -> Iterator[Number]:
-    of_a, of_b = _numbers(a), _numbers(b)
-    for name, value in of_a.items():
-        yield Number(name, _known(value), _known(of_b[name]))
+def _whole_run(a: LoadedRun, b: LoadedRun) -> Iterator[dict[str, Any]]:
+    for name in _OF_RUN:
+        yield number(name, getattr(a, name), getattr(b, name))
+    yield number("updates", len(a.updates), len(b.updates))
+    yield number("epochs", len(a.epochs), len(b.epochs))
 
 
-def _numbers(run: LoadedRun) -> dict[str, float]:
-    """Numbers of a whole run, read off its trace chunk by chunk; unknown is NaN."""
-    end_s = busy_s = 0.0
-    messages = gradients = stale = 0
-    stale_max = math.nan
-    for spans in run.chunks("spans"):
-        end_s = max(end_s, float(spans["end_s"].max()))
-        busy_s += float((spans["end_s"] - spans["start_s"]).sum())
-        messages += len(spans)
-        staleness = spans["staleness"].to_numpy()[spans["staleness"].to_numpy() >= 0]
-        gradients, stale = gradients + len(staleness), stale + int(staleness.sum())
-        if len(staleness):
-            stale_max = float(np.fmax(stale_max, staleness.max()))
-    epochs = run.table("epochs")
-    available_s = run.workers * end_s
-    return {
-        "train_per_s": rate_of(epochs["instances"], epochs["train_s"]),
-        "valid_per_s": rate_of(epochs["valid_instances"], epochs["valid_s"]),
-        "makespan_s": end_s,
-        "utilisation": busy_s / available_s if available_s else math.nan,
-        "staleness_mean": stale / gradients if gradients else math.nan,
-        "staleness_max": stale_max,
-        "messages": messages,
-        "updates": sum(len(chunk) for chunk in run.chunks("updates")),
-        "epochs": len(epochs),
-    }
-
-
-_OF_EPOCHS: Final = (
-    "time_s", "loss", "valid_loss", "train_accuracy", "accuracy", "train_error", "error",
-)  # fmt: skip
-
-
-def _epochs(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[Number]:
+def _epochs(a: pd.DataFrame, b: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Times, losses and scores of each epoch that either run has; not those unknown in both."""
     for index in range(max(len(a), len(b))):
         for name in _OF_EPOCHS:
-            values = [_known(one[name].iloc[index]) if index < len(one) else None for one in (a, b)]
-            if values != [None, None]:
-                yield Number(name, *values, epoch=index + 1)
+            values = [one[name].iloc[index] if index < len(one) else None for one in (a, b)]
+            made = number(name, *values, epoch=index + 1)
+            if made["a"] is not None or made["b"] is not None:
+                yield made
 
 
-def _known(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
+def number(name: str, a: float | None, b: float | None, epoch: int | None = None) -> dict[str, Any]:
+    """A number of both runs, their difference B - A and ratio B / A; None where unknown.
+
+    `name` has its unit last; `epoch` counts from 1, and is None of a whole run.
+    """
+    a, b = (float(one) if one is not None and math.isfinite(one) else None for one in (a, b))
+    difference = None if a is None or b is None else b - a
+    ratio = None if not a or b is None else b / a
+    return {"name": name, "a": a, "b": b, "epoch": epoch, "difference": difference, "ratio": ratio}
 
 
-def _compare_table(name: str, a: LoadedRun, b: LoadedRun) -> TableComparison:
-    """One table; files of one hash need not be compared row by row."""
-    files_a, files_b = a.manifest["files"][name], b.manifest["files"][name]
-    parting = None
-    if files_a["sha256"] != files_b["sha256"]:
-        parting = _parting(a.chunks(name), b.chunks(name))
-    else:
-        for run in (a, b):
-            run.verified(name)
-    return TableComparison(name, int(files_a["rows"]), int(files_b["rows"]), parting)
-
-
-def _parting(a: Iterator[pd.DataFrame], b: Iterator[pd.DataFrame]) -> Parting | None:
-    """Where two streams of rows first differ."""
-    index = 0
-    for one, other in _paired(a, b):
-        if len(one) != len(other):  # only when one of the two has ended
-            return Parting(index, _row(one, 0), _row(other, 0), ())
-        names = [name for name in one.columns if name in other]  # earlier versions wrote fewer
-        is_same = {str(name): _is_same(one[name], other[name]) for name in names}
-        rows = np.flatnonzero(~np.logical_and.reduce(list(is_same.values())))
-        if len(rows):
-            row = int(rows[0])
-            unlike = tuple(name for name, same in is_same.items() if not same[row])
-            return Parting(index + row, _row(one, row), _row(other, row), unlike)
-        index += len(one)
-    return None
-
-
-def _paired(
-    a: Iterator[pd.DataFrame], b: Iterator[pd.DataFrame]
-) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-    """Frames of the same rows of both streams, then what one has more, if so, and an empty one."""
-    one, other = next(a, pd.DataFrame()), next(b, pd.DataFrame())
-    while len(one) and len(other):
-        count = min(len(one), len(other))
-        yield one[:count], other[:count]
-        one, other = one[count:], other[count:]
-        one = one if len(one) else next(a, one)
-        other = other if len(other) else next(b, other)
-    if len(one) or len(other):
-        yield one, other
+def _compared(name: str, a: pd.DataFrame, b: pd.DataFrame) -> dict[str, Any]:
+    """How many rows a table has in both runs, and where they part."""
+    both = min(len(a), len(b))
+    columns = [name for name in a.columns if name in b]  # earlier versions wrote fewer
+    is_same = {str(one): _is_same(a[one][:both], b[one][:both]) for one in columns}
+    apart = np.flatnonzero(~np.logical_and.reduce(list(is_same.values())))
+    index, parting = int(apart[0]) if len(apart) else both, None
+    if index < max(len(a), len(b)):
+        unlike = [one for one, same in is_same.items() if index < both and not same[index]]
+        parting = {"index": index, "a": _row(a, index), "b": _row(b, index), "columns": unlike}
+    return {"name": name, "rows_a": len(a), "rows_b": len(b), "parting": parting}
 
 
 def _is_same(one: pd.Series[Any], other: pd.Series[Any]) -> np.ndarray:
@@ -297,23 +189,3 @@ def _row(frame: pd.DataFrame, index: int) -> dict[str, Any] | None:
 def _plain(cell: Any) -> Any:
     value = cell.item() if hasattr(cell, "item") else str(cell)
     return None if value != value else value  # NaN is the one that is not itself
-
-
-def to_plain(a: LoadedRun, b: LoadedRun, comparison: Comparison) -> dict[str, Any]:
-    """The comparison as JSON can hold it."""
-    return {
-        "a": _run(a),
-        "b": _run(b),
-        "is_identical": comparison.is_identical,
-        "origin": [dataclasses.asdict(one) for one in comparison.origin],
-        "numbers": [
-            {**dataclasses.asdict(one), "difference": one.difference, "ratio": one.ratio}
-            for one in comparison.numbers
-        ],
-        "tables": [dataclasses.asdict(one) for one in comparison.tables],
-    }
-
-
-def _run(run: LoadedRun) -> dict[str, Any]:
-    names = {"folder": str(run.folder), "model": run.model, "cluster": run.cluster}
-    return {**names, "schedule": run.schedule, "ended": run.manifest.get("ended")}

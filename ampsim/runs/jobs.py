@@ -1,8 +1,5 @@
 """Several runs at a time: given to what makes them, taken back as they end.
 
-A run that may end at its target is expected to take as many epochs as such runs took that have
-ended: those of its own row, else all of them, else as many as it may take.
-
 A run is on one core from first to last: its order of events is what makes it reproducible. But runs
 of different schedules and seeds share nothing, so that a forecast of nine takes as many cores as
 there are, here or elsewhere.
@@ -14,91 +11,22 @@ import concurrent.futures
 import contextlib
 import os
 import queue
-import time
 import uuid
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from ampsim.errors import AmpsimError, ExecutorError, Failure, OptionError, SimulationError
 from ampsim.options import REPEATS_MAX, require_count
 from ampsim.runs.dask_client import SCHEME, DaskClient, connected
-from ampsim.runs.executor import Answer, AnyExecutor, Carried, Died, Read, RunExecutor
+from ampsim.runs.executor import Answer, AnyExecutor, Died, Read, RunExecutor
 from ampsim.runs.local_slots import LocalSlots
 from ampsim.runs.run import Run, run_of
 from ampsim.runs.store import Keeping, Known, named
 from ampsim.runs.task import Task
-from ampsim.study.outages import outage_table
 from ampsim.study.progress import OnProgress, Progress, Whole
-from ampsim.study.read_off import crossings_of
-from ampsim.study.result import Result
-from ampsim.study.training import resolved
 from ampsim.text import short
-
-SECONDS_BETWEEN_LOOKS: Final = 0.05  # chosen: as bars redraw, so that an instance costs nothing
-_MOST: Final = 0.99  # chosen: a run that goes on is not done
-
-_Key: TypeAlias = tuple[str, int]
-
-
-class WholeProgress:
-    """Tells the news of single runs on, now and then with how far all of them are."""
-
-    def __init__(self, tasks: Sequence[Task], on_progress: OnProgress, *, earlier: int = 0) -> None:
-        """Start before the first run."""
-        self._keys: list[_Key] = [(task.label, task.repeat) for task in tasks]
-        self._tasks = dict(zip(self._keys, tasks, strict=True))
-        self._on_progress = on_progress
-        self._earlier = earlier
-        self._last: dict[_Key, Progress] = {}
-        self._ended = 0
-        self._open_ended = sum(map(_may_stop, tasks))
-        self._taken: defaultdict[str | None, list[int]] = defaultdict(list)
-        self._share = 0.0
-        self._looked_s = float("-inf")
-
-    def tell(self, progress: Progress) -> None:
-        """Take the news of a run."""
-        self._last[progress.schedule, progress.repeat] = progress
-        now_s = time.monotonic()
-        if progress.is_epoch_end or now_s - self._looked_s >= SECONDS_BETWEEN_LOOKS:
-            self._looked_s = now_s
-            progress = replace(progress, whole=self._whole())
-        self._on_progress(progress)
-
-    def end(self, place: int) -> None:
-        """Note that a run has ended, however it did."""
-        key = self._keys[place]
-        last = self._last.pop(key, None)
-        self._ended += 1
-        may_stop = _may_stop(self._tasks[key])
-        self._open_ended -= may_stop
-        if last:
-            for label in (key[0], None) if may_stop else ():
-                self._taken[label].append(last.epoch)
-            self._on_progress(replace(last, is_epoch_end=False, whole=self._whole()))
-
-    def _whole(self) -> Whole:
-        finished, runs = self._earlier + self._ended, self._earlier + len(self._tasks)
-        under_way = sum(self._share_of(key, progress) for key, progress in self._last.items())
-        self._share = max(self._share, (finished + under_way) / runs)
-        is_known = not self._open_ended or bool(self._taken[None])
-        return Whole(runs, finished, self._share, is_known)
-
-    def _share_of(self, key: _Key, progress: Progress) -> float:
-        """Which share of its epochs a run that goes on has behind it."""
-        in_epoch = progress.items / progress.items_total if progress.items_total else 0.0
-        expected = float(self._tasks[key].plan.epochs)
-        if _may_stop(self._tasks[key]):
-            taken = self._taken[key[0]] or self._taken[None]
-            expected = min(expected, sum(taken) / len(taken) if taken else expected)
-        return min((progress.epoch - 1 + in_epoch) / max(expected, progress.epoch), _MOST)
-
-
-def _may_stop(task: Task) -> bool:
-    return task.plan.goal.target is not None and task.plan.epochs > 1
-
 
 OnFinish: TypeAlias = Callable[[int, Any], None]
 """``on_finish(place, value)`` takes what was read off one of the tasks' runs."""
@@ -190,7 +118,7 @@ def run_all(
     """Make every run, as many at a time as may be, and hand each over as soon as it has ended.
 
     `read`, which has a name, gives what is handed over. With `is_whole` that is a `Run`, which has
-    its result where that can come back.
+    its result where it is made in this process.
 
     Raises:
         AmpsimError: what a run raised; those under way are given up.
@@ -209,7 +137,7 @@ def run_all(
                 for place in places:
                     listeners.on_finish(place, replace(value, made=result) if is_whole else value)
         return
-    _make_beside(tasks, executor, listeners, read, is_whole=is_whole)
+    _make_beside(tasks, executor, listeners, read)
 
 
 def take_or_make(
@@ -261,12 +189,7 @@ def _alike(tasks: Sequence[Task]) -> dict[str, list[int]]:
 
 
 def _make_beside(
-    tasks: Sequence[Task],
-    executor: RunExecutor,
-    listeners: Listeners,
-    read: Read,
-    *,
-    is_whole: bool,
+    tasks: Sequence[Task], executor: RunExecutor, listeners: Listeners, read: Read
 ) -> None:
     """Ask for as many runs at a time as may be, and hear of each."""
     places = _alike(tasks)
@@ -281,7 +204,7 @@ def _make_beside(
         while waiting or asked:
             while waiting and len(asked) < executor.slots:
                 key = waiting.popleft()
-                asked[key] = executor.submit(key, tasks[places[key][0]], read, is_whole)
+                asked[key] = executor.submit(key, tasks[places[key][0]], read)
                 asked[key].add_done_callback(lambda _future, key=key: take(key, None))
             key, progress = news.get()
             if key not in asked:  # another client's, or told too late
@@ -323,10 +246,7 @@ def _hand_over(
     elif isinstance(answer, Exception):
         raise answer
     else:
-        value, carried = answer
-        if carried is not None:
-            value = replace(value, made=_result_of(task, carried))
-        listeners.on_finish(place, value)
+        listeners.on_finish(place, answer)
 
 
 def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
@@ -338,32 +258,33 @@ def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
     return sentence
 
 
-def _result_of(task: Task, carried: Carried) -> Result:
-    cluster = task.plan.cluster
-    return Result(
-        model=replace(task.plan.model, given=carried.given),
-        schedule=resolved(task.schedule, cluster),
-        workers=cluster.workers,
-        origin=carried.origin,
-        recorder=carried.recorder,
-        outages=outage_table(cluster, task.seed, carried.recorder),
-        crossings=crossings_of(cluster),
-        learning_digest=carried.learning_digest,
-    )
-
-
 def _with_whole(tasks: Sequence[Task], listeners: Listeners) -> Listeners:
-    """Listeners that also learn how far all runs are."""
-    if listeners.on_progress is None:
+    """Listeners that also learn how many runs have ended."""
+    tell = listeners.on_progress
+    if tell is None:
         return listeners
-    whole = WholeProgress(tasks, listeners.on_progress, earlier=listeners.earlier)
+    whole = Whole(listeners.earlier + len(tasks), listeners.earlier)
+    last: dict[tuple[str, int], Progress] = {}
+
+    def hear(progress: Progress) -> None:
+        key = progress.schedule, progress.repeat
+        told = progress if key in last else replace(progress, whole=whole)
+        last[key] = progress
+        tell(told)
+
+    def end(place: int) -> None:
+        nonlocal whole
+        whole = replace(whole, finished=whole.finished + 1)
+        said = last.pop((tasks[place].label, tasks[place].repeat), None)
+        if said is not None:
+            tell(replace(said, is_epoch_end=False, whole=whole))
 
     def finish(place: int, value: Any) -> None:
         listeners.on_finish(place, value)
-        whole.end(place)
+        end(place)
 
     def lose(place: int, sentence: str) -> None:
         listeners.on_loss(place, sentence)
-        whole.end(place)
+        end(place)
 
-    return Listeners(finish, lose, whole.tell, listeners.earlier)
+    return Listeners(finish, lose, hear, listeners.earlier)

@@ -12,19 +12,10 @@ from ampsim.metric import ACCURACY, Metric
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """How far all runs of a forecast or report are.
-
-    Args:
-        runs: how many there are.
-        finished: how many of them have ended, those kept from before among them.
-        share: which part of all work is done, from 0 to 1; never falls.
-        is_known: whether it is known how many epochs runs take, so that the share tells the time.
-    """
+    """How many runs there are, and how many have ended, those kept from before among them."""
 
     runs: int
     finished: int
-    share: float
-    is_known: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +30,7 @@ class Progress:
         score: what validation measured after the last epoch that has ended; None where unknown.
         is_epoch_end: whether this epoch has ended, so that `score` is its own.
         metric: what `score` is, with its unit.
-        whole: how far all runs are; None where it has not been looked at since it was last told.
+        whole: how far all runs are, where that is new: when a run begins, and when it has ended.
     """
 
     schedule: str

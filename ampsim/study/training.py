@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import CENTRE, Solver, SolverEngine
 from ampsim.dataflow import OfProgram, ProgramEngine
-from ampsim.hardware import Cluster, Device, load_cluster
+from ampsim.hardware import Cluster, Device
 from ampsim.ir import Graph
 from ampsim.model_parallel import (
     Engine,
@@ -24,14 +24,11 @@ from ampsim.model_parallel import (
     Repeater,
     RunSettings,
     Schedule,
-    Situation,
     average_replicas,
     probe,
     repeater_of,
 )
 from ampsim.model_parallel.job import PassTotals
-from ampsim.model_parallel.placements.file import FromFile, read_placement
-from ampsim.rng import stream
 from ampsim.study.apart import Chain, LearningApart
 from ampsim.study.model import Model, adopt_variables, job_of, variables_of
 from ampsim.study.process_settings import fixed_settings
@@ -48,24 +45,6 @@ def probe_of(model: Model, device: Device, data: UserData) -> Probe:
     job = job_of(model, model.graph(PROBE_SEED))
     with fixed_settings():
         return probe(job, device, data.batches("train", epoch=0, seed=PROBE_SEED))
-
-
-def require_placed(file: str, model: Model) -> None:
-    """Check that a placement file has a worker for each node of a model, and for no other.
-
-    Raises:
-        FileFormatError: it has not, cannot be read, or has a line that is not NODE = WORKER.
-        OptionError: the model is a program only.
-    """
-    model.require_graph(f"placement {file}", "its program says devices itself, with flow.device")
-    workers = 1 + max(read_placement(file).values())
-    cluster = load_cluster("tflops-1", workers=workers)
-
-    def probed() -> Probe:
-        return probe_of(model, cluster.devices[0], model.data(PROBE_SEED))
-
-    chance = stream(PROBE_SEED, "placement")
-    FromFile(file).place(Situation(model.graph(), cluster, chance, probed))
 
 
 def validations(train_count: int, every: int | None) -> int:

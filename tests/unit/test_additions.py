@@ -50,7 +50,7 @@ USED = {
     "sequential": {"interop/torch_model.py",
         "data_parallel/inside.py", "data_parallel/solver.py", "forecasting/budget.py",
         "forecasting/forecast.py", "model_parallel/engine.py", "model_parallel/placements/base.py",
-        "report/page/text.py", "study/checking.py",
+        "study/checking.py",
     },
     "amp": {
         "calibration/fit.py", "cli/run.py", "cli/option_table.py", "exploring/solve.py",

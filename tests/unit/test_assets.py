@@ -112,3 +112,18 @@ def test_backslash_is_part_of_a_name_where_it_separates_nothing():
         pytest.skip("here a backslash separates folders")
     with pytest.raises(UnknownNameError, match="no device named"):
         assets.locate("devices", "a\\b")
+
+
+@pytest.mark.parametrize("given", ["mine", "mine/", "./mine", Path("mine")])
+def test_a_folder_is_told_with_what_is_in_it(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine").mkdir()
+    said = "mine/?: expected a device file (.toml), got a folder; there is none in it"
+    with pytest.raises(UnknownNameError, match=re.escape(said).replace(re.escape("/?"), "/?")):
+        assets.locate("devices", given)
+    for name in ("b.toml", "a.toml", "a.py"):
+        (Path("mine") / name).touch()
+    with pytest.raises(UnknownNameError, match=r"such as mine/a\.toml$"):
+        assets.locate("devices", given)
+    Path("tflops-1").mkdir()
+    assert assets.locate("devices", "tflops-1") == assets.shipped("devices") / "tflops-1.toml"

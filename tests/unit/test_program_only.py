@@ -142,10 +142,6 @@ def test_commands_tell_it_from_a_graph(call, file):
         "a program of 1 layer, 15 parameters; an instance of 5 items"
         in call("check", str(file)).out
     )
-    placed = file.parent / "place.toml"
-    placed.write_text("layer = 0\n", encoding="utf-8")
-    told = call("check", str(placed), "--model", str(file))
-    assert "is a program only; its program says devices itself" in told.err
 
 
 @pytest.mark.usefixtures("unpainted")

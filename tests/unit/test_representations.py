@@ -27,7 +27,6 @@ AFTER = {
     "Summary": "trace/summary.py",
     "Result": "study/result.py",
     "Outcome": "runs/folder.py",
-    "Carried": "runs/executor.py",
     "Run": "runs/run.py",
     "LoadedRun": "runs/loaded_run.py",
     "Known": "runs/store.py",
@@ -37,7 +36,7 @@ AFTER = {
 """Of one that has begun, or ended, or was kept."""
 
 REPRESENTATIONS = BEFORE | AFTER
-REPRESENTATIONS_MAX = 18
+REPRESENTATIONS_MAX = 17
 
 ABOVE_METHODS = ("study", "runs", "report", "forecasting", "calibration", "recipes", "cli")
 

@@ -86,25 +86,17 @@ def _codes_of(spans: DataFrame, column: str, names: list[str]) -> NDArray[np.int
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
-    """Steps and shares of one worker, or of all: a row of the table beside the chart."""
-
-    name: str
-    steps: int
-    busy: str
-    forward: str
-    backward: str
-    update: str
-
-
-@dataclass(frozen=True, slots=True)
 class Panel:
-    """One schedule's chart in words."""
+    """One schedule's chart in words, and as a table.
+
+    A line of `worked` has a worker, or all, how many steps, and shares of the time: busy, forward,
+    backward, update.
+    """
 
     name: str
     summary: str
     of: str
-    worked: list[Worked]
+    worked: list[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +263,8 @@ class _Packed:
             for place, (row, kind) in enumerate(zip(rows.names, rows.devices, strict=True))
         ]
         summary = (
-            f"{together.steps:,} steps that take time in {format_seconds(self.length_s)}, "
-            f"of which {everyone} {'are' if workers > 1 else 'is'} busy {together.busy}"
+            f"{together[1]} steps that take time in {format_seconds(self.length_s)}, "
+            f"of which {everyone} {'are' if workers > 1 else 'is'} busy {together[2]}"
         )
         summary = summary if self.kept is None else f"{self.kept.words}: {summary}"
         free = f"; {self.free:,} free steps are not drawn" if self.free else ""
@@ -283,13 +275,13 @@ class _Packed:
         of = whole if self.kept is None else f"the {self.kept.words}"
         return Panel(name, summary + free + arrows, of, [together, *worked])
 
-    def _worked(self, name: str, chosen: NDArray[np.bool_], rows: int) -> Worked:
+    def _worked(self, name: str, chosen: NDArray[np.bool_], rows: int) -> list[str]:
         length_s = (self.values["end"] - self.values["start"])[chosen]
         direction = self.values["direction"][chosen]
         sums = np.bincount(direction, weights=length_s, minlength=len(DIRECTIONS))
         total_s = rows * self.length_s or math.nan
-        busy, *shares = (format_percent(each / total_s) for each in [sum(sums), *sums.tolist()])
-        return Worked(name, len(length_s), busy, *shares)
+        shares = (format_percent(each / total_s) for each in [sum(sums), *sums.tolist()])
+        return [name, f"{len(length_s):,}", *shares]
 
 
 def _overlap(first_s: Window, whole_s: Window) -> Window:

@@ -14,9 +14,7 @@ from matplotlib.figure import Figure
 from ampsim.files import write_bytes
 from ampsim.metric import Goal, Metric
 from ampsim.output_folder import staged
-from ampsim.report.frames import DataFrame, Row, devices_of, number, rows, runs_by_row
-from ampsim.report.gantt.boxes import ChartRun, first_window
-from ampsim.report.gantt.chart import gantt
+from ampsim.report.frames import DataFrame, Row, number, rows, runs_by_row
 from ampsim.report.page.figures import (
     gantt_together,
     narrow_figures,
@@ -25,11 +23,10 @@ from ampsim.report.page.figures import (
 )
 from ampsim.report.page.html import html_page
 from ampsim.report.page.tables import table_files
-from ampsim.report.page.text import Picture, Words, next_of_run, page
+from ampsim.report.page.text import Picture, Words, page
 from ampsim.report.saving import encode
 from ampsim.report.table import format_count, items_of, to_csv
 from ampsim.report.verdict import verdict
-from ampsim.report.words import slugs
 from ampsim.runs.folder import KIND, ROWS_KEPT, TABLES, Outcome, TraceWriter, write_run
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import RunTable, run_of
@@ -53,44 +50,23 @@ def contents_of(forecast: RunTable) -> dict[str, str | bytes]:
     """What each file of a forecast holds, by its name.
 
     These are forecast.csv, epochs.csv, validations.csv if some are within epochs, trials.csv if
-    learning rates were tuned, the figures that there are data for (gantt.png and
-    gantt-<schedule>.png, and those of `result_figures`), forecast.md, which shows them, and
-    index.html, which holds everything itself.
+    learning rates were tuned, the figures that there are data for (gantt.png, and those of
+    `result_figures`), forecast.md, which shows them, and index.html, which holds everything itself.
     """
     runs = runs_by_row(forecast)
     learning, for_phone = list(result_figures(forecast)), narrow_figures(forecast)
-    shown = shown_schedules(runs)
-    drawn = [*learning, *gantt_together(forecast, runs), *_gantt_each(forecast, shown)]
+    drawn = [*learning, *gantt_together(forecast, runs)]
     return {
         CSV: to_csv(forecast.table),
         **table_files(forecast),
         **_encoded(drawn),
         MARKDOWN: page(forecast, [picture for picture, _figure in drawn]),
-        INDEX: html_page(forecast, learning, shown, narrow=for_phone),
+        INDEX: html_page(forecast, learning, shown_schedules(runs), narrow=for_phone),
     }
 
 
 def _encoded(drawn: Sequence[tuple[Picture, Figure]]) -> dict[str, str | bytes]:
     return {picture.file: encode(figure, ".png") for picture, figure in drawn}
-
-
-def _gantt_each(forecast: RunTable, shown: dict[str, ChartRun]) -> list[tuple[Picture, Figure]]:
-    """Each schedule in a window of its own; first repeats only."""
-    figures: list[tuple[Picture, Figure]] = []
-    devices = devices_of(forecast)
-    for name, part in slugs(shown).items():
-        one = shown[name]
-        chart = gantt(
-            one,
-            workers=forecast.workers,
-            window_s=first_window({name: one}),
-            title=name,
-            devices=devices,
-        )
-        caption = f"The leading instances of the first repeat of {name}, in a window of their own."
-        picture = Picture(f"gantt-{part}.png", "", f"Gantt chart of {name}", caption)
-        figures.append((picture, chart))
-    return figures
 
 
 def view_of(outcome: Outcome, target: float | None = None) -> RunTable:
@@ -188,7 +164,6 @@ def words_of(view: RunTable) -> Words:
         "epochs.parquet",
         ((_epochs_heading(view), epochs_table(view)),) if len(epochs) else (),
         verdict_of(view),
-        tuple(next_of_run(view.manifest, len(epochs))),
     )
 
 

@@ -15,7 +15,6 @@ from ampsim.report.page.text import (
     ALL_COLUMNS,
     CHANGES,
     FORECAST,
-    NEXT,
     PAPER,
     Picture,
     Words,
@@ -23,7 +22,6 @@ from ampsim.report.page.text import (
     changes_of,
     charged,
     lines_below,
-    next_steps,
     origin_values,
     setting,
 )
@@ -63,8 +61,6 @@ def html_page(
         "words": words,
         "verdict": words.verdict or verdict(forecast.table, forecast.target, forecast.metric),
         "setting": setting(forecast),
-        "next": [plain(one, _LONGEST) for one in words.next or next_steps(forecast)],
-        "next_heading": NEXT,
         "interrupted": plain(forecast.interrupted or "", _LONGEST),
         **_answer(forecast),
         "view": gantt_view(charted, workers=forecast.workers, devices=devices_of(forecast))

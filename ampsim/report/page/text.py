@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,14 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ampsim.metric import Goal
-from ampsim.options import seconds_of
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.tables import LEFT, NamedTable, node_tables, tuning_tables
 from ampsim.report.table import columns_folded, format_count, notes, to_markdown
-from ampsim.report.verdict import called_rows, leading_row, verdict
+from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import listed, plain
-from ampsim.runs.ranking import seeds_needed
 from ampsim.runs.run import RunTable
 from ampsim.text import is_tables, mapping, sequence
 
@@ -26,7 +23,6 @@ _OF_DEVICES = (
     "Intervals hold the seeds and, within 95 %, the devices' numbers; notes have the devices alone."
 )
 
-NEXT: Final = "What to type next"
 ALL_COLUMNS: Final = "All columns, and what they are"
 CHANGES: Final = "What would change it"
 
@@ -56,7 +52,6 @@ class Words:
         csv: file that has all values with every digit.
         tables: further tables.
         verdict: the verdict; that of the table if empty.
-        next: commands that say more; those of a forecast if empty.
     """
 
     kind: str
@@ -66,7 +61,6 @@ class Words:
     csv: str
     tables: tuple[NamedTable, ...] = ()
     verdict: str = ""
-    next: tuple[str, ...] = ()
 
 
 FORECAST = Words(
@@ -93,17 +87,11 @@ def page(forecast: RunTable, pictures: Sequence[Picture], words: Words = FORECAS
         *(part for picture in pictures for part in picture_parts(picture)),
         *tables_of(tuning_tables(forecast), LEFT),
         *tables_of(node_tables(forecast), LEFT),
-        *commands(words.next or next_steps(forecast)),
         *assumptions(forecast.manifest),
         *origin(forecast.manifest, words.csv),
         "" if words is FORECAST else f"The whole trace: {files}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def commands(lines: Sequence[str]) -> list[str]:
-    """The section of what to type next; empty without commands."""
-    return [f"## {NEXT}", "```sh\n" + "\n".join(lines) + "\n```"] if lines else []
 
 
 def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
@@ -309,24 +297,6 @@ def _names(names: Sequence[str]) -> str:
     return listed([plain(name, 32) for name in names])
 
 
-_FLAGS: Final = frozenset({"--quiet", "-q", "--tune", "--traceback", "--quick"})
-"""Those of the options below that take no value; a test compares them with the command line's."""
-
-_OF_FORECAST: Final = frozenset(
-    {
-        "--schedule", "--max-active-keys", "--min-update-interval", "--max-epochs", "--repeats",
-        "--sure", "--max-repeats", "--scale-rate", "--tune", "--trials", "--columns", "--jobs",
-        "-j", "--budget", "--quick", "--executor", "--run-limit",
-    }
-)  # fmt: skip
-"""Options of a forecast that `ampsim run` lacks, or that differ by row."""
-
-LOOKS: Final = 10
-"""Validations of an epoch that are advised where one was too few (chosen: it takes little time)."""
-
-_OF_OUTPUT: Final = frozenset({"--out", "--json", "--columns", "--quiet", "-q", "--traceback"})
-
-
 def beside_answer(forecast: RunTable) -> list[str]:
     """How rates were made, who may have arrived before the first look, and rates at an end."""
     spent = [str(one) for one in sequence(forecast.manifest.get("budget"))]
@@ -381,104 +351,8 @@ def assumed_words(manifest: Mapping[str, Any]) -> str:
     return f"assumed, not measured: {'; '.join(told)}" if told else ""
 
 
-_AMOUNTS: Final = frozenset(
-    {"--repeats", "--sure", "--max-repeats", "--budget", "--quick", "--tune", "--trials"}
-)
-"""Options of a forecast that say how much is run."""
-
-
-def next_steps(forecast: RunTable) -> list[str]:
-    """Commands that say more than a forecast did; none of one that no command made."""
-    words = _command(forecast.manifest, "forecast")
-    records = rows(forecast.table)
-    if words is None or not records:
-        return []
-    best = leading_row(forecast.table)
-    seeds, asked = number(records[0], "repeats"), number(best, "seeds_needed")
-    needed = seeds_needed(len(records)) if math.isnan(asked) else int(asked)
-    repeats = max(needed, int(2 * seeds) if seeds >= 1 and math.isnan(asked) else 0)
-    surer = [*_without(words, _AMOUNTS - {"--tune", "--trials"}), "--repeats", str(repeats)]
-    tuned = [*_without(words, {"--tune", "--trials", "--quick"}), "--tune"]
-    if said := " ".join(map(str, sequence(forecast.manifest.get("budget")))):
-        budget_s = seconds_of("--budget", _value(words, "--budget") or "60s")
-        asked = re.search(r"(--repeats \d+ )?--budget \w+", said)
-        more = asked[0] if asked else f"--budget {math.ceil(budget_s / 6)}m"
-        surer, tuned = [*_without(words, _AMOUNTS), *more.split()], []
-    elif len(forecast.trials):
-        tuned = [*_without(words, {"--trials"}), "--trials", "16"]
-    if rows_at_first_look(forecast):
-        counts = (floats(run.epochs, "instances").max(initial=0.0) for run in forecast.runs)
-        each = max(int(max(counts)) // LOOKS, 1)
-        surer = [*_without(surer, {"--validate-every"}), "--validate-every", str(each)]
-    name = text(best, "schedule").partition(",")[0]
-    run = ["run", *_without(words[1:], _OF_FORECAST), "--schedule", name]
-    in_flight = number(best, "max_active_keys")
-    if name != "sequential" and not math.isnan(in_flight) and "--max-active-keys" in words:
-        run += ["--max-active-keys", f"{in_flight:.0f}"]
-    has_model = len(words) > 1 and not words[1].startswith("-")
-    buys = ["whatif", *_without(run[1:], {"--validate-every"})]
-    more = [run, buys] if has_model else []
-    return _plain([_line(one) for one in (surer, tuned, *more) if one])
-
-
-def next_of_run(manifest: Mapping[str, Any], epochs: int) -> list[str]:
-    """Three commands that say more of a run that was kept; none of one that no command made."""
-    words = _command(manifest, "run")
-    if words is None:
-        return []
-    place = _value(words, "--out") or f"run-{mapping(manifest['model'])['name']}"
-    longer = [*_without(words, {"--epochs"}), "--epochs", str(2 * max(epochs, 1))]
-    other = [*_without(words, {"--seed"}), "--seed", str(int(manifest["seed"]) + 1)]
-    return _plain(
-        [
-            _line(["gantt", place, "--out", "gantt.html"]),
-            _line([*longer, "--out", "longer"]),
-            _line([*other, "--out", "other"]) + f" && {_line(['compare', place, 'other'])}",
-        ]
-    )
-
-
 def next_of_report(name: str) -> list[str]:
-    """Three commands about a report."""
-    options = (["--check"], ["--check", "--rerun"], ["--redraw"])
-    return [_line(["report", name, *one]) for one in options]
-
-
-def _command(manifest: Mapping[str, Any], name: str) -> list[str] | None:
-    """The words of a command of that name, from its name on; None where another made this."""
-    words = [str(one) for one in sequence(manifest.get("command") or ())]
-    if len(words) < 2 or words[1] != name:
-        return None
-    return [name, *_without(words[2:], _OF_OUTPUT - {"--out"} if name == "run" else _OF_OUTPUT)]
-
-
-def _without(words: Sequence[str], options: frozenset[str] | set[str]) -> list[str]:
-    kept: list[str] = []
-    skips = False
-    for word in words:
-        option, equals, _value = word.partition("=")
-        if skips:
-            skips = False
-        elif option in options:
-            skips = not equals and option not in _FLAGS
-        else:
-            kept.append(word)
-    return kept
-
-
-def _value(words: Sequence[str], option: str) -> str | None:
-    for place, word in enumerate(words):
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-        if word == option and place + 1 < len(words):
-            return words[place + 1]
-    return None
-
-
-def _plain(lines: list[str]) -> list[str]:
-    """The lines, unless one has characters that a page could take for its own."""
-    return lines if all(re.fullmatch(r"[\w ,.:;=/+'\"@%&~-]+", one) for one in lines) else []
-
-
-def _line(words: Sequence[str]) -> str:
-    return f"ampsim {shlex.join(words)}"
+    """The section of a report's page on what to type next."""
+    options = ("--check", "--check --rerun", "--redraw")
+    lines = "\n".join(f"ampsim report {shlex.quote(name)} {one}" for one in options)
+    return ["## What to type next", f"```sh\n{lines}\n```"]

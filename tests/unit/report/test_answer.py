@@ -1,4 +1,4 @@
-"""A page begins with the answer, how sure it is and what was assumed, and ends with commands."""
+"""A page begins with the answer, how sure it is and what was assumed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pandas as pd
-import pytest
-import typer
 
-from ampsim.cli.entry import app
 from ampsim.metric import ACCURACY
 from ampsim.report import words as markdown
 from ampsim.report.page.text import (
-    _FLAGS,
-    _OF_FORECAST,
-    _OF_OUTPUT,
     assumed_words,
     next_of_report,
-    next_of_run,
-    next_steps,
     rates_words,
 )
 from ampsim.runs.run import RunTable
@@ -39,61 +31,12 @@ def of(command, **columns) -> Any:
     )  # fmt: skip
 
 
-def options_of(name: str) -> dict[str, bool]:
-    """The options of a command, and whether each is a flag, which takes no value."""
-    group: Any = typer.main.get_command(app)
-    command = group.commands[name]
-    return {
-        option: bool(getattr(one, "is_flag", False))
-        for one in command.params
-        for option in one.opts
-        if option.startswith("-")
-    }
-
-
-@pytest.mark.parametrize("name", ["forecast", "run"])
-def test_options_without_a_value_are_those_of_the_command_line(name):
-    flags = {option for option, is_flag in options_of(name).items() if is_flag}
-    assert flags & (_OF_FORECAST | _OF_OUTPUT) <= _FLAGS <= _OF_FORECAST | _OF_OUTPUT
-
-
-def test_what_a_run_lacks_of_a_forecast_is_left_out():
-    lacking = set(options_of("forecast")) - set(options_of("run")) - {"-j"}
-    assert lacking <= _OF_FORECAST
-    kept = set(options_of("forecast")) - _OF_FORECAST - {"--validate-every"} - _OF_OUTPUT
-    assert kept <= set(options_of("whatif"))
-
-
-def test_a_forecast_ends_with_four_commands_that_the_command_line_takes():
-    words = ["ampsim", "forecast", "rnn", "--set", "hidden=8", "--repeats", "3", "--quiet"]
-    words += ["--schedule", "sequential,amp", "--max-active-keys", "8", "--out", "there"]
-    surer, tuned, run, buys = next_steps(of(words))
-    shared = "rnn --set hidden=8"
-    assert surer.startswith(f"ampsim forecast {shared} --schedule sequential,amp")
-    assert surer.endswith("--repeats 6")
-    assert tuned.endswith("--repeats 3 --schedule sequential,amp --max-active-keys 8 --tune")
-    assert run == f"ampsim run {shared} --schedule amp --max-active-keys 8"
-    assert buys == f"ampsim whatif {shared} --schedule amp --max-active-keys 8"
-    for line in (surer, tuned, run, buys):
-        _ampsim, name, *rest = line.split()
-        assert {word for word in rest if word.startswith("-")} <= set(options_of(name))
-
-
-def test_what_python_made_ends_with_no_command():
-    assert next_steps(of(["mine.py"])) == []
-    assert next_of_run(of(["mine.py"]).manifest, 2) == []
-
-
-def test_a_kept_run_is_drawn_prolonged_and_compared():
-    words = ["ampsim", "run", "rnn", "--epochs", "2", "--seed=3", "--out", "here"]
-    draw, longer, other = next_of_run(of(words).manifest, 2)
-    assert draw == "ampsim gantt here --out gantt.html"
-    assert "--epochs 4 --out longer" in longer
-    assert other.endswith("--seed 4 --out other && ampsim compare here other")
-
-
 def test_a_report_has_three_commands():
-    assert len(next_of_report("schedules")) == 3
+    _heading, commands = next_of_report("schedules")
+    assert commands.splitlines()[1:-1] == [
+        "ampsim report schedules --check", "ampsim report schedules --check --rerun",
+        "ampsim report schedules --redraw",
+    ]  # fmt: skip
 
 
 def test_rows_that_were_not_tuned_say_so():

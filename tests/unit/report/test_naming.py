@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ampsim.report.words import slug, slugs
+from ampsim.report.words import slug
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,5 @@ def test_a_slug_is_safe_and_close_to_the_name(name, safe):
     assert slug(name) == safe
 
 
-def test_slugs_are_short_and_all_different():
-    found = slugs(["x" * 300, "x" * 301, "日", "本"])
-    assert len(set(found.values())) == 4
-    assert max(map(len, found.values())) <= 63
+def test_a_slug_is_short():
+    assert len(slug("x" * 300)) <= 60

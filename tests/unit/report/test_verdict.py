@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from ampsim.metric import Metric
-from ampsim.report.page.text import next_steps
-from ampsim.report.verdict import best_rows, called_rows, leading_row, verdict
+from ampsim.report.verdict import best_rows, called_rows, verdict
 from ampsim.runs.ranking import columns_of, rank
 
 NAN, INF = float("nan"), math.inf
@@ -103,7 +102,6 @@ def test_too_few_seeds_say_how_many_would_do(make_table):
     )
     assert best_rows(table) == called_rows(table) == []
     assert "tie" not in said
-    assert leading_row(table)["schedule"] == "amp"
 
 
 def test_one_seed_calls_nothing(make_table):
@@ -173,19 +171,6 @@ def test_a_verdict_has_two_sentences_at_most_and_agrees_with_the_table(make_tabl
     assert bool(re.search(r" first, in | alone, in ", said)) == ("first" in standings)
     bold = {str(table["schedule"].iloc[place]) for place in called_rows(table)}
     assert all(name in said for name in bold)
-
-
-def test_the_command_that_would_do_is_the_one_to_type_next(make_table, make_forecast, figure_1):
-    table = judged(make_table, near(21.6e-3, 3), [INF] * 3, near(8.86e-3, 3))
-    forecast = make_forecast(figure_1, 3, table=table, runs=[])
-    surer, _tuned, run, _buys = next_steps(forecast)
-    assert surer.endswith("--repeats 5")
-    assert "--schedule amp" in run
-    spent = "budget 60.0 s: 6 seeds; 58.1 s used, counted as work and not timed"
-    more = "about 558 seeds would likely settle it: --repeats 558 --budget 2m"
-    for said, asked in (([spent, more], "--repeats 558 --budget 2m"), ([spent], " --budget 10m")):
-        forecast.manifest["budget"] = said
-        assert next_steps(forecast)[0].endswith(asked)
 
 
 def test_nobody_reaching_the_target_is_said_with_the_closest(make_table):
