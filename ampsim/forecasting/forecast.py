@@ -252,8 +252,7 @@ def forecast(
         seed: of the first repeat.
         mode: "numeric" or "sleep".
         placement: as in `simulate`; the same for all schedules, and tried under each of them.
-        jobs: runs to make at a time, each in a process of its own; what they give is the same, but
-            that runs of more than one job have no `result`.
+        jobs: runs to make at a time, each in a process of its own; what they give is the same.
         on_progress: told whenever an instance finishes, after each epoch, and when a run ends.
         keeping: where finished runs are kept and those of an earlier call are taken from, as under
             `ampsim forecast --out`; they then have no `result`. None keeps none.

@@ -92,8 +92,8 @@ class DaskClient(RunExecutor):
             self.close()
             raise
 
-    def submit(self, key: str, task: Task, read: Read) -> Future[Answer]:
-        """Ask for a run."""
+    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+        """Ask for a run, of which no whole result comes back."""
         given, name = (packed_for_elsewhere(task, read), self.limit_s), _name(key)
         self._count += 1
         with _reaching(self._address):

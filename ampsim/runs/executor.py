@@ -1,10 +1,11 @@
 """What makes runs elsewhere, whatever it is: processes here, Dask, or an executor of one's own.
 
-A run goes there as a task, and comes back as what is read off it, without weights and trace. Tasks
-go as bytes to a process that starts with nothing. A model is Python objects with functions of a
-file that was loaded by its path, or of a notebook: the process executes the same source under the
-same name first, whatever the file says by now; then functions of a file are found by name, and the
-rest, such as lambdas and what was defined in a notebook, is carried whole by cloudpickle.
+A run goes there as a task, and comes back as what is read off it; a result as a whole, weights and
+trace, comes back from processes of this machine only. Tasks go as bytes to a process that starts
+with nothing. A model is Python objects with functions of a file that was loaded by its path, or of
+a notebook: the process executes the same source under the same name first, whatever the file says
+by now; then functions of a file are found by name, and the rest, such as lambdas and what was
+defined in a notebook, is carried whole by cloudpickle.
 
 Numbers are the same to the bit wherever a run is made, as long as ampsim's code, NumPy and the
 kernels of its matrix products are the same; where they are not, the run is refused.
@@ -24,6 +25,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
 from concurrent.futures import Executor, Future, InvalidStateError
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -38,6 +40,7 @@ from ampsim.study.process_settings import linear_algebra
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import code_digest
 from ampsim.study.result import Result
+from ampsim.trace import Recorder
 from ampsim.units import format_seconds
 
 Read: TypeAlias = Callable[[Result, str | None], Any]
@@ -47,8 +50,18 @@ OnNews: TypeAlias = Callable[[str, Progress], None]
 """``on_news(key, progress)`` is told how far a run is, in any thread."""
 
 
-Answer: TypeAlias = Any | Exception
-"""What was read off a run, or why there is nothing."""
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What comes back of a whole result; the rest of it is known to whoever asked for it."""
+
+    given: dict[str, np.ndarray]
+    origin: dict[str, Any]
+    recorder: Recorder
+    learning_digest: str | None
+
+
+Answer: TypeAlias = tuple[Any, Carried | None] | Exception
+"""What was read off a run, and its result where that was wanted; or why there is neither."""
 
 
 class Died(Exception):
@@ -82,7 +95,7 @@ class RunExecutor(ABC):
 
     Attributes:
         slots: how many runs may be asked for at a time; more wait here.
-        is_local: whether it is of this machine, so that one run alone may be made in this process.
+        is_local: whether it is of this machine, so that results come back whole.
         limit_s: how long a run may take, of the time of whoever waits; None for as long as it does.
     """
 
@@ -92,7 +105,7 @@ class RunExecutor(ABC):
     _on_news: OnNews | None = None
 
     @abstractmethod
-    def submit(self, key: str, task: Task, read: Read) -> Future[Answer]:
+    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
         """Ask for a run, the sooner the earlier; a key stands for one run, whoever asks for it.
 
         Raises:
@@ -123,8 +136,8 @@ class AnyExecutor(RunExecutor):
         self._executor = executor
         self._asked: dict[str, Future[Answer]] = {}
 
-    def submit(self, key: str, task: Task, read: Read) -> Future[Answer]:
-        """Ask for a run."""
+    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
+        """Ask for a run, of which no whole result comes back."""
         content = packed_for_elsewhere(task, read)
         self._asked[key] = self._executor.submit(answer_elsewhere, content)
         return self._asked[key]
@@ -135,10 +148,16 @@ class AnyExecutor(RunExecutor):
             self._asked[key].cancel()
 
 
-def answer(task: Task, read: Read, tell: OnProgress | None) -> Answer:
+def answer(task: Task, read: Read, is_whole: bool, tell: OnProgress | None) -> Answer:
     """Make one run here, and give what is to be sent back."""
     try:
-        return read(*task.run(tell))
+        result, failure = task.run(tell)
+        value = read(result, failure)
+        if not is_whole:
+            return value, None
+        result.recorder.flush()
+        given, digest = result.model.given, result.learning_digest
+        return value, Carried(given, result.origin, result.recorder, digest)
     except (AmpsimError, MemoryError) as error:
         error.add_note(traceback.format_exc())  # its own is lost on the way
         return error
@@ -186,7 +205,7 @@ def answer_elsewhere(content: bytes, tell: OnProgress | None = None) -> Answer:
     folder = task.plan.options.learnings
     if folder is not None and not os.path.lexists(folder / mark):
         task = task.learning_in(Path(_folder_of_this_process().name))
-    return answer(task, read, tell)
+    return answer(task, read, False, tell)
 
 
 @cache

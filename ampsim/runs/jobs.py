@@ -20,12 +20,16 @@ from typing import Any, TypeAlias
 from ampsim.errors import AmpsimError, ExecutorError, Failure, OptionError, SimulationError
 from ampsim.options import REPEATS_MAX, require_count
 from ampsim.runs.dask_client import SCHEME, DaskClient, connected
-from ampsim.runs.executor import Answer, AnyExecutor, Died, Read, RunExecutor
+from ampsim.runs.executor import Answer, AnyExecutor, Carried, Died, Read, RunExecutor
 from ampsim.runs.local_slots import LocalSlots
 from ampsim.runs.run import Run, run_of
 from ampsim.runs.store import Keeping, Known, named
 from ampsim.runs.task import Task
+from ampsim.study.outages import outage_table
 from ampsim.study.progress import OnProgress, Progress, Whole
+from ampsim.study.read_off import crossings_of
+from ampsim.study.result import Result
+from ampsim.study.training import resolved
 from ampsim.text import short
 
 OnFinish: TypeAlias = Callable[[int, Any], None]
@@ -118,7 +122,7 @@ def run_all(
     """Make every run, as many at a time as may be, and hand each over as soon as it has ended.
 
     `read`, which has a name, gives what is handed over. With `is_whole` that is a `Run`, which has
-    its result where it is made in this process.
+    its result where that can come back.
 
     Raises:
         AmpsimError: what a run raised; those under way are given up.
@@ -137,7 +141,7 @@ def run_all(
                 for place in places:
                     listeners.on_finish(place, replace(value, made=result) if is_whole else value)
         return
-    _make_beside(tasks, executor, listeners, read)
+    _make_beside(tasks, executor, listeners, read, is_whole=is_whole)
 
 
 def take_or_make(
@@ -189,7 +193,12 @@ def _alike(tasks: Sequence[Task]) -> dict[str, list[int]]:
 
 
 def _make_beside(
-    tasks: Sequence[Task], executor: RunExecutor, listeners: Listeners, read: Read
+    tasks: Sequence[Task],
+    executor: RunExecutor,
+    listeners: Listeners,
+    read: Read,
+    *,
+    is_whole: bool,
 ) -> None:
     """Ask for as many runs at a time as may be, and hear of each."""
     places = _alike(tasks)
@@ -204,7 +213,7 @@ def _make_beside(
         while waiting or asked:
             while waiting and len(asked) < executor.slots:
                 key = waiting.popleft()
-                asked[key] = executor.submit(key, tasks[places[key][0]], read)
+                asked[key] = executor.submit(key, tasks[places[key][0]], read, is_whole)
                 asked[key].add_done_callback(lambda _future, key=key: take(key, None))
             key, progress = news.get()
             if key not in asked:  # another client's, or told too late
@@ -246,7 +255,10 @@ def _hand_over(
     elif isinstance(answer, Exception):
         raise answer
     else:
-        listeners.on_finish(place, answer)
+        value, carried = answer
+        if carried is not None:
+            value = replace(value, made=_result_of(task, carried))
+        listeners.on_finish(place, value)
 
 
 def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
@@ -256,6 +268,20 @@ def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
     sentence = Failure(f"{task.label}, seed {task.seed}: {said}")
     sentence.traceback = Failure.of(error).traceback
     return sentence
+
+
+def _result_of(task: Task, carried: Carried) -> Result:
+    cluster = task.plan.cluster
+    return Result(
+        model=replace(task.plan.model, given=carried.given),
+        schedule=resolved(task.schedule, cluster),
+        workers=cluster.workers,
+        origin=carried.origin,
+        recorder=carried.recorder,
+        outages=outage_table(cluster, task.seed, carried.recorder),
+        crossings=crossings_of(cluster),
+        learning_digest=carried.learning_digest,
+    )
 
 
 def _with_whole(tasks: Sequence[Task], listeners: Listeners) -> Listeners:

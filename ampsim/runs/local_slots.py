@@ -82,11 +82,11 @@ class LocalSlots(RunExecutor):
         # heeds no signal never reaches.
         self._at_exit = Finalize(None, _end_all, args=(self._name,), exitpriority=0)
 
-    def submit(self, key: str, task: Task, read: Read) -> Future[Answer]:
+    def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
         """Start a process for the run; it ends with the thread that calls this."""
         from pebble import concurrent
 
-        given: Any = (task, read)
+        given: Any = (task, read, is_whole)
         if START_METHOD != "fork":
             given = packed(*given)
         untyped: Any = concurrent
@@ -173,9 +173,9 @@ def serve(given: Any, news: Connection, is_heard: bool) -> Answer:
     end_with_parent()
     leave_signals_to_parent()
     with news:
-        task, read = pickle.loads(given) if isinstance(given, bytes) else given
+        task, read, is_whole = pickle.loads(given) if isinstance(given, bytes) else given
         tell = paced(news.send, SECONDS_BETWEEN_NEWS, has_all_ends=True) if is_heard else None
-        return answer(task, read, tell)
+        return answer(task, read, is_whole, tell)
 
 
 def end_with_parent() -> None:

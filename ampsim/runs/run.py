@@ -69,7 +69,7 @@ class Run(WithRates):
         seed: its seed.
         failure: why it ended early; None where it did not.
         label: that of its row in a forecast.
-        made: what the simulation gave, weights included; None of a run that was kept or sent.
+        made: what the simulation gave, weights included; None of a run that was kept.
         epochs: as `Result.epochs`.
         spans: as `Result.spans`, the leading ones.
         transfers: as `Result.transfers`, the leading ones.
@@ -154,13 +154,13 @@ class Run(WithRates):
         """Trace (its leading spans) and numbers, and the model as it was trained.
 
         Raises:
-            OptionError: the run was kept in a folder, or made in another process; results are
-                neither kept nor sent.
+            OptionError: the run was kept in a folder, or made by another executor than `jobs`;
+                results are neither kept nor sent.
         """
         if self.made is None:
             raise OptionError(
                 f"{self.schedule}, seed {self.seed}: a run that is kept in a folder, or was made "
-                "in another process, has no result; read its tables, or forecast with one job and "
+                "on another machine, has no result; read its tables, or forecast with jobs and "
                 "without keeping"
             )
         return self.made

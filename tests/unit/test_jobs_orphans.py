@@ -132,7 +132,7 @@ BaseProcess.kill, queue.SimpleQueue = interrupted_kill, Interrupting
 try:
     with opened(2) as executor:
         run_all(
-            [Task(), Task()], executor, Listeners(print, print), lambda *_: None
+            [Task(), Task()], executor, Listeners(print, print), lambda *_: None, is_whole=True
         )
 except KeyboardInterrupt:
     print("interrupted")

@@ -205,7 +205,7 @@ def test_what_a_stop_took_is_kept_with_a_run_and_in_its_outline(keep, model):
     for one in ampsim.forecast(
         model, cluster_of({}, {}, **LOSING), "sequential", max_epochs=1, repeats=2, jobs=2
     ).runs:
-        pd.testing.assert_frame_equal(one.outages, result.outages, check_dtype=False)
+        pd.testing.assert_frame_equal(one.result.outages, result.outages, check_dtype=False)
 
 
 def test_charts_mark_updates_that_were_lost_and_checkpoints(model):

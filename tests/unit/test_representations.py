@@ -27,6 +27,7 @@ AFTER = {
     "Summary": "trace/summary.py",
     "Result": "study/result.py",
     "Outcome": "runs/folder.py",
+    "Carried": "runs/executor.py",
     "Run": "runs/run.py",
     "LoadedRun": "runs/loaded_run.py",
     "Known": "runs/store.py",
@@ -36,7 +37,7 @@ AFTER = {
 """Of one that has begun, or ended, or was kept."""
 
 REPRESENTATIONS = BEFORE | AFTER
-REPRESENTATIONS_MAX = 17
+REPRESENTATIONS_MAX = 18
 
 ABOVE_METHODS = ("study", "runs", "report", "forecasting", "calibration", "recipes", "cli")
 
