@@ -46,6 +46,8 @@ from ampsim.study.learning_rates import USUAL, methods_of, with_rate
 from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
+NOBODY: Any = None
+"""In place of what makes runs, where none is made."""
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +247,7 @@ def test_what_would_settle_an_answer_is_typed_so_that_it_buys_these_seeds(
     """Seeds that were named stay as many, whatever the budget, which alone buys 200 at most."""
     entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Pipeline(4)], target=0.3)
     spending = budget.Spending(
-        entries, budget.Allowance(6.0, repeats=repeats), 0, RunMaker(None, None, None)
+        entries, budget.Allowance(6.0, repeats=repeats), 0, RunMaker(NOBODY, None, None)
     )
     looks = pd.DataFrame({"instances": [100], "valid_instances": [10]})
     one = Run(messages=round(1 / budget.MESSAGE_S), epochs=looks)  # a second
@@ -268,7 +270,7 @@ def test_a_budget_that_would_do_is_enough_for_the_seeds_that_were_named(model, c
     once_s = sum(price_s(run, budget.flop_per_item(model) or 0.0) for run in made.runs)
     for budget_s, is_enough in ((seconds_of("--budget", found[1]), True), (6.0, False)):
         allowance = budget.Allowance(budget_s, repeats=30)
-        spending = budget.Spending(entries, allowance, 0, RunMaker(None, None, None))
+        spending = budget.Spending(entries, allowance, 0, RunMaker(NOBODY, None, None))
         assert (spending._start(once_s) is not None) == is_enough
 
 
