@@ -38,13 +38,13 @@ over 32 seeds, with the soonest and the latest. Each way of learning tried the s
 rates with two other seeds, and has the best of them. `lists_per_s` is of training. `standing` is by
 a paired bootstrap over seeds (docs/decisions/0015).
 
-**Two are soonest, and 32 seeds do not say which**: AMP on four devices is 1.07 times as soon as
-`sequential` on one (0.99 to 1.25, `over_soonest` with its 90 % interval); about 400 seeds would
-tell. `unrolled` is open, too, by the count of six comparisons; the pipeline, `dataflow`,
-`out-of-graph` and `sequential` on four devices are behind AMP for sure. Those that learn alike
-differ by a factor that no seed changes: `unrolled` takes 1.05 and `dataflow` 1.09 times as long
+**Two are soonest, and 32 seeds do not say which**: `sequential` on one device is 1.14 times as soon
+as AMP on four (0.97 to 1.22, `over_soonest` with its 90 % interval), which has the lowest of the
+rates, by two seeds. `unrolled` ties with `sequential`; the pipeline, `dataflow`, `out-of-graph` and
+`sequential` on four devices are behind for sure. Those that learn alike
+differ by a factor that no seed changes: `unrolled` takes 1.03 and `dataflow` 1.07 times as long
 as `sequential`, for what one node does in a step are several operators, each launched by itself;
-`out-of-graph` takes 8.5 times as long, with a predicate for each token there and back, forward
+`out-of-graph` takes 8.4 times as long, with a predicate for each token there and back, forward
 and backward; and `sequential` 1.9 times as long on four devices as on one.
 
 **Table `hosts`.** In `p100.toml` a launch takes the device 2.2 µs, and what a host does is free.
