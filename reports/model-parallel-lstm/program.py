@@ -26,7 +26,7 @@ file says of a launch, which the device is then not charged for. Nothing is fitt
 
 **What is found.**
 
-* With batches of 512 eight devices are 6.1 times as fast as one, four 3.6 times. Were there nothing
+* With batches of 512 eight devices are 6.2 times as fast as one, four 3.6 times. Were there nothing
   but products and the wait until the last layer has something to do, N steps on n devices with at
   most m layers on one would be 8 N / (m (N + n - 1)) times as fast (`bound`): 7.5 times. Where
   links and hosts take no time, 7.4 times come out.
