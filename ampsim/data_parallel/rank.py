@@ -344,9 +344,8 @@ class ModelCopy(Rank):
         """Compute the gradient of these batches; where the schedule inside steps, the steps."""
         if batches.batches:
             self._prepare(batches, exchange)
-            start, first = self.controller.start_pass, batches.first
-            start = partial(start, batches.batches, True, cause, first_instance=first)
-            cause = await until(start)
+            start, given = self.controller.start_pass, batches.batches
+            cause = await until(partial(start, given, True, cause, first_instance=batches.first))
             if self.is_cancelled:
                 self._end_cancellation()
                 return cause
@@ -382,12 +381,10 @@ class ModelCopy(Rank):
         assert placed.learner is not None
         if self._step is not None:
             if self.assignment is not None:
-                rate = self._setting.rate(self.assignment.at)
-                self.own.optimizer.charge(placed.learner, rate)
+                self.own.optimizer.charge(placed.learner, self._setting.rate(self.assignment.at))
             return self._step(self._vector_of[placed.index], now_s)
         assert self._updater is not None
-        is_due = placed.learner.gradient_count > 0
-        return self._updater.update(placed, now_s) if is_due else NOTHING
+        return self._updater.update(placed, now_s) if placed.learner.gradient_count else NOTHING
 
     def _computed(self, message: Message) -> None:
         """Note that a node has the gradients of all instances of the batches."""

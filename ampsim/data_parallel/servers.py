@@ -428,7 +428,7 @@ class Server(NothingFree):
         self._sent_bytes = {place: setting.sent_bytes_of(place) for place in places}
         self._hosted_bytes = sum(map(setting.bytes_of, places))
         self._arrays = setting.centre.optimizer.arrays if self._is_gradient else 0
-        self._prices: dict[tuple[Any, ...], tuple[float, int]] = {}
+        self._prices: dict[tuple[tuple[int, ...], bool], tuple[float, int]] = {}
 
     def take_parameters(self) -> None:
         """Let its part of the centre lie in memory, and what the optimizer keeps of it."""
@@ -459,18 +459,10 @@ class Server(NothingFree):
         if left:
             queue.append(queued)
         push = queued.push
-        merged: tuple[int, ...] = places
-        if self._is_gradient:
-            merged = tuple(one for one in places if one in push.counts)
-        staleness = self._merge(push, merged, now_s)
-        setting, nodes = self._setting, [self._setting.nodes[place] for place in merged]
-        for node in nodes if self._is_gradient else ():
-            setting.centre.optimizer.charge(node, setting.rate(push.batches.at))
-        key = (merged, *(node.step_calls for node in nodes))
-        price = self._prices.get(key)
-        if price is None:
-            price = self._prices[key] = self._price(merged)
-        seconds, number = price
+        merged = tuple(one for one in places if not self._is_gradient or one in push.counts)
+        staleness, rate = self._merge(push, merged, now_s), self._setting.rate(push.batches.at)
+        key = (merged, getattr(rate, "is_second", False))
+        seconds, number = self._prices.get(key) or self._price(key, rate)
         return seconds, _Merge(queued, places, now_s, number, staleness)
 
     def end(self, task: Begun) -> None:
@@ -535,9 +527,11 @@ class Server(NothingFree):
             push.reply[place] = centre
         push.measure(theta, centre)
 
-    def _price(self, places: tuple[int, ...]) -> tuple[float, int]:
-        """Seconds of a merge, and the number of its span's kind."""
-        setting = self._setting
+    def _price(self, key: tuple[tuple[int, ...], bool], rate: float) -> tuple[float, int]:
+        """Seconds of a merge, by its nodes and the optimizer's stage, and its span's kind."""
+        setting, (places, _stage) = self._setting, key
+        for place in places if self._is_gradient else ():
+            setting.centre.optimizer.charge(setting.nodes[place], rate)
         work = reduce(add, map(self._work, places), Work(operations=0))
         known = (self.worker, setting.centre_place, Direction.UPDATE)
         kind = (*known, work.flop, work.bytes, work.operations)
@@ -548,6 +542,7 @@ class Server(NothingFree):
         )
         price = seconds_on(self._device), setting.recorder.kinds.number(kind)
         setting.recorder.kinds.seconds_on[price[1]] = seconds_on
+        self._prices[key] = price
         return price
 
     def _work(self, place: int) -> Work:

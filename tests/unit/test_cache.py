@@ -90,7 +90,7 @@ def test_a_sparse_tables_update_and_payloads_find_nothing_in_the_cache():
     found = priced(10**9, *placed, bandwidth="pass_bandwidth_bytes_per_s")
     bare = priced(None, *placed, bandwidth="pass_bandwidth_bytes_per_s")
     for (_node, one), (_same, other) in zip(found[:2], bare[:2], strict=True):
-        for direction in (FORWARD, UPDATE):
+        for direction in (FORWARD, UPDATE) if one is found[0][1] else (FORWARD,):
             shape = (3,) if one is found[0][1] else (1, 10)
             assert one.price(direction, shape).seconds == other.price(direction, shape).seconds > 0
 

@@ -247,7 +247,8 @@ def test_file_that_is_no_table_is_explained(content, said, rejection):
 
 
 def test_folder_is_no_file(tmp_path):
-    with pytest.raises(FileFormatError, match=r"expected a \.toml file, got a folder; name a file"):
+    told = r"expected a device file \(\.toml\), got a folder; there is none in it"
+    with pytest.raises(UnknownNameError, match=told):
         load_device(tmp_path)
 
 

@@ -109,7 +109,9 @@ def test_missing_file_is_named(tmp_path):
 def test_what_is_no_python_file_is_told(tmp_path, write):
     text = "expected a Python file (.py) with Config and build(config)"
     assert message(write("x", "mine.txt")) == text
-    assert message(tmp_path) == text
+    (tmp_path / "mine").mkdir()
+    told = "expected a model file (.py), got a folder; there is none in it"
+    assert message(tmp_path / "mine", UnknownNameError).endswith(told)
 
 
 @pytest.mark.parametrize(
