@@ -271,7 +271,7 @@ def test_sums_of_optimizers_are_those_of_the_registry():
         (ampsim.SyncEASGD(4), lambda own: 3 + own, "sync-easgd"),
         (ampsim.DiLoCo(4, period=2), lambda _own: 4, "diloco"),
     ],
-    ids=str,
+    ids=["easgd", "sync-easgd", "diloco"],
 )
 def test_an_update_finds_the_centre_in_the_cache_as_its_other_arrays(solver, more, name, optimizer):
     """A pull passes over weights, gradient, the optimizer's arrays, and the centre.
