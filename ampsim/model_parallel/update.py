@@ -108,7 +108,8 @@ class Updater:
         touched = node.take_rows()
         if self._is_within_epochs:
             self._take_rate(node)
-        self._optimizer.charge(node, self.rate)
+        if self._optimizer.first is not None:  # asked here, as it is once for each update
+            self._optimizer.charge(node, self.rate)
         if not node.is_abstract:
             if placed.optimizer_state is None:
                 placed.optimizer_state = self._method(node).init(node.theta)
