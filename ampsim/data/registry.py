@@ -132,6 +132,11 @@ def data_folder(explicit: str | os.PathLike[str] | None = None) -> Path:
     named = os.fspath(explicit) if explicit is not None else os.environ.get(VARIABLE)
     if named:
         return expanded(named)
+    return cache_folder()
+
+
+def cache_folder() -> Path:
+    """The folder that the platform keeps for what a program can fetch or make again."""
     import platformdirs  # here, so that those who name a folder need not wait for it
 
     return platformdirs.user_cache_path("ampsim", appauthor=False)

@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
-import platformdirs
 
 from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
-from ampsim.data.registry import there
+from ampsim.data.registry import cache_folder, there
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError
 from ampsim.files import prepare_folder, sha256_of, write_text
@@ -50,7 +49,7 @@ def source_digest() -> str:
     sentence was put better. To read the code so takes a second: what came of it is kept in the
     platform's cache folder, under the code's `code_digest`.
     """
-    kept = platformdirs.user_cache_path("ampsim", appauthor=False) / "code" / code_digest()
+    kept = cache_folder() / "code" / code_digest()
     try:
         digest = kept.read_text("ascii") if kept.is_absolute() else ""
     except (OSError, ValueError):

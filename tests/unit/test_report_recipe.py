@@ -311,7 +311,7 @@ def test_lines_of_a_recipe_tell_options_that_no_column_shows(folder):
 @pytest.mark.parametrize("kept", [None, "", "of another kind", "no folder"])
 def test_the_hash_of_the_code_is_kept_and_read_again_where_it_is_whole(monkeypatch, tmp_path, kept):
     folder = tmp_path / "ampsim"
-    monkeypatch.setattr(provenance.platformdirs, "user_cache_path", lambda *_, **__: folder)
+    monkeypatch.setattr(provenance, "cache_folder", lambda: folder)
     digest = source_digest.__wrapped__
     place = folder / "code" / provenance.code_digest()
     if kept == "no folder":
