@@ -141,7 +141,7 @@ def manifest_of(plan: RunPlan, entries: Sequence[Row], runs: Sequence[Run]) -> d
         ],
         "placement": runs[0].placement if runs else options.placed.origin,
         **({"placements": placements} if is_searched else {}),
-        "costs": costs(plan.cluster),
+        "costs": costs(plan.cluster, [one.schedule for one in entries]),
     }
 
 

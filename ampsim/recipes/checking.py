@@ -30,6 +30,7 @@ from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.redrawing import edits_of, files_of, read_manifest, read_results
 from ampsim.recipes.results import PAGE, TABLE, Reported, Results
 from ampsim.recipes.rows import Rows, cluster_of, make_rows
+from ampsim.recipes.running import costs_of
 from ampsim.report.page.figures import TOGETHER
 from ampsim.report.saving import drawn_with, look_alike
 from ampsim.runs.compare import Apart, first_apart, is_close
@@ -253,7 +254,9 @@ def _words(before: str, now: str, tolerance: float) -> str:
     apart = _first_part(before, now, tolerance)
     if apart is None or apart.a is None or apart.b is None:
         return f"{before[-60:]!r} in place of {now[-60:]!r}"
-    return f"{apart.a[:60]!r} in place of {apart.b[:60]!r}"
+    letter = first_apart(apart.a, apart.b)
+    start = max(0, letter.place - 30) if letter is not None else 0  # chosen: half of what is shown
+    return f"{apart.a[start : start + 60]!r} in place of {apart.b[start : start + 60]!r}"
 
 
 def _is_alike(before: str, now: str, tolerance: float) -> bool:
@@ -387,6 +390,10 @@ def _tiny_runs(
     except AmpsimError as error:
         found.faults.append(str(error))
         return found
+    said = sequence(manifest.get("costs"))
+    clusters = rows.clusters if recipe.file.explore is None else [rows.cluster]
+    if any(one not in said for one in costs_of(clusters, rows.rows)):
+        found.faults.append(f"{MANIFEST} tells other costs than are charged; make the report again")
     labels = [row.label for row in rows.rows]
     found.faults += [f"{WITNESS} says nothing of {one}" for one in labels if one not in before]
     found.faults += [f"{WITNESS} has a row {one}" for one in before if one not in labels]

@@ -219,7 +219,7 @@ def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, An
     assert asked is not None, "the recipe explores"
     made = manifest_of(recipe, base, [{} for _row in base.rows], [])
     if any(key in NAMES for key in space.values):
-        made["costs"] = costs_of([base.cluster, *clusters])
+        made["costs"] = costs_of([base.cluster, *clusters], base.rows)
     over = {key: list(of) for key, of in space.values.items()}
     made["explore"] = {"over": over, "points": asked.points, "sure": asked.sure}
     return tomllib.loads(to_toml(made))

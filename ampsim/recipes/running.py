@@ -269,11 +269,12 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
     return f"in trials other placements than the default are faster ({'; '.join(said)})"
 
 
-def costs_of(clusters: Iterable[Cluster]) -> list[dict[str, str]]:
-    """What is charged on some clusters, each sentence once."""
+def costs_of(clusters: Iterable[Cluster], rows: Iterable[Row]) -> list[dict[str, str]]:
+    """What is charged on some clusters, each sentence once; the rows tell what runs on them."""
+    schedules = [row.schedule for row in rows]
     found: list[dict[str, str]] = []
     for cluster in clusters:
-        found += [one for one in costs(cluster) if one not in found]
+        found += [one for one in costs(cluster, schedules) if one not in found]
     return found
 
 
@@ -352,7 +353,7 @@ def manifest_of(
         **origin_of(file, rows),
         **origin,
         **({"assumptions": assumed} if assumed else {}),
-        "costs": costs_of(rows.clusters),
+        "costs": costs_of(rows.clusters, rows.rows),
     }
 
 

@@ -12,7 +12,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +24,7 @@ from ampsim.assets import shipped
 from ampsim.data import DATASETS, data_folder
 from ampsim.data.registry import cache_folder, there
 from ampsim.data_parallel import Solver
+from ampsim.dataflow import OfProgram
 from ampsim.errors import AmpsimError
 from ampsim.files import prepare_folder, sha256_of, write_text
 from ampsim.hardware import Cluster, Device, charges, host_text, variations
@@ -121,7 +122,7 @@ def origin_of(
         "model": model_origin(model),
         "cluster": cluster_origin(cluster),
         "schedule": schedule_origin(schedule),
-        "costs": costs(cluster),
+        "costs": costs(cluster, [schedule]),
     }
 
 
@@ -247,8 +248,11 @@ def placement_origin(
     return {**placement.origin, "workers": placed}
 
 
-def costs(cluster: Cluster) -> list[dict[str, str]]:
-    """Return what was charged, per device: each cost with its kind (formula, measured, assumed)."""
+def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str, str]]:
+    """Return what was charged, per device: each cost with its kind (formula, measured, assumed).
+
+    Under schedules of programs, also whether their control flow was.
+    """
     rows = [
         {"of": device.name, "what": charge.what, "kind": charge.kind, "text": charge.text}
         for device in dict.fromkeys(cluster.devices)
@@ -273,7 +277,8 @@ def costs(cluster: Cluster) -> list[dict[str, str]]:
         taken = f"{cluster.host.name}: {host_text(cluster)}"
         rows.append({"of": "host", "what": "controller", "kind": "assumed", "text": taken})
         host = "replica averaging, loading of data"
-    if not any(device.dispatch_s for device in cluster.devices):
+    is_dispatched = any(device.dispatch_s for device in cluster.devices)
+    if not is_dispatched and any(isinstance(one, OfProgram) for one in schedules):
         host += ", control flow of programs"
     rows.append({"of": "host", "what": host, "kind": "assumed", "text": "take no time"})
     if cluster.memory is not None:

@@ -57,6 +57,29 @@ def cells(cells_made, tmp_path) -> Path:
     return shutil.copytree(cells_made, tmp_path / cells_made.name)
 
 
+def test_a_manifest_that_tells_costs_in_other_words_is_found_without_runs(cells, monkeypatch):
+    """Its page would say so, and only running the report again would tell."""
+    recipe = read_recipe(cells)
+    assert check_report(recipe, cells).follows
+    told = running.costs_of
+    changed = lambda clusters, rows: [  # noqa: E731  # short
+        one | {"text": f"{one['text']}, at night"} for one in told(clusters, rows)
+    ]
+    monkeypatch.setattr(checking, "costs_of", changed)
+    (fault,) = check_report(recipe, cells).faults
+    assert fault == "manifest.toml tells other costs than are charged; make the report again"
+
+
+def test_what_differs_is_shown_where_it_differs(cells):
+    """However much the two texts begin with alike."""
+    before = "- assumed, not measured: of links: messages; of host: controller, loading of data"
+    said = checking._words(before, f"{before}, control flow", 0.0)
+    assert said == (
+        "'t: controller, loading of data' in place of "
+        "'t: controller, loading of data, control flow'"
+    )
+
+
 @pytest.fixture
 def every_schedule(tmp_path) -> Path:
     """A recipe with a row for each schedule that is registered, on a chain of three layers."""
