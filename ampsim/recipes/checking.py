@@ -99,7 +99,9 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
     """
     try:
         manifest = read_manifest(folder)
-        changed, absent = " and ".join(_changed_code(recipe, manifest)), _absent_data(manifest)
+        changed = " and ".join(_changed_code(recipe, manifest))
+        missing = ", ".join(file for file, is_same in _data(manifest) if is_same is None)
+        absent = _told(f"not compared, for they are not here: {missing}" if missing else None)
         notes = (*_told(changed or None), *absent)
         faults = (*_changes(recipe, manifest), *edits_of(folder, manifest))
         faults += tuple(lacks_of(manifest, (TABLE, PAGE, WITNESS, OUTLINES)))
@@ -321,9 +323,10 @@ def _redrawn(recipe: Recipe, folder: Path, results: Reported, tiny: _TinyRuns) -
 def _drawn_once(folder: Path, results: Reported, runs: Sequence[Run] | None) -> Verdict:
     manifest = read_manifest(folder)
     skipped = skipped_pictures(manifest)
+    odd = ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError
     try:
         contents = draw_again(results, runs)
-    except OUT_OF_SHAPE as error:
+    except odd as error:
         return Verdict((f"{OUTLINES} cannot be drawn: {told(error)}",))
     beside = {WITNESS: None, OUTLINES: None}
     drawn = Drawn({**contents, **beside}, f"what {OUTLINES} draws to")
@@ -336,12 +339,6 @@ def draw_again(results: Reported, runs: Sequence[Run] | None) -> dict[str, str |
     """What a report's tables, figures and pages hold, by name, charts of `runs`; None without."""
     charts = results.charts(runs)
     return {**charts, **results.tables(), **results.drawn(charts)}
-
-
-OUT_OF_SHAPE: Final = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError,
-)  # fmt: skip
-"""What drawing raises where numbers of a file are not what they must be to each other."""
 
 
 def skipped_pictures(manifest: Mapping[str, Any]) -> str | None:
@@ -473,12 +470,6 @@ def _data(manifest: dict[str, Any]) -> Iterator[tuple[str, bool | None]]:
     for entry in sequence(manifest.get("data")):
         path = data_folder() / str(entry["file"])
         yield entry["file"], sha256_of(path) == entry["sha256"] if os.path.isfile(path) else None
-
-
-def _absent_data(manifest: dict[str, Any]) -> Iterator[str]:
-    absent = [file for file, is_same in _data(manifest) if is_same is None]
-    if absent:
-        yield f"not compared, for they are not here: {', '.join(absent)}"
 
 
 def _at(manifest: dict[str, Any], table: str, key: str) -> Any:

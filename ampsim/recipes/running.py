@@ -272,10 +272,8 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
 def costs_of(clusters: Iterable[Cluster], rows: Iterable[Row]) -> list[dict[str, str]]:
     """What is charged on some clusters, each sentence once; the rows tell what runs on them."""
     schedules = [row.schedule for row in rows]
-    found: list[dict[str, str]] = []
-    for cluster in clusters:
-        found += [one for one in costs(cluster, schedules) if one not in found]
-    return found
+    every = [one for cluster in clusters for one in costs(cluster, schedules)]
+    return [one for place, one in enumerate(every) if one not in every[:place]]
 
 
 def _gather(
