@@ -255,8 +255,8 @@ def _times(whole: float | None, share: float | None) -> float | None:
     return None if whole is None or share is None else whole * share
 
 
-def table_of(rows: Sequence[dict[str, Any]] | dict[str, list[Any]]) -> pd.DataFrame:
-    """Rows, or columns, as a table in which an unknown number is NaN, and a column has one type.
+def table_of(rows: Sequence[dict[str, Any]] | pd.DataFrame) -> pd.DataFrame:
+    """Rows as a table in which an unknown number is NaN, and a column has one type.
 
     A column whose name begins with "is_" holds truth values, of which one may be missing.
     """
