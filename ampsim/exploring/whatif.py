@@ -83,7 +83,7 @@ def whatif(
 
     Args:
         model: as of `forecast`.
-        cluster: as of `forecast`.
+        cluster: likewise.
         schedules: one table each: objects or names.
         repeats: runs of each row that is learned, with seeds `seed`, `seed` + 1, …
         mode: "numeric", or "sleep" for the time of an epoch alone.
@@ -300,10 +300,6 @@ def _times(factor: float) -> str:
     return known.get(factor, f"{factor:g} times as fast")
 
 
-_STEP: Final = ("start_s", "node", "direction", "instance", "state")
-"""What a device serves: when it begins, and what it is."""
-
-
 def parting(base: Result, other: Result) -> str:
     """Where two runs first serve something else that takes time, in words."""
     spans = [result.spans for result in (base, other)]
@@ -312,15 +308,15 @@ def parting(base: Result, other: Result) -> str:
     found: list[tuple[float, str]] = []
     for worker in sorted({int(one) for own in spans for one in own["worker"]}):
         of_worker = [own[own["worker"] == worker] for own in spans]
-        steps = [zip(*(own[name] for name in _STEP), strict=True) for own in of_worker]
+        names = ["start_s", "node", "direction", "instance", "state"]
+        steps = [own[names].itertuples(index=False, name=None) for own in of_worker]
         a, b = ([one for one in own if one[1:3] in taking] for own in steps)
         apart = first_apart(a, b, lambda one, two: one[1:] == two[1:])
         if apart is not None:
             start_s = min(one[0] for one in (apart.a, apart.b) if one is not None)
-            ours, theirs = _step_words(apart.a), _step_words(apart.b)
             place = "the host" if worker < 0 else f"worker {worker}"
-            said = f"{place} serves {theirs} at its step {apart.place + 1}, and not {ours}"
-            found.append((start_s, said))
+            step = f"{_step_words(apart.b)} at its step {apart.place + 1}"
+            found.append((start_s, f"{place} serves {step}, and not {_step_words(apart.a)}"))
     if not found:
         return "every device serves the same in the same order, and only waits are longer"
     start_s, said = min(found)
@@ -378,9 +374,7 @@ class WhatIf(Finding):
             is of the time of an epoch. Unknown is missing.
         curves: schedule, what, factor, change of the time of an epoch; of what matters most.
         elasticities: schedule, where, constant, elasticity; those of a schedule add up to 1.
-        sentences: what matters most, and anomalies, in words.
         target: that is aimed at; None without one.
-        model, cluster, manifest: as of `Finding`.
     """
 
     kind: ClassVar[Kind] = "whatif"

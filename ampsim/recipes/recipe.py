@@ -95,17 +95,11 @@ class Exploring(Record):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Where a row of a report stands.
+    """Where a row of a report stands."""
 
-    Args:
-        index: of the recipe's entry that it is made of.
-        label: of that entry.
-        cluster: of the grid; None of a row that is not multiplied.
-    """
-
-    index: int
-    label: str
-    cluster: str | None = None
+    index: int  # of the recipe's entry that it is made of
+    label: str  # of that entry
+    cluster: str | None = None  # of the grid; None of a row that is not multiplied
 
     @property
     def where(self) -> str:

@@ -95,17 +95,11 @@ def make_rows(recipe: Recipe) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class ExploredSpace:
-    """What a recipe explores.
+    """What a recipe explores."""
 
-    Args:
-        recipe: that.
-        base: its rows where nothing varies.
-        values: of each key, as the recipe names them.
-    """
-
-    recipe: Recipe
-    base: Rows
-    values: dict[str, tuple[Value, ...]]
+    recipe: Recipe  # that
+    base: Rows  # its rows where nothing varies
+    values: dict[str, tuple[Value, ...]]  # of each key, as the recipe names them
 
     @property
     def points(self) -> list[Point]:

@@ -46,15 +46,10 @@ DRAWS: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Draws of seeds with replacement.
+    """Draws of seeds with replacement."""
 
-    Attributes:
-        counts: how often each seed was drawn, (draws, seeds).
-        weights: the probability of each draw, (draws,); they add up to 1.
-    """
-
-    counts: np.ndarray
-    weights: np.ndarray
+    counts: np.ndarray  # how often each seed was drawn, (draws, seeds)
+    weights: np.ndarray  # the probability of each draw, (draws,); they add up to 1
 
     def medians(self, values: Sequence[float]) -> np.ndarray:
         """The median of each draw, (draws,)."""
@@ -158,21 +153,13 @@ class Sureness:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How a row compares with the best.
+    """How a row compares with the best."""
 
-    Args:
-        ratio: its median time over that of the best; infinite if it does not arrive.
-        low: lower end of the interval of that; None with too few seeds for one.
-        high: upper end, likewise.
-        flip: the probability that with other seeds it is not behind; None with one seed.
-        standing: what follows of these.
-    """
-
-    ratio: float
-    low: float | None
-    high: float | None
-    flip: float | None
-    standing: Standing
+    ratio: float  # its median time over that of the best; infinite if it does not arrive
+    low: float | None  # lower end of the interval of that; None with too few seeds for one
+    high: float | None  # upper end, likewise
+    flip: float | None  # the probability that with other seeds it is not behind; None with one seed
+    standing: Standing  # what follows of these
 
 
 @dataclass(frozen=True, slots=True)
