@@ -97,7 +97,7 @@ def make_rows(recipe: Recipe) -> Rows:
 class ExploredSpace:
     """What a recipe explores."""
 
-    recipe: Recipe  # that
+    recipe: Recipe
     base: Rows  # its rows where nothing varies
     values: dict[str, tuple[Value, ...]]  # of each key, as the recipe names them
 
