@@ -135,15 +135,10 @@ Times: TypeAlias = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Sureness:
-    """How sure a call must be.
+    """How sure a call must be."""
 
-    Args:
-        sure: probability with which a row that is as good as the best is not called worse.
-        looks: how often the seeds are looked at, with a chance of a wrong call each time.
-    """
-
-    sure: float = SURE
-    looks: int = 1
+    sure: float = SURE  # probability that a row as good as the best is not called worse
+    looks: int = 1  # at the seeds, with a chance of a wrong call each time
 
     @property
     def tail(self) -> float:
@@ -164,23 +159,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How rows compare with the best of them.
+    """How rows compare with the best of them."""
 
-    Args:
-        answer: what may be said.
-        best: place of the row with the smallest median.
-        pairs: each row against the best; None of the best itself, and of rows not compared.
-        seeds: by which they were compared.
-        seeds_needed: about how many would do; None where there are enough.
-        speed_ups: for each row, the interval of the first row's median over its own.
-    """
-
-    answer: Answer
-    best: int
-    pairs: tuple[Pair | None, ...]
-    seeds: int
-    seeds_needed: int | None
-    speed_ups: tuple[tuple[float, float] | None, ...]
+    answer: Answer  # what may be said
+    best: int  # place of the row with the smallest median
+    pairs: tuple[Pair | None, ...]  # each row against the best; None of what is not compared
+    seeds: int  # by which they were compared
+    seeds_needed: int | None  # about how many would do; None where there are enough
+    speed_ups: tuple[tuple[float, float] | None, ...]  # of rows, the first's median over its own
 
     @property
     def is_clear(self) -> bool:

@@ -107,17 +107,11 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What a tiny run of a row did.
+    """What a tiny run of a row did."""
 
-    Args:
-        tables: records that must be the same to the bit, by table.
-        numbers: what was computed from them or learned, the same within `TOLERANCE`, by name.
-        failure: why the run ended early; None where it did not.
-    """
-
-    tables: Mapping[str, Records]
-    numbers: Mapping[str, Any] = field(repr=False)
-    failure: str | None = None
+    tables: Mapping[str, Records]  # records that must be the same to the bit, by table
+    numbers: Mapping[str, Any] = field(repr=False)  # computed or learned, within `TOLERANCE`
+    failure: str | None = None  # why the run ended early; None where it did not
 
     @property
     def digest(self) -> str:
