@@ -40,24 +40,14 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What help says of an option.
+    """What help says of an option."""
 
-    Args:
-        metavar: its value; None of a flag, which has none, and of a choice.
-        text: what it is, and at its end what stands for it where it is not given and the default,
-            None, does not say that.
-        offered: values that the shell completes, or what gives them.
-        heading: under which help lists an option of methods.
-        names: such as "--jobs" and "-j"; that of its argument unless given.
-        shows_default: whether help shows the default.
-    """
-
-    metavar: str | None
-    text: str
-    offered: Sequence[str] | Complete = ()
-    heading: str = "Solver"
-    names: tuple[str, ...] = ()
-    shows_default: bool = True
+    metavar: str | None  # its value; None of a flag, and of a choice
+    text: str  # what it is, and what stands for it where that is not its default
+    offered: Sequence[str] | Complete = ()  # values that the shell completes, or what gives them
+    heading: str = "Solver"  # under which help lists an option of methods
+    names: tuple[str, ...] = ()  # such as "--jobs" and "-j"; that of its argument unless given
+    shows_default: bool = True  # whether help shows the default
 
     @property
     def kind(self) -> type:

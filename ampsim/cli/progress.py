@@ -34,15 +34,10 @@ _BARS = 8  # chosen: those of the last runs, so that a small terminal holds them
 
 @dataclass(slots=True)
 class Filling:
-    """The table of a forecast that is under way: its rows fill as runs end.
+    """The table of a forecast that is under way: its rows fill as runs end."""
 
-    Args:
-        model: what is trained.
-        target: what is aimed at; None for what the model says.
-    """
-
-    model: Model
-    target: float | None
+    model: Model  # what is trained
+    target: float | None  # what is aimed at; None for what the model says
     _runs: list[Run] = field(default_factory=list["Run"], init=False)
     _drawn: tuple[int, Table] | None = field(default=None, init=False)
 

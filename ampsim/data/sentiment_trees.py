@@ -64,19 +64,12 @@ _BRACKETS: Final = {
 
 
 class Bracketed(NamedTuple):
-    """A binary tree: leaves 0..L-1 in the order of the text, then branches, children first.
+    """A binary tree: leaves 0..L-1 in the order of the text, then branches, children first."""
 
-    Args:
-        words: of the leaves.
-        labels: of all nodes.
-        left: first child of each branch.
-        right: second child of each branch.
-    """
-
-    words: list[str]
-    labels: list[int]
-    left: list[int]
-    right: list[int]
+    words: list[str]  # of the leaves
+    labels: list[int]  # of all nodes
+    left: list[int]  # first child of each branch
+    right: list[int]  # second child of each branch
 
 
 class _Open:

@@ -37,17 +37,11 @@ class Use(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """An operation in a queue.
+    """An operation in a queue."""
 
-    Args:
-        operation: its number.
-        is_mutation: whether it mutates the variable.
-        is_running: whether it has started.
-    """
-
-    operation: int
-    is_mutation: bool
-    is_running: bool
+    operation: int  # its number
+    is_mutation: bool  # whether it mutates the variable
+    is_running: bool  # whether it has started
 
 
 def uses_of(uses: Uses) -> tuple[Use, ...]:

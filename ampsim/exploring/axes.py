@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.hardware import Cluster, Device, Ports, load_device
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS
@@ -49,7 +51,6 @@ Value: TypeAlias = float | int | str
 
 Point: TypeAlias = Mapping[str, Value]
 """A value of each axis, by key."""
-
 
 Over: TypeAlias = Mapping[str, str | Sequence[Value]]
 """Values of each key: a list, or a text as on the command line."""
@@ -84,6 +85,11 @@ class Axis:
         """Tell whether it has two ends, and not values by name."""
         return not self.values
 
+    def __contains__(self, value: Any) -> bool:
+        if not self.is_range:
+            return value in self.values
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
     def points(self, count: int) -> tuple[Value, ...]:
         """Its values, or so many points of its range from end to end, each once.
 
@@ -94,19 +100,11 @@ class Axis:
         """
         if self.values:
             return self.values
-        shares = [place / (count - 1) for place in range(count)] if count > 1 else [0.0]
-        return tuple(dict.fromkeys(self.at(share) for share in shares))
-
-    def at(self, share: float) -> float | int:
-        """The value at a share of the way from the low end, 0, to the high end, 1."""
-        if share in (0, 1):
-            value = self.high if share else self.low
-        elif self.is_log:
-            exact = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
-            value = float(f"{exact:.15g}")  # 1e-5 in the middle of 1e-6 and 1e-4
-        else:
-            value = self.low * (1 - share) + self.high * share
-        return round(value) if self.is_whole else value
+        even = np.geomspace if self.is_log else np.linspace
+        # in 15 digits, so that 1e-5 is in the middle of 1e-6 and 1e-4
+        between = [float(f"{one:.15g}") for one in even(self.low, self.high, count)[1:-1]]
+        found = [self.low, *between, self.high]
+        return tuple(dict.fromkeys(map(round, found) if self.is_whole else found))
 
 
 NAMES: Final = ("schedule", "cluster", "device", "topology")
@@ -145,10 +143,8 @@ _PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
 def point_words(point: Mapping[str, Any]) -> str:
     """A point in words, numbers with their units.
 
-    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.flop_per_s": 1e12})
-    '4 workers, a, 1.00 TFLOP/s'
-    >>> point_words({"latency_s": 1e-6, "device.memory_bytes": 2**20, "max_active_keys": 2})
-    '1.00 µs, memory 1.05 MB, max active keys 2'
+    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.memory_bytes": 2**20})
+    '4 workers, a, memory 1.05 MB'
     """
     return ", ".join(named_words(key, value) for key, value in point.items())
 
@@ -191,10 +187,8 @@ def keys_of(setup: Setup) -> list[str]:
 def place_words(cluster: str, over: Mapping[str, Sequence[Value]]) -> str:
     """What is asked of where some keys vary: a cluster's name without what does, or the names.
 
-    >>> place_words("8 x a100", {"workers": (2, 4)}), place_words("8 x a100", {"latency_s": (0, 1)})
-    ('a100', '8 x a100')
-    >>> place_words("8 x a100", {"cluster": ("./a100.toml", "./fpga.toml")})
-    'a100, fpga'
+    >>> place_words("8 x a100", {"workers": (2, 4)}), place_words("", {"cluster": ("./x.toml",)})
+    ('a100', 'x')
     """
     names = over.get("cluster") or over.get("device")
     if names:
@@ -246,11 +240,7 @@ _TRIED_MAX: Final = 1000
 
 
 def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup) -> None:
-    """Try a value alone, then with those of other keys: some have an effect together only.
-
-    Raises:
-        OptionError, UnknownNameError: it fits none; of the value alone.
-    """
+    """Try a value alone, then with those of other keys: some have an effect together only."""
     others = [(one.key, of) for one in axes.values() if one.key != key for of in one.points(2)]
     together = (itertools.combinations(others, count) for count in range(1, len(axes)))
     try:
@@ -314,11 +304,7 @@ _RANGE: Final = re.compile(r"(.+?)\.\.(.+?)(:log)?")
 
 
 def _range(key: str, text: str, *, is_whole: bool) -> Axis:
-    """A range such as "1e-7..1e-4:log".
-
-    Raises:
-        OptionError: it is none.
-    """
+    """A range such as "1e-7..1e-4:log"."""
     found = _RANGE.fullmatch(text.replace(" ", ""))
     low, high = (_number(one) for one in found.group(1, 2)) if found else (math.nan, math.nan)
     if found is None or not low < high:
@@ -344,11 +330,6 @@ def _number(text: str) -> float:
 
 
 def _value(key: str, value: Any, kind: type) -> Value:
-    """A value that is named.
-
-    Raises:
-        OptionError: it is none that the key can have.
-    """
     if value == "" and (key in NAMES or kind is object):
         raise OptionError(f"{key} must be values with single commas between, got an empty one")
     if kind is str or (kind is object and isinstance(value, str)):
@@ -380,11 +361,11 @@ def setup_at(setup: Setup, point: Point) -> Setup:
 
 
 def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
-    workers = None if "workers" not in point else int(point["workers"])
     if "cluster" in point:
+        workers: Any = point.get("workers")
         cluster = load_between(str(point["cluster"]), cluster, workers)
-    elif workers is not None:
-        cluster = _with_workers(cluster, workers)
+    elif "workers" in point:
+        cluster = _with_workers(cluster, int(point["workers"]))
     if "device" in point:
         load_device(str(point["device"]))  # and not a cluster, or groups
         cluster = load_between(str(point["device"]), cluster)
@@ -395,19 +376,18 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
         made = {one: _device_with(one, numbers) for one in dict.fromkeys(cluster.devices)}
         cluster = replaced(cluster, devices=tuple(made[one] for one in cluster.devices))
     if numbers := _of("host", point):
-        host = Device(name="host", flop_per_s=1.0) if cluster.host is None else cluster.host
+        host = cluster.host or Device(name="host", flop_per_s=1.0)
         cluster = replaced(cluster, host=_device_with(host, numbers))
     if numbers := _of("ports", point):
-        ports = {} if cluster.ports is None else dict(cluster.ports)
-        ports = Ports(**{**ports, **numbers, "source": UNSOURCED})
-        cluster = replaced(cluster, ports=ports)
+        ports = {**dict(cluster.ports or {}), **numbers, "source": UNSOURCED}
+        cluster = replaced(cluster, ports=Ports(**ports))
     return cluster
 
 
 def _of(room: str, point: Point) -> dict[str, Value]:
     """What a point says of the model, of devices, of the host or of ports."""
-    rooms = {key: key.rpartition(".") for key in point}
-    return {name: point[key] for key, (of, _dot, name) in rooms.items() if of == room}
+    start = f"{room}."
+    return {key.removeprefix(start): one for key, one in point.items() if key.startswith(start)}
 
 
 def _with_workers(cluster: Cluster, workers: int) -> Cluster:
@@ -424,11 +404,7 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
 
 
 def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:
-    """A device with other numbers, which no file vouches for any more; checked as one that is read.
-
-    Raises:
-        OptionError: a number is none that the device can have.
-    """
+    """A device with other numbers, checked as one that is read; no file vouches for them."""
     sources = device.sources.model_copy(update=dict.fromkeys(numbers, UNSOURCED))
     return Device(**{**dict(device), **numbers, "sources": sources})
 
@@ -440,12 +416,15 @@ def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule
         name = str(point["schedule"])
         found = [one for one in schedules if one.name == name] or schedules_of(name)
     for option in (key for key in point if key in option_names()):
-        takes = [option in [own.name for own in fields(one)] for one in found]
-        if not any(takes):
+        if not any(takes(one, option) for one in found):
             names = ", ".join(dict.fromkeys(one.name for one in found))
             raise OptionError(f"{option} has no effect on {names}; leave it out")
         found = [
-            replace(one, **{option: point[option]}) if does else one
-            for one, does in zip(found, takes, strict=True)
+            replace(one, **{option: point[option]}) if takes(one, option) else one for one in found
         ]
     return tuple(found)
+
+
+def takes(schedule: Any, option: str) -> bool:
+    """Whether a schedule has an option of that name."""
+    return option in [one.name for one in fields(schedule)]

@@ -49,10 +49,8 @@ SHORT: Final = {
 Value: TypeAlias = "tuple[str, str]"
 """A column, and the schedule that it is of as written; "" for each one asked about."""
 
-
 Side: TypeAlias = tuple[tuple[str, "float | Value"], ...]
 """A product: its factors, numbers above 0 or columns, each behind "*" or "/"."""
-
 
 _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
@@ -72,6 +70,11 @@ class Condition(NamedTuple):
         """All columns in it, each once."""
         factors = [factor for _sign, factor in (*self.left, *self.right)]
         return tuple(dict.fromkeys(one for one in factors if isinstance(one, tuple)))
+
+    @property
+    def schedules(self) -> list[str]:
+        """The schedules that it names."""
+        return [one for one in dict.fromkeys(name for _column, name in self.values) if one]
 
     @property
     def is_learned(self) -> bool:
@@ -129,36 +132,27 @@ _BETWEEN: Final = re.compile(r"([*/])(?![^(]*\))")  # not the sign in "sync-sgd:
 
 
 def _product(side: str, text: str) -> Side:
-    first, *rest = _BETWEEN.split(side)
-    found: list[tuple[str, float | Value]] = []
-    for sign, part in [("*", first), *zip(rest[::2], rest[1::2], strict=True)]:
-        factor = _FACTOR.fullmatch(part.strip())
-        if factor is None:
-            raise _wrong(part, text)
-        number = factor["number"]
-        found.append((sign, _column(factor) if number is None else _number(number, text)))
-    return tuple(found)
+    words = ["*", *map(str.strip, _BETWEEN.split(side))]
+    return tuple(
+        (sign, _factor(part, text)) for sign, part in zip(words[::2], words[1::2], strict=True)
+    )
 
 
-def _number(word: str, text: str) -> float:
-    if not 0 < (value := float(word)) < math.inf:
-        raise OptionError(f"until: a number must be above 0, got {word} in {short(text)}")
-    return value
-
-
-def _column(factor: re.Match[str]) -> Value:
-    column = SHORT.get(factor["column"], factor["column"])
+def _factor(part: str, text: str) -> float | Value:
+    found = _FACTOR.fullmatch(part)
+    if found is None:
+        where = f"{short(part)} in {short(text)}" if part else f"the end of {short(text)}"
+        raise OptionError(
+            "until: expected a number, a column or a column with a schedule, such as "
+            f"time_s(amp:8), joined by * and /, got {where}"
+        )
+    if found["number"] is not None:
+        if not 0 < (value := float(found["number"])) < math.inf:
+            raise OptionError(f"until: a number must be above 0, got {part} in {short(text)}")
+        return value
+    column = SHORT.get(found["column"], found["column"])
     if column not in _KNOWN:
         raise OptionError(f"until: {one_of('column', column, _KNOWN)}")
-    if factor["schedule"] == "":
+    if found["schedule"] == "":
         raise OptionError(f"until: {column}() must name a schedule, such as {column}(amp:8)")
-    return column, factor["schedule"] or ""
-
-
-def _wrong(rest: str, text: str) -> OptionError:
-    rest = rest.strip()
-    where = f"{short(rest)} in {short(text)}" if rest else f"the end of {short(text)}"
-    return OptionError(
-        "until: expected a number, a column or a column with a schedule, such as time_s(amp:8), "
-        f"joined by * and /, got {where}"
-    )
+    return column, found["schedule"] or ""

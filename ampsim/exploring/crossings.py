@@ -115,11 +115,8 @@ class Crossings:
 def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossings:
     """Ask each seed's function at points of a range, and narrow each of its crossings.
 
-    Args:
-        axis: a range; its points lie evenly in the logarithm where it begins above 0.
-        seeds: one a function.
-        ask: is asked for all functions at once.
-        tolerance: a bracket is narrow where its ends differ by this share; of whole numbers, by 1.
+    Points lie evenly in the logarithm where the range begins above 0. A bracket is narrow where its
+    ends differ by the `tolerance`'s share; of whole numbers, by 1.
     """
     points = tuple(float(one) for one in replace(axis, is_log=axis.low > 0).points(POINTS))
     held = iter(ask([(seed, point) for seed in seeds for point in points]))

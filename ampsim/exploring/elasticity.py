@@ -39,8 +39,7 @@ _STEP: Final = 2.0**-20
 class Elasticities:
     """The elasticities of a run's time, by place and key of a time constant there.
 
-    Of `WAITS` is what no device or link accounts for: set times, such as those of outages, and
-    exchanges by a closed form.
+    Of `WAITS` are set times, such as those of outages, and exchanges by a closed form.
     """
 
     by_constant: Mapping[tuple[Place, str], float]

@@ -36,7 +36,6 @@ from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, rows_at
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
-from ampsim.report.frames import texts
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.ranking import SURE
@@ -118,11 +117,7 @@ def explore(
 
 
 def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, ...]]:
-    """The values of each key.
-
-    Raises:
-        OptionError: there are none, or too many points, or methods are no two.
-    """
+    """The values of each key; an OptionError where there are none, too many, or one method."""
     if not over or "schedule" in over:
         raise OptionError(
             f"over (--for) must name what varies, such as latency_s, and no schedule, got "
@@ -237,20 +232,11 @@ class Evidence:
     def plain(self) -> dict[str, Any]:
         """It as JSON can hold it."""
         digests: dict[str, int] = {}
-        return {
-            "over": {key: list(values) for key, values in self.over.items()},
-            "labels": list(self.labels),
-            "methods": [one.plain(digests) for one in self.methods],
-            "repeats": self.repeats,
-        }
+        return {**vars(self), "methods": [one.plain(digests) for one in self.methods]}
 
 
 def evidence_from_plain(plain: Mapping[str, Any]) -> Evidence:
-    """What `Evidence.plain` gave.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """What `Evidence.plain` gave; a ValueError where it is none."""
     return TypeAdapter(Evidence).validate_python(plain)
 
 
@@ -267,14 +253,12 @@ class Exploration(Finding):
             staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
             equal where the first epoch learns the same). Unknown is missing, never 0.
         over: the values of each key.
-        target: validation accuracy, or error, aimed at.
-        metric: what the model is measured by.
+        target: what is aimed at, of the model's metric.
         learnings: cells that were trained.
         wrong: share of the points with a prediction of which the winner may turn out to be another
             one when it is trained.
         left_out: what came of predicting trained cells from the others.
         evidence: what was timed and learned, from which all of that follows.
-        sentences, model, cluster, manifest, interrupted, is_stopped: as of `Finding`.
     """
 
     kind: ClassVar[Kind] = "exploration"
@@ -295,14 +279,18 @@ class Exploration(Finding):
         return f"Map: {self.model} over {', '.join(self.over)}"
 
     @property
+    def by_point(self) -> list[tuple[dict[str, Any], ...]]:
+        """Rows of each point, one a method."""
+        return [*zip(*[iter(self.rows)] * len(self.evidence.labels), strict=True)]
+
+    @property
     def ahead(self) -> list[tuple[dict[str, Any] | None, float]]:
         """Of each point the row of who is ahead, and how many times as soon as the next.
 
         None where nobody is known to arrive, and infinite where no other does.
         """
-        rows, count = self.rows, len(self.evidence.labels)
         found: list[tuple[dict[str, Any] | None, float]] = []
-        for of in (rows[place : place + count] for place in range(0, len(rows), count)):
+        for of in self.by_point:
             times = [one["time_to_target_s"] for one in of]
             first, second = sorted(math.inf if one is None else one for one in times)[:2]
             best = next((one for one in of if one["is_first"]), None)
@@ -328,12 +316,9 @@ class Exploration(Finding):
 
     def _data(self) -> dict[str, Any]:
         """What the map draws: axes, methods, and the cells of each point in the table's order."""
-        names = list(dict.fromkeys(texts(self.table, "schedule")))
-        colours, count = line_styles(names), len(names)
         columns = (
             "time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing", "note",
         )  # fmt: skip
-        lines = [[one[name] for name in columns] for one in self.rows]
         return {
             "keys": [
                 {"name": key, "values": list(of), "ticks": [value_words(key, one) for one in of],
@@ -341,9 +326,10 @@ class Exploration(Finding):
                 for key, of in self.over.items()
             ],
             "methods": [
-                {"name": plain(one, LONGEST), "colour": colours[one].colour} for one in names
+                {"name": plain(one, LONGEST), "colour": style.colour}
+                for one, style in line_styles(self.evidence.labels).items()
             ],
-            "points": [lines[place : place + count] for place in range(0, len(lines), count)],
+            "points": [[[one[name] for name in columns] for one in of] for of in self.by_point],
         }  # fmt: skip
 
 
@@ -352,18 +338,16 @@ def exploration_of(
 ) -> Exploration:
     """The map that follows from what was timed and learned, with sentences that are said besides.
 
-    `cluster` is the name of that of which nothing varies; `about` has model, target, metric and
-    manifest.
+    `cluster` is the name of that of which nothing varies; `about` are other fields.
     """
     over, cells = evidence.over, Cells(evidence.methods)
-    lines = [
+    table = pd.DataFrame(
         {**point, "schedule": label, **_line(cells, number, place)}
         for number, point in enumerate(points_of(over))
         for place, label in enumerate(evidence.labels)
-    ]
-    numbers = (pd.factorize(pd.Series([line["learning"] for line in lines]))[0] + 1).tolist()
-    pairs = zip(lines, numbers, strict=True)
-    table = table_of([{**line, "learning": number or None} for line, number in pairs])
+    )
+    number = pd.Series(pd.factorize(table["learning"])[0] + 1)
+    table = table_of(table.assign(learning=number.where(number > 0)))
     learnings = sum(len(method.learned) for method in evidence.methods)
     left_out = cells.left_out()
     wrong = stated_wrong(cells, left_out)
@@ -384,10 +368,6 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
     best = None if called is None else called.best
     time_s = None if found is None else found.time_s
     low, high = (None, None) if found is None else found.interval_s
-
-    def to_target(rate: float | None) -> float | None:
-        return None if rate is None or time_s is None else rate * time_s
-
     return {
         "time_to_target_s": time_s, "low": low, "high": high,
         "basis": None if found is None else found.basis,
@@ -396,9 +376,9 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
         "standing": None if called is None else called.standing(place),
         "epoch_s": timed.epoch_s, "train_per_s": timed.train_per_s,
         "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,
-        "cost_to_target_usd": to_target(timed.usd_per_s),
-        "energy_to_target_j": to_target(timed.power_w), "learning": timed.digest or None,
-        "note": timed.failure,
+        "cost_to_target_usd": time_s and timed.usd_per_s and timed.usd_per_s * time_s,
+        "energy_to_target_j": time_s and timed.power_w and timed.power_w * time_s,
+        "learning": timed.digest or None, "note": timed.failure,
     }  # fmt: skip
 
 

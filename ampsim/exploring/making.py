@@ -82,11 +82,7 @@ def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is asked about, and how its runs are made, as of `How`.
-
-    Raises:
-        OptionError: the model's metric has no such target.
-    """
+    """What is asked about, and how its runs are made, as of `How`."""
 
     setup: Setup
     beside: tuple[Schedule, ...] = ()  # with which rows are compared, too, as of a forecast
@@ -149,11 +145,7 @@ class Asked:
 
     @contextlib.contextmanager
     def runs(self) -> Generator[PointRuns]:
-        """What makes its runs, while the block lasts.
-
-        Raises:
-            OptionError: the executor is none, or cannot be reached.
-        """
+        """What makes its runs, while the block lasts."""
         given = self.jobs if self.executor is None else self.executor
         with opened(given, self.jobs, self.run_limit_s) as executor:
             yield PointRuns(self, executor)
@@ -165,12 +157,8 @@ def rows_at(
 ) -> list[Row | str]:  # fmt: skip
     """Rows at a point around where they are, ready to run; of one that does not fit there, why.
 
-    Args:
-        rows: beside each other; options of schedules vary where one of them takes them.
-        point: what it does not name stays.
-        labelled: makes a label of that of a row.
-        seed: of the placement, where chance decides it.
-        scaling: the rule of learning rates; None for that of each model.
+    `labelled` makes a label of that of a row; the seed is that of the placement, and `scaling` the
+    rule of learning rates, None for that of each model.
 
     Raises:
         UnknownNameError: a value names nothing that there is.
@@ -259,7 +247,7 @@ class PointRuns:
         self._end_s = math.inf if asked.budget_s is None else time.monotonic() + asked.budget_s
         self._maker = RunMaker(executor, self._tell, keeping)
         self._lost: dict[str, None] = {}
-        self._learned: list[tuple[Goal, float | None, int, bool]] = []
+        self._learned: list[tuple[Goal, Run]] = []
         self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
 
@@ -269,11 +257,7 @@ class PointRuns:
             self._asked.on_progress(progress)
 
     def require_time(self) -> None:
-        """Go on only if there is time.
-
-        Raises:
-            KeyboardInterrupt: time is over, which ends a question as Ctrl-C does.
-        """
+        """Go on only if there is time; a KeyboardInterrupt ends a question as Ctrl-C does."""
         if time.monotonic() >= self._end_s:
             raise KeyboardInterrupt
 
@@ -285,11 +269,11 @@ class PointRuns:
             KeyboardInterrupt: nothing is done, for Ctrl-C came.
         """
         is_spent, budget_s = time.monotonic() >= self._end_s, self._asked.budget_s
-        if not done and not is_spent:
-            raise KeyboardInterrupt
-        if not done:
+        if not done and is_spent:
             said = f"budget_s must be enough to time a point, got {budget_s:g}; give more"
             raise OptionError(said) from None
+        if not done:
+            raise KeyboardInterrupt
         why = f"the budget of {format_seconds(budget_s)} was spent" if is_spent else "interrupted"
         return {"interrupted": f"{why}: {done}; the same call goes on", "is_stopped": not is_spent}
 
@@ -300,10 +284,7 @@ class PointRuns:
     ) -> list[FirstEpoch]:
         """What the first epoch takes of each row with a seed; one that did not end says why.
 
-        `take` is told of each, by its place, as soon as it is known.
-
-        Raises:
-            KeyboardInterrupt: what `take` was told is kept.
+        `take` is told of each, by its place, as soon as it is known; Ctrl-C loses nothing of that.
         """
         how: dict[str, Any] = {"mode": "sleep", "epochs": 1, "target": None, "validate_every": None}
         tasks = [
@@ -357,11 +338,7 @@ class PointRuns:
             raise KeyboardInterrupt
         found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
         goals = {row.label: row.plan.goal for row, _seed in wanted}
-        for run in found.values():
-            goal = goals[run.label]
-            scores = run.looks[goal.metric.kind]
-            arrives = goal.target is None or goal.reached_by(scores) is not None
-            self._learned.append((goal, goal.metric.best(scores), len(run.epochs), arrives))
+        self._learned += [(goals[run.label], run) for run in found.values()]
         self._lost |= dict.fromkeys(made.lost)
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
@@ -375,17 +352,18 @@ class PointRuns:
         asked = (*self._asked.setup.schedules, *self._asked.beside)
         if len({isinstance(one, Solver) for one in asked}) > 1:
             said.append(f"{ASSUMPTION[0].upper()}{ASSUMPTION[1:]}.")
-        if not self._learned or any(arrives for *_rest, arrives in self._learned):
+        looks = [(goal, run.looks[goal.metric.kind]) for goal, run in self._learned]
+        if any(goal.target is None or goal.reached_by(of) is not None for goal, of in looks):
             return said
-        goals, bests, epochs, _arrive = zip(*self._learned, strict=True)
-        goal, most = goals[-1], max(epochs)
-        best = goal.metric.best([one for one in bests if one is not None])
-        return [
-            *said,
-            f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
-            f"{goal.metric.kind} was {goal.metric.text(best)}. Give another target, more epochs, "
-            "or other options of the model.",
-        ]
+        for goal, _run in self._learned[-1:]:
+            most = max(len(run.epochs) for _goal, run in self._learned)
+            bests = [one for _goal, of in looks if (one := goal.metric.best(of)) is not None]
+            said.append(
+                f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
+                f"{goal.metric.kind} was {goal.metric.text(goal.metric.best(bests))}. Give another "
+                "target, more epochs, or other options of the model."
+            )
+        return said
 
 
 def _read(file: Any) -> dict[str | None, FirstEpoch]:

@@ -72,14 +72,10 @@ def probability_below(gap: float, spread: float, freedom: int) -> float:
 
 
 class Process:
-    """Points of one method, some of them known.
+    """Points of one method, at `places`, log(1 + staleness) of each node, (points, nodes).
 
-    Args:
-        places: log(1 + staleness) of each node, (points, nodes).
-        known: which points are known, by their place.
-        values: the logarithm of epochs of each of these.
-        length: over which points are alike.
-        noise: share of chance in the variance.
+    Of those `known`, by their place, `values` are the logarithms of epochs. Points are alike over a
+    `length`, and `noise` is the share of chance in the variance.
     """
 
     def __init__(

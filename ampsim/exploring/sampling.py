@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+import numpy as np
+
 from ampsim.errors import OptionError
-from ampsim.exploring.axes import Axis, Setup, Value, setup_at
-from ampsim.exploring.trials import PointOutcome
+from ampsim.exploring.axes import Axis, Setup, Value, setup_at, takes
+from ampsim.exploring.trials import PointOutcome, Values
 from ampsim.rng import stream
 from ampsim.study.schedule_names import option_names
 
@@ -60,7 +62,7 @@ class Space:
 
     def has(self, point: Mapping[str, Value]) -> bool:
         """Whether a point is one of this space."""
-        on = {axis.key for axis in self.axes if _is_on(axis, point.get(axis.key))}
+        on = {axis.key for axis in self.axes if point.get(axis.key) in axis}
         return on == set(point) == {one.key for one in self.axes if self._has(one.key, point)}
 
     def _has(self, key: str, point: Mapping[str, Value]) -> bool:
@@ -68,14 +70,7 @@ class Space:
         if key not in option_names():
             return True
         of = {"schedule": point["schedule"]} if "schedule" in point else {}
-        schedules: Any = setup_at(self.setup, of).schedules
-        return any(key in [one.name for one in fields(schedule)] for schedule in schedules)
-
-
-def _is_on(axis: Axis, value: Any) -> bool:
-    if not axis.is_range:
-        return value in axis.values
-    return isinstance(value, int | float) and axis.low <= value <= axis.high
+        return any(takes(schedule, key) for schedule in setup_at(self.setup, of).schedules)
 
 
 def _suggested(trial: Any, axis: Axis) -> Value:
@@ -94,14 +89,7 @@ class Proposals:
     """The trials of one sampler, in memory, and in a journal if there is one.
 
     Points are asked for in memory, and stand in the journal, whole, from then on; so a process may
-    end at any moment.
-
-    Args:
-        name: of the search: another one has other trials, in the same journal.
-        space: of the points.
-        objectives: how many there are.
-        journal: the file; None for none.
-        sampler: proposes the points, with its seed.
+    end at any moment. Another search has another name, and other trials in the same journal.
     """
 
     def __init__(
@@ -110,8 +98,7 @@ class Proposals:
     ) -> None:  # fmt: skip
         """Find those of an earlier call."""
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
-        self._name = name
-        directions = ["minimize"] * objectives
+        self._name, directions = name, ["minimize"] * objectives
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
         if journal is not None:
@@ -131,6 +118,17 @@ class Proposals:
                 self.known[frozen.number] = (point, _outcome(frozen))
             else:
                 self._open[frozen.number] = point
+
+    @property
+    def front(self) -> set[int]:
+        """The complete trials that no other one dominates, by number."""
+        return {frozen.number for frozen in self._memory.best_trials}
+
+    def volume(self, reference: Values) -> float:
+        """The volume that its complete trials dominate, up to a reference beyond all of them."""
+        points = [one.values for _point, one in self.known.values() if one.outcome == "complete"]
+        lines, end = (np.array(of, float) for of in (points, reference))
+        return float(self._optuna._hypervolume.compute_hypervolume(lines, end)) if points else 0.0
 
     def start_from_others(self, most: int) -> None:
         """Let the first points be those that other searches in the journal completed.

@@ -7,10 +7,9 @@ Points are proposed (`ampsim.exploring.sampling`), evaluated as far as they may 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, Unpack
 
@@ -31,8 +30,8 @@ from ampsim.exploring.axes import (
 from ampsim.exploring.condition import Condition, condition_of
 from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import Asked, How, Many, PointRuns, question, rows_at
-from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space, Told
-from ampsim.exploring.trials import Aim, Evaluator, hypervolume, objectives_of, pareto, reference_of
+from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
+from ampsim.exploring.trials import Aim, Evaluator, objectives_of, reference_of
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
@@ -113,24 +112,13 @@ def search(
             if name != "random":
                 proposals.start_from_others(trials // 2)
             stopped = stopped or searcher.run(proposals, runs, trials, in_flight)
-    if not stopped:
-        _require_some(of_each.values())
-    told = {name: dict(sorted(one.known.items())) for name, one in of_each.items()}
-    found = searcher.found(told, sampler)
-    return replace(found, sentences=(*found.sentences, *runs.said()), **stopped)
-
-
-def _require_some(of_all: Collection[Proposals]) -> None:
-    """Check that some trial gave something; else the next call tries all of them again.
-
-    Raises:
-        SimulationError: every trial failed; why the first did.
-    """
-    told = [one for proposals in of_all for _point, one in proposals.known.values()]
-    if all(one.outcome == "failed" for one in told):
-        for proposals in of_all:
-            proposals.forget()
+    told = [one for proposals in of_each.values() for _point, one in proposals.known.values()]
+    if not stopped and all(one.outcome == "failed" for one in told):
+        for proposals in of_each.values():
+            proposals.forget()  # so that the next call tries all of them again
         raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
+    found = searcher.found(of_each, sampler)
+    return replace(found, sentences=(*sentences_of(found), *runs.said()), **stopped)
 
 
 def _words(given: str | Sequence[str]) -> list[str]:
@@ -138,11 +126,7 @@ def _words(given: str | Sequence[str]) -> list[str]:
 
 
 def _condition(text: str) -> Condition:
-    """A condition on columns of the point itself.
-
-    Raises:
-        OptionError: it is none.
-    """
+    """A condition on columns of the point itself."""
     try:
         found = condition_of(text)
     except OptionError as error:
@@ -206,13 +190,12 @@ class _Searcher:
                 points, before = trials.batch(in_flight, count)
                 known = {_text(point): one for point, one in before}
                 front = [one.values for one in known.values() if one.outcome == "complete"]
-                texts = {number: _text(point) for number, point in points.items()}
-                new = {texts[number]: point for number, point in points.items()}
+                new = {_text(point): point for point in points.values()}
                 rows = {t: self._row(point) for t, point in new.items() if t not in known}
                 made = evaluator.evaluate([*rows.values()], front)
                 known |= zip(rows, made, strict=True)
                 for number, point in points.items():
-                    trials.tell(number, point, known[texts[number]])
+                    trials.tell(number, point, known[_text(point)])
         except KeyboardInterrupt:
             return runs.stopped(f"{len(trials.known)} of {count} points are tried")
         return {}
@@ -223,34 +206,27 @@ class _Searcher:
         row = self._rows[rest.pop("schedule")] if self._rows else self.asked.rows[0]
         return rows_at([row], rest, lambda _label: _text(point), self.asked.seed)[0]
 
-    def found(self, of_each: Mapping[str, dict[int, Told]], sampler: SamplerName) -> Searched:
-        complete = {
-            name: [one.values for _point, one in told.values() if one.outcome == "complete"]
-            for name, told in of_each.items()
-        }
-        reference = reference_of([*itertools.chain(*complete.values())])
-        volumes = {name: hypervolume(of, reference) for name, of in complete.items()}
-        front = {complete[sampler][place] for place in pareto(complete[sampler])}
-        keys, objectives, tried = self._keys, self._aim.objectives, of_each[sampler]
-        points, made = zip(*tried.values(), strict=True) if tried else ((), ())
-        is_best = [one.outcome == "complete" and one.values in front for one in made]
-        table = table_of({
-            "trial": [*tried], **{key: [one.get(key) for one in points] for key in keys},
-            "outcome": [one.outcome for one in made],
-            **{name: [one.values[place] if one.values else math.nan for one in made]
-               for place, name in enumerate(objectives)},
-            **{name: [getattr(one, name) for one in made] for name in ("violation", "seeds")},
-            "is_pareto": is_best, "note": [one.note for one in made],
-        })  # fmt: skip
-        volume, chance = volumes[sampler], volumes.get("random")
-        varies, (model, cluster, _schedules) = self._space.axes, self.asked.setup
-        count = len(front_of(table, keys, objectives))
+    def found(self, of_each: Mapping[str, Proposals], sampler: SamplerName) -> Searched:
+        """What is known, without sentences."""
+        told = [one for proposals in of_each.values() for _point, one in proposals.known.values()]
+        reference = reference_of([one.values for one in told if one.outcome == "complete"])
+        volumes = {name: proposals.volume(reference) for name, proposals in of_each.items()}
+        objectives, front = self._aim.objectives, of_each[sampler].front
+        names = ("outcome", *objectives, "violation", "seeds", "is_pareto", "note")
+        unknown = (math.nan,) * len(objectives)
+        lines = [
+            (number, *map(point.get, self._keys), one.outcome, *(one.values or unknown),
+             one.violation, one.seeds, number in front, one.note)
+            for number, (point, one) in sorted(of_each[sampler].known.items())
+        ]  # fmt: skip
+        table = pd.DataFrame(lines, columns=["trial", *self._keys, *names])
+        varies = {axis.key: axis.values for axis in self._space.axes}
+        model, cluster, _schedules = self.asked.setup
         return Searched(
-            table=table, objectives=objectives, keys=keys, sampler=sampler, model=model.name,
-            cluster=place_words(cluster.name, {one.key: one.values for one in varies}),
-            sentences=sentences_of(table, count, objectives, (volume, chance)),
-            hypervolume=volume, hypervolume_random=chance, reference=reference,
-            manifest=self.asked.manifest(**self._origin, sampler=sampler),
+            table=table_of(table), objectives=objectives, keys=self._keys, sampler=sampler,
+            model=model.name, cluster=place_words(cluster.name, varies),
+            sentences=(), hypervolume=volumes[sampler], hypervolume_random=volumes.get("random"),
+            reference=reference, manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
 
@@ -298,7 +274,9 @@ class Searched(Finding):
     @property
     def front(self) -> pd.DataFrame:
         """The trials that no other one dominates, best first in the first objective."""
-        return front_of(self.table, self.keys, self.objectives)
+        front = self.table[self.table["is_pareto"].astype(bool)]
+        front = front.drop_duplicates([*self.keys, *self.objectives])
+        return front.sort_values([*self.objectives], kind="stable").reset_index(drop=True)
 
     @property
     def cells(self) -> Lines:
@@ -324,21 +302,11 @@ class Searched(Finding):
         return self.html("search.html", data=data)
 
 
-def front_of(table: pd.DataFrame, keys: Sequence[str], objectives: Sequence[str]) -> pd.DataFrame:
-    """The rows of the front, each once, best first in the first objective."""
-    front = table[table["is_pareto"].astype(bool)].drop_duplicates([*keys, *objectives])
-    return front.sort_values([*objectives], kind="stable").reset_index(drop=True)
-
-
-def sentences_of(
-    table: pd.DataFrame, front: int, objectives: Sequence[str], volumes: Sequence[float | None]
-) -> tuple[str, ...]:
-    """How many points were tried, how many are on the front, and how far it is ahead of chance.
-
-    Volumes are what the front dominates, and what as many points at random do; None of none.
-    """
+def sentences_of(found: Searched) -> tuple[str, ...]:
+    """How many points were tried, how many are on the front, and how far it is ahead of chance."""
+    table, front, of = found.table, len(found.front), " and ".join(found.objectives)
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
-    of, are = " and ".join(objectives), "is" if front == 1 else "are"
+    are = "is" if front == 1 else "are"
     said = [f"{front} of {len(table)} points tried {are} beaten by none in {of}."]
     if not front and len(table):
         why = "reaches the target" if set(table["outcome"]) == {"not reached"} else "is complete"
@@ -346,8 +314,8 @@ def sentences_of(
     said += [f"Of all trials: {told}."] if told else []
     failed = table[table["outcome"] == "failed"]["note"]
     said += [f"Where one failed: {note}." for note in failed[:1]]
-    own, chance = volumes
-    if own is not None and chance is not None:
+    own, chance = found.hypervolume, found.hypervolume_random
+    if chance is not None:
         more = f", {own / chance:.3g} times as much" if chance else ""
         volume = f"The front dominates a volume of {own:.4g}, as many points at random {chance:.4g}"
         said.append(f"{volume}{more}.")

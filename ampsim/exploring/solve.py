@@ -29,7 +29,7 @@ from ampsim.exploring.making import (
     question,
     rows_at,
     traced,
-)
+)  # fmt: skip
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind
@@ -78,7 +78,7 @@ def solve(
 
     Args:
         model: as of `forecast`.
-        cluster: as of `forecast`.
+        cluster: likewise.
         schedules: whose columns are meant where the condition names no schedule; None for "amp".
         over: one key and its range, such as ``{"device.flop_per_s": "1e11..1e14"}``; keys are those
             of `ampsim.exploring.axes`. From 0 on steps are even, else in the logarithm.
@@ -88,8 +88,8 @@ def solve(
         how: as of `forecast`.
 
     Raises:
-        OptionError: an option has a value that it cannot have, the condition is none, or names what
-            no run says.
+        OptionError: an option has a value that it cannot have, or the condition names what no run
+            says.
         UnknownNameError: a name is not known.
         SimulationError: a run could not go on.
         KeyboardInterrupt: Ctrl-C came; what finished is kept, if runs are.
@@ -133,22 +133,14 @@ def solve(
     )  # fmt: skip
 
 
-def _written(condition: Condition) -> list[str]:
-    """The schedules that a condition names."""
-    return [one for one in dict.fromkeys(name for _column, name in condition.values) if one]
-
-
 def _topics(
     condition: Condition, schedules: SchedulesLike | None
 ) -> dict[str, tuple[Schedule, ...]]:
     """What rows of the answer are about, by label: schedules that the condition names, and one.
 
     That one is each that is asked about; none, where the condition names all of its own.
-
-    Raises:
-        OptionError: schedules are given that have no effect.
     """
-    written = _written(condition)
+    written = condition.schedules
     own = [schedules_of(one)[0] for one in written]
     if all(schedule for _column, schedule in condition.values):
         if schedules is not None:
@@ -162,11 +154,6 @@ def _topics(
 
 
 def _range(axes: Sequence[Axis]) -> Axis:
-    """The one range.
-
-    Raises:
-        OptionError: it is none.
-    """
     if len(axes) != 1 or not axes[0].is_range:
         keys = ", ".join(one.key for one in axes)
         raise OptionError(
@@ -177,11 +164,11 @@ def _range(axes: Sequence[Axis]) -> Axis:
 
 
 class _TriedPoint(NamedTuple):
-    left: float  # side of the condition; NaN where it is unknown
-    right: float
-    is_held: bool  # which it is not where a side is unknown
-    made: Run | Row | None  # the last run, or its row where that is timed; None where one failed
-    failure: str  # why, in the first run that did
+    left: float = math.nan  # side of the condition; NaN where it is unknown
+    right: float = math.nan
+    is_held: bool = False  # which it is not where a side is unknown
+    made: Run | Row | None = None  # the last run, or its row if it is timed; None if one failed
+    failure: str = ""  # why, in the first run that did
 
 
 @dataclass(frozen=True)
@@ -201,26 +188,24 @@ class _Points:
         """Whether the condition holds with these seeds at these values."""
         known = self.known
         new = [one for one in dict.fromkeys(wanted) if one not in known]
-        rows = {x: self._rows_at(x) for x in dict.fromkeys(x for _seed, x in new)}
-        unfit = {x: one for x, of in rows.items() for one in of if isinstance(one, str)}
-        fit = {x: [one for one in of if isinstance(one, Row)] for x, of in rows.items()}
-        pairs = [(row, seed) for seed, x in new if x not in unfit for row in fit[x]]
+        rows: dict[float, Any] = {x: self._rows_at(x) for x in {x: None for _seed, x in new}}
+        unfit = {x: one for x, one in rows.items() if isinstance(one, str)}
+        pairs = [(row, seed) for seed, x in new if x not in unfit for row in rows[x]]
         made = iter((self.runs.learn if self.condition.is_learned else self.runs.time)(pairs))
         for seed, x in new:
             known[seed, x] = (
-                self._tried([(row, next(made)) for row in fit[x]]) if x not in unfit
-                else _TriedPoint(math.nan, math.nan, False, None, unfit[x])
+                _TriedPoint(failure=unfit[x]) if x in unfit
+                else self._tried([(row, next(made)) for row in rows[x]])
             )  # fmt: skip
         return [known[one].is_held for one in wanted]
 
-    def _rows_at(self, x: float) -> list[Row | str]:
+    def _rows_at(self, x: float) -> list[Any] | str:
+        """The rows at a value, or why one of them does not fit."""
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
-        labelled = f"{{}}, {key}={value:.6g}".format
-        base = self.asked.rows
-        pairs = zip(base, rows_at(base, {key: value}, labelled, self.asked.seed), strict=True)
-        return [
-            f"{labelled(row.label)}: {one}" if isinstance(one, str) else one for row, one in pairs
-        ]
+        labelled, base = f"{{}}, {key}={value:.6g}".format, self.asked.rows
+        rows = rows_at(base, {key: value}, labelled, self.asked.seed)
+        unfit = [place for place, row in enumerate(rows) if isinstance(row, str)]
+        return f"{labelled(base[unfit[-1]].label)}: {rows[unfit[-1]]}" if unfit else rows
 
     @property
     def failure(self) -> str | None:
@@ -228,9 +213,9 @@ class _Points:
         found = [*self.known.values()]
         return None if any(one.made for one in found) else found[0].failure
 
-    def _tried(self, made: Sequence[tuple[Row, Run | FirstEpoch | str]]) -> _TriedPoint:
+    def _tried(self, made: Sequence[tuple[Any, Run | FirstEpoch | str]]) -> _TriedPoint:
         condition = self.condition
-        by_name = dict(zip([*_written(condition), ""], made, strict=False))
+        by_name = dict(zip([*condition.schedules, ""], made, strict=False))
         values = {(of, name): column_of(of, *by_name[name]) for of, name in condition.values}
         failures = [(row, one if isinstance(one, str) else one.failure) for row, one in made]
         why = next((f"{row.label}: {failure}" for row, failure in failures if failure), "")
@@ -241,9 +226,9 @@ class _Points:
     def failed(self) -> list[str]:
         """At how many points a run failed, in a sentence, and why; else none."""
         failures = [one.failure for one in self.known.values() if one.failure]
-        told = f"{len(failures)} of {len(self.known)} points tried"
         return [
-            f"At {told} a run failed, where the condition is taken not to hold: {failure}."
+            f"At {len(failures)} of {len(self.known)} points tried a run failed, where the "
+            f"condition is taken not to hold: {failure}."
             for failure in failures[:1]
         ]
 
@@ -291,10 +276,7 @@ class _Points:
 def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
     """The value of a column of a run; infinite of one to the target that does not arrive.
 
-    NaN of a run that failed, where the failure leaves it unknown.
-
-    Raises:
-        OptionError: nobody says it, as the price of a device that has none.
+    NaN of a run that failed, and an OptionError where nobody says it, as a price that is none.
     """
     if isinstance(made, str) or (column in TIMED and made.failure):
         return math.nan
@@ -369,10 +351,8 @@ class Solved(Finding):
             whose number is nearest on either side. Unknown is missing.
         curve: one row a point that was tried: schedule, value, seed, left and right side of the
             condition, is_held.
-        sentences: one a row.
         key: what varies.
         until: the condition.
-        model, cluster, manifest: as of `Finding`.
     """
 
     kind: ClassVar[Kind] = "solve"

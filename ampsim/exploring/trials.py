@@ -17,7 +17,6 @@ from typing import Final, Literal, TypeAlias
 from ampsim.errors import OptionError, one_of
 from ampsim.exploring.condition import SHORT, Condition
 from ampsim.exploring.making import FirstEpoch, PointRuns
-from ampsim.metric import Goal
 from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
@@ -41,9 +40,6 @@ SPENT: Final[Mapping[str, Callable[[Run], float]]] = {
 }  # fmt: skip
 """What a run has spent of each."""
 
-OF_TIMING: Final = ("epoch_s", "peak_bytes")
-"""Objectives that an epoch in mode "sleep" gives."""
-
 
 def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
     """The columns that are minimised.
@@ -51,7 +47,7 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         OptionError: there is none, one comes twice, or is no such column.
     """
-    known = [*SPENT, *OF_TIMING]
+    known = [*SPENT, "epoch_s", "peak_bytes"]
     found = tuple(SHORT.get(name.strip(), name.strip()) for name in names)
     for name in found:
         if name not in known:
@@ -66,14 +62,10 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PointOutcome:
-    """What came of a point; "complete" if all objectives are known and all conditions hold.
-
-    Values are of the objectives; of a point that was pruned, or did not arrive, what it takes at
-    least; infinite where nothing is known.
-    """
+    """What came of a point; "complete" if all objectives are known and all conditions hold."""
 
     outcome: Outcome
-    values: Values
+    values: Values  # of a point that did not end what it takes at least; infinite where unknown
     violation: float = 0.0  # how far the conditions are from holding, 0 where they do
     seeds: int = 0  # of how many the runs went on to their end
     note: str = ""  # why it failed
@@ -89,20 +81,22 @@ class Aim:
     prunes: bool = True  # whether points are left as soon as they are dominated
 
     @property
+    def has_target(self) -> bool:
+        """Whether an objective is to a target."""
+        return any(name in SPENT for name in self.objectives)
+
+    @property
     def learns(self) -> bool:
         """Whether anything of it needs runs that learn."""
-        is_objective = any(name in SPENT for name in self.objectives)
-        return is_objective or any(one.is_learned for one in self.conditions)
+        return self.has_target or any(one.is_learned for one in self.conditions)
 
     def judged(
-        self, values: Values, columns: Mapping[str, float | None], seeds: int | None = None
+        self, values: Values, columns: Mapping[str, float | None], seeds: int = 0
     ) -> PointOutcome:
         """What came of a point with these values; without seeds, by what timing tells alone."""
-        wanted = [one for one in self.conditions if seeds is not None or not one.is_learned]
+        wanted = [one for one in self.conditions if seeds or not one.is_learned]
         violation = sum(_violation(one, columns) for one in wanted)
-        return PointOutcome(
-            "infeasible" if violation else "complete", values, violation, seeds or 0
-        )
+        return PointOutcome("infeasible" if violation else "complete", values, violation, seeds)
 
 
 def _violation(condition: Condition, columns: Mapping[str, float | None]) -> float:
@@ -129,6 +123,22 @@ class _Candidate:
     def epochs_max(self) -> int:
         """By when its runs end."""
         return self.row.plan.options.epochs
+
+    def per_epoch(self, name: str) -> float | None:
+        """What an epoch adds to an objective; None where it adds nothing, or that is unknown."""
+        return PER_EPOCH[name](self.timed) if name in PER_EPOCH else None
+
+    def taken(self, name: str, seed: int, *, is_settled: bool) -> float:
+        """What a run takes to the target, as of a forecast.
+
+        Of one that is not there, what it has spent, or, where that is settled, infinite.
+        """
+        if (run := self.runs.get(seed)) is None:
+            return 0.0
+        found = row_of("", self.row.plan.goal, [run])
+        if found["time_to_target_s"] is None:
+            return math.inf if is_settled else float(SPENT[name](run))
+        return float(found[name] or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +187,9 @@ class Evaluator:
             one.trial = one.trial or self._settled(one)
 
     def _run(self, asked: Sequence[tuple[_Candidate, int, int]]) -> None:
-        rows = [replace(one.row, plan=one.row.plan.having(epochs=by)) for one, _seed, by in asked]
-        pairs = [(row, seed) for row, (_one, seed, _by) in zip(rows, asked, strict=True)]
+        pairs = [
+            (replace(one.row, plan=one.row.plan.having(epochs=by)), seed) for one, seed, by in asked
+        ]
         for (one, seed, by), run in zip(asked, self.runs.learn(pairs), strict=True):
             if isinstance(run, str):
                 one.trial = PointOutcome("failed", self._values(one), note=run)
@@ -190,34 +201,28 @@ class Evaluator:
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""
-        rates = [PER_EPOCH[n](one.timed) if n in PER_EPOCH else None for n in self.aim.objectives]
 
         def needed(value: float, rate: float | None, own: float) -> float:
             if rate is None:
                 return 1.0 if value <= own else math.inf
             return value / rate if rate else math.inf
 
-        own = self._values(one)
-        of_each = [max(1.0, *map(needed, known, rates, own)) for known in front]
-        enough, most = min(of_each), one.epochs_max
-        return most if enough >= most else min(math.floor(enough) + 1, most)
+        own, rates = self._values(one), list(map(one.per_epoch, self.aim.objectives))
+        enough = min(max(1.0, *map(needed, known, rates, own)) for known in front)
+        return min(math.floor(min(enough, one.epochs_max)) + 1, one.epochs_max)
 
     def _settled(self, one: _Candidate) -> PointOutcome:
         runs = [one.runs[seed] for seed in self.aim.seeds]
-        values = self._values(one)
         columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}
-        if columns["time_to_target_s"] is None and any(n in SPENT for n in self.aim.objectives):
-            return PointOutcome("not reached", values, 1.0, len(runs))
+        if columns["time_to_target_s"] is None and self.aim.has_target:
+            return PointOutcome("not reached", self._values(one), 1.0, len(runs))
         return self.aim.judged(self._values(one, is_settled=True), columns, len(runs))
 
     def _values(self, one: _Candidate, *, is_settled: bool = False) -> Values:
-        """Medians over all seeds, a run that does not arrive as infinite where it is settled.
-
-        Else they are what the point takes at least.
-        """
-        columns, found = one.timed.columns, list[float]()
+        """Medians over all seeds; as long as it is not settled, what the point takes at least."""
+        found = list[float]()
         for name in self.aim.objectives:
-            known = PER_EPOCH[name](one.timed) if name in PER_EPOCH else columns[name]
+            known = one.per_epoch(name) if name in PER_EPOCH else one.timed.columns[name]
             if known is None:
                 what = "their prices" if name.startswith("cost") else "what it takes"
                 raise OptionError(
@@ -225,21 +230,10 @@ class Evaluator:
                     f"{what}, or leave it out"
                 )
             if name in PER_EPOCH:
-                goal, ran = one.row.plan.goal, [one.runs.get(seed) for seed in self.aim.seeds]
-                known = median(_taken(name, goal, run, is_settled) if run else 0.0 for run in ran)
+                seeds = self.aim.seeds
+                known = median(one.taken(name, seed, is_settled=is_settled) for seed in seeds)
             found.append(float(known))
         return tuple(found)
-
-
-def _taken(name: str, goal: Goal, run: Run, is_settled: bool) -> float:
-    """What a run takes to the target, as of a forecast.
-
-    Of one that is not there, what it has spent, or, where that is settled, infinite.
-    """
-    found = row_of("", goal, [run])
-    if found["time_to_target_s"] is None:
-        return math.inf if is_settled else float(SPENT[name](run))
-    return float(found[name] or 0.0)
 
 
 def dominates(one: Values, other: Values) -> bool:
@@ -249,44 +243,6 @@ def dominates(one: Values, other: Values) -> bool:
     (True, False)
     """
     return all(a <= b for a, b in zip(one, other, strict=True)) and one != other
-
-
-def pareto(points: Sequence[Values]) -> list[int]:
-    """The places of the points that no other one dominates; equal ones are all among them.
-
-    >>> pareto([(1.0, 3.0), (2.0, 2.0), (2.0, 4.0), (1.0, 3.0)])
-    [0, 1, 3]
-    """
-    return [
-        place
-        for place, one in enumerate(points)
-        if not any(dominates(other, one) for other in points)
-    ]
-
-
-def hypervolume(points: Sequence[Values], reference: Values) -> float:
-    """The volume that points dominate, up to a reference that none of them may exceed to count.
-
-    Slices along the last objective, each the hypervolume of what lies below it in the others.
-    Source: While, Hingston, Barone and Huband, "A faster algorithm for calculating hypervolume",
-    2006, Section II (hypervolume by slicing objectives).
-
-    >>> hypervolume([(1.0, 2.0), (2.0, 1.0)], (3.0, 3.0))
-    3.0
-    """
-    inside = [one for one in points if all(a < b for a, b in zip(one, reference, strict=True))]
-    if not inside:
-        return 0.0
-    if len(reference) == 1:
-        return reference[0] - min(one[0] for one in inside)
-    ordered = sorted(inside, key=lambda one: one[-1])
-    ends = [*(one[-1] for one in ordered[1:]), reference[-1]]
-    volume = 0.0
-    for count, (one, end) in enumerate(zip(ordered, ends, strict=True), 1):
-        if end > one[-1]:
-            below = [other[:-1] for other in ordered[:count]]
-            volume += (end - one[-1]) * hypervolume(below, reference[:-1])
-    return volume
 
 
 def reference_of(points: Sequence[Values]) -> Values:

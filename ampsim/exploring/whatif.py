@@ -44,7 +44,7 @@ from ampsim.exploring.making import (
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
-from ampsim.runs.rows import median_interval, times_of
+from ampsim.runs.rows import median_interval, table_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
 from ampsim.study.result import Result
@@ -54,13 +54,7 @@ from ampsim.units import format_percent, format_seconds
 Basis: TypeAlias = Literal["learned", "shared", "timing"]
 """Whether a row was learned again, learns what the first row does, or is taken to."""
 
-COLUMNS: Final = (
-    "schedule", "what", "factor", "time_to_target_s", "change", "low", "high", "epoch_s",
-    "epochs_to_target", "share", "basis", "seeds", "seeds_agree",
-)  # fmt: skip
-TEXTS: Final = ("schedule", "what", "basis", "seeds")
-NOW: Final = "now"
-EVERYTHING: Final = "everything"
+NOW: Final = Change("now", lambda cluster, under, _factor: (cluster, under), None)
 CURVES_MAX: Final = 3
 """Things whose curve is drawn, and that are said in words (chosen)."""
 
@@ -83,7 +77,7 @@ def whatif(
 
     Args:
         model: as of `forecast`.
-        cluster: as of `forecast`.
+        cluster: likewise.
         schedules: one table each: objects or names.
         repeats: runs of each row that is learned, with seeds `seed`, `seed` + 1, …
         mode: "numeric", or "sleep" for the time of an epoch alone.
@@ -129,12 +123,16 @@ def whatif(
 class _Tried:
     """A thing so many times as fast, and what came of it."""
 
-    what: str
+    change: Change
     factor: float
     row: Row
-    change: Change | None = None  # that made it; None of what there is now
     epochs: dict[int, FirstEpoch] = field(default_factory=dict[int, FirstEpoch])  # by seed
     times_s: dict[int, float] = field(default_factory=dict[int, float])  # to the target, by seed
+
+    @property
+    def what(self) -> str:
+        """What is so fast."""
+        return self.change.what
 
 
 @dataclass(frozen=True)
@@ -158,13 +156,11 @@ class _Question:
         if not epoch.epoch_s > 0:
             why = epoch.failure or "nothing takes time, so that nothing binds"
             raise SimulationError(f"{row.label}: {why}")
-        doubled = [one for one in tried if one.factor == 2.0 and one.what != EVERYTHING]
+        doubled = [one for one in tried if one.factor == 2.0 and one.what != "everything"]
         first = sorted(doubled, key=lambda one: -self._effect(one))
         if self._is_learned:
             self._learn_again(first[:learn])
-        records = [self._record(one) for one in (self.now, *tried)]
-        numbers = [name for name in COLUMNS if name not in TEXTS]
-        table = pd.DataFrame(records, columns=list(COLUMNS)).astype(dict.fromkeys(numbers, float))
+        table = table_of([self._record(one) for one in (self.now, *tried)])
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
         first = [one for one in first[:CURVES_MAX] if self._effect(one) > _SAME]
         said = [f"{row.label}: {_sentence(dict(twice.loc[one.what]))}" for one in first]
@@ -178,8 +174,7 @@ class _Question:
         plan = replace(plan, cluster=cluster)
         plan = plan.having(light_is_free=True) if change.frees_light else plan
         label = f"{self.row.label}, {change.what} {_times(factor)}"
-        row = replace(self.row, label=label, schedule=schedule, plan=plan)
-        return _Tried(change.what, factor, row, change)
+        return _Tried(change, factor, replace(self.row, label=label, schedule=schedule, plan=plan))
 
     @property
     def _is_learned(self) -> bool:
@@ -210,9 +205,8 @@ class _Question:
         known |= {(one.what, 1.0): self.now for one in first}
         points = [(one, factor) for one in first for factor in CURVE]
         new = [
-            self._tried(one.change, factor) for one, factor in points
-            if one.change is not None and (one.what, factor) not in known
-        ]  # fmt: skip
+            self._tried(o.change, factor) for o, factor in points if (o.what, factor) not in known
+        ]
         self._time(new)
         known |= {(one.what, one.factor): one for one in new}
         rows = [
@@ -256,15 +250,15 @@ class _Question:
         return all(own and own == now for own, now in pairs)
 
     def _record(self, one: _Tried) -> dict[str, Any]:
-        now, changed = self.now.times_s, one.change
+        now, is_now = self.now.times_s, one is self.now
         ratios = {seed: own for seed, own in self._ratios(one).items() if seed in now}
         after = one.times_s or {seed: now[seed] * ratio for seed, ratio in ratios.items()}
-        arrives = changed is None or any(map(math.isfinite, [*now.values(), *after.values()]))
-        basis: Basis = "shared" if changed and self._shares(one) else "timing"
+        arrives = is_now or any(map(math.isfinite, [*now.values(), *after.values()]))
+        basis: Basis = "timing" if is_now or not self._shares(one) else "shared"
         basis = "learned" if one.times_s and arrives else basis
         changes = [_change(now[seed], its_s) for seed, its_s in after.items() if seed in now]
         known = [change for change in changes if not math.isnan(change)]
-        found, is_by_seed = median_interval(known), basis == "learned" and changed is not None
+        found, is_by_seed = median_interval(known), basis == "learned" and not is_now
         change = found.middle if known else self._ratio(one) - 1
         agree = sum(_sign(its) == _sign(change or 0.0) for its in known)
         epochs_s = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
@@ -274,7 +268,7 @@ class _Question:
             "time_to_target_s": _median(after.values()), "change": change,
             "low": found.low if is_by_seed else None, "high": found.high if is_by_seed else None,
             "epoch_s": _median(epochs_s.values()), "epochs_to_target": _median(epochs),
-            "share": changed.share if changed else None, "basis": basis, "seeds": len(after) or 1,
+            "share": one.change.share, "basis": basis, "seeds": len(after) or 1,
             "seeds_agree": agree if is_by_seed else None,
         }  # fmt: skip
 
@@ -300,10 +294,6 @@ def _times(factor: float) -> str:
     return known.get(factor, f"{factor:g} times as fast")
 
 
-_STEP: Final = ("start_s", "node", "direction", "instance", "state")
-"""What a device serves: when it begins, and what it is."""
-
-
 def parting(base: Result, other: Result) -> str:
     """Where two runs first serve something else that takes time, in words."""
     spans = [result.spans for result in (base, other)]
@@ -312,15 +302,15 @@ def parting(base: Result, other: Result) -> str:
     found: list[tuple[float, str]] = []
     for worker in sorted({int(one) for own in spans for one in own["worker"]}):
         of_worker = [own[own["worker"] == worker] for own in spans]
-        steps = [zip(*(own[name] for name in _STEP), strict=True) for own in of_worker]
+        names = ["start_s", "node", "direction", "instance", "state"]
+        steps = [own[names].itertuples(index=False, name=None) for own in of_worker]
         a, b = ([one for one in own if one[1:3] in taking] for own in steps)
         apart = first_apart(a, b, lambda one, two: one[1:] == two[1:])
         if apart is not None:
             start_s = min(one[0] for one in (apart.a, apart.b) if one is not None)
-            ours, theirs = _step_words(apart.a), _step_words(apart.b)
             place = "the host" if worker < 0 else f"worker {worker}"
-            said = f"{place} serves {theirs} at its step {apart.place + 1}, and not {ours}"
-            found.append((start_s, said))
+            step = f"{_step_words(apart.b)} at its step {apart.place + 1}"
+            found.append((start_s, f"{place} serves {step}, and not {_step_words(apart.a)}"))
     if not found:
         return "every device serves the same in the same order, and only waits are longer"
     start_s, said = min(found)
@@ -378,9 +368,7 @@ class WhatIf(Finding):
             is of the time of an epoch. Unknown is missing.
         curves: schedule, what, factor, change of the time of an epoch; of what matters most.
         elasticities: schedule, where, constant, elasticity; those of a schedule add up to 1.
-        sentences: what matters most, and anomalies, in words.
         target: that is aimed at; None without one.
-        model, cluster, manifest: as of `Finding`.
     """
 
     kind: ClassVar[Kind] = "whatif"
@@ -409,7 +397,9 @@ class WhatIf(Finding):
         idle: dict[str, list[str]] = {}
         for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
             records: Any = own.to_dict("records")
-            if what != NOW and not any(abs(o["change"]) > _SAME or o["share"] for o in records):
+            if what != NOW.what and not any(
+                abs(o["change"]) > _SAME or o["share"] for o in records
+            ):
                 idle.setdefault(str(schedule), []).append(str(what))
                 continue
             by_factor = {one["factor"]: one for one in records}

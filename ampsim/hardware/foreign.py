@@ -24,17 +24,11 @@ from ampsim.toml_file import validate
 
 
 class Imported(NamedTuple):
-    """A device that was made of a foreign file.
+    """A device that was made of a foreign file."""
 
-    Args:
-        device: with a source for each number, which names the file and the key.
-        simulator: whose file it was.
-        left_out: a sentence for each thing that could not be carried over.
-    """
-
-    device: Device
-    simulator: str
-    left_out: list[str]
+    device: Device  # with a source for each number, which names the file and the key
+    simulator: str  # whose file it was
+    left_out: list[str]  # a sentence for each thing that could not be carried over
 
 
 def import_device(path: str | os.PathLike[str]) -> Imported:
@@ -94,17 +88,11 @@ NUMBER_MAX = 1e12
 
 
 class JsonTable(NamedTuple):
-    """A table of a JSON file.
+    """A table of a JSON file."""
 
-    Args:
-        label: what to call the file in a message.
-        path: where in the file the table is, such as "accelerator.op"; empty for the whole.
-        content: its keys and values.
-    """
-
-    label: str
-    path: str
-    content: dict[str, Any]
+    label: str  # what to call the file in a message
+    path: str  # where in the file the table is, such as "accelerator.op"; empty for the whole
+    content: dict[str, Any]  # its keys and values
 
     def at(self, key: str) -> str:
         """Say where in the file a key of this table is."""
@@ -174,15 +162,10 @@ def _parsed(content: bytes, label: str) -> Any:
 
 
 class Taken(NamedTuple):
-    """A number of ours, and how it follows from the foreign file.
+    """A number of ours, and how it follows from the foreign file."""
 
-    Args:
-        value: in our unit.
-        how: which keys it comes from, and what was done with them.
-    """
-
-    value: float | int
-    how: str
+    value: float | int  # in our unit
+    how: str  # which keys it comes from, and what was done with them
 
 
 class Reading(NamedTuple):

@@ -237,15 +237,10 @@ _GROUPS: Final = re.compile(r",|:[^/\\]*$")
 
 
 class DeviceGroup(NamedTuple):
-    """So many equal devices.
+    """So many equal devices."""
 
-    Args:
-        device: a shipped name, or a path.
-        workers: how many.
-    """
-
-    device: str
-    workers: int
+    device: str  # a shipped name, or a path
+    workers: int  # how many
 
 
 def is_groups(text: str) -> bool:

@@ -114,8 +114,7 @@ def _recorded(module: Any, rows: str) -> Recorded:
             rule = "getitem" if one.target is operator.getitem else short(one)
             told = {name: plain(each) for name, each in one.kwargs.items()}
             told = {name: each for name, each in told.items() if each not in (None, False)}
-            read = _like((*one.args, None)[0], rows)
-            about: Any = (read.shape, *_like(one, rows), place_of(one))
+            about: Any = (_like((*one.args, None)[0], rows).shape, *_like(one, rows), place_of(one))
             operations.append(TorchOperation(one.name, rule, plain(one.args), told, *about))
     return Recorded(tuple(inputs), tuple(operations), outputs)
 
@@ -148,12 +147,12 @@ def _affine(at: TorchOperation, x: Any, weight: Any, bias: Any = None) -> flow.T
 
 
 def _arithmetic(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def rule(at: TorchOperation, x: Any, y: Any) -> Any:
-        if at.dtype.startswith("float"):
-            x, y = (
-                flow.cast(one, at.dtype) if getattr(one, "is_float", True) is False else one
-                for one in (x, y)
-            )
+    def rule(at: TorchOperation, *pair: Any) -> Any:
+        x, y = (
+            flow.cast(one, at.dtype)
+            if at.dtype.startswith("float") and getattr(one, "is_float", True) is False else one
+            for one in pair
+        )  # fmt: skip
         return of(x, y)
 
     return rule
@@ -207,17 +206,15 @@ def _parts(count: int, gates: Any) -> list[flow.Tensor]:
 
 
 def _lstm_cell(at: TorchOperation, x: Any, state: Any, *weights: Any) -> list[Any]:
-    w_x, w_h, b_x, b_h = (*weights, None, None)[:4]
-    gates = _affine(at, x, w_x, b_x) + _affine(at, state[0], w_h, b_h)
+    gates = _affine(at, x, *weights[::2]) + _affine(at, state[0], *weights[1::2])
     i, f, g, o = _parts(4, gates)
     c = flow.sigmoid(f) * state[1] + flow.sigmoid(i) * flow.tanh(g)
     return [flow.sigmoid(o) * flow.tanh(c), c]
 
 
 def _gru_cell(at: TorchOperation, x: Any, h: Any, *weights: Any) -> Any:
-    w_x, w_h, b_x, b_h = (*weights, None, None)[:4]
-    r, z, n = _parts(3, _affine(at, x, w_x, b_x))
-    r_h, z_h, n_h = _parts(3, _affine(at, h, w_h, b_h))
+    r, z, n = _parts(3, _affine(at, x, *weights[::2]))
+    r_h, z_h, n_h = _parts(3, _affine(at, h, *weights[1::2]))
     new = flow.tanh(n + flow.sigmoid(r + r_h) * n_h)
     return new + flow.sigmoid(z + z_h) * (h - new)
 
@@ -290,16 +287,11 @@ FILLED: Final = {
 
 
 class Builder:
-    """Builds an exported program in the graph of `ampsim.flow` that is open.
-
-    Attributes:
-        rows: a tensor with the batch on its first axis.
-        scored: logits and labels of the cross-entropy, once it was met.
-    """
+    """Builds an exported program in the graph of `ampsim.flow` that is open."""
 
     def __init__(self) -> None:
-        self.rows: flow.Tensor
-        self.scored: tuple[Any, Any] | None = None
+        self.rows: flow.Tensor  # with the batch on its first axis
+        self.scored: tuple[Any, Any] | None = None  # logits and labels of the cross-entropy
 
     def run(self, program: Recorded, *given: Any) -> Any:
         """What a program gives of what it is given."""
@@ -412,21 +404,13 @@ class TorchParameters(ParameterizedNode):
 
 @dataclass(frozen=True, eq=False)
 class TorchProgram:
-    """Makes the program of an imported module, and knows the module's state_dict.
+    """Makes the program of an imported module, and knows the module's state_dict."""
 
-    Args:
-        name: of the module's class.
-        recorded: what the module and its loss are.
-        inputs: what that is given: arrays, or names.
-        likes: of variables and inputs, by their names.
-        state: of the module, with variables for parameters.
-    """
-
-    name: str
-    recorded: Recorded
-    inputs: Sequence[Any]
-    likes: Mapping[str, Like]
-    state: ModuleState
+    name: str  # of the module's class
+    recorded: Recorded  # what the module and its loss are
+    inputs: Sequence[Any]  # what that is given: arrays, or names
+    likes: Mapping[str, Like]  # of variables and inputs, by their names
+    state: ModuleState  # with variables for parameters
 
     def __call__(self) -> flow.Program:
         """Make the program."""
@@ -449,11 +433,7 @@ class TorchProgram:
         return dict(zip(fed, batch.arrays, strict=True))
 
     def build(self) -> flow.Objective:
-        """Build the operators of an instance.
-
-        Raises:
-            GraphError: something cannot be.
-        """
+        """Build the operators of an instance."""
         loss, logits, label = self._built()
         return flow.Objective(loss, flow.count_right(logits, label))
 
@@ -490,12 +470,7 @@ class Branching(Exception):  # a case, and no error
 
 
 def torch_program(module: Any, program: Any) -> TorchProgram:
-    """Make a program of what PyTorch exported of a module with its loss.
-
-    Raises:
-        GraphError: something cannot be; the message names the operation, the user's line and a way
-            out.
-    """
+    """Make a program of what PyTorch exported of a module with its loss; refuse what cannot be."""
     name = type(module).__name__
     require_free(program)
     if tied := [pair for pair in first_names(module).items() if pair[0] != pair[1]]:

@@ -47,10 +47,7 @@ Loss = Callable[..., Any]
 TOLD_MAX: Final = 160
 """Characters of an error of PyTorch's that are told (chosen: a line or two)."""
 
-
 OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
-
-IN_PLACE: Final = "make a new one, such as with torch.cat or x = x + y"
 
 FILLING: Final = (
     "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like",
@@ -78,11 +75,7 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
     """Export a module with its loss, and plan a graph of it; the target is last in `arrays`.
 
     What the table of operators lacks is decomposed by PyTorch, which also makes what changes a
-    tensor in place into what gives a new one.
-
-    Raises:
-        GraphError: something cannot be; the message names the operation, the user's line and a way
-            out.
+    tensor in place into what gives a new one. What cannot be is refused.
     """
     with _recording(module):
         program = _exported(module, arrays, loss)
@@ -162,23 +155,18 @@ def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
 
 @contextlib.contextmanager
 def _recording(module: Any) -> Generator[None]:
-    """Have a module in training mode, and what PyTorch cannot record told in a line.
-
-    Raises:
-        GraphError: it cannot.
-    """
+    """Have a module in training mode, and what PyTorch cannot record told in a line."""
     was_disabled, quiet = logging.root.manager.disable, io.StringIO()
     try:
         with (
-            warnings.catch_warnings(),
+            # of attributes that nn.LSTM sets, and PyTorch's account of what cannot be recorded
+            warnings.catch_warnings(action="ignore"),
             modes_kept(module),
             contextlib.redirect_stdout(quiet),
             contextlib.redirect_stderr(quiet),
         ):
             if not module.training:
                 module.train()
-            # of attributes that nn.LSTM sets, and PyTorch's account of what cannot be recorded
-            warnings.simplefilter("ignore")
             logging.disable(logging.ERROR)
             yield
     except AmpsimError:
@@ -213,19 +201,17 @@ def _failed(error: Exception) -> Refusal:
     """The refusal of a module that `torch.export` cannot record."""
     place, kind = str(place_of_error(error) or ""), type(error).__name__
     if "DataDependent" in kind or "data-dependent" in str(error):
-        what = "control flow reads values"
-        remedy = (
+        return Refusal(
+            "control flow reads values",
             "compute both ways and choose with a product, take torch.cond, or write a model file "
-            "with Cond (docs/own-model.md)"
-        )
-        return Refusal(what, remedy, place)
+            "with Cond (docs/own-model.md)", place,
+        )  # fmt: skip
     if "HigherOrderOp" in kind:
-        what = "torch.cond, while_loop or scan cannot be recorded"
-        remedy = (
+        return Refusal(
+            "torch.cond, while_loop or scan cannot be recorded",
             "let both branches, and each step of a loop, give tensors of the same shapes and "
-            "types, and change none in place"
-        )
-        return Refusal(what, remedy, place)
+            "types, and change none in place", place,
+        )  # fmt: skip
     frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
     if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
         return Refusal("a sequence is packed", REMEDIES["lstm"], place)
@@ -288,7 +274,8 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
         low.values[operation.name] = rule(Arguments(low, operation))
     elif said.endswith("_") and not said.startswith("_"):
         what = f"{said} changes a tensor in place"
-        raise low.refused(what, remedy or IN_PLACE, MissingRule)
+        usual = "make a new one, such as with torch.cat or x = x + y"
+        raise low.refused(what, remedy or usual, MissingRule)
     else:
         remedy = remedy or REMEDIES.get(own)
         kind = Refusal if remedy else MissingRule

@@ -7,7 +7,7 @@ written it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, cast
 
@@ -175,10 +175,8 @@ def attention(given: Arguments) -> Value:
 
 def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
     """Whether a fixed mask hides exactly the keys after each query."""
-    if not isinstance(mask, np.ndarray):
-        return False
     given = cast("np.ndarray[Any, np.dtype[Any]]", mask)
-    if given.shape[-2:] != (queries, keys):
+    if not isinstance(mask, np.ndarray) or given.shape[-2:] != (queries, keys):
         return False
     seen = np.tri(queries, keys, dtype=bool)
     return bool((given == (seen if given.dtype == bool else np.where(seen, 0.0, -np.inf))).all())
@@ -232,24 +230,18 @@ def _cell(low: Lowering, parameters: list[Any], ending: str, *, is_lstm: bool) -
         raise low.refused(
             "a recurrent layer has no biases, or a projection", "take bias=True and proj_size=0"
         )
-    names = [one.name for one in parameters]
+    w_x, w_h, b_x, b_h = (one.name for one in parameters)
     d_in, hidden = parameters[0].values.shape[1], parameters[1].values.shape[1]
     options: dict[str, Any] = {"d_in": d_in, "hidden": hidden}
     if is_lstm:
         options["has_two_biases"] = True
-        layout = {
-            "weight": Laid((names[0], names[1]), _by_gate),
-            "bias": Laid((names[2],), _by_gate),
-            "bias_state": Laid((names[3],), _by_gate),
-        }
+        of = {"weight": (w_x, w_h), "bias": (b_x,), "bias_state": (b_h,)}
+        layout = {part: Laid(names, _by_gate) for part, names in of.items()}
     else:
-        layout = {
-            "weight_input": Laid((names[0],), np.transpose),
-            "bias_input": Laid((names[2],)),
-            "weight_state": Laid((names[1],), np.transpose),
-            "bias_state": Laid((names[3],)),
-        }
-    name = f"{names[0].rpartition('.')[0] or 'recurrent'}{ending}"
+        of = {"weight_input": w_x, "bias_input": b_x, "weight_state": w_h, "bias_state": b_h}
+        ways = {"weight": np.transpose, "bias": np.ravel}
+        layout = {part: Laid((one,), ways[part.partition("_")[0]]) for part, one in of.items()}
+    name = f"{w_x.rpartition('.')[0] or 'recurrent'}{ending}"
     return _Cell(Spec(nodes.LSTMCell if is_lstm else nodes.GRUCell, name, options), layout, hidden)
 
 
@@ -292,22 +284,23 @@ def recurrent(given: Arguments) -> Value:
         )
     ways = [LoopSteps(steps), LoopSteps(steps, is_reversed=True)][: 1 + given["bidirectional"]]
     name = low.free(f"{given['params'][0].name.rpartition('.')[0] or 'recurrent'}.sequence")
-    read = given.wire("input")
-    if given["batch_first"]:
-        read = low.light(nodes.Permute, read, axes=(1, 0, 2))
-    read = low.call(name, read, ways[0], part="unstack")
+    axes = (1, 0, 2) if given["batch_first"] else (0, 1, 2)
+    read = low.call(name, low.permuted(given.wire("input"), axes), ways[0], part="unstack")
     loops: list[_Loop] = []
     for layer in range(given["num_layers"]):
         if layer:
             below = loops[-len(ways) :]
-            read = _beside(low, below, [one.h(low, one.states) for one in below])
+            read = _beside(low, below, [one.states for one in below])
             if given["dropout"] and given["train"]:
                 read = low.light(nodes.Dropout, read, rate=float(given["dropout"]), seed=SEED)
         loops += [_loop(given, read, way, len(loops) + i) for i, way in enumerate(ways)]
     ended = [low.call(one.cell.spec.name, one.last, one.steps, part="after") for one in loops]
     parts = [one.cell.halves(low, wire) for one, wire in zip(loops, ended, strict=True)]
     last = [Stacked(each, loops[0].cell.hidden) for each in zip(*parts, strict=True)]
-    return _outputs(given, loops[-len(ways) :]), *last
+    top = loops[-len(ways) :]
+    stacked = (low.call(one.cell.spec.name, one.states, one.steps, part="stack") for one in top)
+
+    return low.permuted(_beside(low, top, stacked), axes), *last
 
 
 def _loop(given: Arguments, read: Ref, steps: LoopSteps, number: int) -> _Loop:
@@ -331,17 +324,7 @@ def _start(low: Lowering, first: Value, number: int) -> Value:
     return low.light(nodes.Pick, low.wire(first), keys=(number,))
 
 
-def _beside(low: Lowering, loops: list[_Loop], parts: list[Ref]) -> Ref:
-    """What both directions of a layer give, side by side."""
+def _beside(low: Lowering, loops: list[_Loop], states: Iterable[Ref]) -> Ref:
+    """H of both directions of a layer, side by side."""
+    parts = [one.h(low, each) for one, each in zip(loops, states, strict=True)]
     return low.joined(parts, [one.cell.hidden for one in loops], -1, 2)
-
-
-def _outputs(given: Arguments, loops: list[_Loop]) -> Ref:
-    """The last layer's h at all steps, both directions beside each other."""
-    low = given.low
-    parts = [
-        one.h(low, low.call(one.cell.spec.name, one.states, one.steps, part="stack"))
-        for one in loops
-    ]
-    joined = _beside(low, loops, parts)
-    return low.light(nodes.Permute, joined, axes=(1, 0, 2)) if given["batch_first"] else joined

@@ -6,6 +6,7 @@ Shapes are PyTorch's all the way; an extent that follows from the batch is None,
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,14 +31,11 @@ FIXED_BYTES_MAX: Final = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """The same numbers for each item of a batch; along its axis the extent is 1 here.
-
-    It is of more items than the batch by `times`, as where sequences were put below each other.
-    """
+    """The same numbers for each item of a batch; along its axis the extent is 1 here."""
 
     values: np.ndarray
     axis: int = 0
-    times: int = 1
+    times: int = 1  # items for each of the batch, as where sequences lie below each other
 
     def picked(self, number: int) -> Repeated:
         """What stands at that place of the first axis, which is not the batch's."""
@@ -82,13 +80,7 @@ CALCULATING: Final = (
 
 
 class Refusal(GraphError):
-    """A module holds what cannot become a graph; `from_torch` puts the module's name before it.
-
-    Args:
-        what: cannot be.
-        remedy: what to try.
-        place: the user's line, if it is known.
-    """
+    """A module holds what cannot become a graph; `from_torch` puts the module's name before it."""
 
     def __init__(self, what: str, remedy: str = "", place: str = "") -> None:
         super().__init__(f"{what}{place and f' ({place})'}{remedy and f'; {remedy}'}")
@@ -99,31 +91,18 @@ class MissingRule(Refusal):
 
 
 class Lowering:
-    """The calls so far, and what each operation of the exported program gave.
-
-    Attributes:
-        dtype: of the module's parameters.
-        values: by the operations' names.
-        layouts: how parameters of nodes lie in those of the module, by their names here.
-        messages: how often a batch meets each node with parameters.
-        current: which operation of the exported program is looked at.
-        said: its name as the user knows it.
-        loss_place: where the loss is defined, if that is the user's code.
-        classes: how many the loss tells apart; 0 of a regression, or as long as there is none.
-        plan: of the graph, once all operations were looked at.
-    """
+    """The calls so far, and what each operation of the exported program gave."""
 
     def __init__(self, name: str, dtype: str) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.values: dict[str, Value] = {}
-        self.layouts: dict[str, Laid] = {}
-        self.messages: dict[str, int] = {}
-        self.classes = 0
-        self.plan = GraphPlan(name, (), ())
-        self.current: Any = None
-        self.said = ""
-        self.loss_place = ""
+        self.name, self.dtype = name, dtype  # of the module, and of its parameters
+        self.values: dict[str, Value] = {}  # by the operations' names
+        self.layouts: dict[str, Laid] = {}  # of nodes' parameters in the module's, by names here
+        self.messages: dict[str, int] = {}  # how often a batch meets each node with parameters
+        self.classes = 0  # that the loss tells apart; 0 of a regression
+        self.plan = GraphPlan(name, (), ())  # once all operations were looked at
+        self.current: Any = None  # the operation of the exported program that is looked at
+        self.said = ""  # its name as the user knows it
+        self.loss_place = ""  # where the loss is defined, if that is the user's code
         self._calls: list[Call] = []
         self._ports: list[Port] = []
         self._names: set[str] = {"controller"}
@@ -149,28 +128,24 @@ class Lowering:
                 read |= {*call.feeds}
         uses = Counter(one.arguments[0] for one in calls if one.part == "use")
         calls = [made for call in reversed(calls) for made in self._counted(call, uses)]
-        made = {one.name for one in calls}
+        places = {one.name: one.place for one in calls}
         self.messages = {
-            node: uses[node] or count for node, count in self.messages.items() if node in made
+            node: uses[node] or count for node, count in self.messages.items() if node in places
         }
         self.layouts = {
-            name: laid for name, laid in self.layouts.items() if name.rpartition(".")[0] in made
+            name: laid for name, laid in self.layouts.items() if name.rpartition(".")[0] in places
         }
-        self._require_apart(calls)
+        self._require_apart(places)
         ports = tuple(one for one in self._ports if Ref(one.name) in read)
         self.plan = GraphPlan(self.name, ports, tuple(calls))
         try:
             self.plan().verify()
         except GraphError as error:
-            said = str(error).removeprefix(f"{self.name}: ")
-            name = max(
-                (one.name for one in calls if said.startswith(one.name)), key=len, default=""
-            )
-            remedy = ""
+            said, remedy = str(error).removeprefix(f"{self.name}: "), ""
+            name = max(filter(said.startswith, places), key=len, default="")
             if " (Phi) " in said:
                 said = f"{name} is used on tensors of several shapes"
                 remedy = "pad them to one, or give each a layer of its own"
-            places = {one.name: one.place for one in calls}
             raise Refusal(said, remedy, places.get(name, "")) from None
 
     def _counted(self, call: Call, uses: Mapping[str, int]) -> list[Call]:
@@ -184,17 +159,19 @@ class Lowering:
         shared = Call(node, "shared", (spec, count), count, call.place)
         return [call] if number else [shared, call]
 
-    def _require_apart(self, calls: list[Call]) -> None:
-        """Refuse parameters that several nodes have, or of which none has a part."""
+    def _require_apart(self, lines: Mapping[str, str]) -> None:
+        """Refuse parameters that several nodes have, or of which none has a part.
+
+        `lines` are the user's of each call, in order.
+        """
         learned = [one for one in self.values.values() if isinstance(one, Learned)]
         places = numbered({one.name: one.values for one in learned if not one.ways})
         taken = np.zeros(sum(one.size for one in places.values()), bool)
-        lines = {one.name: one.place for one in calls}
-        for node in lines:  # in the order of calls
+        for node, line in lines.items():
             for name, laid in self.layouts.items():
                 if name.rpartition(".")[0] == node:
                     if taken[mine := laid.ours(places).ravel()].any():
-                        raise Refusal(*_tied(laid.names[0]), lines[node])
+                        raise Refusal(*_tied(laid.names[0]), line)
                     taken[mine] = True
         for name, place in places.items():
             if 0 < taken[place].sum() < place.size:
@@ -283,11 +260,7 @@ class Lowering:
     ) -> Any:
         """Add a node with parameters, or another use of one that was added already.
 
-        Args:
-            spec: of the node; its name is one that is wanted.
-            layout: of its parameters.
-            feeds: what its inputs are wired to.
-            steps: of a loop over the node, if there is one; it has no other use.
+        It is named as `spec` if that is free. A loop over the node's `steps` is its only use.
 
         Returns:
             The wire of the use; of a loop, the states at all steps but one, and at that one.
@@ -322,11 +295,7 @@ class Lowering:
         return made
 
     def _tried(self, spec: Spec) -> None:
-        """Make a node once.
-
-        Raises:
-            GraphError: it cannot be.
-        """
+        """Make a node once, and refuse the operation if it cannot be."""
         try:
             spec.node()
         except AmpsimError as error:
@@ -418,18 +387,15 @@ def module_of(operation: Any) -> str:
     return last.removeprefix("module").removeprefix(".") if last.startswith("module") else ""
 
 
+_FRAME: Final = re.compile(r'^ *File "([^"]*)", line (\d+).*\n?(?! *File ") *(.*)$', re.MULTILINE)
+
+
 def place_of(operation: Any) -> str:
     """The user's line that an operation came from, with its text; "" where it is unknown."""
     meta: dict[str, str] = getattr(operation, "meta", None) or {}
-    lines = (meta.get("stack_trace") or "").splitlines()
-    found = ""
-    for line, code in zip(lines, [*lines, ""][1:], strict=True):
-        words = line.strip().split('"')
-        if line.strip().startswith('File "') and len(words) > 2 and is_own(words[1]):
-            number = words[2].split("line ")[-1].split(",")[0]
-            said = "" if code.strip().startswith('File "') else code.strip()
-            found = f"{words[1]}, line {number}" + (f": {said}" if said else "")
-    return found
+    frames = _FRAME.findall(meta.get("stack_trace") or "")
+    own = [(path, line, said.strip()) for path, line, said in frames if is_own(path)]
+    return "".join(f"{path}, line {line}{said and f': {said}'}" for path, line, said in own[-1:])
 
 
 def require_free(program: Any) -> None:
@@ -461,8 +427,8 @@ def name_of(target: Any) -> str:
 def shape_of(operation: Any) -> tuple[int | None, ...]:
     """The shape of an operation's tensor, of several the first's; None for the batch's extent."""
     value = _value_of(operation)
-    several = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
-    found = getattr(several[0], "shape", ())
+    (first, *_more) = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+    found = getattr(first, "shape", ())
     return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
 
 
@@ -524,22 +490,14 @@ class Arguments:
         return self.light(nodes.Reshape, wire, shape=(1,)) if is_one else wire
 
     def axis(self, given: int, what: str, remedy: str) -> int:
-        """An axis of the first argument, counted from the first, that is not the batch's.
-
-        Raises:
-            GraphError: it is; `what` says of what, `remedy` what to try.
-        """
+        """An axis of the first argument, counted from the first; the batch's is refused."""
         axis = range(len(self.shape_of()))[given]
         if self.shape_of()[axis] is None:
             raise self.refused(what, remedy)
         return axis
 
     def axes(self, what: str, remedy: str) -> list[int]:
-        """Those of `dim`, or all, in order.
-
-        Raises:
-            GraphError: the batch's is among them.
-        """
+        """Those of `dim`, or all, in order; the batch's is refused."""
         every = range(len(self.shape_of()))
         dims = np.atleast_1d(every if self["dim"] in (None, []) else self["dim"]).tolist()
         return sorted({self.axis(one, what, remedy) for one in dims})

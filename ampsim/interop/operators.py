@@ -107,7 +107,7 @@ def _pointwise(function: str) -> Rule:
 
 
 def _gelu(given: Arguments) -> Value:
-    function = "gelu_tanh" if given["approximate"] == "tanh" else "gelu"
+    function = {"none": "gelu", "tanh": "gelu_tanh"}[given["approximate"]]
     return _applied(given, function, given.wire())
 
 
@@ -319,20 +319,20 @@ def _require_data(given: Arguments, wire: Ref) -> None:
         )
 
 
-def _mean(given: Arguments, factor: Callable[[float], float] | None = None) -> Value:
+def _mean(given: Arguments, factor: Callable[[int], float] | None = None) -> Value:
     return given.kept(_averaged(given, given.wire(), factor))
 
 
-def _averaged(given: Arguments, wire: Ref, factor: Callable[[float], float] | None = None) -> Ref:
-    """The mean of a payload of the first argument's shape, axis by axis, times a factor.
+def _averaged(given: Arguments, wire: Ref, factor: Callable[[int], float] | None = None) -> Ref:
+    """The mean, axis by axis, of a payload of the first argument's shape.
 
-    The factor is by how many numbers the mean is of.
+    It comes times a factor, which is by how many numbers the mean is of.
     """
     axes = given.axes(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
     for axis in reversed(axes):
         wire = given.light(nodes.Mean, wire, axis=axis)
     if factor is not None:
-        count = float(np.prod([cast("int", given.shape_of()[axis]) for axis in axes]))
+        count = math.prod(given.shape_of()[axis] or 1 for axis in axes)
         wire = given.light(nodes.Affine, wire, factor=factor(count))
     return wire
 
@@ -341,7 +341,7 @@ def _norm_of(given: Arguments) -> Value:
     """The root of the sum of squares."""
     if given["ord"] not in (None, 2):
         raise given.refused("a norm is not that of order 2", "take order 2")
-    whole = _averaged(given, _squared(given, given.wire()), lambda count: count)
+    whole = _averaged(given, _squared(given, given.wire()), float)
     return given.kept(_applied(given, "sqrt", whole))
 
 
@@ -396,12 +396,7 @@ def _cross_entropy(given: Arguments) -> Value:
             what = "NLLLoss is of no log_softmax over the classes, axis 1"
             raise low.refused(what, "take nn.CrossEntropyLoss() of logits")
         logits = feeds[0]
-    usual = {
-        "weight": None,
-        "reduction": 1,
-        "ignore_index": WITHOUT_IGNORED,
-        "label_smoothing": 0.0,
-    }
+    usual = {"weight": None, "reduction": 1, "ignore_index": WITHOUT_IGNORED, "label_smoothing": 0}
     _require_usual(given, usual)
     if len(shape) < 2 or len(given.shape_of("target")) != len(shape) - 1:
         raise low.refused(
@@ -500,7 +495,7 @@ _RULES: Final[dict[str, Rule]] = {
     "softmax.int": _softmax,
     "stack": _stack,
     "sub.Tensor": partial(_plus, -1),
-    "sum.dim_IntList": partial(_mean, factor=lambda count: count),
+    "sum.dim_IntList": partial(_mean, factor=float),
     "tanh": _node(nodes.Tanh),
     "var.correction": _variance,
 }

@@ -22,15 +22,10 @@ Way: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Laid:
-    """Which parameters of the module a parameter of a node is, and how they lie in it.
+    """Which parameters of the module a parameter of a node is, and how they lie in it."""
 
-    Args:
-        names: of the module's.
-        way: puts the numbers of these into the order of the node's.
-    """
-
-    names: tuple[str, ...]
-    way: Callable[..., np.ndarray] = np.ravel
+    names: tuple[str, ...]  # of the module's
+    way: Callable[..., np.ndarray] = np.ravel  # puts their numbers into the order of the node's
 
     def ours(self, theirs: Mapping[str, np.ndarray]) -> np.ndarray:
         """The node's, up to its shape."""
@@ -48,17 +43,11 @@ def numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class ModuleState:
-    """A module's state_dict as it was imported, and where its parameters are in a model.
+    """A module's state_dict as it was imported, and where its parameters are in a model."""
 
-    Args:
-        arrays: by the module's names, buffers among them.
-        first_names: of each parameter, the first name of the same tensor.
-        layouts: how the model's parameters lie in the module's, by their names in the model.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    first_names: Mapping[str, str]
-    layouts: Mapping[str, Laid]
+    arrays: Mapping[str, np.ndarray]  # by the module's names, buffers among them
+    first_names: Mapping[str, str]  # of each parameter, the first name of the same tensor
+    layouts: Mapping[str, Laid]  # how the model's parameters lie in them, by names in the model
 
     def theirs(self, ours: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The state_dict with the model's numbers; buffers are as they were."""
@@ -90,19 +79,12 @@ Layout: TypeAlias = dict[str, Laid]
 
 @dataclass(frozen=True)
 class Learned:
-    """A parameter of the module, or a view of one, with its first values.
+    """A parameter of the module, or a view of one, with its first values."""
 
-    Args:
-        name: of the parameter.
-        values: of the view.
-        ways: that lead from the parameter to the view, one after the other.
-        wired: gives the output that brings a view, where it is no weight of a layer.
-    """
-
-    name: str
-    values: np.ndarray
-    ways: tuple[Way, ...] = ()
-    wired: Callable[[], Ref] | None = None
+    name: str  # of the parameter
+    values: np.ndarray  # of the view
+    ways: tuple[Way, ...] = ()  # from the parameter to the view, one after the other
+    wired: Callable[[], Ref] | None = None  # gives what brings a view that is no layer's weight
 
     def seen(self, way: Way, wired: Callable[[], Ref]) -> Learned:
         """A view of it."""
@@ -119,7 +101,7 @@ def _through(ways: tuple[Way, ...], values: np.ndarray) -> np.ndarray:
 
 def specs_of(program: Any) -> list[tuple[Any, Any]]:
     """Placeholders of an exported program with what its signature says of them."""
-    holders = [one for one in program.graph.nodes if one.op == "placeholder"]
+    holders = program.graph.find_nodes(op="placeholder")
     return list(zip(holders, program.graph_signature.input_specs, strict=True))
 
 

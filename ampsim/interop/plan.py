@@ -41,21 +41,13 @@ class Spec:
 
 @dataclass(frozen=True)
 class Call:
-    """Something that is added to a graph.
+    """Something that is added to a graph."""
 
-    Args:
-        name: of the call; its outputs are known by it.
-        part: the function of `ampsim.interop.loops` that adds it; "" for a node by itself.
-        arguments: of the function: nodes to be made, outputs of other calls, and values.
-        outputs: how many there are; 0 of a loss.
-        place: the user's line that it came from.
-    """
-
-    name: str
-    part: str
-    arguments: tuple[Any, ...]
-    outputs: int = 1
-    place: str = field(default="", compare=False)
+    name: str  # by which its outputs are known
+    part: str  # the function of `ampsim.interop.loops` that adds it; "" for a node by itself
+    arguments: tuple[Any, ...]  # nodes to be made, outputs of other calls, and values
+    outputs: int = 1  # how many there are; 0 of a loss
+    place: str = field(default="", compare=False)  # the user's line that it came from
 
     @property
     def feeds(self) -> list[Ref]:
@@ -73,26 +65,15 @@ class Call:
         made: Any = getattr(loops, self.part)(graph, *given)
         return cast("tuple[Wire, ...]", made) if type(made) is tuple else (made,) * self.outputs
 
-    def changed(self, change: Callable[[Any], Any]) -> Call:
-        """The same with other arguments."""
-        return replace(self, arguments=tuple(map(change, self.arguments)))
-
 
 @dataclass(frozen=True)
 class Port:
-    """Something that the controller pumps for each batch.
-
-    Args:
-        name: of the port.
-        shape: as in shapes of graphs.
-        array: number of the batch's array; None where it is none of them.
-        values: a fixed array otherwise, which each item gets if the first extent is "rows".
-    """
+    """Something that the controller pumps for each batch: an array of the batch, or a fixed one."""
 
     name: str
     shape: tuple[int | str, ...]
-    array: int | None = None
-    values: np.ndarray | None = field(default=None, compare=False)
+    array: int | None = None  # number of the batch's; None where it is none of them
+    values: np.ndarray | None = field(default=None, compare=False)  # for each item if (rows, …)
 
     def payload(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
         """What is pumped for a batch of these arrays."""
@@ -109,15 +90,10 @@ def for_each(values: np.ndarray, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PumpPorts:
-    """A pump: brings the arrays of a batch, and what else the graph reads, to the ports.
+    """A pump: brings the arrays of a batch, and what else the graph reads, to the ports."""
 
-    Args:
-        ports: in the order of the controller's.
-        length: array and axis whose extent is the number of steps, where batches differ in it.
-    """
-
-    ports: tuple[Port, ...]
-    length: tuple[int, int] | None = None
+    ports: tuple[Port, ...]  # in the order of the controller's
+    length: tuple[int, int] | None = None  # array and axis of steps, where batches differ in it
 
     def __call__(self, instance: int, batch: Any) -> list[Pumped]:
         """Send everything in the state of the batch."""
@@ -161,7 +137,8 @@ class GraphPlan:
 
     def changed(self, change: Callable[[Any], Any]) -> GraphPlan:
         """The same with other arguments of the calls."""
-        return replace(self, calls=tuple(one.changed(change) for one in self.calls))
+        calls = [replace(one, arguments=tuple(map(change, one.arguments))) for one in self.calls]
+        return replace(self, calls=tuple(calls))
 
 
 def without_dropout(argument: Any) -> Any:

@@ -55,18 +55,11 @@ LOOP_IS_FIXED: Final = (
 
 @dataclass(frozen=True, eq=False)
 class TorchGraph:
-    """Makes the graph of an imported module, and knows the module's state_dict.
-
-    Args:
-        plan: of the graph.
-        state: of the module.
-        method: the optimizer as it can be written; None where it was none of PyTorch's.
-        data: the data set.
-    """
+    """Makes the graph of an imported module, and knows the module's state_dict."""
 
     plan: GraphPlan
     state: ModuleState
-    method: Method | None
+    method: Method | None  # the optimizer as it can be written; None of one that is not PyTorch's
     data: Any
 
     def __call__(self) -> Graph:
@@ -81,17 +74,11 @@ class TorchGraph:
 
 @dataclass(frozen=True)
 class TorchConfig:
-    """Where an imported model came from.
+    """Where an imported model came from."""
 
-    Args:
-        module: the class of the module.
-        batch: items of a batch, at most.
-        recorded: digest of what the module became, by which runs of it are told from others'.
-    """
-
-    module: str
-    batch: int
-    recorded: str = field(repr=False)
+    module: str  # its class
+    batch: int  # items of a batch, at most
+    recorded: str = field(repr=False)  # what the module became, which tells runs from others'
 
 
 def from_torch(
@@ -342,11 +329,7 @@ def _found(module: Any, data: Any, loss: Loss) -> tuple[Lowering, PumpPorts]:
 
 
 def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
-    """Make the first import, of two for different lengths, one for any; return its pump.
-
-    Raises:
-        GraphError: a number in the graph depends on the length, or several lengths differ.
-    """
+    """Make the first import, of two for different lengths, one for any; return its pump."""
     one, other = (each.plan for each in found)
     if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
         raise Refusal(*LOOP_IS_FIXED)

@@ -72,14 +72,9 @@ class BatchList:
 def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
     """The data set of (train, valid), in batches of `batch` items where they come in none.
 
-    Args:
-        data: the two splits, each a tuple of tensors or arrays with a row for each item, a
-            map-style `torch.utils.data.Dataset`, or a list or loader of batches of such tuples.
-        batch: items of a batch.
-        dtype: what floating-point arrays become.
-
-    Raises:
-        OptionError: they are none of these.
+    Each is a tuple of tensors or arrays with a row for each item, a map-style
+    `torch.utils.data.Dataset`, or a list or loader of batches of such tuples; else that is an
+    OptionError. Floating-point arrays become `dtype`.
     """
     splits: Any = data
     if not isinstance(data, tuple | list) or len(splits) != 2:
@@ -180,14 +175,10 @@ _USUAL: Final[dict[str, dict[str, Any]]] = {
 
 
 def method_of(given: Any, parameters: int) -> Method | Optimizer:
-    """Our optimizer of the same method and numbers.
-
-    Args:
-        given: one of `torch.optim`, or one of `ampsim.optim`, which is returned.
-        parameters: how many parameters the module has, all of which it must train.
+    """Our optimizer of the same method and numbers as PyTorch's; one of `ampsim.optim` as it is.
 
     Raises:
-        OptionError: there is none.
+        OptionError: there is none, or it trains other than so many parameters.
     """
     if isinstance(given, Optimizer):
         return given

@@ -36,15 +36,10 @@ class Foretold(Tasks, Protocol):
 
 
 class Lost(NamedTuple):
-    """What a device has lost.
+    """What a device has lost."""
 
-    Args:
-        updates: of what is kept, since it was kept, and not lost before.
-        undo: gives all of it back.
-    """
-
-    updates: int
-    undo: Callable[[], None]
+    updates: int  # of what is kept, since it was kept, and not lost before
+    undo: Callable[[], None]  # gives all of it back
 
 
 class Kept(Protocol):

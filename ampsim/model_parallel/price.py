@@ -61,21 +61,13 @@ _counts_of: Final = attrgetter(*_COUNTS)
 
 
 class Price(NamedTuple):
-    """What one step is charged.
+    """What one step is charged."""
 
-    Args:
-        seconds: for which it occupies its device.
-        flop: its FLOP.
-        bytes: moved to and from the device's memory.
-        kind: number of the kind of its span.
-        operations: issued within the step.
-    """
-
-    seconds: float
-    flop: int
-    bytes: int
-    kind: int
-    operations: int
+    seconds: float  # for which it occupies its device
+    flop: int  # its FLOP
+    bytes: int  # moved to and from the device's memory
+    kind: int  # number of the kind of its span
+    operations: int  # issued within the step
 
 
 class Prices:

@@ -34,17 +34,11 @@ _NOT_IT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outlines:
-    """What the file holds.
+    """What the file holds."""
 
-    Args:
-        metric: what was measured.
-        runs: every run, in order, without spans and transfers.
-        spreads: what the intervals of its devices do to each row on such devices, by its label.
-    """
-
-    metric: Metric
-    runs: tuple[Run, ...]
-    spreads: dict[str, Spread] = field(default_factory=dict[str, Spread])
+    metric: Metric  # what was measured
+    runs: tuple[Run, ...]  # every run, in order, without spans and transfers
+    spreads: dict[str, Spread] = field(default_factory=dict[str, Spread])  # of rows, by label
 
 
 def outlines_to_text(

@@ -70,15 +70,10 @@ _SHA256: Final = re.compile(r"\b[0-9a-f]{64}\b")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found.
+    """What a check found."""
 
-    Args:
-        faults: why the report does not follow, a few words each; empty where it does.
-        notes: what has changed without making it wrong, or could not be compared.
-    """
-
-    faults: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    faults: tuple[str, ...]  # why the report does not follow, a few words each
+    notes: tuple[str, ...] = ()  # what has changed without making it wrong, or is not compared
 
     @property
     def follows(self) -> bool:
@@ -166,19 +161,12 @@ def check_again(recipe: Recipe, folder: Path, again: Results | Explored) -> Verd
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A report that was drawn again.
+    """A report that was drawn again."""
 
-    Args:
-        contents: of all files that such a report has, by name; None of what was not drawn.
-        source: what they were drawn from, in words.
-        tolerance: relative difference of numbers that is none.
-        is_masked: whether hashes within texts do not count, as where code may have changed.
-    """
-
-    contents: Mapping[str, str | bytes | None]
-    source: str
-    tolerance: float = ROUNDED
-    is_masked: bool = False
+    contents: Mapping[str, str | bytes | None]  # of all files, by name; None of what was not drawn
+    source: str  # what they were drawn from, in words
+    tolerance: float = ROUNDED  # relative difference of numbers that is none
+    is_masked: bool = False  # whether hashes within texts do not count, as of code that has changed
 
 
 def differences(

@@ -56,19 +56,12 @@ _OWN_OPTIONS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Explored(Reported):
-    """What the report of a recipe that explores is made of.
+    """What the report of a recipe that explores is made of."""
 
-    Attributes:
-        recipe: what was asked.
-        found: the map.
-        said: sentences of it that its runs alone tell.
-        witnesses: as of `Reported`.
-    """
-
-    recipe: Recipe
-    found: Exploration
-    said: tuple[str, ...] = ()
-    witnesses: str = field(default="", repr=False)
+    recipe: Recipe  # what was asked
+    found: Exploration  # the map
+    said: tuple[str, ...] = ()  # sentences of it that its runs alone tell
+    witnesses: str = field(default="", repr=False)  # as of `Reported`
     runs = ()
 
     @property

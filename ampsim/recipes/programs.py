@@ -181,17 +181,11 @@ WITNESS_NAME: Final = "WITNESS"
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A Gantt chart of a table, whose rows are spans: the columns are `SPAN_COLUMNS`.
+    """A Gantt chart of a table, whose rows are spans: the columns are `SPAN_COLUMNS`."""
 
-    Args:
-        name: of the figure's file, without its suffix.
-        title: its heading.
-        table: name of the table.
-    """
-
-    name: str
-    title: str
-    table: str
+    name: str  # of the figure's file, without its suffix
+    title: str  # its heading
+    table: str  # name of the table
 
 
 _COUNT: Final = "a whole number from 0 to 9999"

@@ -95,17 +95,11 @@ class Exploring(Record):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Where a row of a report stands.
+    """Where a row of a report stands."""
 
-    Args:
-        index: of the recipe's entry that it is made of.
-        label: of that entry.
-        cluster: of the grid; None of a row that is not multiplied.
-    """
-
-    index: int
-    label: str
-    cluster: str | None = None
+    index: int  # of the recipe's entry that it is made of
+    label: str  # of that entry
+    cluster: str | None = None  # of the grid; None of a row that is not multiplied
 
     @property
     def where(self) -> str:
@@ -227,23 +221,14 @@ class RecipeFile(Record):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A recipe that was read and makes sense.
+    """A recipe that was read and makes sense."""
 
-    Args:
-        folder: where it lies.
-        label: what its file is called in messages.
-        sha256: of its file.
-        asked_sha256: of what it asks for, which is all that it says but title and text.
-        file: what it says; of its entries, `schedules` has the rows that a grid makes of them.
-        cells: where each row stands.
-    """
-
-    folder: Path
-    label: str
-    sha256: str
-    asked_sha256: str
-    file: RecipeFile
-    cells: tuple[Cell, ...]
+    folder: Path  # where it lies
+    label: str  # what its file is called in messages
+    sha256: str  # of its file
+    asked_sha256: str  # of all that it says but title and text
+    file: RecipeFile  # what it says; its `schedules` are the rows that a grid makes of them
+    cells: tuple[Cell, ...]  # where each row stands
 
     @property
     def name(self) -> str:

@@ -34,23 +34,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """All rows of a report, and what they share.
+    """All rows of a report, and what they share."""
 
-    Args:
-        rows: in the recipe's order.
-        goal: what is measured, and the value aimed at.
-        model: of the first row.
-        cluster: of all rows that name none of their own.
-        trials: of learning rates, as `Forecast.trials`; empty of rows that are not tuned.
-        unreached: labels of rows of which no trial reached the target.
-    """
-
-    rows: tuple[Row, ...]
-    goal: Goal
-    model: Model
-    cluster: Cluster
-    trials: pd.DataFrame = field(default_factory=no_trials)
-    unreached: tuple[str, ...] = ()
+    rows: tuple[Row, ...]  # in the recipe's order
+    goal: Goal  # what is measured, and the value aimed at
+    model: Model  # of the first row
+    cluster: Cluster  # of all rows that name none of their own
+    trials: pd.DataFrame = field(default_factory=no_trials)  # of learning rates; see `Forecast`
+    unreached: tuple[str, ...] = ()  # labels of rows of which no trial reached the target
 
     def with_optimizers(self, names: Sequence[Any]) -> Rows:
         """The rows with the optimizers that tuning chose; a row's own where no name is known."""
@@ -95,17 +86,11 @@ def make_rows(recipe: Recipe) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class ExploredSpace:
-    """What a recipe explores.
-
-    Args:
-        recipe: that.
-        base: its rows where nothing varies.
-        values: of each key, as the recipe names them.
-    """
+    """What a recipe explores."""
 
     recipe: Recipe
-    base: Rows
-    values: dict[str, tuple[Value, ...]]
+    base: Rows  # its rows where nothing varies
+    values: dict[str, tuple[Value, ...]]  # of each key, as the recipe names them
 
     @property
     def points(self) -> list[Point]:

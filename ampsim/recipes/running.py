@@ -135,21 +135,13 @@ class InterruptedReport(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class RecipeOptions:
-    """How the runs of a recipe are made.
+    """How the runs of a recipe are made."""
 
-    Args:
-        executor: what makes them, as of `ampsim.forecast`.
-        is_fresh: make every run, also those that the store has.
-        on_progress: told of each run that is made.
-        say: told in a line of each run that is taken from the store, or refused.
-        run_limit_s: how long a run may take; None for no limit.
-    """
-
-    executor: ExecutorLike = 1
-    is_fresh: bool = False
-    on_progress: OnProgress | None = None
-    say: Callable[[str], None] = lambda line: None
-    run_limit_s: float | None = None
+    executor: ExecutorLike = 1  # what makes them, as of `ampsim.forecast`
+    is_fresh: bool = False  # make every run, also those that the store has
+    on_progress: OnProgress | None = None  # told of each run that is made
+    say: Callable[[str], None] = lambda line: None  # told of runs taken from the store, or refused
+    run_limit_s: float | None = None  # how long a run may take; None for no limit
 
 
 def run_recipe(recipe: Recipe, folder: Path, options: RecipeOptions | None = None) -> Results:

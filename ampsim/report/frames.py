@@ -121,19 +121,12 @@ def _column(frame: DataFrame, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class KeptPart:
-    """The part of a run whose steps were kept.
+    """The part of a run whose steps were kept."""
 
-    Attributes:
-        until_s: end of the last step that was kept; steps under way at that time were not.
-        end_s: end of the run; NaN where it is unknown.
-        steps: how many steps were kept.
-        steps_all: how many steps the run had.
-    """
-
-    until_s: float
-    end_s: float
-    steps: int
-    steps_all: int
+    until_s: float  # end of the last step that was kept; steps under way at that time were not
+    end_s: float  # end of the run; NaN where it is unknown
+    steps: int  # how many steps were kept
+    steps_all: int  # how many steps the run had
 
     @property
     def words(self) -> str:

@@ -25,17 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Apart(Generic[T]):
-    """Where two sequences first differ.
+    """Where two sequences first differ."""
 
-    Attributes:
-        place: counted from 0.
-        a: what the first has there; None where it has ended.
-        b: likewise of the second.
-    """
-
-    place: int
-    a: T | None
-    b: T | None
+    place: int  # counted from 0
+    a: T | None  # what the first has there; None where it has ended
+    b: T | None  # likewise of the second
 
 
 def first_apart(

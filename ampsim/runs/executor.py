@@ -91,17 +91,11 @@ def resolving(made: Future[Answer]) -> Generator[None]:
 
 
 class RunExecutor(ABC):
-    """Makes runs.
+    """Makes runs."""
 
-    Attributes:
-        slots: how many runs may be asked for at a time; more wait here.
-        is_local: whether it is of this machine, so that results come back whole.
-        limit_s: how long a run may take, of the time of whoever waits; None for as long as it does.
-    """
-
-    slots: float = math.inf
-    is_local: bool = False
-    limit_s: float | None = None
+    slots: float = math.inf  # how many runs may be asked for at a time; more wait here
+    is_local: bool = False  # whether it is of this machine, so that results come back whole
+    limit_s: float | None = None  # how long a run may take, of the time of whoever waits
     _on_news: OnNews | None = None
 
     @abstractmethod

@@ -48,19 +48,12 @@ ROWS_KEPT: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended.
+    """How a run ended."""
 
-    Args:
-        result: what has happened until then, an unfinished epoch's spans included.
-        epochs: how many epochs were asked for.
-        failure: why the run could not go on; None where it could.
-        is_interrupted: whether Ctrl-C ended it.
-    """
-
-    result: Result
-    epochs: int
-    failure: str | None = None
-    is_interrupted: bool = False
+    result: Result  # what has happened until then, an unfinished epoch's spans included
+    epochs: int  # how many epochs were asked for
+    failure: str | None = None  # why the run could not go on; None where it could
+    is_interrupted: bool = False  # whether Ctrl-C ended it
 
     @property
     def ended(self) -> str:

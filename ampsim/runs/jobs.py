@@ -42,19 +42,12 @@ with its seed could not begin."""
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who is told of what, in this process.
+    """Who is told of what, in this process."""
 
-    Args:
-        on_finish: takes results.
-        on_loss: is told of runs that there is no result of.
-        on_progress: is told how far runs are; None for nobody.
-        earlier: runs that were kept from before, which progress counts as done.
-    """
-
-    on_finish: OnFinish
-    on_loss: OnLoss
-    on_progress: OnProgress | None = None
-    earlier: int = 0
+    on_finish: OnFinish  # takes results
+    on_loss: OnLoss  # is told of runs that there is no result of
+    on_progress: OnProgress | None = None  # is told how far runs are
+    earlier: int = 0  # runs that were kept from before, which progress counts as done
 
 
 def jobs_here() -> int:

@@ -46,15 +46,10 @@ DRAWS: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Draws of seeds with replacement.
+    """Draws of seeds with replacement."""
 
-    Attributes:
-        counts: how often each seed was drawn, (draws, seeds).
-        weights: the probability of each draw, (draws,); they add up to 1.
-    """
-
-    counts: np.ndarray
-    weights: np.ndarray
+    counts: np.ndarray  # how often each seed was drawn, (draws, seeds)
+    weights: np.ndarray  # the probability of each draw, (draws,); they add up to 1
 
     def medians(self, values: Sequence[float]) -> np.ndarray:
         """The median of each draw, (draws,)."""
@@ -140,15 +135,10 @@ Times: TypeAlias = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Sureness:
-    """How sure a call must be.
+    """How sure a call must be."""
 
-    Args:
-        sure: probability with which a row that is as good as the best is not called worse.
-        looks: how often the seeds are looked at, with a chance of a wrong call each time.
-    """
-
-    sure: float = SURE
-    looks: int = 1
+    sure: float = SURE  # probability that a row as good as the best is not called worse
+    looks: int = 1  # at the seeds, with a chance of a wrong call each time
 
     @property
     def tail(self) -> float:
@@ -158,42 +148,25 @@ class Sureness:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How a row compares with the best.
+    """How a row compares with the best."""
 
-    Args:
-        ratio: its median time over that of the best; infinite if it does not arrive.
-        low: lower end of the interval of that; None with too few seeds for one.
-        high: upper end, likewise.
-        flip: the probability that with other seeds it is not behind; None with one seed.
-        standing: what follows of these.
-    """
-
-    ratio: float
-    low: float | None
-    high: float | None
-    flip: float | None
-    standing: Standing
+    ratio: float  # its median time over that of the best; infinite if it does not arrive
+    low: float | None  # lower end of the interval of that; None with too few seeds for one
+    high: float | None  # upper end, likewise
+    flip: float | None  # the probability that with other seeds it is not behind; None with one seed
+    standing: Standing  # what follows of these
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How rows compare with the best of them.
+    """How rows compare with the best of them."""
 
-    Args:
-        answer: what may be said.
-        best: place of the row with the smallest median.
-        pairs: each row against the best; None of the best itself, and of rows not compared.
-        seeds: by which they were compared.
-        seeds_needed: about how many would do; None where there are enough.
-        speed_ups: for each row, the interval of the first row's median over its own.
-    """
-
-    answer: Answer
-    best: int
-    pairs: tuple[Pair | None, ...]
-    seeds: int
-    seeds_needed: int | None
-    speed_ups: tuple[tuple[float, float] | None, ...]
+    answer: Answer  # what may be said
+    best: int  # place of the row with the smallest median
+    pairs: tuple[Pair | None, ...]  # each row against the best; None of what is not compared
+    seeds: int  # by which they were compared
+    seeds_needed: int | None  # about how many would do; None where there are enough
+    speed_ups: tuple[tuple[float, float] | None, ...]  # of rows, the first's median over its own
 
     @property
     def is_clear(self) -> bool:

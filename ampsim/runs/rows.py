@@ -33,19 +33,12 @@ from ampsim.trace import MEMORY_CATEGORIES
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median with an interval that covers it; all None where not even the median is known.
+    """A median with an interval that covers it; all None where not even the median is known."""
 
-    Args:
-        middle: the median over runs; None if half of the runs or more did not reach the target.
-        low: lower end; None with fewer than two runs.
-        high: upper end; None also where it is a run that did not reach the target.
-        coverage: probability that the interval covers the true median; 0 without an interval.
-    """
-
-    middle: float | None
-    low: float | None
-    high: float | None
-    coverage: float
+    middle: float | None  # None if half of the runs or more did not reach the target
+    low: float | None  # lower end; None with fewer than two runs
+    high: float | None  # None also where it is a run that did not reach the target
+    coverage: float  # probability that it covers the true median; 0 without an interval
 
 
 def median_interval(values: Sequence[float], wanted: float = 0.9) -> Interval:
@@ -255,8 +248,8 @@ def _times(whole: float | None, share: float | None) -> float | None:
     return None if whole is None or share is None else whole * share
 
 
-def table_of(rows: Sequence[dict[str, Any]] | dict[str, list[Any]]) -> pd.DataFrame:
-    """Rows, or columns, as a table in which an unknown number is NaN, and a column has one type.
+def table_of(rows: Sequence[dict[str, Any]] | pd.DataFrame) -> pd.DataFrame:
+    """Rows as a table in which an unknown number is NaN, and a column has one type.
 
     A column whose name begins with "is_" holds truth values, of which one may be missing.
     """

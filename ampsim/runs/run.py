@@ -63,6 +63,9 @@ def _number(unknown: Any, *, is_seldom: bool = False) -> Any:
 class Run(WithRates):
     """One run of a forecast, of a report, or by itself.
 
+    Tables and numbers are those of `Result` of the same names, but for these. Of spans, transfers
+    and waits there are the leading ones; NaN, None or an empty text or table is what is unknown.
+
     Attributes:
         schedule: what ran; in a report, the label of its row.
         repeat: which of the row's runs, from 1.
@@ -70,39 +73,14 @@ class Run(WithRates):
         failure: why it ended early; None where it did not.
         label: that of its row in a forecast.
         made: what the simulation gave, weights included; None of a run that was kept.
-        epochs: as `Result.epochs`.
-        spans: as `Result.spans`, the leading ones.
-        transfers: as `Result.transfers`, the leading ones.
-        staleness: as `Result.staleness`, of all gradients.
-        utilisation_by_worker: as `Result.utilisation_by_worker`.
-        time_by_node: as `Result.time_by_node`.
         path_parts: as `Result.critical_path_parts`.
-        outages: as `Result.outages`.
-        peak_memory: as `Result.peak_memory`; empty where nobody counted.
-        memory: as `Result.memory`, likewise.
         validations: as `Result.validations`; empty where none is within an epoch.
-        waits: as `Result.waits`, the leading ones.
-        max_active_keys: instances in flight at most.
         min_update_interval: gradients between updates; None where nodes differ.
         replicas: of the model.
-        workers: how many there were.
-        utilisation: seconds of service over workers times makespan; NaN where no time passed.
-        staleness_mean: over all gradients; NaN where there was none.
-        staleness_max: of all gradients; None where there was none.
-        messages: served, updates among them, whether or not their spans are kept.
-        makespan_s: end of the last span.
-        bound_by: what bounds the run, as `Result.bounds`; None where unknown.
-        worker_share: of the makespan, that of the busiest worker; as `Result.bounds`, all four.
-        path_share: that of the critical path.
-        link_share: that of the busiest link.
-        admission_share: that in which the limit on what is in flight holds it up.
+        bound_by: what bounds the run, as `Result.bounds`; likewise the four shares.
         placement: its name and options, and the worker of each node.
-        bound_at: the nodes at what `bound_by` names; empty without one.
-        items: what throughput is of, such as "images"; empty where unknown.
-        energy_j: as `Result.energy_j`; NaN where unknown.
-        cost_usd: as `Result.cost_usd`; NaN where unknown.
-        never_met: as `Result.never_met`.
-        learning_digest: as `Result.learning_digest`; empty where there is none.
+        bound_at: the nodes at what `bound_by` names.
+        items: what throughput is of, such as "images".
     """
 
     schedule: str = ""

@@ -54,11 +54,7 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run that is to be made: that of its row with number `repeat`, from 1, of `repeats`.
-
-    Args:
-        key: what it is known by to whoever makes it; empty where nobody else has it made.
-    """
+    """One run that is to be made: that of its row with number `repeat`, from 1, of `repeats`."""
 
     plan: RunPlan
     schedule: Schedule
@@ -66,7 +62,7 @@ class Task:
     label: str
     repeat: int
     repeats: int
-    key: str = ""
+    key: str = ""  # by which whoever makes it knows it; empty where nobody else has it made
 
     def learning_in(self, folder: Path, key: str = "") -> Task:
         """The same run, which keeps in a folder what it learns, and finds what others learned."""
@@ -178,25 +174,15 @@ PAPER: Final = "paper"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a forecast or report, ready to run.
-
-    Args:
-        label: what it is called.
-        schedule: what runs.
-        plan: on what, and for how long.
-        settings: options of the model that are its own.
-        data: the files that the model reads, with their hashes.
-        code: a hash of what the model's file says.
-        has_own_cluster: whether its cluster is not that of other rows.
-    """
+    """One row of a forecast or report, ready to run."""
 
     label: str
     schedule: Schedule
     plan: RunPlan
-    settings: dict[str, Any] = field(default_factory=dict[str, Any])
-    data: tuple[dict[str, str], ...] = ()
-    code: str = ""
-    has_own_cluster: bool = False
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])  # its own, of the model
+    data: tuple[dict[str, str], ...] = ()  # the files that the model reads, with their hashes
+    code: str = ""  # a hash of what the model's file says
+    has_own_cluster: bool = False  # and not that of other rows
 
     def task(self, seed: int, repeat: int = 1, repeats: int = 1) -> Task:
         """One of its runs."""

@@ -96,36 +96,22 @@ TAG_DIGITS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """One table of a run's trace, condensed.
+    """One table of a run's trace, condensed."""
 
-    Args:
-        columns: their names.
-        count: of records.
-        sha256: over all records in order, with every bit of their times.
-        tags: the first digits of that hash after every so many records, one after the other.
-        head: the leading records in full.
-    """
-
-    columns: tuple[str, ...]
-    count: int
-    sha256: str
-    tags: str
-    head: tuple[tuple[Any, ...], ...]
+    columns: tuple[str, ...]  # their names
+    count: int  # of records
+    sha256: str  # over all records in order, with every bit of their times
+    tags: str  # the first digits of that hash after every so many records, one after the other
+    head: tuple[tuple[Any, ...], ...]  # the leading records in full
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What a tiny run of a row did.
+    """What a tiny run of a row did."""
 
-    Args:
-        tables: records that must be the same to the bit, by table.
-        numbers: what was computed from them or learned, the same within `TOLERANCE`, by name.
-        failure: why the run ended early; None where it did not.
-    """
-
-    tables: Mapping[str, Records]
-    numbers: Mapping[str, Any] = field(repr=False)
-    failure: str | None = None
+    tables: Mapping[str, Records]  # records that must be the same to the bit, by table
+    numbers: Mapping[str, Any] = field(repr=False)  # computed or learned, within `TOLERANCE`
+    failure: str | None = None  # why the run ended early; None where it did not
 
     @property
     def digest(self) -> str:
@@ -311,17 +297,11 @@ _SELDOM: Final = frozenset({"energy_j", "energy_to_target_j", "cost_usd", "cost_
 
 @dataclass(frozen=True, slots=True)
 class TinyRun:
-    """A tiny run of a row.
+    """A tiny run of a row."""
 
-    Args:
-        witness: what is kept of it.
-        frames: its tables in full, to name a record that differs.
-        run: its numbers and tables, with all spans.
-    """
-
-    witness: Witness
-    frames: Mapping[str, pd.DataFrame]
-    run: Run
+    witness: Witness  # what is kept of it
+    frames: Mapping[str, pd.DataFrame]  # its tables in full, to name a record that differs
+    run: Run  # its numbers and tables, with all spans
 
     def difference(self, before: Witness, tolerance: float = TOLERANCE) -> str | None:
         """Name the first record in which the run differs from another; None where none does."""

@@ -37,19 +37,12 @@ COLUMNS: Final = ("learning_rate", "learning_rate_given", "learning_rate_rule")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a row's learning rate is, and why.
+    """What a row's learning rate is, and why."""
 
-    Args:
-        factor: times the model's own rate.
-        rule: a few words.
-        is_by_rule: whether the scaling rule alone made it.
-        decay: times which it is multiplied after each epoch, beside what the model's own does.
-    """
-
-    factor: float = 1.0
-    rule: str = AS_GIVEN
-    is_by_rule: bool = False
-    decay: float = 1.0
+    factor: float = 1.0  # times the model's own rate
+    rule: str = AS_GIVEN  # a few words
+    is_by_rule: bool = False  # whether the scaling rule alone made it
+    decay: float = 1.0  # times which it is multiplied after each epoch, beside the model's own
 
     def columns(self, model: Model) -> dict[str, Any]:
         """`COLUMNS`."""

@@ -55,19 +55,12 @@ half as long again at most, and far less than that where it computes numbers).""
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A placement that is faster than the default.
+    """A placement that is faster than the default."""
 
-    Attributes:
-        placement: its name.
-        slowest: how many times as fast it was under the schedule that gains least; at least 1.
-        fastest: under the one that gains most.
-        blind_to: what the default does not look at, as the beginning of a sentence.
-    """
-
-    placement: str
-    slowest: float
-    fastest: float
-    blind_to: str
+    placement: str  # its name
+    slowest: float  # how many times as fast it was under the schedule that gains least; at least 1
+    fastest: float  # under the one that gains most
+    blind_to: str  # what the default does not look at, as the beginning of a sentence
 
     def __str__(self) -> str:
         """The sentence for a person."""

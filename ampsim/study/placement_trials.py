@@ -51,15 +51,10 @@ OnTrial = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class TrialPace:
-    """How fast a trial was so far.
+    """How fast a trial was so far."""
 
-    Args:
-        instances: that finished while the pipeline was full, or of a whole epoch.
-        seconds: in which.
-    """
-
-    instances: int = 0
-    seconds: float = 0.0
+    instances: int = 0  # that finished while the pipeline was full, or of a whole epoch
+    seconds: float = 0.0  # in which
 
     @property
     def instance_s(self) -> float:

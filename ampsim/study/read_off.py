@@ -182,17 +182,11 @@ class WithRates:
 
 
 class Occupation(NamedTuple):
-    """What occupied the devices of a run.
+    """What occupied the devices of a run."""
 
-    Attributes:
-        groups: workers in a row with what they have in common, as in a manifest.
-        outages: when which device was not as usual.
-        spans: gives all spans of the run in chunks: worker, start_s, end_s.
-    """
-
-    groups: Sequence[Mapping[str, Any]]
-    outages: pd.DataFrame
-    spans: Callable[[], Iterable[Any]]
+    groups: Sequence[Mapping[str, Any]]  # workers in a row with what they have in common
+    outages: pd.DataFrame  # when which device was not as usual
+    spans: Callable[[], Iterable[Any]]  # in chunks: worker, start_s, end_s
 
 
 class ReadOff(WithRates, ABC):

@@ -18,17 +18,11 @@ TABLES: Final = ("spans", "transfers", "updates", "stashes", "admissions")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """The time and numbers by which what is on a tape happens later.
+    """The time and numbers by which what is on a tape happens later."""
 
-    Args:
-        seconds: virtual time between the two.
-        instances: between the numbers of their first instances.
-        cause: what the second began after.
-    """
-
-    seconds: float
-    instances: int
-    cause: Cause
+    seconds: float  # virtual time between the two
+    instances: int  # between the numbers of their first instances
+    cause: Cause  # what the second began after
 
 
 class Tape:

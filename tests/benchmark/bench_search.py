@@ -18,7 +18,7 @@ from typing import Any
 import ampsim
 from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.sampling import SamplerName
-from ampsim.exploring.trials import pareto
+from ampsim.exploring.trials import dominates
 
 OVER: dict[str, Any] = {"workers": [1, 2, 3, 4, 6, 8], "max_active_keys": [1, 2, 4, 8, 16]}
 INSTANCES = 400
@@ -41,7 +41,7 @@ def true_front(of: Setup, seed: int) -> set[tuple[float, float]]:
             model, cluster, one, mode="sleep", seed=seed, instances=INSTANCES, counts_memory=True
         )
         found.append((float(ran.epochs["time_s"].iloc[0]), float(ran.peak_bytes.max())))
-    return {found[place] for place in pareto(found)}
+    return {one for one in found if not any(dominates(other, one) for other in found)}
 
 
 def timed(of: Setup, seeds: int, trials: int) -> None:

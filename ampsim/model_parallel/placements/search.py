@@ -29,21 +29,13 @@ STARTS: Final[tuple[type[Placement], ...]] = (Paper, Balanced, KHop, Communicati
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The fastest placement of a search.
+    """The fastest placement of a search."""
 
-    Args:
-        workers: for each node, in the order of ``graph.nodes``.
-        start: name of the fastest of the placements that it began with.
-        start_s: seconds of an instance with that one.
-        seconds: the same with what was found; never more.
-        trials: how many placements were tried.
-    """
-
-    workers: tuple[int, ...]
-    start: str
-    start_s: float
-    seconds: float
-    trials: int
+    workers: tuple[int, ...]  # for each node, in the order of ``graph.nodes``
+    start: str  # name of the fastest of the placements that it began with
+    start_s: float  # seconds of an instance with that one
+    seconds: float  # the same with what was found; never more
+    trials: int  # how many placements were tried
 
 
 @dataclass(frozen=True)

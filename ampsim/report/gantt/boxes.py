@@ -48,24 +48,14 @@ INSTANCES = 4
 
 @dataclass(frozen=True, slots=True)
 class ChartRows:
-    """The rows of a chart from top to bottom.
+    """The rows of a chart from top to bottom."""
 
-    Attributes:
-        numbers: as of `row_numbers`.
-        names: what each is called: a worker with the nodes that it hosts, or a thread by its lane.
-        devices: the name of each one's device, by which rows are grouped; empty where all workers
-            have the same, and of the host.
-        is_busy: whether each has boxes.
-        closing_line: how many workers have no row, and why.
-        has_threads: whether they are a dependency engine's.
-    """
-
-    numbers: tuple[int, ...]
-    names: tuple[str, ...]
-    devices: tuple[str, ...]
-    is_busy: tuple[bool, ...]
-    closing_line: str
-    has_threads: bool
+    numbers: tuple[int, ...]  # as of `row_numbers`
+    names: tuple[str, ...]  # of a worker, with the nodes that it hosts, or of a thread, by its lane
+    devices: tuple[str, ...]  # of each, by which rows are grouped; empty where all are the same
+    is_busy: tuple[bool, ...]  # whether each has boxes
+    closing_line: str  # how many workers have no row, and why
+    has_threads: bool  # whether they are a dependency engine's
 
     @property
     def groups(self) -> list[tuple[str, int, int]]:
@@ -269,21 +259,13 @@ def dependencies_in(
 
 @dataclass(frozen=True, slots=True)
 class ChartRun:
-    """What a chart draws of a schedule's run.
+    """What a chart draws of a schedule's run."""
 
-    Attributes:
-        spans: the trace's spans; free steps (start_s == end_s) are not drawn.
-        transfers: the trace's transfers, in chunks, drawn as arrows.
-        kept: how much of the run `spans` are, None for all of it; the rest is hatched.
-        outages: when which device was not as usual, hatched; None where there is nothing to draw.
-        dependencies: source and target, labels of two spans, drawn in place of transfers.
-    """
-
-    spans: DataFrame
-    transfers: Sequence[DataFrame] = ()
-    kept: KeptPart | None = WHOLE
-    outages: DataFrame | None = None
-    dependencies: DataFrame | None = None
+    spans: DataFrame  # free steps (start_s == end_s) are not drawn
+    transfers: Sequence[DataFrame] = ()  # in chunks, drawn as arrows
+    kept: KeptPart | None = WHOLE  # how much of the run that is; the rest is hatched
+    outages: DataFrame | None = None  # when which device was not as usual, hatched
+    dependencies: DataFrame | None = None  # labels of two spans, in place of transfers
 
     def arrows(self, boxes: DataFrame, window_s: Window) -> DataFrame:
         """Transfers between workers, or dependencies between the rows of `boxes`."""

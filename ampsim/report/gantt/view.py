@@ -101,23 +101,14 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class GanttView:
-    """The values of `templates/gantt.html`.
+    """The values of `templates/gantt.html`."""
 
-    Attributes:
-        data: plain values for `templates/gantt.js`.
-        panels: the chart of each schedule in words.
-        directions: label, colours and hatch of each direction.
-        has_transfers: whether the chart has arrows.
-        is_whole: whether all steps were kept, so that nothing is hatched.
-        outages: what the legend says of times that are hatched.
-    """
-
-    data: dict[str, Any]
-    panels: list[Panel]
-    directions: dict[str, Any]
-    has_transfers: bool
-    is_whole: bool
-    outages: dict[str, str]
+    data: dict[str, Any]  # plain values for `templates/gantt.js`
+    panels: list[Panel]  # the chart of each schedule in words
+    directions: dict[str, Any]  # label, colours and hatch of each direction
+    has_transfers: bool  # whether the chart has arrows
+    is_whole: bool  # whether all steps were kept, so that nothing is hatched
+    outages: dict[str, str]  # what the legend says of times that are hatched
 
 
 def gantt_view(

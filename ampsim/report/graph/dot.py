@@ -11,21 +11,13 @@ from ampsim.report.words import plain
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Look of a family: colour, and an outline that tells it apart without colour.
+    """Look of a family: colour, and an outline that tells it apart without colour."""
 
-    Attributes:
-        label: entry in the legend.
-        fill: colour of the box.
-        outline: "box", "round", "hexagon", "double" or "dashed".
-        dot_shape: the nearest shape of Graphviz.
-        line_pt: width of the outline in points.
-    """
-
-    label: str
-    fill: str
-    outline: str
-    dot_shape: str
-    line_pt: float
+    label: str  # entry in the legend
+    fill: str  # colour of the box
+    outline: str  # "box", "round", "hexagon", "double" or "dashed"
+    dot_shape: str  # the nearest shape of Graphviz
+    line_pt: float  # width of the outline in points
 
 
 CONTROLLER = Family("controller", "#DDDDDD", "dashed", "octagon", 1.0)

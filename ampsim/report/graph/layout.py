@@ -27,19 +27,12 @@ _PLACE_SWEEPS = 120  # chosen: a pull travels one layer a sweep, to and fro
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Cells in layers from top to bottom, and their places across.
+    """Cells in layers from top to bottom, and their places across."""
 
-    Attributes:
-        layers: the cells of each layer from left to right.
-        x: middle of each cell, in the unit of the widths.
-        ways: for each edge the cells from its source to its target, both included.
-        loops: for each edge whether it leads back up.
-    """
-
-    layers: tuple[tuple[Cell, ...], ...]
-    x: Mapping[Cell, float]
-    ways: tuple[tuple[Cell, ...], ...]
-    loops: tuple[bool, ...]
+    layers: tuple[tuple[Cell, ...], ...]  # the cells of each layer from left to right
+    x: Mapping[Cell, float]  # middle of each cell, in the unit of the widths
+    ways: tuple[tuple[Cell, ...], ...]  # for each edge the cells from source to target
+    loops: tuple[bool, ...]  # for each edge whether it leads back up
 
 
 def layered(

@@ -42,25 +42,15 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Texts and tables that differ between the page of a forecast and that of a run.
+    """Texts and tables that differ between the page of a forecast and that of a run."""
 
-    Attributes:
-        kind: first word of the title.
-        chart: sentence below the heading of the Gantt chart.
-        files: beginning of the sentence that ends with the names of the files beside the page.
-        names: names of these files.
-        csv: file that has all values with every digit.
-        tables: further tables.
-        verdict: the verdict; that of the table if empty.
-    """
-
-    kind: str
-    chart: str
-    files: str
-    names: tuple[str, ...]
-    csv: str
-    tables: tuple[NamedTable, ...] = ()
-    verdict: str = ""
+    kind: str  # first word of the title
+    chart: str  # sentence below the heading of the Gantt chart
+    files: str  # beginning of the sentence that ends with the names of the files beside the page
+    names: tuple[str, ...]  # names of these files
+    csv: str  # file that has all values with every digit
+    tables: tuple[NamedTable, ...] = ()  # further tables
+    verdict: str = ""  # the verdict; that of the table if empty
 
 
 FORECAST = Words(

@@ -97,23 +97,14 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class _Tracks:
-    """Numbers of a schedule's two processes and of its tracks; no two share one.
+    """Numbers of a schedule's two processes and of its tracks; no two share one."""
 
-    Attributes:
-        pid: of the schedule's process; schedules stand in this order.
-        links_pid: of the process of its links.
-        first_tid: of its first worker's track; the other workers' follow.
-        link_tids: of tracks of links, outages, the host and other lanes, each given once.
-        row_name: what a row that is no worker's own is called.
-        lane_tids: those of the host and of other lanes, by their rows, as far as they are known.
-    """
-
-    pid: int
-    links_pid: int
-    first_tid: int
-    link_tids: Iterator[int]
-    row_name: Callable[[int], str]
-    lane_tids: dict[int, int] = field(default_factory=dict[int, int])
+    pid: int  # of the schedule's process; schedules stand in this order
+    links_pid: int  # of the process of its links
+    first_tid: int  # of its first worker's track; the other workers' follow
+    link_tids: Iterator[int]  # of tracks of links, outages, the host and other lanes
+    row_name: Callable[[int], str]  # what a row that is no worker's own is called
+    lane_tids: dict[int, int] = field(default_factory=dict[int, int])  # by rows
 
     def lanes_among(self, rows: Integers) -> Iterator[str]:
         """Names of tracks of rows that are no worker's own and have none yet."""

@@ -46,19 +46,12 @@ def cluster_words(cluster: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column of the table whose values are compared.
+    """A column of the table whose values are compared."""
 
-    Attributes:
-        column: of the table.
-        heading: what it is, in words.
-        show: a value in words.
-        is_more_better: whether larger values are better.
-    """
-
-    column: str
-    heading: str
-    show: Callable[[float], str]
-    is_more_better: bool
+    column: str  # of the table
+    heading: str  # what it is, in words
+    show: Callable[[float], str]  # a value in words
+    is_more_better: bool  # whether larger values are better
 
 
 def _joules(value: float) -> str:
@@ -76,15 +69,10 @@ MEASURES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """One measure of each schedule at each point.
+    """One measure of each schedule at each point."""
 
-    Attributes:
-        measure: which.
-        values: a line for each schedule, a column for each point; NaN where it is unknown.
-    """
-
-    measure: Measure
-    values: DataFrame
+    measure: Measure  # which
+    values: DataFrame  # a line for each schedule, a column for each point; NaN where it is unknown
 
     @property
     def ratios(self) -> DataFrame:
