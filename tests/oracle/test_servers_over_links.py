@@ -336,7 +336,13 @@ def drawn_case(name: str, seed: int) -> tuple[Case, ampsim.Result]:
         thetas=stacks(made), locks_update=name not in ("hogwild", "ea-wild"),
         has_turns=name == "easgd", overlaps=name in ("async-easgd", "ea-wild"), **decided,
     )  # fmt: skip
-    cluster = Cluster(
+    result = ampsim.simulate(made, cluster_of(speeds, ways), kind(**options), epochs=epochs)
+    return case, result
+
+
+def cluster_of(speeds: list[float], ways: dict[tuple[int, int], tuple[float, float]]) -> Cluster:
+    """Workers of these speeds, and their links; those of the host are free."""
+    return Cluster(
         name="test",
         devices=tuple(Device(name=f"d{n}", flop_per_s=one) for n, one in enumerate(speeds)),
         links=tuple(
@@ -344,8 +350,6 @@ def drawn_case(name: str, seed: int) -> tuple[Case, ampsim.Result]:
             for (s, t), (b, a) in ways.items()
         ),
     )
-    result = ampsim.simulate(made, cluster, kind(**options), epochs=epochs)
-    return case, result
 
 
 def stacks(made: ampsim.Model) -> Vectors:
