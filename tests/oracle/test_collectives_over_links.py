@@ -115,7 +115,7 @@ def rounds_of(
 ) -> tuple[list[tuple[float, float, float]], float]:  # fmt: skip
     """Of each exchange when the rank was ready, when all were, and when it had the result; the end.
 
-    `rows` has the items of each batch of an epoch; a step of a rank lasts what Appendix C says.
+    `rows` has the items that a rank takes at once, in an epoch; a step lasts what Appendix C says.
     """
     ranks, size = len(speeds), sum(SIZES)
     products = [2 * one * other for one, other in SHAPES]
@@ -150,7 +150,8 @@ def rounds_of(
 @pytest.mark.parametrize("name", COLLECTIVES)
 @pytest.mark.parametrize("solver", [one for one, kind in SOLVERS.items() if kind.meets == "all"])
 def test_every_rank_goes_on_when_the_recursion_says(solver, name, are_alike, seed):
-    """Any number of ranks, also more than there are numbers; batches that do not fill a round."""
+    """Any number of ranks, also more than there are numbers; batches that do not fill a round, one
+    or several in a gradient."""
     draw = random.Random(f"{solver} {name} {seed}")
     group = draw.randint(1, 5) if name == "hierarchical" else None
     ranks = group * draw.randint(1, 4) if group else draw.choice([1, 3, 5, 6, 7, 11, 13, 37])
@@ -159,7 +160,11 @@ def test_every_rank_goes_on_when_the_recursion_says(solver, name, are_alike, see
     costs = [(scale_s * draw.random() / 64, scale_s * draw.random()) for _ in range(ranks**2)]
     ways = {pair: costs[0 if are_alike else n] for n, pair in enumerate(pairs)}
     speeds, batch, epochs = [10 ** draw.uniform(7, 9) for _ in range(ranks)], 2, draw.randint(1, 2)
-    count, period = draw.randint(1, 3 * ranks), draw.randint(1, 3) if solver != "sync-sgd" else 1
+    together, rounds = draw.choice([1, 1, 3]), draw.randint(1, 3)
+    count, period = (
+        draw.randint(1, rounds * together * ranks),
+        draw.randint(1, 3) if solver != "sync-sgd" else 1,
+    )
     bucket_bytes, buckets = draw.choice([(None, [32]), (0, [8, 12, 12]), (100, [20, 12])])
     wires = Wires(ways)
 
@@ -171,9 +176,11 @@ def test_every_rank_goes_on_when_the_recursion_says(solver, name, are_alike, see
         return came_s
 
     rows = [batch] * (count - 1) + [1]
-    expected, end_s = rounds_of(solver, period, rows, speeds, epochs, exchange)
+    taken = [sum(rows[first : first + together]) for first in range(0, count, together)]
+    expected, end_s = rounds_of(solver, period, taken, speeds, epochs, exchange)
     options = {"collective": name, "ranks_per_group": group, "bucket_bytes": bucket_bytes}
     options |= {} if solver == "sync-sgd" else {"period": period}
+    options |= {} if together == 1 else {"inner": ampsim.Pipeline(together)}
     rounds = len(expected) // ranks
     result = ampsim.simulate(
         drawn(seed, sum(rows), batch, layers=3), cluster_of(speeds, ways),

@@ -11,7 +11,7 @@ import itertools
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,10 +33,17 @@ RATE, PULL = 0.05, 0.1
 PLACES = range(3)
 
 Vectors = list[np.ndarray]
+Batch = tuple[np.ndarray, np.ndarray]
 Process = Generator[Any, Any, None]
 
 
-def gradients(thetas: Vectors, x: np.ndarray, y: np.ndarray) -> Vectors:
+def gradients(thetas: Vectors, taken: Sequence[Batch]) -> Vectors:
+    """The mean over the batches that a rank takes at once."""
+    found = [gradient(thetas, *one) for one in taken]
+    return [np.mean(layer, axis=0) for layer in zip(*found, strict=True)]
+
+
+def gradient(thetas: Vectors, x: np.ndarray, y: np.ndarray) -> Vectors:
     """Of half the mean squared error of layers in a row; biases are the last rows."""
     inputs, found = [], []
     for theta in thetas:
@@ -59,7 +66,7 @@ class Case:
     speeds: list[float]
     ranks: int
     ways: dict[tuple[int, int], tuple[float, float]]
-    batches: list[tuple[np.ndarray, np.ndarray]]
+    batches: list[list[Batch]]  # that a rank takes at once
     thetas: Vectors
     sends_gradient: bool
     locks_update: bool = True
@@ -118,7 +125,8 @@ class Play:
 
     # what a batch, a message and a merge take
 
-    def compute_s(self, rank: int, rows: int) -> float:
+    def compute_s(self, rank: int, taken: Sequence[Batch]) -> float:
+        rows = sum(len(x) for x, _y in taken)
         products = [2 * rows * one * other for one, other in SHAPES]
         selected = 0 if self.case.compression is None else 5 * sum(SIZES)
         return (3 * sum(products) - products[0] + selected) / self.case.speeds[rank]
@@ -219,9 +227,9 @@ class Play:
 
     def push_gradients(self, rank: int) -> Process:
         thetas = list(self.centre)
-        for number, (x, y) in self.batches:
-            yield self.env.timeout(self.compute_s(rank, len(x)))
-            ready_s, push = self.env.now, self.push_of(rank, gradients(thetas, x, y))
+        for number, taken in self.batches:
+            yield self.env.timeout(self.compute_s(rank, taken))
+            ready_s, push = self.env.now, self.push_of(rank, gradients(thetas, taken))
             push.following.append(lambda of=(number, push): self.note_merged(*of))
             yield self.visits(push)
             thetas = [push.reply[place] for place in PLACES]
@@ -242,14 +250,14 @@ class Play:
 
     def push_weights(self, rank: int) -> Process:
         case, thetas, last = self.case, list(self.centre), None
-        for steps, (number, (x, y)) in enumerate(self.batches, 1):
+        for steps, (number, taken) in enumerate(self.batches, 1):
             push = exchanged = None
             is_due = steps % case.period == 0
             if is_due and case.overlaps:
                 push = self.push_of(rank, list(thetas))
                 exchanged = self.env.process(self.exchange(push, last))
-            yield self.env.timeout(self.compute_s(rank, len(x)))
-            found = gradients(thetas, x, y)
+            yield self.env.timeout(self.compute_s(rank, taken))
+            found = gradients(thetas, taken)
             if is_due and push is None:
                 push = self.push_of(rank, list(thetas))
                 exchanged = self.env.process(self.exchange(push, last))
@@ -331,8 +339,12 @@ def drawn_case(name: str, seed: int) -> tuple[Case, ampsim.Result]:
         options |= {"elastic": draw.choice(["server", "worker"]), "moving_rate": PULL}
         options["period"] = decided["period"] = draw.randint(1, 3)
         decided["asks_first"] = options["elastic"] == "worker"
+    together, batches = draw.choice([1, 1, 3]), batches_of(made)
+    if together > 1:
+        options["inner"] = ampsim.Pipeline(together)
+    taken = [batches[first : first + together] for first in range(0, len(batches), together)]
     case = Case(
-        speeds=speeds, ranks=ranks, ways=ways, batches=batches_of(made) * epochs,
+        speeds=speeds, ranks=ranks, ways=ways, batches=taken * epochs,
         thetas=stacks(made), locks_update=name not in ("hogwild", "ea-wild"),
         has_turns=name == "easgd", overlaps=name in ("async-easgd", "ea-wild"), **decided,
     )  # fmt: skip

@@ -34,7 +34,7 @@ from ampsim.nodes import (
     SoftmaxCrossEntropy,
     Sum,
 )
-from ampsim.nodes.linear import MatrixNode
+from ampsim.nodes.linear import LARGE_ROWS, MatrixNode
 from ampsim.optim import OPTIMIZERS
 
 FORWARD, BACKWARD, UPDATE = Direction.FORWARD, Direction.BACKWARD, Direction.UPDATE
@@ -267,6 +267,26 @@ def test_steps_that_learn_and_their_update_take_what_they_are_charged(bench, lea
         passed = charged.passed + update.passed, took.passed + its.passed
         found.append((Took(0, passed[0]), Took(0, passed[1])))
     agree(bench, found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "messages", "made"), [(8, 1, 2), (8, 4, 4), (LARGE_ROWS, 1, 2), (LARGE_ROWS, 4, 14)]
+)
+def test_a_matrix_s_gradient_is_charged_as_one_product_and_a_share_for_each_message(
+    rows, messages, made
+):
+    """Whatever is made, which decision 3 says: an update is not asked how many messages it has."""
+    node = Linear("node", 40, 30)
+    with watching() as calls:
+        node.adopt(watched(np.zeros(node.parameter_count, np.float32)))
+        for state in range(messages):
+            node.accumulate((state,), payload_of(normal(rows, 40)), payload_of(normal(rows, 30)))
+        calls.clear()
+        node.take_gradient()
+        assert sum(one.name != "ones" for one in calls) == made  # ones are kept
+    node.input_needs_gradient = (False,)
+    update = node.work(UPDATE, None).operations - node.step_calls.operations
+    assert update + messages * node.work(BACKWARD, (rows, 30)).operations == 4 + messages
 
 
 def test_what_is_meant_to_be_charged_otherwise_is_listed(listed):
