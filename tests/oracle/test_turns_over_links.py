@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampsim import InterleavedOneFOneB, OneFOneB, ZeroBubbleH1, simulate
+from ampsim import InterleavedOneFOneB, OneFOneB, PipeDream, ZeroBubbleH1, simulate
 from ampsim.hardware import Link
 
 BYTES = 2 * 8  # of a row of two numbers
@@ -72,6 +72,8 @@ def played(
         start_s, worker = min(ready)
         kind, k, s = step = left[worker].pop(0)
         end_s = free_s[worker] = start_s + seconds[s][kind]
+        if kind == "b":
+            free_s[worker] += seconds[s].get("update", 0.0)
         times[step] = start_s, end_s
         to = {"f": s + 1, "b": s - 1}.get(kind, -1)
         if kind == "f" and s == last:
@@ -264,3 +266,19 @@ def test_a_worker_holds_at_most_what_it_keeps_and_what_lies_there(
         )
         most = max(itertools.accumulate(size for _when, _first, size in changes))
         assert found.loc[s, "bytes"] == 2 * 6 * 8 + most, (p, m, s)
+
+
+@settings(max_examples=60, deadline=None)
+@given(machine=machines(st.integers(1, 5)), n=st.integers(1, 20))
+def test_every_step_of_a_pipeline_that_never_drains_begins_and_ends_as_a_recursion_says(
+    chain, make_cluster, machine, n
+):
+    """An update follows each backward step at once, before the next step of the stage."""
+    workers, ways, costs = machine
+    orders = [one_f_one_b(stage, workers, n) for stage in range(workers)]
+    seconds = [{"f": f, "b": b, "update": update} for f, b, update in costs]
+    times, flights = played(orders, seconds, ways, 0.0)
+    last_s = max(times["b", n - 1, s][1] + costs[s][2] for s in range(workers))
+    for is_same in (False, True):
+        schedule = PipeDream(vertical_sync=is_same)
+        check(run_of(chain, make_cluster, machine, schedule, n), times, flights, last_s)
