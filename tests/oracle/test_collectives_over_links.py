@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -196,3 +196,63 @@ def test_every_rank_goes_on_when_the_recursion_says(solver, name, are_alike, see
         sent = result.transfers[result.transfers["sent_s"] < found.max(initial=0.0)]
         carried = sent.groupby(["source_worker", "target_worker"])["bytes"].sum()
         assert carried.to_dict() == {pair: size for pair, size in wires.bytes.items() if size}
+
+
+class Among(Wires):
+    """The links among some of the workers, who have numbers of their own there."""
+
+    def __init__(self, wires: Wires, members: Sequence[int]) -> None:
+        self._wires, self._members = wires, members
+
+    def send(self, source: int, target: int, size_bytes: int, now_s: float) -> float:
+        """When it arrives."""
+        pair = self._members[source], self._members[target]
+        return self._wires.send(*pair, size_bytes, now_s)
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("are_alike", [False, True], ids=["messages", "event"])
+def test_groups_reduce_within_then_between_and_hand_down(are_alike, seed):
+    """First ranks meet when all of a group have its sum; it goes on when all have the answer."""
+    draw = random.Random(seed)
+    groups, each, rounds = draw.randint(1, 4), draw.randint(1, 5), 3
+    inside, between = (draw.choice(["ring", "tree", "star"]) for _ in range(2))
+    ranks, scale_s = groups * each, 10 ** draw.uniform(-8, -5)
+    costs = [(scale_s * draw.random() / 64, scale_s * draw.random()) for _ in range(ranks**2)]
+    pairs = itertools.permutations(range(ranks), 2)
+    ways = {pair: costs[0 if are_alike else n] for n, pair in enumerate(pairs)}
+    speeds = [10 ** draw.uniform(7, 9) for _ in range(ranks)]
+    wires = Wires(ways)
+    members = [range(first, first + each) for first in range(0, ranks, each)]
+    firsts = Among(wires, [one[0] for one in members])
+    products = [2 * one * other for one, other in SHAPES]
+    step, flop = sum(UPDATES), 2 * (3 * sum(products) - products[0])
+    free_s, expected = [0.0] * ranks, list[tuple[float, float, float]]()
+    for _round in range(rounds):
+        free_s = [now_s + flop / speed for now_s, speed in zip(free_s, speeds, strict=True)]
+        ready_s = list[float]()
+        for group in members:
+            start_s = max(free_s[one] for one in group)
+            ends_s = reduced(inside, 1, start_s, 32, Among(wires, group), each)
+            if each > 1:
+                expected += [
+                    (free_s[n], start_s, end) for n, end in zip(group, ends_s, strict=True)
+                ]
+            ready_s.append(max(ends_s))
+        sums_s = reduced(between, 1, max(ready_s), 32, firsts, groups)
+        for group, ready, sum_s in zip(members, ready_s, sums_s, strict=True):
+            answer_s = sum_s
+            if groups > 1:
+                answer_s = max(down([*range(each)], sum_s, 8 * 32, Among(wires, group)))
+            expected.append((ready, max(ready_s), answer_s))
+            for one in group:  # which takes batches together, when the last of it has stepped
+                free_s[one] = answer_s + max(step / speeds[member] for member in group)
+    result = ampsim.simulate(
+        drawn(seed, 2 * ranks * rounds, 2, layers=3), cluster_of(speeds, ways),
+        ampsim.SyncSGD(groups, collective=between, inner=ampsim.SyncSGD(each, collective=inside)),
+        mode="sleep",
+    )  # fmt: skip
+    assert result.makespan_s == pytest.approx(max(free_s), rel=1e-9)
+    found = result.exchanges.groupby(["rank", "server"]).head(rounds)
+    found = found[["ready_s", "start_s", "end_s"]].to_numpy()  # and not of the next epoch
+    np.testing.assert_allclose(sorted(map(tuple, found)), sorted(expected), rtol=1e-9)
