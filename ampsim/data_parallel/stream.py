@@ -116,7 +116,7 @@ class HopRun:
         self._send_ready()
 
 
-class Level(NamedTuple):
+class ReachedRanks(NamedTuple):
     """Ranks that a collective on idle links, all alike, gives its result at one time.
 
     Args:
@@ -147,7 +147,7 @@ class Bucket(NamedTuple):
     size_bytes: int
     part_bytes: int
     formula_s: float
-    levels: Sequence[Level]
+    levels: Sequence[ReachedRanks]
 
 
 def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
@@ -264,7 +264,7 @@ class Stream:
         item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
         if parts > 1:
             part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
-        formula_s, levels = math.nan, list[Level]()
+        formula_s, levels = math.nan, list[ReachedRanks]()
         if self._way is not None:
             latency_s, rate = self._way.latency_s, self._way.narrowest_bytes_per_s or math.inf
             how = (count, group, part_bytes * parts)
@@ -280,7 +280,7 @@ class Stream:
 
 def levels_of(
     turns: Sequence[int], whole: tuple[float, float], each: tuple[float, float]
-) -> list[Level]:
+) -> list[ReachedRanks]:
     """Ranks by when they have a result.
 
     Args:
@@ -288,11 +288,11 @@ def levels_of(
         whole: seconds of all, and for how long links are held.
         each: the same of one message.
     """
-    levels, past = list[Level](), (0.0, 0.0)
+    levels, past = list[ReachedRanks](), (0.0, 0.0)
     for count in sorted(set(turns)):
         ranks = [rank for rank, own in enumerate(turns) if own == count]
         left = max(turns) - count
         now = whole[0] - left * each[0], whole[1] - left * each[1]
-        levels.append(Level(ranks, now[0] - past[0], now[1] - past[1]))
+        levels.append(ReachedRanks(ranks, now[0] - past[0], now[1] - past[1]))
         past = now
     return levels

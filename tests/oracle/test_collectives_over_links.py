@@ -28,6 +28,7 @@ class Wires:
     def __init__(self, ways: Ways) -> None:
         self.ways, self.free_s = ways, dict.fromkeys(ways, 0.0)
         self.bytes = dict.fromkeys(ways, 0)
+        self.ranks = max(1, *map(max, ways)) + 1 if ways else 1
 
     def send(self, source: int, target: int, size_bytes: int, now_s: float) -> float:
         """When it arrives."""
@@ -74,11 +75,9 @@ def down(members: list[int], start_s: float, size: int, wires: Wires) -> list[fl
     return list(came_s.values())
 
 
-def reduced(
-    name: str, group: int, start_s: float, items: int, wires: Wires, ranks: int
-) -> list[float]:
+def reduced(name: str, group: int, start_s: float, items: int, wires: Wires) -> list[float]:
     """When each rank has the sum of all ranks' numbers of 8 bytes."""
-    every, size = list(range(ranks)), 8 * items
+    ranks, every, size = wires.ranks, list(range(wires.ranks)), 8 * items
     if name == "ring":
         return ring(every, [start_s] * ranks, 8 * -(-items // ranks), 2 * (ranks - 1), wires)
     if name == "tree":
@@ -110,19 +109,19 @@ def reduced(
 
 
 def rounds_of(
-    solver: str, period: int, rows: list[int], speeds: list[float], epochs: int,
+    solver: str, period: int, epochs: list[list[int]], speeds: list[float],
     exchange: Callable[[float], list[float]],
 ) -> tuple[list[tuple[float, float, float]], float]:  # fmt: skip
     """Of each exchange when the rank was ready, when all were, and when it had the result; the end.
 
-    `rows` has the items that a rank takes at once, in an epoch; a step lasts what Appendix C says.
+    `epochs` have the items that a rank takes at once; a step lasts what Appendix C says.
     """
     ranks, size = len(speeds), sum(SIZES)
     products = [2 * one * other for one, other in SHAPES]
     forward_backward, step = 3 * sum(products) - products[0], sum(UPDATES)
     after = {"sync-sgd": step, "sync-easgd": 6 * size, "diloco": step + size}.get(solver, 0)
     free_s, found, count, end_s = [0.0] * ranks, [], 0, 0.0
-    for _epoch in range(epochs):
+    for rows in epochs:
         for first in range(0, len(rows), ranks):
             batches = rows[first : first + ranks] + [0] * ranks
             count += 1
@@ -145,6 +144,14 @@ def rounds_of(
     return found, end_s
 
 
+def drawn_machine(draw: random.Random, ranks: int, are_alike: bool) -> tuple[list[float], Ways]:
+    """Speeds of workers, and the links between every two."""
+    scale_s, pairs = 10 ** draw.uniform(-8, -5), itertools.permutations(range(ranks), 2)
+    costs = [(scale_s * draw.random() / 64, scale_s * draw.random()) for _ in range(ranks**2)]
+    ways = {pair: costs[0 if are_alike else n] for n, pair in enumerate(pairs)}
+    return [10 ** draw.uniform(7, 9) for _ in range(ranks)], ways
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("are_alike", [False, True], ids=["messages", "event"])
 @pytest.mark.parametrize("name", COLLECTIVES)
@@ -156,34 +163,28 @@ def test_every_rank_goes_on_when_the_recursion_says(solver, name, are_alike, see
     group = draw.randint(1, 5) if name == "hierarchical" else None
     ranks = group * draw.randint(1, 4) if group else draw.choice([1, 3, 5, 6, 7, 11, 13, 37])
     ranks = draw.choice([2, 4, 8]) if name == "halving-doubling" else ranks
-    scale_s, pairs = 10 ** draw.uniform(-8, -5), itertools.permutations(range(ranks), 2)
-    costs = [(scale_s * draw.random() / 64, scale_s * draw.random()) for _ in range(ranks**2)]
-    ways = {pair: costs[0 if are_alike else n] for n, pair in enumerate(pairs)}
-    speeds, batch, epochs = [10 ** draw.uniform(7, 9) for _ in range(ranks)], 2, draw.randint(1, 2)
-    together, rounds = draw.choice([1, 1, 3]), draw.randint(1, 3)
-    count, period = (
-        draw.randint(1, rounds * together * ranks),
-        draw.randint(1, 3) if solver != "sync-sgd" else 1,
-    )
+    speeds, ways = drawn_machine(draw, ranks, are_alike)
+    together, rounds, epochs = draw.choice([1, 1, 3]), draw.randint(1, 3), draw.randint(1, 2)
+    period = draw.randint(1, 3) if solver != "sync-sgd" else 1
     bucket_bytes, buckets = draw.choice([(None, [32]), (0, [8, 12, 12]), (100, [20, 12])])
     wires = Wires(ways)
 
     def exchange(now_s: float) -> list[float]:
         came_s = [now_s] * ranks
         for items in buckets:
-            ends_s = reduced(name, group or 1, now_s, items, wires, ranks)
+            ends_s = reduced(name, group or 1, now_s, items, wires)
             came_s, now_s = [max(one) for one in zip(came_s, ends_s, strict=True)], max(ends_s)
         return came_s
 
-    rows = [batch] * (count - 1) + [1]
-    taken = [sum(rows[first : first + together]) for first in range(0, count, together)]
-    expected, end_s = rounds_of(solver, period, taken, speeds, epochs, exchange)
+    rows = [2] * (draw.randint(1, rounds * together * ranks) - 1) + [1]
+    taken = [sum(rows[first : first + together]) for first in range(0, len(rows), together)]
+    expected, end_s = rounds_of(solver, period, [taken] * epochs, speeds, exchange)
     options = {"collective": name, "ranks_per_group": group, "bucket_bytes": bucket_bytes}
     options |= {} if solver == "sync-sgd" else {"period": period}
     options |= {} if together == 1 else {"inner": ampsim.Pipeline(together)}
     rounds = len(expected) // ranks
     result = ampsim.simulate(
-        drawn(seed, sum(rows), batch, layers=3), cluster_of(speeds, ways),
+        drawn(seed, sum(rows), 2, layers=3), cluster_of(speeds, ways),
         SOLVERS[solver](ranks=ranks, **options), epochs=epochs, mode="sleep",
     )  # fmt: skip
     assert result.makespan_s == pytest.approx(end_s, rel=1e-9)
@@ -202,7 +203,7 @@ class Among(Wires):
     """The links among some of the workers, who have numbers of their own there."""
 
     def __init__(self, wires: Wires, members: Sequence[int]) -> None:
-        self._wires, self._members = wires, members
+        self._wires, self._members, self.ranks = wires, members, len(members)
 
     def send(self, source: int, target: int, size_bytes: int, now_s: float) -> float:
         """When it arrives."""
@@ -217,11 +218,8 @@ def test_groups_reduce_within_then_between_and_hand_down(are_alike, seed):
     draw = random.Random(seed)
     groups, each, rounds = draw.randint(1, 4), draw.randint(1, 5), 3
     inside, between = (draw.choice(["ring", "tree", "star"]) for _ in range(2))
-    ranks, scale_s = groups * each, 10 ** draw.uniform(-8, -5)
-    costs = [(scale_s * draw.random() / 64, scale_s * draw.random()) for _ in range(ranks**2)]
-    pairs = itertools.permutations(range(ranks), 2)
-    ways = {pair: costs[0 if are_alike else n] for n, pair in enumerate(pairs)}
-    speeds = [10 ** draw.uniform(7, 9) for _ in range(ranks)]
+    ranks = groups * each
+    speeds, ways = drawn_machine(draw, ranks, are_alike)
     wires = Wires(ways)
     members = [range(first, first + each) for first in range(0, ranks, each)]
     firsts = Among(wires, [one[0] for one in members])
@@ -233,20 +231,18 @@ def test_groups_reduce_within_then_between_and_hand_down(are_alike, seed):
         ready_s = list[float]()
         for group in members:
             start_s = max(free_s[one] for one in group)
-            ends_s = reduced(inside, 1, start_s, 32, Among(wires, group), each)
-            if each > 1:
-                expected += [
-                    (free_s[n], start_s, end) for n, end in zip(group, ends_s, strict=True)
-                ]
+            ends_s = reduced(inside, 1, start_s, 32, Among(wires, group))
             ready_s.append(max(ends_s))
-        sums_s = reduced(between, 1, max(ready_s), 32, firsts, groups)
+            for one, end_s in zip(group, ends_s if each > 1 else (), strict=each > 1):
+                expected.append((free_s[one], start_s, end_s))
+        sums_s = reduced(between, 1, max(ready_s), 32, firsts)
         for group, ready, sum_s in zip(members, ready_s, sums_s, strict=True):
             answer_s = sum_s
             if groups > 1:
                 answer_s = max(down([*range(each)], sum_s, 8 * 32, Among(wires, group)))
             expected.append((ready, max(ready_s), answer_s))
             for one in group:  # which takes batches together, when the last of it has stepped
-                free_s[one] = answer_s + max(step / speeds[member] for member in group)
+                free_s[one] = answer_s + step / min(speeds[group[0] : group[-1] + 1])
     result = ampsim.simulate(
         drawn(seed, 2 * ranks * rounds, 2, layers=3), cluster_of(speeds, ways),
         ampsim.SyncSGD(groups, collective=between, inner=ampsim.SyncSGD(each, collective=inside)),
