@@ -47,6 +47,13 @@ class Collective(ABC):
         """Count of equal parts that a vector is cut into."""
         return 1
 
+    def turns_down(self, ranks: int, group: int | None) -> list[int]:
+        """For each rank, the messages of a whole vector that bring it the result, one by one.
+
+        They come last; whom fewer bring it goes on sooner.
+        """
+        return [0] * ranks
+
     @abstractmethod
     def hops(self, ranks: int, group: int | None) -> Sequence[Hop]:
         """All messages; one that comes after others comes later in the list."""
@@ -101,6 +108,10 @@ class BinomialTree(Collective):
 
     name = "tree"
 
+    def turns_down(self, ranks: int, group: int | None) -> list[int]:
+        """One for each 1 bit of a rank."""
+        return [rank.bit_count() for rank in range(ranks)]
+
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
         """Send sums up the tree, then the result down."""
         up, arrived = reduced(list(range(ranks)), 0)
@@ -139,11 +150,11 @@ class HalvingDoubling(Collective):
         distances = [1 << turn for turn in range(ranks.bit_length() - 1)]
         halving = [(one, ranks / 2 / one) for one in distances]
         hops: list[Hop] = []
-        for turn, (distance, parts) in enumerate([*halving, *reversed(halving)]):
-            for rank in range(ranks):
-                before = ([*distances, *reversed(distances)])[turn - 1]
-                after = ((turn - 1) * ranks + (rank ^ before),) if turn else ()
-                hops.append(Hop(rank, rank ^ distance, parts, after))
+        came: list[tuple[int, ...]] = [()] * ranks
+        for distance, parts in [*halving, *reversed(halving)]:
+            first = len(hops)
+            hops += [Hop(rank, rank ^ distance, parts, came[rank]) for rank in range(ranks)]
+            came = [(*came[rank], first + (rank ^ distance)) for rank in range(ranks)]
         return hops
 
     def seconds(
@@ -177,6 +188,11 @@ class Hierarchical(Collective):
         """Cut a part for each group."""
         assert group is not None
         return ranks // group
+
+    def turns_down(self, ranks: int, group: int | None) -> list[int]:
+        """As of a tree, within each group."""
+        assert group is not None
+        return [(rank % group).bit_count() for rank in range(ranks)]
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
         """Send up in each group, round the first ranks, and down."""
@@ -216,6 +232,10 @@ class Star(Collective):
     """
 
     name = "star"
+
+    def turns_down(self, ranks: int, group: int | None) -> list[int]:
+        """None for rank 0, which adds up."""
+        return [min(rank, 1) for rank in range(ranks)]
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
         """Send all vectors in, then the sum out."""
@@ -262,6 +282,10 @@ class Broadcast(Collective):
 
     name = "broadcast"
 
+    def turns_down(self, ranks: int, group: int | None) -> list[int]:
+        """As of a tree."""
+        return [rank.bit_count() for rank in range(ranks)]
+
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
         """Send down the tree."""
         return spread(list(range(ranks)), 0, ())
@@ -293,7 +317,7 @@ def ring_of(
     for turn in range(turns):
         for place, rank in enumerate(members):
             before = first + (turn - 1) * count + (place - 1) % count
-            after = (before,) if turn else ready[place]
+            after = (before, *ready[place]) if turn else ready[place]
             hops.append(Hop(rank, members[(place + 1) % count], 1.0, after))
     return hops
 

@@ -116,6 +116,20 @@ class HopRun:
         self._send_ready()
 
 
+class ReachedRanks(NamedTuple):
+    """Ranks that a collective on idle links, all alike, gives its result at one time.
+
+    Args:
+        ranks: those.
+        seconds: how long after the ranks of the level before it, or after the beginning.
+        held_s: how long links are held then.
+    """
+
+    ranks: Sequence[int]
+    seconds: float
+    held_s: float
+
+
 class Bucket(NamedTuple):
     """Vectors that a collective sends together, and how.
 
@@ -125,7 +139,7 @@ class Bucket(NamedTuple):
         size_bytes: of the vectors, or of what each rank has of them.
         part_bytes: of one part, padded.
         formula_s: how long it takes on idle links that are all alike; NaN where they are not.
-        held_s: how long links are held then.
+        levels: who has the result when then, one after the other.
     """
 
     places: Sequence[int]
@@ -133,7 +147,7 @@ class Bucket(NamedTuple):
     size_bytes: int
     part_bytes: int
     formula_s: float
-    held_s: float
+    levels: Sequence[ReachedRanks]
 
 
 def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
@@ -205,13 +219,20 @@ class Stream:
         row = (count, bucket.size_bytes, first_s, start_s, end_s, formula_s, self._way is not None)
         setting.recorder.collectives.append(row)
         is_event = formula_s > 0  # not NaN
-        if is_event:
+        for place, level in enumerate(bucket.levels if is_event else ()):
+            if place:
+                for rank in ranks:  # of the level before
+                    came[rank](cause)
+                setting.instant.settle()
+            ranks, now_s = level.ranks, setting.clock.now
+            if not level.seconds:  # the first rank of a broadcast
+                continue
             ends = (workers[last], workers[(last + 1) % count])
-            times = (start_s, end_s, start_s, start_s + bucket.held_s)
+            times = (now_s, now_s + level.seconds, now_s, now_s + level.held_s)
             places = (setting.centre_place, setting.centre_place)
             sent = (*places, bucket.size_bytes, *times, *ends, cause)
             cause = setting.fabric.transfers.add(sent)
-            await until(partial(setting.clock.call_later, formula_s))
+            await until(partial(setting.clock.call_later, level.seconds))
         self._is_busy = False
         if self._waiting:
             self._waiting.popleft()(cause)
@@ -243,10 +264,35 @@ class Stream:
         item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
         if parts > 1:
             part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
-        formula_s = held_s = math.nan
+        formula_s, levels = math.nan, list[ReachedRanks]()
         if self._way is not None:
-            rate = self._way.narrowest_bytes_per_s or math.inf
+            latency_s, rate = self._way.latency_s, self._way.narrowest_bytes_per_s or math.inf
             how = (count, group, part_bytes * parts)
-            formula_s = collective.seconds(*how, self._way.latency_s, rate)
+            formula_s = collective.seconds(*how, latency_s, rate)
             held_s = collective.seconds(*how, 0.0, rate)
-        return Bucket(places, collective, size_bytes, part_bytes, formula_s, held_s)
+            levels = levels_of(
+                collective.turns_down(count, group),
+                (formula_s, held_s),
+                (latency_s + part_bytes * parts / rate, part_bytes * parts / rate),
+            )
+        return Bucket(places, collective, size_bytes, part_bytes, formula_s, levels)
+
+
+def levels_of(
+    turns: Sequence[int], whole: tuple[float, float], each: tuple[float, float]
+) -> list[ReachedRanks]:
+    """Ranks by when they have a result.
+
+    Args:
+        turns: for each rank, the messages of a whole vector that bring it the result.
+        whole: seconds of all, and for how long links are held.
+        each: the same of one message.
+    """
+    levels, past = list[ReachedRanks](), (0.0, 0.0)
+    for count in sorted(set(turns)):
+        ranks = [rank for rank, own in enumerate(turns) if own == count]
+        left = max(turns) - count
+        now = whole[0] - left * each[0], whole[1] - left * each[1]
+        levels.append(ReachedRanks(ranks, now[0] - past[0], now[1] - past[1]))
+        past = now
+    return levels

@@ -160,11 +160,12 @@ def _shown(pair: tuple[int, int]) -> str:
 COLUMN_ELEMENTS: Final = 1 << 18
 """Numbers in the columns of the images that are taken at once; measured: they stay in cache."""
 
-OPERATIONS: Final = (3, 3, 2)
-"""Columns, product and bias; columns, product and sum; and of the input a product and a fold."""
+OPERATIONS: Final = 2
+"""Columns and a product; of the input's gradient a product and a fold."""
 
-OPERATIONS_OF_SUM: Final = 2
-"""Of an update, before the optimizer's: bring weight and bias into one vector."""
+OPERATIONS_OF_BIAS: Final = 1
+"""In a forward step, in the gradient of W, and in an update, where there is a bias: it is added,
+with a pass over what is sent; summed up, with one over the gradient; and put behind the weight."""
 
 Extents = tuple[int, int, int, int]
 
@@ -262,18 +263,22 @@ class Conv2d(InHalves):
         """Count 2 · windows · filters · channels · kernel² for each product (Appendix C).
 
         Backward is the gradient accumulation, and the input's gradient if it is needed. The bytes
-        are those of x, y and W: columns are how it is computed here, and not on every device.
+        are those of x, y and W, the passes those of b: columns are how it is computed here, and not
+        on every device.
         """
         weights, itemsize = math.prod(self._matrix_shape), self.theta.itemsize
         if direction is Direction.UPDATE:
             moved = (4 + 2 * self.state_arrays) * self.parameter_count * itemsize
-            return update_work(self, OPERATIONS_OF_SUM, weights, moved, self.parameter_count)
+            joined = 1 + self._operations_of_bias  # before the optimizer's: one vector
+            return update_work(self, joined, weights, moved, self.parameter_count)
         if shape is None:
             return NO_WORK
         if direction is Direction.FORWARD:
             sent, weight_bytes = self._sent(shape), self.parameter_count * itemsize
             moved = (math.prod(shape) + math.prod(sent)) * itemsize + weight_bytes
-            return Work(self._product_flop(sent), moved, OPERATIONS[0], weight_bytes)
+            more = self._operations_of_bias
+            passed = 2 * more * math.prod(sent) * itemsize
+            return Work(self._product_flop(sent), moved, OPERATIONS + more, weight_bytes, passed)
         of_input, of_weight = self.work_of_halves(shape)
         return of_weight + of_input if self.input_needs_gradient[0] else of_weight
 
@@ -316,7 +321,8 @@ class Conv2d(InHalves):
         for some in self._blocks(gradient.shape):
             part = _by_channel(gradient[some])
             weight += part @ self.windows.columns(saved[some]).T
-            bias += part.sum(axis=1)
+            if self.bias is not None:
+                bias += part.sum(axis=1)
 
     def _of_input(self, saved: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         shape = saved.shape
@@ -332,8 +338,14 @@ class Conv2d(InHalves):
         itemsize = self.theta.itemsize
         weight_bytes = self.parameter_count * itemsize if is_of_input else 0
         moved = (self._touched(gradient) + math.prod(gradient)) * itemsize + weight_bytes
+        more = 0 if is_of_input else self._operations_of_bias
+        passed = more * math.prod(gradient) * itemsize
         flop = self._product_flop(gradient)
-        return Work(flop, moved, OPERATIONS[1 + is_of_input], weight_bytes)
+        return Work(flop, moved, OPERATIONS + more, weight_bytes, passed)
+
+    @property
+    def _operations_of_bias(self) -> int:
+        return OPERATIONS_OF_BIAS if "bias" in self.parameter_shapes else 0
 
     def _product_flop(self, sent: Extents) -> int:
         rows, _filters, high, wide = sent

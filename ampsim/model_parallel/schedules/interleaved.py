@@ -23,7 +23,7 @@ class InterleavedOneFOneB(Draining):
     The price is a longer warm-up, with more activations, and more messages.
 
     m is best a multiple of W, as the source demands; other sizes run in the same order with gaps.
-    With v = 1 the warm-up is twice as long as under `1f1b`: 2 (W − 1 − w) forwards.
+    With v = 1 it is `1f1b`, as in the published code.
 
     Source: Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using
     Megatron-LM (SC 2021), Section 2.2.2; the order is that of its published code.
@@ -85,7 +85,8 @@ def _order(own: tuple[int, ...], workers: int, size: int) -> list[Turn]:
         for stage in reversed(own)
         for micro in range(first, first + workers)
     ]
-    warm = 2 * (workers - own[0] - 1) + (len(own) - 1) * workers
+    behind = workers - own[0] - 1
+    warm = behind if len(own) == 1 else 2 * behind + (len(own) - 1) * workers
     alternating = chain.from_iterable(zip(forwards[warm:], backwards, strict=False))
     rest = backwards[max(len(forwards) - warm, 0) :]
     steps = [*forwards[:warm], *alternating, *rest]

@@ -22,6 +22,7 @@ from ampsim.model_parallel.update import Updater
 from ampsim.nodes import (
     Attention,
     Collect,
+    Conv2d,
     Distribute,
     Embedding,
     GRUCell,
@@ -34,7 +35,7 @@ from ampsim.nodes import (
     SoftmaxCrossEntropy,
     Sum,
 )
-from ampsim.nodes.linear import MatrixNode
+from ampsim.nodes.linear import LARGE_ROWS, MatrixNode
 from ampsim.optim import OPTIMIZERS
 
 FORWARD, BACKWARD, UPDATE = Direction.FORWARD, Direction.BACKWARD, Direction.UPDATE
@@ -101,6 +102,10 @@ WIDE: Final[dict[str, tuple[Callable[[], Node], tuple[Any, ...]]]] = {
     ),
 }  # fmt: skip
 """Larger cases of nodes that take few columns in the table of nodes."""
+
+
+SHAPES_OF_IMAGES: Final = (5, 3, 12, 12), (5, 8, 10, 10)
+"""What a convolution of 8 filters of 3 x 3 takes, and what it gives."""
 
 
 class Took(NamedTuple):
@@ -267,6 +272,49 @@ def test_steps_that_learn_and_their_update_take_what_they_are_charged(bench, lea
         passed = charged.passed + update.passed, took.passed + its.passed
         found.append((Took(0, passed[0]), Took(0, passed[1])))
     agree(bench, found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "messages", "made"), [(8, 1, 2), (8, 4, 4), (LARGE_ROWS, 1, 2), (LARGE_ROWS, 4, 14)]
+)
+def test_a_matrix_s_gradient_is_charged_as_one_product_and_a_share_for_each_message(
+    rows, messages, made
+):
+    """Whatever is made, which decision 3 says: an update is not asked how many messages it has."""
+    node = Linear("node", 40, 30)
+    with watching() as calls:
+        node.adopt(watched(np.zeros(node.parameter_count, np.float32)))
+        for state in range(messages):
+            node.accumulate((state,), payload_of(normal(rows, 40)), payload_of(normal(rows, 30)))
+        calls.clear()
+        node.take_gradient()
+        assert sum(one.name != "ones" for one in calls) == made  # ones are kept
+    node.input_needs_gradient = (False,)
+    update = node.work(UPDATE, None).operations - node.step_calls.operations
+    assert update + messages * node.work(BACKWARD, (rows, 30)).operations == 4 + messages
+
+
+def test_a_convolution_is_charged_for_its_bias_as_it_is_computed_and_not_without_one():
+    """What is left over is the same with one and without: columns, which are meant to be free."""
+    of: dict[bool, list[Took]] = {}
+    for has_bias in (True, False):
+        node, (images, back) = Conv2d("node", 3, 8, 3, has_bias=has_bias), SHAPES_OF_IMAGES
+        of[has_bias] = []
+        with watching() as calls:
+            node.adopt(watched(np.ones(node.parameter_count, np.float32)))
+            node.input_needs_gradient = (False,)
+            for direction, shape in ((FORWARD, images), (BACKWARD, back)):
+                payload = payload_of(normal(*shape))
+                calls.clear()
+                step = node.forward if direction is FORWARD else node.backward
+                step(0, (0,), payload)
+                made = [one for one in calls if one.bytes > 1000 and not one.is_product]
+                work = node.work(direction, shape)
+                passed = sum(one.bytes for one in made)
+                of[has_bias].append(Took(len(made) - work.operations, passed - work.pass_bytes))
+    for with_bias, without in zip(of[True], of[False], strict=True):
+        assert with_bias.calls == without.calls
+        assert with_bias.passed == pytest.approx(without.passed, rel=0.01)
 
 
 def test_what_is_meant_to_be_charged_otherwise_is_listed(listed):
