@@ -244,7 +244,8 @@ class Host:
         else:
             shape = operator.shape(*shapes, **node.attributes)
         itemsize = node.outputs[0].dtype.itemsize
-        work = operator.work(shapes, shape, itemsize)
+        floats = (one.dtype.itemsize for one in (*node.inputs, *node.outputs) if one.is_float)
+        work = operator.work(shapes, shape, max(floats))
         is_light = not work.flop
         rows, elements = None, None
         if not is_light and node.direction != UPDATE:

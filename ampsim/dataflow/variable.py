@@ -13,7 +13,7 @@ window, whichever draw comes first, and whatever is dead.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -332,12 +332,12 @@ class DrawnRuns(Held):
 
 
 def _draws(
-    what: Callable[..., Any], place: Place, seed: Any, runs: Any, *high: Any,
+    what: str, place: Place, seed: Any, runs: Any, *high: Any,
     held: Held, draw: int, shape: tuple[int, ...],
 ) -> np.ndarray:  # fmt: skip
     path = (iteration for _loop, iteration in place[1])
     generator = stream(int(seed), held.name, int(runs), draw, *path)
-    return np.asarray(what(generator, *high, size=shape))
+    return np.asarray(getattr(generator, what)(*high, size=shape))
 
 
 def _written(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -351,11 +351,11 @@ def _drawn_shape(*shapes: op.Shape, shape: tuple[int, ...], **attributes: Any) -
 
 
 for _what, _dtype, _work in (
-    (np.random.Generator.random, op.number, _written),
-    (np.random.Generator.integers, op.integer, op.no_work),
+    ("random", op.number, _written),
+    ("integers", op.integer, op.no_work),
 ):
     _kernel = partial(_draws, _what)
-    op.register(op.Operator(_what.__name__, _kernel, _drawn_shape, _dtype, _work, needs_tag=True))
+    op.register(op.Operator(_what, _kernel, _drawn_shape, _dtype, _work, needs_tag=True))
 
 
 class Generator:
