@@ -73,6 +73,8 @@ class Operator:
         gradient: builds the gradients of the inputs; None where the output has no gradient.
         running_shape: gives the output's shape from the inputs themselves, where it follows from
             values of integers.
+        running_work: gives the rule of its work from the inputs themselves, where it is not always
+            the same.
         reads_shapes: whether the kernel needs no more of floats than their shapes.
         is_stateful: whether it reads or changes a resource, and runs in every mode.
         needs_tag: whether the kernel's first argument is (number of the node, path of the tag).
@@ -85,6 +87,7 @@ class Operator:
     work: WorkRule = no_work
     gradient: GradientRule | None = None
     running_shape: Callable[..., tuple[int, ...]] | None = None
+    running_work: Callable[..., WorkRule] | None = None
     reads_shapes: bool = False
     is_stateful: bool = False
     needs_tag: bool = False

@@ -261,6 +261,8 @@ def minimize(
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
     number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
+    if isinstance(number, Tensor) and number.node.operator is op.INPUT:
+        number.node.attributes["is_number"] = True  # in `sleep` mode, too: it tells what steps cost
     with graph.building(direction=int(Direction.UPDATE)):
         return group(
             *(
@@ -276,7 +278,8 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     held.slots = max(held.slots, optimizer.arrays)
     kernel = partial(_step, held, optimizer.of_tensors([shape]))
     work = partial(_update_work, optimizer)
-    update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work)
+    told = None if optimizer.first is None else partial(_work_of_stage, optimizer)
+    update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work, running_work=told)
     with open_graph().building(placed=target.node):
         return build(update, (target, slope, epoch), {})
 
@@ -294,12 +297,23 @@ def _step(
         return f"{held.name} stopped being finite in epoch {number:g}; try a lower learning rate"
 
     number = float(epoch)
-    rate = method.rate(number if within_epochs(method.rate) else math.floor(number))
+    rate = _rate(method, number)
     flat = theta.reshape(-1)
     state = method.init(flat) if held.state is None else held.state
     slope = gradient.astype(theta.dtype).reshape(-1)  # which may be written over
     stepped, held.state = method.step(slope, state, flat, rate, diverged)
     return stepped.reshape(theta.shape)
+
+
+def _rate(method: Optimizer, epoch: float) -> float:
+    return method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
+
+
+def _work_of_stage(optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any) -> op.WorkRule:
+    """The work of the epoch's stage; of the last one where `sleep` mode computes no epoch."""
+    if not isinstance(epoch, Standin):
+        optimizer = optimizer.stage(_rate(optimizer, float(epoch)))
+    return partial(_update_work, optimizer)
 
 
 def _update_work(
