@@ -109,8 +109,8 @@ def variable(
         trainable: whether it is a parameter, which `minimize` steps; one of whole numbers is none.
 
     Raises:
-        OptionError: neither value nor shape is given, or an input has that name, or a variable of
-            another shape.
+        OptionError: neither value nor shape is given, or they are no numbers, or an input or a
+            generator has that name, or a variable of another shape or type.
     """
     graph = open_graph()
     if value is not None:
@@ -122,10 +122,14 @@ def variable(
     known = graph.given.get(name)
     if known is not None:
         tensor = known.outputs[0]
-        if known.operator is op.INPUT or tensor.shape != tuple(shape):
+        held = known.attributes.get("held")
+        is_alike = (tensor.shape, tensor.dtype) == (tuple(shape), np.dtype(dtype))
+        if held is None or isinstance(held, DrawnRuns) or not is_alike:
+            its = f"{known.operator.name} of {tensor.dtype} and shape {tensor.shape}"
+            what = "a generator" if isinstance(held, DrawnRuns) else its
             raise OptionError(
-                f"variable {name!r} of shape {tuple(shape)} cannot be made: {known.told} of shape "
-                f"{tensor.shape} is there already; give another name"
+                f"variable {name!r} of {np.dtype(dtype)} and shape {tuple(shape)} cannot be made: "
+                f"{known.told}, {what}, is there already; give another name"
             )
         return tensor
     held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
