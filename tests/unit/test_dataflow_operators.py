@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,8 +13,18 @@ from ampsim.dataflow.graph import Tensor, apply, open_graph
 from ampsim.dataflow.operator import OPERATORS, no_work
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Standin, standin
+from ampsim.nodes import SoftmaxCrossEntropy
 
 CASES = cases(1)
+RNG = np.random.default_rng(0)
+
+
+class One(NamedTuple):
+    """State of a message."""
+
+    instance: int
+
+
 CAST = {"cast"}  # to single precision, whose differences are rough
 
 
@@ -114,3 +124,23 @@ def test_a_shape_that_is_told_is_charged_and_had_anew_in_each_iteration():
         written = result.spans.query("node == 'scatter_to-1'")
         assert written["bytes"].tolist() == [8 * (2 + k) for k in (2, 3, 4)]
         assert result.values[0].shape == (4,)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [1, 7])
+def test_the_gradient_of_a_loss_is_its_nodes_to_the_bit(rows, dtype):
+    logits, label = RNG.normal(size=(rows, 40)).astype(dtype) * 3, RNG.integers(0, 40, rows)
+    node = SoftmaxCrossEntropy("loss")
+    node.evaluate(0, One(0), logits)
+    evaluated = node.evaluate(1, One(0), label)
+    with flow.FlowGraph():
+        x = flow.input("x", (None, 40), dtype)
+        loss = flow.softmax_cross_entropy(x, label)
+        asked = [loss, *flow.gradients(loss, [x]), flow.count_right(x, label)]
+    found = flow.run(asked, {"x": logits}).values
+    assert evaluated is not None and evaluated.report is not None
+    report = evaluated.report
+    assert np.array_equal(found[1], evaluated.gradients[0][2])
+    assert found[2] == report.correct
+    rounding = 0.0 if dtype == "float64" else 1e-6  # the node sums in double precision
+    assert found[0] == pytest.approx(report.loss_sum / rows, rel=rounding, abs=0)
