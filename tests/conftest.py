@@ -6,7 +6,8 @@ import gc
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +37,12 @@ QUIET = pytest.mark.skip(reason="needs a processor of its own: pytest -m quiet")
 
 PASSED: list[str] = []
 """Names of the tests that passed, in the order in which they ended."""
+
+COLLECTED: Counter[str] = Counter()
+"""How many tests each file has, those included that are left out."""
+
+PASSED_BEFORE = pytest.StashKey[frozenset[str]]()
+"""Of a suite's second part: tests that passed in the first, and files all of whose tests did."""
 
 TESTS = Path(__file__).parent
 
@@ -72,6 +79,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
     What is made while tests are collected stays to the end, so that nobody looks for garbage in it.
     """
+    path = config.getoption("--leave-out")
+    passed = Path(path).read_text(encoding="utf-8").split("\0") if path is not None else ()
+    config.stash[PASSED_BEFORE] = frozenset(passed)
     patch = pytest.MonkeyPatch()
     watch(patch)
     patch.setattr(mnist, "_draw", draw_once(mnist._draw))
@@ -107,7 +117,9 @@ def pytest_collection_finish() -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Read no file of which every test would be left out."""
     is_thorough = collection_path.parent == TESTS and collection_path.name in THOROUGH
-    return True if is_thorough and config.option.markexpr == "not thorough" else None
+    file = Path(os.path.relpath(collection_path, config.rootpath)).as_posix()
+    is_left_out = is_thorough and config.option.markexpr == "not thorough"
+    return True if is_left_out or file in config.stash[PASSED_BEFORE] else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -140,25 +152,46 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         PASSED.append(report.nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Learn how many tests each file has from one of the processes that collected them."""
+    if not COLLECTED:
+        COLLECTED.update(getattr(node, "workeroutput", {}).get("collected", {}))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write down what passed, unless this is one of several processes."""
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["collected"] = dict(COLLECTED)
+        return
     path = session.config.getoption("--note-passed")
-    if path is not None and not hasattr(session.config, "workerinput"):
-        Path(path).write_text("".join(f"{name}\0" for name in PASSED), encoding="utf-8")
+    if path is not None:
+        names = [*PASSED, *whole_files(PASSED, COLLECTED)]
+        Path(path).write_text("\0".join(names), encoding="utf-8")
+
+
+def whole_files(passed: list[str], collected: Mapping[str, int]) -> list[str]:
+    """The files all of whose tests passed: none was skipped, or marked for another part."""
+    counts = Counter(map(file_of, passed))
+    return [file for file, count in collected.items() if counts[file] == count]
+
+
+def file_of(name: str) -> str:
+    """The file of a test, by the test's name."""
+    return name.partition("::")[0]
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests that passed before."""
-    path = config.getoption("--leave-out")
-    if path is not None:
-        passed = set(Path(path).read_text(encoding="utf-8").split("\0"))
-        before = [item for item in items if item.nodeid in passed]
-        config.hook.pytest_deselected(items=before)
-        items[:] = [item for item in items if item.nodeid not in passed]
+    passed = config.stash[PASSED_BEFORE]
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+    items[:] = [item for item in items if item.nodeid not in passed]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark thorough tests; leave out those that really wait where others run beside them."""
+    COLLECTED.update(file_of(item.nodeid) for item in items)
     leave_out(config, items)
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in THOROUGH:

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -119,13 +119,16 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(name):
         signal.signal(number, before)
 
 
-def ignoring(name: str, words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program that ignores a signal from its start, as behind `nohup` or a shell's "&"."""
-    number = getattr(signal, name)
+def ignoring(words: list[str], *names: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that ignores signals from its start, as behind `nohup` or a shell's "&"."""
+
+    def ignore() -> None:
+        for name in names:
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
     return subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=False,
-        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN), **options,
-    )  # fmt: skip
+        [sys.executable, *words], capture_output=True, text=True, check=False, preexec_fn=ignore
+    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has no such signals")
@@ -141,17 +144,16 @@ def test_the_program_goes_on_after_a_signal_that_it_ignores_from_its_start(name)
         "assets.names = hung_up\n"
         "ampsim.cli.main(['devices'])\n"
     )
-    ended = ignoring(name, ["-c", program])
+    ended = ignoring(["-c", program], name)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "tflops-1" in ended.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="has no such signals")
-@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT"])
-def test_these_tests_pass_where_the_signal_is_ignored_from_the_start(name):
+def test_these_tests_pass_where_signals_are_ignored_from_the_start():
     test = f"{__file__}::{test_a_signal_interrupts_and_decides_the_code.__name__}"
-    ended = ignoring(name, ["-m", "pytest", "-q", "-p", "no:cacheprovider", test])
+    ended = ignoring(["-m", "pytest", "-q", "-p", "no:cacheprovider", test], "SIGHUP", "SIGINT")
     assert ended.returncode == 0, ended.stdout
 
 

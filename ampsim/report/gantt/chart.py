@@ -248,7 +248,7 @@ def _summary(chart: Chart) -> str:
 
 def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None:
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # and none of it when it is saved: "none" draws all twice
     width, height = panels[0].get_position().transformed(figure.transFigure).size
     width_pt = float(width) * 72.0 / figure.dpi
     bottom, top = panels[0].get_ylim()

@@ -135,6 +135,7 @@ def test_rows_of_one_schedule_are_kept_apart(make_forecast, make_table, figure_1
     assert page.count("<strong>(b) amp, 4 in flight</strong>") == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_folder_that_cannot_be_is_an_output_error(make_forecast, figure_1, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError, match="file"):
