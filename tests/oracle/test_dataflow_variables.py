@@ -236,6 +236,9 @@ def test_what_cannot_be_is_refused():
         r"minimize needs variables",
         lambda w: flow.minimize(w, sgd(0.1), by=[flow.constant(1.0)]),
     )
+
+
+def test_what_a_run_cannot_do_is_refused():
     refused(
         OptionError, r"'v' has no value; give one", lambda w: flow.run(flow.variable("v", shape=()))
     )
@@ -249,6 +252,9 @@ def test_what_cannot_be_is_refused():
         r"w stopped being finite in epoch 0; try a lower learning rate",
         lambda w: flow.run(flow.minimize(w * np.inf, sgd(0.1))),
     )
+
+
+def test_values_that_a_graph_has_no_variable_for_are_refused():
     with flow.FlowGraph() as graph:
         flow.variable("w", 1.0)
     with pytest.raises(OptionError, match="no variable named 'v'"):

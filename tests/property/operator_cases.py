@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,11 +13,19 @@ STATIC = {"static": None}
 RESOURCES = {name for name, one in OPERATORS.items() if one.is_stateful}
 
 
-def cases(n: int) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-    """Inputs and attributes of every operator but those of resources; matrices are (3n, 4n)."""
+Cases: TypeAlias = dict[str, tuple[list[Any], dict[str, Any]]]
+"""Inputs and attributes, by operator."""
+
+
+def cases(n: int) -> Cases:
+    """Those of every operator but those of resources; matrices are (3n, 4n)."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3 * n, 4 * n)) + 3.0
     label = np.resize([0, 4 * n - 1, 1], 3 * n)
+    return _of_elements(x, label) | _of_rows(n, x, label)
+
+
+def _of_elements(x: np.ndarray, label: np.ndarray) -> Cases:
     drawn = {"held": DrawnRuns("dice", np.array(0)), "draw": 1, "shape": x.shape}
     return {
         "add": ([x, x[0]], {}),
@@ -38,7 +46,7 @@ def cases(n: int) -> dict[str, tuple[list[Any], dict[str, Any]]]:
         "integers": ([7, 0, 6], drawn),
         "numpy_function": (
             [x, label],
-            {"function": lambda x, k: x.sum(1) * k, "shape": (3 * n,), "dtype": np.dtype(float)},
+            {"function": lambda x, k: x.sum(1) * k, "shape": (len(x),), "dtype": np.dtype(float)},
         ),
         **{
             name: ([x - 3.01], {})
@@ -49,6 +57,12 @@ def cases(n: int) -> dict[str, tuple[list[Any], dict[str, Any]]]:
             for name in ("relu", "tanh", "sigmoid")
         },
         "log": ([abs(x) + 1], {}),
+        "cast": ([x], {"dtype": "float32"}),
+    }  # fmt: skip
+
+
+def _of_rows(n: int, x: np.ndarray, label: np.ndarray) -> Cases:
+    return {
         "matmul": ([x, x.T], {}),
         "transpose": ([x], {}),
         "permute": ([x], {"axes": (1, 0)}),
@@ -73,7 +87,6 @@ def cases(n: int) -> dict[str, tuple[list[Any], dict[str, Any]]]:
         "top": ([x], {"count": 2}),
         "any": ([label > 2], {}),
         "places": ([label > 0], {}),
-        "cast": ([x], {"dtype": "float32"}),
         "softmax_cross_entropy": ([x, label], {}),
         "count_right": ([x, label], {}),
         "softmax_cross_entropy_gradient": ([x, label, 2.0], {}),
