@@ -136,6 +136,8 @@ def test_sleep_refuses_what_decides_by_numbers(model):
 ])  # fmt: skip
 def test_questions_that_time_without_learning_refuse_it_in_a_line(call, file, tmp_path, question):
     name, *options = question.split()
+    if name == "search":
+        pytest.importorskip("optuna", reason="optuna is not installed")
     told = call(name, str(file), *options, "--out", str(tmp_path / "out"))
     assert told.code == 2
     assert re.fullmatch(
