@@ -78,7 +78,7 @@ def in_another_process(hash_seed: str, folder: Path) -> dict[str, str]:
 @pytest.mark.slow  # two interpreters start and import everything
 def test_two_processes_with_different_hash_seeds_give_the_same_digests(tmp_path):
     here = digests()
-    assert len(set(here.values())) == len(SCHEDULES)
+    assert len(set(here.values())) == len(SCHEDULES) - 1  # 1f1b, also interleaved: a stage a worker
     assert in_another_process("1", tmp_path) == here
     assert in_another_process("4242", tmp_path) == here
 
