@@ -33,7 +33,7 @@ file says of a launch, which the device is then not charged for. Nothing is fitt
 * Where links take no time and hosts do, eight devices are 6.4 times as fast: a copy of 1 MB, 0.1 ms
   and a tenth of a forward step of a layer, goes beside the products of other iterations, and is
   waited for only where the next layer has nothing else to do.
-* With batches of 128 hosts are what all wait for, and eight devices are 2.7 times as fast as one.
+* With batches of 128 hosts are what all wait for, and eight devices are 2.6 times as fast as one.
 * Six devices are no faster than four: there, too, two layers on one device are what all wait for.
 * On the fullest device lie 1.2 GB with eight devices, and 7.4 with one.
 """
