@@ -224,8 +224,10 @@ class CountingHost(Host):
 
         owner.holders += 1
         self._queue.append(Queued((owner,), None, start))
+        self._advance(is_settled=False)  # at once where the device is idle, as without an end
 
-    def _advance(self) -> None:
+    def _advance(self, *, is_settled: bool = True) -> None:
+        """Start the next kernel; where one waits and all is settled, something is to make room."""
         queue, swapper = self._queue, self.swapper
         while queue and self._running is None:
             first = queue[0]
@@ -236,8 +238,9 @@ class CountingHost(Host):
             )
             is_whole = swapper is None or swapper.out_bytes == swapper.in_bytes or first.lies_there
             if not (has_room and is_whole):
-                first.is_stalled = True
-                self._require_progress()
+                first.is_stalled = is_settled or first.is_stalled
+                if is_settled:
+                    self._require_progress()
                 break
             queue.popleft()
             if writes is not None:

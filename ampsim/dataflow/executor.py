@@ -144,7 +144,8 @@ class Executor:
         if isinstance(predicate, Standin):
             raise OptionError(
                 f"{step.node.inputs[1].node.told} decides by floating-point numbers, which sleep "
-                'mode does not compute; use mode="numeric"'
+                "mode does not compute, in which explore, search, whatif and solve time runs; use "
+                'mode="numeric", or ask forecast'
             )
         side = bool(predicate)
         self.decisions.append((step.node.name, iteration.state.tag, side, self._host.now_s))

@@ -335,7 +335,16 @@ class FlowGraph:
     def source(
         self, operator: op.Operator, shape: Sequence[int | None], dtype: Any, **attributes: Any
     ) -> Tensor:
-        """A tensor that waits for nothing, of the graph itself."""
+        """A tensor that waits for nothing, of the graph itself.
+
+        Raises:
+            OptionError: its type is none of numbers or truth values.
+        """
+        if np.dtype(dtype).kind not in "fib":
+            raise OptionError(
+                f"{operator.name} {attributes['name']!r} must be numbers or truth values, got "
+                f"{np.dtype(dtype)}"
+            )
         with self.building(context=self.root):
             node = Node(operator, [], attributes, self)
         return output_of(node, tuple(shape), np.dtype(dtype), self.root)

@@ -213,7 +213,7 @@ class Host:
         if step.is_on_device:
             key = tuple(map(_SHAPE, inputs))
             cost = step.known.get(key)
-            if cost is None or step.is_shape_told:
+            if cost is None or step.is_cost_told:
                 cost = step.known[key] = self._new_cost(step, inputs)
             self._cost = cost
             if cost.output is not None:
@@ -244,7 +244,13 @@ class Host:
         else:
             shape = operator.shape(*shapes, **node.attributes)
         itemsize = node.outputs[0].dtype.itemsize
-        work = operator.work(shapes, shape, itemsize)
+        # A number beside an array, as an epoch beside a weight, is a parameter and no operand.
+        arrays = zip((*node.inputs, *node.outputs), (*shapes, shape), strict=False)
+        _, charged_bytes = max(
+            (math.prod(sizes), one.dtype.itemsize) for one, sizes in arrays if one.is_float
+        )
+        rule = operator.work if operator.running_work is None else operator.running_work(*inputs)
+        work = rule(shapes, shape, charged_bytes)
         is_light = not work.flop
         rows, elements = None, None
         if not is_light and node.direction != UPDATE:

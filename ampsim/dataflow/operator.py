@@ -30,7 +30,7 @@ GradientRule: TypeAlias = Callable[[Any, Any], Sequence[Any]]
 """The gradients of an operator's inputs, None for those that have none: of what
 `ampsim.dataflow.gradient.Differentiated` offers, and the output's gradient."""
 WorkRule: TypeAlias = Callable[[Sizes, tuple[int, ...], int], Work]
-"""The work of an operator: of its inputs' shapes, its output's, and the bytes of an element."""
+"""The work of an operator: of its inputs' shapes, its output's, and the bytes of a number."""
 
 
 def no_work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -38,22 +38,24 @@ def no_work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
     return NO_WORK
 
 
-def elementwise(
-    operations: int = 1, *, passes: int = 2, functions: int = 0, arrays: int = 2
-) -> WorkRule:
-    """Read every element once and write it once, as nodes that keep the shape are charged."""
+def elementwise(operations: int = 1, *, passes: int = 2, **counts: int) -> WorkRule:
+    """So many passes over arrays of the first input's shape, as nodes are charged."""
 
     def work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-        counts = {"passes": passes, "functions": functions, "arrays": arrays}
-        return elementwise_work(output, itemsize, operations, **counts)
+        return elementwise_work(inputs[0], itemsize, operations, passes=passes, **counts)
 
     return work
 
 
 def moved(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-    """Read all inputs once and write the output once."""
+    """Read all inputs once and write the output once; truth values are charged as numbers."""
     elements = math.prod(output) + sum(math.prod(shape) for shape in inputs)
     return Work(0, itemsize * elements)
+
+
+def copied(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    """Read no more than what is written."""
+    return moved((output,), output, itemsize)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +73,8 @@ class Operator:
         gradient: builds the gradients of the inputs; None where the output has no gradient.
         running_shape: gives the output's shape from the inputs themselves, where it follows from
             values of integers.
+        running_work: gives the rule of its work from the inputs themselves, where it is not always
+            the same.
         reads_shapes: whether the kernel needs no more of floats than their shapes.
         is_stateful: whether it reads or changes a resource, and runs in every mode.
         needs_tag: whether the kernel's first argument is (number of the node, path of the tag).
@@ -83,6 +87,7 @@ class Operator:
     work: WorkRule = no_work
     gradient: GradientRule | None = None
     running_shape: Callable[..., tuple[int, ...]] | None = None
+    running_work: Callable[..., WorkRule] | None = None
     reads_shapes: bool = False
     is_stateful: bool = False
     needs_tag: bool = False

@@ -77,7 +77,7 @@ class Step:
         is_kernel: whether it is a kernel of the device.
         is_counted: whether it takes or gives what may lie on the device, or a handle.
         is_read: whether the host reads what it computes, so that it must have been computed.
-        is_shape_told: whether its output's shape is what an integer input says.
+        is_cost_told: whether its output's shape or its work is what an input says.
         needs_tag: whether its kernel is told where it runs.
         needs_numbers: whether the host computes it from more than shapes and resources.
         is_decision: whether a Switch reads what it computes.
@@ -90,9 +90,9 @@ class Step:
     """
 
     __slots__ = (
-        "child", "dead", "dispatched", "first", "frame", "is_counted", "is_decision", "is_kernel",
-        "is_merge", "is_on_device", "is_read", "is_shape_told", "is_view", "kernel", "kind",
-        "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
+        "child", "dead", "dispatched", "first", "frame", "is_cost_told", "is_counted",
+        "is_decision", "is_kernel", "is_merge", "is_on_device", "is_read", "is_view", "kernel",
+        "kind", "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
         "reads", "targets",
     )  # fmt: skip
 
@@ -122,7 +122,8 @@ class Step:
         self.is_read = self.is_kernel and not gives_float
         self.is_view = operator.work is op.no_work and gives_float
         is_static = bool(node.outputs) and node.outputs[0].static_shape is not None
-        self.is_shape_told = operator.running_shape is not None and not is_static
+        is_shape_told = operator.running_shape is not None and not is_static
+        self.is_cost_told = is_shape_told or operator.running_work is not None
         self.is_counted = not node.outputs or any(
             one.is_float or one.dtype == op.RESOURCE for one in tensors
         )

@@ -369,7 +369,7 @@ def _fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[
             value = _fitting(name, feeds[name], node.outputs[0], is_abstract=is_abstract)
         else:
             continue
-        is_shape = is_abstract and node.outputs[0].is_float
+        is_shape = is_abstract and node.outputs[0].is_float and "is_number" not in node.attributes
         fed[name] = standin(value.shape, value.itemsize) if is_shape else value
     inputs = [step.node.name for step in plan.steps if step.node.operator is op.INPUT]
     for name in feeds:

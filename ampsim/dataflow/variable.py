@@ -13,7 +13,7 @@ window, whichever draw comes first, and whatever is dead.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -109,8 +109,8 @@ def variable(
         trainable: whether it is a parameter, which `minimize` steps; one of whole numbers is none.
 
     Raises:
-        OptionError: neither value nor shape is given, or an input has that name, or a variable of
-            another shape.
+        OptionError: neither value nor shape is given, or they are no numbers, or an input or a
+            generator has that name, or a variable of another shape or type.
     """
     graph = open_graph()
     if value is not None:
@@ -122,10 +122,14 @@ def variable(
     known = graph.given.get(name)
     if known is not None:
         tensor = known.outputs[0]
-        if known.operator is op.INPUT or tensor.shape != tuple(shape):
+        held = known.attributes.get("held")
+        is_alike = (tensor.shape, tensor.dtype) == (tuple(shape), np.dtype(dtype))
+        if held is None or isinstance(held, DrawnRuns) or not is_alike:
+            its = f"{known.operator.name} of {tensor.dtype} and shape {tensor.shape}"
+            what = "a generator" if isinstance(held, DrawnRuns) else its
             raise OptionError(
-                f"variable {name!r} of shape {tuple(shape)} cannot be made: {known.told} of shape "
-                f"{tensor.shape} is there already; give another name"
+                f"variable {name!r} of {np.dtype(dtype)} and shape {tuple(shape)} cannot be made: "
+                f"{known.told}, {what}, is there already; give another name"
             )
         return tensor
     held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
@@ -261,6 +265,8 @@ def minimize(
         raise GraphError("minimize needs variables; make them with flow.variable")
     slopes = gradients(loss, wanted)
     number = constant(epoch, "float64") if isinstance(epoch, int | float) else epoch
+    if isinstance(number, Tensor) and number.node.operator is op.INPUT:
+        number.node.attributes["is_number"] = True  # in `sleep` mode, too: it tells what steps cost
     with graph.building(direction=int(Direction.UPDATE)):
         return group(
             *(
@@ -276,7 +282,8 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     held.slots = max(held.slots, optimizer.arrays)
     kernel = partial(_step, held, optimizer.of_tensors([shape]))
     work = partial(_update_work, optimizer)
-    update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work)
+    told = None if optimizer.first is None else partial(_work_of_stage, optimizer)
+    update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work, running_work=told)
     with open_graph().building(placed=target.node):
         return build(update, (target, slope, epoch), {})
 
@@ -294,12 +301,23 @@ def _step(
         return f"{held.name} stopped being finite in epoch {number:g}; try a lower learning rate"
 
     number = float(epoch)
-    rate = method.rate(number if within_epochs(method.rate) else math.floor(number))
+    rate = _rate(method, number)
     flat = theta.reshape(-1)
     state = method.init(flat) if held.state is None else held.state
     slope = gradient.astype(theta.dtype).reshape(-1)  # which may be written over
     stepped, held.state = method.step(slope, state, flat, rate, diverged)
     return stepped.reshape(theta.shape)
+
+
+def _rate(method: Optimizer, epoch: float) -> float:
+    return method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
+
+
+def _work_of_stage(optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any) -> op.WorkRule:
+    """The work of the epoch's stage; of the last one where `sleep` mode computes no epoch."""
+    if not isinstance(epoch, Standin):
+        optimizer = optimizer.stage(_rate(optimizer, float(epoch)))
+    return partial(_update_work, optimizer)
 
 
 def _update_work(
@@ -332,12 +350,12 @@ class DrawnRuns(Held):
 
 
 def _draws(
-    what: Callable[..., Any], place: Place, seed: Any, runs: Any, *high: Any,
+    what: str, place: Place, seed: Any, runs: Any, *high: Any,
     held: Held, draw: int, shape: tuple[int, ...],
 ) -> np.ndarray:  # fmt: skip
     path = (iteration for _loop, iteration in place[1])
     generator = stream(int(seed), held.name, int(runs), draw, *path)
-    return np.asarray(what(generator, *high, size=shape))
+    return np.asarray(getattr(generator, what)(*high, size=shape))
 
 
 def _written(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -351,11 +369,11 @@ def _drawn_shape(*shapes: op.Shape, shape: tuple[int, ...], **attributes: Any) -
 
 
 for _what, _dtype, _work in (
-    (np.random.Generator.random, op.number, _written),
-    (np.random.Generator.integers, op.integer, op.no_work),
+    ("random", op.number, _written),
+    ("integers", op.integer, op.no_work),
 ):
     _kernel = partial(_draws, _what)
-    op.register(op.Operator(_what.__name__, _kernel, _drawn_shape, _dtype, _work, needs_tag=True))
+    op.register(op.Operator(_what, _kernel, _drawn_shape, _dtype, _work, needs_tag=True))
 
 
 class Generator:

@@ -87,10 +87,14 @@ class Optimizer:
     by_tensor: ByTensor | None = None
     first: Optimizer | None = None
 
+    def stage(self, rate: float) -> Optimizer:
+        """The method that steps at a rate."""
+        return self if self.first is None or getattr(rate, "is_second", False) else self.first
+
     def charge(self, node: ParameterizedNode, rate: float) -> None:
         """Let an update of a node cost what the method of the rate's stage does."""
         if self.first is not None:
-            stage = self if getattr(rate, "is_second", False) else self.first
+            stage = self.stage(rate)
             node.step_by(stage.arrays, stage.calls)
 
     def of_tensors(self, shapes: Sequence[tuple[int, ...]]) -> Optimizer:

@@ -27,7 +27,7 @@ def two_stage(
 ) -> Optimizer:
     """Gradient descent for so many epochs, then Adam, whose arrays lie in memory from the start.
 
-    A step is charged as its stage's; in a program as Adam's.
+    A step is charged as its stage's.
 
     Args:
         rate: learning rate of gradient descent, or a function of the epoch.

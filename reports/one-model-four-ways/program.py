@@ -40,9 +40,9 @@ a paired bootstrap over seeds (docs/decisions/0015).
 
 **Two are soonest, and 32 seeds do not say which**: `sequential` on one device is 1.14 times as soon
 as AMP on four (0.97 to 1.22, `over_soonest` with its 90 % interval), which has the lowest of the
-rates, by two seeds. `unrolled` ties with `sequential`; the pipeline, `dataflow`, `out-of-graph` and
-`sequential` on four devices are behind for sure. Those that learn alike
-differ by a factor that no seed changes: `unrolled` takes 1.03 and `dataflow` 1.07 times as long
+rates, by two seeds. All others are behind for sure: `unrolled`, the pipeline, `dataflow`,
+`out-of-graph` and `sequential` on four devices. Those that learn alike
+differ by a factor that no seed changes: `unrolled` takes 1.07 and `dataflow` 1.11 times as long
 as `sequential`, for what one node does in a step are several operators, each launched by itself;
 `out-of-graph` takes 8.4 times as long, with a predicate for each token there and back, forward
 and backward; and `sequential` 1.9 times as long on four devices as on one.

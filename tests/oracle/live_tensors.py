@@ -15,7 +15,7 @@ from token_machine import DEAD, TokenMachine
 from ampsim import flow
 from ampsim.dataflow.graph import Node
 
-FREE = ("identity", "stop_gradient", "transpose")
+FREE = ("identity", "stop_gradient", "transpose", "broadcast_to")
 """What is charged nothing: its output lies where its input does."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from solver_cases import FREE, Item, Points, model
 
 import ampsim
+from ampsim import flow
 from ampsim.hardware import Checkpoints, Cluster, Device, Link
 from ampsim.ir import Cond, Graph, Phi
 from ampsim.nodes import Linear, SquaredError
@@ -329,3 +330,29 @@ def test_each_epoch_of_two_stages_is_charged_its_own_optimizer(schedule, where, 
         half = len(lasted_s) // 2
         assert lasted_s[:half] == pytest.approx(expected[0])
         assert lasted_s[half:] == pytest.approx(expected[1])
+
+
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+@pytest.mark.parametrize("schedule", [ampsim.Dataflow(), ampsim.Unrolled(), ampsim.OutOfGraph(0)])
+def test_each_epoch_of_two_stages_is_charged_its_own_optimizer_in_a_program(schedule, mode):
+    """Weights and biases are stepped each for itself."""
+
+    def build() -> flow.Objective:
+        x, y = flow.input("x", (None, 3)), flow.input("y", (None, 2))
+        return flow.Objective(flow.sum(flow.square(flow.linear("linear-1", x, 2) - y)))
+
+    program = flow.Program(build, lambda batch: {"x": batch.x, "y": batch.y})
+    method = OPTIMIZERS["two-stage"](0.01, epochs=2)
+    made = replace(model(4, 1), optimizer=method, make_program=lambda: program)
+    for told, field in ((1.0, None), (None, 1.0)):
+        device = Device(
+            name="d", flop_per_s=1e24, operation_overhead_s=told or 0.0,
+            pass_bandwidth_bytes_per_s=field,
+        )  # fmt: skip
+        workers = Cluster(name="c", devices=(device,), link=FREE)
+        spans = ampsim.simulate(made, workers, schedule, mode=mode, epochs=4).spans
+        own = spans[(spans["direction"] == "update") & (spans["end_s"] > spans["start_s"])]
+        lasted_s = (own["end_s"] - own["start_s"]).to_numpy().reshape(-1, 2).sum(1)
+        unit = 2 if told else BYTES
+        each = [unit * STEPS[one][0 if told else 1] for one in ("sgd", "adam")]
+        assert lasted_s == pytest.approx([each[0]] * 8 + [each[1]] * 8)

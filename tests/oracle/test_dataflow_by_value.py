@@ -394,7 +394,7 @@ def test_a_loop_that_learns_how_often_it_goes_round_cannot_be_unrolled():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sleep_says_what_decides(name):
-    text = r"^(any|logical_and)-1 .* decides by floating-point numbers, .* use mode=\"numeric\"$"
+    text = r"^(any|logical_and)-1 .* decides by float.* use mode=\"numeric\", or ask forecast$"
     for schedule in ("dataflow", "out-of-graph"):
         with pytest.raises(OptionError, match=text) as raised:
             ampsim.simulate(made(name), cluster(1), schedule, mode="sleep")

@@ -214,8 +214,22 @@ def test_what_cannot_be_is_refused():
         GraphError, r"constant.* must be a variable", lambda w: flow.assign(flow.constant(1.0), w)
     )
     refused(OptionError, r"'v' must have a value or a shape", lambda w: flow.variable("v"))
+    for value, told in (([1.0, 2.0], r"float64 and shape \(2,\)"), (1, r"int64 and shape \(\)")):
+        refused(
+            OptionError,
+            rf"'w' of {told} cannot be made: w \(.*\), variable of float64 and shape ",
+            lambda w, value=value: flow.variable("w", value),
+        )
+    for value in (np.random.default_rng(0), "three", [None, 1.0], 1j):
+        refused(
+            OptionError,
+            r"^variable 'v' must be numbers or truth values, got ",
+            lambda w, value=value: flow.variable("v", value),
+        )
     refused(
-        OptionError, r"'w' of shape \(2,\) cannot be made", lambda w: flow.variable("w", [1.0, 2.0])
+        OptionError,
+        r"^input 'v' must be numbers or truth values, got object",
+        lambda w: flow.input("v", (), "object"),
     )
     refused(
         GraphError,

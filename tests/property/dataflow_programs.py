@@ -6,13 +6,17 @@ computes may read the variables of every block around it.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
 from ampsim import flow
+from ampsim.dataflow.plan import needed
 
+FEEDS: dict[str, Any] = {"a": 0.75, "b": -0.5, "k": 3}
+WITHOUT_PLACE = ("constant", "enter", "enter-constant", "next-iteration")
 FLOATS = ("add", "subtract", "multiply", "halve")
 Block = list[Any]
 
@@ -160,3 +164,27 @@ def _while(rest: Any, scopes: list[Any], f: Any) -> tuple[Any, ...]:
 
     _i, *state = f.loop(lambda i, *state: i < count, body, (0, *scopes[-1]))
     return tuple(state)
+
+
+def built(block: Any) -> list[flow.Tensor]:
+    """A program, and the gradients of what it gives."""
+    with flow.FlowGraph():
+        inputs = tuple(flow.input(name, (), "float64") for name in "ab")
+        state = interpret(block, [(*inputs, flow.input("k", (), "int64"))], Built())
+        asked = [flow.identity(one) for one in state]
+        return asked + flow.gradients(asked[0] + asked[1] * 2.0, inputs)
+
+
+def feeds_of(asked: list[flow.Tensor]) -> dict[str, Any]:
+    names = {node.name for node in needed(asked)}
+    return {name: value for name, value in FEEDS.items() if name in names}
+
+
+def placed(asked: list[flow.Tensor], workers: int, seed: int) -> dict[str, int]:
+    """Every operator that has a place, anywhere."""
+    places = random.Random(seed)
+    found: dict[str, int] = {}
+    for node in needed(asked):
+        if node.operator.name not in WITHOUT_PLACE:
+            found[node.name] = places.randrange(workers)
+    return found

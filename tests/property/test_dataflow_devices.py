@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
-from dataflow_programs import Built, interpret, programs
+from dataflow_programs import built, feeds_of, placed, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ampsim import flow
-from ampsim.dataflow.plan import needed
 from ampsim.hardware import Cluster, Device, Link
 
-FEEDS: dict[str, Any] = {"a": 0.75, "b": -0.5, "k": 3}
-WITHOUT_PLACE = ("constant", "enter", "enter-constant", "next-iteration")
 OPTIONS = st.fixed_dictionaries(
     {
         "parallel_iterations": st.integers(0, 3),
@@ -24,20 +20,6 @@ OPTIONS = st.fixed_dictionaries(
     }
 )
 MADE_BY_CUTS = ("send", "recv", "constant", "enter-constant")
-
-
-def built(block: Any) -> list[flow.Tensor]:
-    """A program, and the gradients of what it gives."""
-    with flow.FlowGraph():
-        inputs = tuple(flow.input(name, (), "float64") for name in "ab")
-        state = interpret(block, [(*inputs, flow.input("k", (), "int64"))], Built())
-        asked = [flow.identity(one) for one in state]
-        return asked + flow.gradients(asked[0] + asked[1] * 2.0, inputs)
-
-
-def feeds_of(asked: list[flow.Tensor]) -> dict[str, Any]:
-    names = {node.name for node in needed(asked)}
-    return {name: value for name, value in FEEDS.items() if name in names}
 
 
 @st.composite
@@ -51,16 +33,6 @@ def clusters(draw: Any) -> Cluster:
     )
     link = Link(latency_s=draw(times), bandwidth_bytes_per_s=draw(st.sampled_from([None, 1e8])))
     return Cluster(name="drawn", devices=devices, link=link)
-
-
-def placed(asked: list[flow.Tensor], workers: int, seed: int) -> dict[str, int]:
-    """Every operator that has a place, anywhere."""
-    places = random.Random(seed)
-    found: dict[str, int] = {}
-    for node in needed(asked):
-        if node.operator.name not in WITHOUT_PLACE:
-            found[node.name] = places.randrange(workers)
-    return found
 
 
 def firings(result: flow.FlowResult) -> dict[str, tuple[int, int]]:

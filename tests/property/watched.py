@@ -150,9 +150,9 @@ class Drawing:
     def __init__(self, bits: Any) -> None:
         self._real = _GENERATOR(bits)
 
-    def random(self, *args: Any) -> Any:
+    def random(self, *args: Any, **kwargs: Any) -> Any:
         """Uniform numbers."""
-        return called("random", self._real.random, args, {})
+        return called("random", self._real.random, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)

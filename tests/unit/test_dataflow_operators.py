@@ -2,81 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from operator_cases import RESOURCES, cases
 
 from ampsim import flow
 from ampsim.dataflow.graph import Tensor, apply, open_graph
 from ampsim.dataflow.operator import OPERATORS, no_work
-from ampsim.dataflow.variable import DrawnRuns
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Standin, standin
+from ampsim.nodes import SoftmaxCrossEntropy
 
+CASES = cases(1)
 RNG = np.random.default_rng(0)
-MATRIX = RNG.normal(size=(3, 4)) + 3.0
-LABEL = np.array([0, 3, 1])
-SHAPE = {"static": None}
-DRAWN = {"held": DrawnRuns("dice", np.array(0)), "draw": 1, "shape": (3, 4)}
 
-CASES: dict[str, tuple[list[Any], dict[str, Any]]] = {
-    "add": ([MATRIX, MATRIX[0]], {}),
-    "subtract": ([MATRIX, MATRIX[:, :1]], {}),
-    "multiply": ([MATRIX, MATRIX[0]], {}),
-    "divide": ([MATRIX[0], MATRIX], {}),
-    "negative": ([MATRIX], {}),
-    "add_n": ([MATRIX, MATRIX[0], MATRIX], {}),
-    "floor_divide": ([LABEL, 2], {}),
-    "remainder": ([LABEL, 2], {}),
-    **{name: ([LABEL, 1], {}) for name in ("less", "less_equal", "greater", "greater_equal")},
-    **{name: ([LABEL, 3], {}) for name in ("equal", "not_equal")},
-    **{name: ([LABEL > 0, LABEL > 1], {}) for name in ("logical_and", "logical_or")},
-    "logical_not": ([LABEL > 0], {}),
-    "where": ([MATRIX > 3, MATRIX, MATRIX[0]], {}),
-    "argmax": ([MATRIX], {"axis": 0}),
-    "random": ([7, 0], DRAWN),
-    "integers": ([7, 0, 6], DRAWN),
-    "numpy_function": (
-        [MATRIX, LABEL],
-        {"function": lambda x, n: x.sum(1) * n, "shape": (3,), "dtype": np.dtype(float)},
-    ),
-    **{
-        name: ([MATRIX - 3.01], {})
-        for name in ("relu", "tanh", "sigmoid", "exp", "square", "identity", "stop_gradient")
-    },
-    **{name: ([MATRIX, MATRIX], {}) for name in OPERATORS if name.endswith("h_gradient")},
-    "relu_gradient": ([MATRIX, MATRIX], {}),
-    "sigmoid_gradient": ([MATRIX, MATRIX], {}),
-    "log": ([MATRIX], {}),
-    "matmul": ([MATRIX, MATRIX.T], {}),
-    "transpose": ([MATRIX], {}),
-    "permute": ([MATRIX], {"axes": (1, 0)}),
-    "shape_of": ([MATRIX], {}),
-    "length": ([MATRIX], {"axis": 1}),
-    "filled": ([np.array([2, 3])], {"value": 1.0, "dtype": np.dtype(float), **SHAPE}),
-    "broadcast_to": ([MATRIX[0], np.array([3, 4])], SHAPE),
-    "sum_to": ([MATRIX, np.array([3, 1])], SHAPE),
-    "reshape_to": ([MATRIX, np.array([2, 6])], SHAPE),
-    "sum": ([MATRIX], {"axis": 1}),
-    "expand": ([MATRIX], {"axis": -1}),
-    "concat": ([MATRIX, MATRIX[:, :2]], {"axis": 1}),
-    "part_of": ([MATRIX, np.array([3, 1]), np.array([3, 3])], {"axis": 1, "place": 1, **SHAPE}),
-    "cut": ([MATRIX], {"first": 1, "last": 3, "axis": 1}),
-    "pad_to": ([MATRIX, np.array([3, 6])], {"first": 1, "axis": 1, **SHAPE}),
-    "pick": ([MATRIX, np.array([2, 0, 2])], {}),
-    "scatter_to": ([MATRIX, np.array([2, 0, 2]), np.array([5, 4])], SHAPE),
-    "softmax": ([MATRIX], {}),
-    "softmax_gradient": ([MATRIX / 10, MATRIX], {}),
-    "top": ([MATRIX], {"count": 2}),
-    "any": ([LABEL > 2], {}),
-    "places": ([LABEL > 0], {}),
-    "cast": ([MATRIX], {"dtype": "float32"}),
-    "softmax_cross_entropy": ([MATRIX, LABEL], {}),
-    "count_right": ([MATRIX, LABEL], {}),
-    "softmax_cross_entropy_gradient": ([MATRIX, LABEL, 2.0], {}),
-}
-RESOURCES = {name for name, one in OPERATORS.items() if one.is_stateful}
+
+class One(NamedTuple):
+    """State of a message."""
+
+    instance: int
+
+
 CAST = {"cast"}  # to single precision, whose differences are rough
 
 
@@ -160,7 +108,7 @@ def differences(loss: Tensor, feeds: dict[str, Any], name: str, step: float = 1e
 
 
 def test_a_shape_that_is_told_is_charged_and_had_anew_in_each_iteration():
-    """Rows added up in zeros as long as what grows: (2 + 2 + 1) numbers are read, k written."""
+    """Rows added up in zeros as long as what grows: 2 numbers are read, k written."""
     with flow.FlowGraph():
         x = flow.input("x", (2,))
         body = lambda i, y, z: (  # noqa: E731  # as users write it
@@ -174,5 +122,25 @@ def test_a_shape_that_is_told_is_charged_and_had_anew_in_each_iteration():
             asked, {"x": np.ones(2)}, cluster=Cluster(name="test", devices=(device,)), mode=mode
         )
         written = result.spans.query("node == 'scatter_to-1'")
-        assert written["bytes"].tolist() == [8 * (5 + k) for k in (2, 3, 4)]
+        assert written["bytes"].tolist() == [8 * (2 + k) for k in (2, 3, 4)]
         assert result.values[0].shape == (4,)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [1, 7])
+def test_the_gradient_of_a_loss_is_its_nodes_to_the_bit(rows, dtype):
+    logits, label = RNG.normal(size=(rows, 40)).astype(dtype) * 3, RNG.integers(0, 40, rows)
+    node = SoftmaxCrossEntropy("loss")
+    node.evaluate(0, One(0), logits)
+    evaluated = node.evaluate(1, One(0), label)
+    with flow.FlowGraph():
+        x = flow.input("x", (None, 40), dtype)
+        loss = flow.softmax_cross_entropy(x, label)
+        asked = [loss, *flow.gradients(loss, [x]), flow.count_right(x, label)]
+    found = flow.run(asked, {"x": logits}).values
+    assert evaluated is not None and evaluated.report is not None
+    report = evaluated.report
+    assert np.array_equal(found[1], evaluated.gradients[0][2])
+    assert found[2] == report.correct
+    rounding = 0.0 if dtype == "float64" else 1e-6  # the node sums in double precision
+    assert found[0] == pytest.approx(report.loss_sum / rows, rel=rounding, abs=0)

@@ -142,6 +142,12 @@ def test_what_cannot_be_drawn_is_refused():
         lambda: (flow.variable("w", 1.0), flow.Generator("w")),
     )
     refused(
+        OptionError,
+        r"^variable 'w' of int64 and shape \(\) cannot be made: w \(.*\), a generator, is there "
+        r"already; give another name",
+        lambda: (flow.Generator("w"), flow.variable("w", shape=(), dtype="int64")),
+    )
+    refused(
         GraphError,
         r"^integers-1 .* do not fit: single numbers are expected",
         lambda: flow.Generator("dice").integers(np.array([2, 3])),

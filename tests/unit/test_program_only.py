@@ -128,6 +128,26 @@ def test_sleep_refuses_what_decides_by_numbers(model):
         ampsim.simulate(model, "tflops-1", "dataflow", mode="sleep")
 
 
+@pytest.mark.parametrize("question", [
+    "explore --for device.flop_per_s=1e11,1e12 --target 1 --schedule dataflow,out-of-graph",
+    "search --for device.flop_per_s=1e11..1e12 --schedule dataflow --target 1",
+    "whatif --schedule dataflow",
+    "solve --for device.flop_per_s=1e10..1e12 --until epoch_s<=0.01 --schedule dataflow",
+])  # fmt: skip
+def test_questions_that_time_without_learning_refuse_it_in_a_line(call, file, tmp_path, question):
+    name, *options = question.split()
+    if name == "search":
+        pytest.importorskip("optuna", reason="optuna is not installed")
+    told = call(name, str(file), *options, "--out", str(tmp_path / "out"))
+    assert told.code == 2
+    assert re.fullmatch(
+        r"(?:ampsim: note: .*\n)*ampsim: greater-1 .* decides by floating-point numbers, which "
+        r"sleep mode does not compute, in which explore, search, whatif and solve time runs; use "
+        r'mode="numeric", or ask forecast\n',
+        told.err,
+    ), told.err
+
+
 def test_commands_tell_it_from_a_graph(call, file):
     told = call("models", str(file))
     assert "Program: 1 layer, 15 parameters; CC ratio 1.6" in told.out

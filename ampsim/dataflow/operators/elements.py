@@ -44,10 +44,6 @@ def _of_numpy(
 # --- arithmetic
 
 
-def _joined_work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-    return joined_work(output, itemsize, max(len(inputs), 2))
-
-
 def _added(of: Any, gradient: Tensor) -> list[Tensor]:
     return [of.reduced(gradient, place) for place in range(len(of.node.inputs))]
 
@@ -80,7 +76,11 @@ _GRADIENTS: Final[dict[str, op.GradientRule | None]] = {
 """What has NumPy's name, and how its gradient is built."""
 
 for _name, _gradient in _GRADIENTS.items():
-    _of_numpy(_name, "", (op.broadcast, op.joint_dtype, _joined_work), _gradient)
+    _of_numpy(_name, "", (op.broadcast, op.joint_dtype, op.moved), _gradient)
+
+
+def _joined_work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return joined_work(output, itemsize, len(inputs))
 
 
 @listed(op.broadcast, op.joint_dtype, _joined_work, _added)
@@ -92,7 +92,8 @@ def add_n(*parts: Array) -> Any:
 # --- what NumPy has under the same name: comparisons, logic, functions of one tensor
 
 
-_CLAIM: Final = (op.broadcast, op.truth, op.elementwise())
+_CLAIM: Final = (op.broadcast, op.truth, op.moved)
+_LOGIC: Final = (op.broadcast, op.truth, op.no_work)  # which is the host's
 _FUNCTION: Final = (op.first_shape, op.first_dtype, op.elementwise(functions=1))
 _SIMPLE: Final = (op.first_shape, op.first_dtype, op.elementwise())
 
@@ -101,9 +102,9 @@ for _name in ("less", "less_equal", "greater", "greater_equal"):
 
 equal = _of_numpy("equal", "Whether elements are equal.", _CLAIM)
 not_equal = _of_numpy("not_equal", "Whether elements differ.", _CLAIM)
-logical_and = _of_numpy("logical_and", "Whether both are true.", _CLAIM)
-logical_or = _of_numpy("logical_or", "Whether one of both is true.", _CLAIM)
-logical_not = _of_numpy("logical_not", "Whether it is false.", _CLAIM)
+logical_and = _of_numpy("logical_and", "Whether both are true.", _LOGIC)
+logical_or = _of_numpy("logical_or", "Whether one of both is true.", _LOGIC)
+logical_not = _of_numpy("logical_not", "Whether it is false.", _LOGIC)
 exp = _of_numpy(
     "exp", "E to the power of each element.", _FUNCTION, lambda of, slope: [slope * of.output()]
 )
@@ -134,7 +135,7 @@ def _chosen_back(of: Any, gradient: Tensor) -> list[Any]:
     ]
 
 
-@listed(op.broadcast, _chosen_dtype, op.elementwise(), _chosen_back)
+@listed(op.broadcast, _chosen_dtype, op.moved, _chosen_back)
 def where(condition: Array, x: Array, y: Array) -> Any:
     """Elements of x where the condition is true, else those of y; both are computed."""
     return np.where(condition, x, y)  # pyright: ignore[reportUnknownVariableType]  # of any type

@@ -20,7 +20,7 @@ import numpy as np
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Tensor, apply
 from ampsim.dataflow.memory import DeviceTensor, Resource, bare, release
-from ampsim.ir import Standin, Work, standin
+from ampsim.ir import Standin, standin
 
 
 def _listed(name: str, kernel: Any, shape: Any, dtype: Any, **more: Any) -> None:
@@ -213,20 +213,14 @@ def _read_back(of: Any, gradient: Tensor) -> list[Any]:
     return [None, *(None for _ in index), flow]
 
 
-def _copied(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
-    return op.moved((output,), output, itemsize)
-
-
 _listed("array", Elements, op.scalar, op.handle)
 _listed("array_write", Elements.write, op.scalar, op.number, gradient=_written_back)
 _listed("array_read", Elements.read, op.told_shape, op.told_dtype, gradient=_read_back)
 _listed("array_unstack", Elements.unstack, op.scalar, op.number, gradient=_written_back)
-_listed(
-    "array_stack", Elements.stack, op.told_shape, op.told_dtype, gradient=_read_back, work=_copied
-)
+_listed("array_stack", Elements.stack, op.told_shape, op.told_dtype, gradient=_read_back)
 _listed("array_size", Elements.length, op.scalar, op.integer)
 _listed("array_gradient", Elements.gradient, op.scalar, op.handle)
 _listed("array_add", _add, op.scalar, op.number, needs_tag=True)
 _listed("array_add_all", _add_all, op.scalar, op.number, needs_tag=True)
 _listed("array_sum", Gradients.sum, op.told_shape, op.told_dtype)
-_listed("array_sums", Gradients.sums, op.told_shape, op.told_dtype, work=_copied)
+_listed("array_sums", Gradients.sums, op.told_shape, op.told_dtype)

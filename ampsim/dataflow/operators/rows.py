@@ -99,7 +99,7 @@ def _top_shape(x: op.Shape, *, count: int) -> op.Shape:
     return x
 
 
-@listed(_top_shape, op.truth, op.elementwise())
+@listed(_top_shape, op.truth, op.elementwise(4, passes=3))
 def top(x: Array, count: int = 1) -> Any:
     """Which elements are among the `count` largest of the last axis; of equal ones the first."""
     largest = np.argsort(-x, axis=-1, kind="stable")[..., :count]
@@ -108,13 +108,13 @@ def top(x: Array, count: int = 1) -> Any:
     return is_top
 
 
-@listed(op.scalar, op.truth, op.elementwise(passes=1))
+@listed(op.scalar, op.truth)
 def any(x: Array) -> Any:
     """Whether one of all truth values is true."""
     return np.asarray(x.any())
 
 
-@listed(op.always((None,)), op.integer, op.elementwise())
+@listed(op.always((None,)), op.integer)
 def places(x: Array) -> Any:
     """The places of true elements, counted along the rows, in their order."""
     return np.flatnonzero(x)
@@ -136,7 +136,7 @@ def _loss_shape(logits: op.Shape, label: op.Shape) -> op.Shape:
 
 
 @listed(
-    _loss_shape, op.first_dtype, op.elementwise(8, passes=8, functions=1),
+    _loss_shape, op.first_dtype, op.elementwise(9, passes=6, functions=1, arrays=1),
     lambda of, gradient: [
         softmax_cross_entropy_gradient(of.input(0), of.input(1), gradient), None
     ],
@@ -149,7 +149,7 @@ def softmax_cross_entropy(logits: Array, label: Array) -> Any:
     return np.asarray((np.log(total).sum() - right.sum()) / len(label), logits.dtype)
 
 
-@listed(op.first_shape, op.first_dtype, op.elementwise(8, passes=7, functions=1))
+@listed(op.first_shape, op.first_dtype, op.elementwise(11, passes=12, functions=1))
 def softmax_cross_entropy_gradient(logits: Array, label: Array, gradient: Array) -> Any:
     """The gradient of the logits, (rows, classes), by that of the loss."""
     probability = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -160,7 +160,7 @@ def softmax_cross_entropy_gradient(logits: Array, label: Array, gradient: Array)
     return probability
 
 
-@listed(_loss_shape, op.integer, op.elementwise(passes=1))
+@listed(_loss_shape, op.integer, op.elementwise(3, passes=1, arrays=1))
 def count_right(logits: Array, label: Array) -> Any:
     """How many rows have their largest number at their label."""
     return np.array(np.count_nonzero(logits.argmax(axis=1) == label), np.int64)

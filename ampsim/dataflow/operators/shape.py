@@ -10,6 +10,7 @@ import numpy as np
 
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
+from ampsim.ir.work import NO_WORK, Work, placed_work
 
 
 def _rank_shape(x: op.Shape) -> op.Shape:
@@ -50,13 +51,17 @@ def zeros(shape: Sequence[int], dtype: Any = op.FLOAT) -> Tensor:
     return filled(np.array(shape, op.INT), 0.0, dtype, tuple(shape))
 
 
-@listed(*_TOLD, op.moved, lambda of, slope: [of.reduced(slope, 0), None], running_shape=_as_told)
+@listed(*_TOLD, gradient=lambda of, slope: [of.reduced(slope, 0), None], running_shape=_as_told)
 def broadcast_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """X repeated along axes that it has not, or of which it has one element."""
     return np.broadcast_to(x, tuple(shape.tolist()))
 
 
-@listed(*_TOLD, op.moved, lambda of, slope: [of.spread(slope, 0), None], running_shape=_as_told)
+def _summed(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return NO_WORK if inputs[0] == output else op.moved(inputs, output, itemsize)
+
+
+@listed(*_TOLD, _summed, lambda of, slope: [of.spread(slope, 0), None], running_shape=_as_told)
 def sum_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `broadcast_to`: sums over what was repeated."""
     target = tuple(shape.tolist())
@@ -93,7 +98,7 @@ def _total_back(of: Any, gradient: Tensor) -> list[Tensor]:
     return [of.spread(gradient if axis is None else expand(gradient, axis), 0)]
 
 
-@listed(op.without_axis, op.first_dtype, op.elementwise(), _total_back)
+@listed(op.without_axis, op.first_dtype, op.moved, _total_back)
 def sum(x: Array, axis: int | None = None) -> Any:
     """The sum over an axis, or over all."""
     return np.asarray(x.sum(axis=axis))
@@ -137,9 +142,7 @@ def _joined(*parts: np.ndarray, axis: int) -> np.ndarray:
     return np.concatenate(parts, axis=axis)
 
 
-op.register(
-    op.Operator("concat", _joined, _joined_shape, op.joint_dtype, op.elementwise(), _joined_back)
-)
+op.register(op.Operator("concat", _joined, _joined_shape, op.joint_dtype, op.moved, _joined_back))
 
 
 def concat(parts: Sequence[Operand], axis: int = 1) -> Tensor:
@@ -189,7 +192,11 @@ def _padded_back(of: Any, gradient: Tensor) -> list[Any]:
     return [cut(gradient, first, first + of.node.inputs[0].shape[axis], axis), None]
 
 
-@listed(*_TOLD, op.moved, _padded_back, running_shape=_as_told)
+def _placed(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    return placed_work(math.prod(inputs[0]), math.prod(output), itemsize)
+
+
+@listed(*_TOLD, _placed, _padded_back, running_shape=_as_told)
 def pad_to(x: Array, shape: Array, first: int, axis: int, static: op.Shape | None = None) -> Any:
     """The reverse of `cut`: x within zeros."""
     whole = np.zeros(tuple(shape.tolist()), x.dtype)
@@ -212,14 +219,19 @@ def _picked_shape(x: op.Shape, index: op.Shape) -> op.Shape:
     return (*index, *x[1:])
 
 
-@listed(_picked_shape, _picked_dtype, op.moved, _picked_back)
+@listed(_picked_shape, _picked_dtype, op.copied, _picked_back)
 def pick(x: Array, index: Array) -> Any:
     """Rows of x, by their places; an index of one number gives a row without its axis."""
     return x[index]
 
 
+def _scattered(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
+    added = Work(0, 0, 0, pass_bytes=itemsize * math.prod(inputs[0]))  # to what lies there
+    return _placed(inputs, output, itemsize) + added
+
+
 @listed(
-    *_TOLD, op.moved, lambda of, gradient: [pick(gradient, of.input(1)), None, None],
+    *_TOLD, _scattered, lambda of, gradient: [pick(gradient, of.input(1)), None, None],
     running_shape=_as_told,
 )  # fmt: skip
 def scatter_to(x: Array, index: Array, shape: Array, static: op.Shape | None = None) -> Any:

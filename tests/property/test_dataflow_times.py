@@ -1,0 +1,114 @@
+"""Every dispatch, kernel and message of random programs, as a machine of tokens in time has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+import pytest
+from dataflow_programs import built, feeds_of, placed, programs
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from timed_machine import TimedMachine, Times
+
+from ampsim import flow
+from ampsim.dataflow.partition import Cut, NodePlaces
+from ampsim.dataflow.plan import needed
+from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware.topology import Route
+
+TICK_S = 2.0**-20
+"""All times are so many of it, and sums of them exact, but for the clock's rounding."""
+
+
+def ticks(*seconds: float) -> list[float]:
+    return [round(one / TICK_S) * TICK_S for one in seconds]
+
+
+KERNEL_S, DISPATCH_S = (
+    ticks(1.1283792, 0.7310585, 1.4142135),
+    ticks(0.2718281, 0.3141592, 0.1618033),
+)
+LATENCY_S = ticks(0.5772156, 0.9159655, 1.2020569, 0.2614972, 2.6854520, 0.6434105)
+BYTES_PER_S = 8.0
+
+
+def cluster(times: Times, workers: int, memory_bytes: int | None) -> Cluster:
+    devices = tuple(
+        Device(
+            name=f"d{number}", flop_per_s=1e24, step_overhead_s=times.kernel_s[number],
+            dispatch_s=times.dispatch_s[number], memory_bytes=memory_bytes,
+        )
+        for number in range(workers)
+    )  # fmt: skip
+    links = tuple(
+        Route(source=s, target=t, link=Link(latency_s=seconds, bandwidth_bytes_per_s=BYTES_PER_S))
+        for (s, t), seconds in times.latency_s.items()
+    )
+    return Cluster(name="drawn", devices=devices, link=Link(), links=links)
+
+
+def check(
+    block: Any, seed: int, workers: int, dispatches: bool, memory_bytes: int | None, **options: Any
+) -> None:
+    """A memory with an end, and room for all, changes nothing."""
+    asked = built(block)
+    feeds, pairs = feeds_of(asked), [(s, t) for s in range(3) for t in range(3) if s != t]
+    ways = {ends: one for ends, one in zip(pairs, LATENCY_S, strict=True) if max(ends) < workers}
+    times = Times(DISPATCH_S if dispatches else [0.0] * 3, KERNEL_S, ways, BYTES_PER_S)
+    place, run_on = placed(asked, workers, seed), cluster(times, workers, memory_bytes)
+    window = {"parallel_iterations": options["window"]}
+    told = {key: options[key] for key in ("run_ahead", "broadcast_dead")}
+    result = flow.run(asked, feeds, cluster=run_on, placement=place, **window, **told)
+    assume(len(set(met := ends(result.spans, result.transfers))) == len(met))
+    nodes = needed(asked)
+    cut = Cut(asked, NodePlaces(nodes, run_on, place), nodes)
+    machine = TimedMachine(asked, cut, feeds, times, **options)
+    machine.run()
+    assert [machine.found[number] for number in range(len(asked))] == result.values
+    tags = result.spans["state"].str.removeprefix("tag").str.strip()
+    spans = result.spans.assign(tag=tags, lane=result.spans.get("lane", "compute"))
+    agree(machine.spans, spans, "lane worker node tag start_s end_s")
+    sent = "source source_worker target_worker bytes sent_s start_s held_s end_s"
+    agree(machine.transfers, result.transfers, sent)
+    agree(machine.iterations, result.frames, "tag iteration worker opened_s over_s")
+
+
+def ends(spans: pd.DataFrame, transfers: pd.DataFrame) -> list[tuple[int, int]]:
+    """Where and when something ends or arrives: of two at once, rounding says which is first."""
+    took = spans[spans["end_s"] > spans["start_s"]]
+    seconds = [*took["end_s"], *transfers["end_s"]]
+    workers = [*took["worker"], *transfers["target_worker"]]
+    return [(worker, round(one / TICK_S)) for worker, one in zip(workers, seconds, strict=True)]
+
+
+def agree(expected: list[Any], table: pd.DataFrame, names: str) -> None:
+    found = table[names.split()].itertuples(index=False)
+    wanted, got = (Counter(map(in_ticks, rows)) for rows in (expected, found))
+    assert wanted == got, (sorted((wanted - got).elements()), sorted((got - wanted).elements()))
+
+
+def in_ticks(row: Any) -> tuple[Any, ...]:
+    return tuple(round(one / TICK_S) if isinstance(one, float) else one for one in row)
+
+
+OPTIONS: dict[str, Any] = {
+    "block": programs(), "seed": st.integers(0, 99), "workers": st.integers(1, 3),
+    "dispatches": st.booleans(), "memory_bytes": st.sampled_from([None, 10**6]),
+    "window": st.integers(0, 3), "run_ahead": st.booleans(), "broadcast_dead": st.booleans(),
+}  # fmt: skip
+
+
+@settings(max_examples=30, deadline=None)
+@given(**OPTIONS)
+def test_every_dispatch_kernel_and_message_is_when_the_rules_say(**drawn):
+    check(**drawn)
+
+
+@pytest.mark.thorough
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(**OPTIONS)
+def test_of_many_programs_every_dispatch_kernel_and_message_is_when_the_rules_say(**drawn):
+    check(**drawn)
