@@ -33,6 +33,7 @@ class Drawn(NamedTuple):
     costs: list[tuple[int, ...]]
     ways: dict[tuple[int, int], tuple[float, float]]
     instances: int
+    validated: int
 
 
 def drawn(seed: int) -> Drawn:
@@ -43,7 +44,8 @@ def drawn(seed: int) -> Drawn:
         for pair in itertools.permutations(range(workers), 2)
     }
     costs = [tuple(draw.randint(1, 10**5) for _ in range(3)) for _ in range(stages)]
-    return Drawn([draw.randrange(workers) for _ in range(stages)], costs, ways, draw.randint(1, 15))
+    owner = [draw.randrange(workers) for _ in range(stages)]
+    return Drawn(owner, costs, ways, draw.randint(1, 15), draw.randint(0, 9))
 
 
 class Queues:
@@ -56,6 +58,7 @@ class Queues:
 
     Attributes:
         spans: start and end of each job.
+        over_s: when training and validation of each epoch are over.
         age: updates of a stage between an instance's forward and backward step there.
     """
 
@@ -63,7 +66,8 @@ class Queues:
         self.drawn, self.in_flight, self.interval = drawn, in_flight, interval
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.number = itertools.count()
-        self.now, self.first, self.under_way = 0.0, 0, 0
+        self.now, self.first, self.last, self.under_way = 0.0, 0, 0, 0
+        self.is_training, self.over_s = True, list[float]()
         self.waiting = {one: {kind: deque[Job]() for kind in "ubf"} for one in drawn.owner}
         self.busy: set[int] = set()
         self.link_free_s: dict[tuple[int, int], float] = defaultdict(float)
@@ -72,15 +76,22 @@ class Queues:
         self.spans: dict[Job, tuple[float, float]] = {}
         self.age: dict[tuple[int, int], int] = {}
 
-    def run(self) -> None:
-        """Train on all instances; what gradients are left make an update at the end."""
-        while self.first < self.drawn.instances:
+    def run(self, epochs: int) -> None:
+        """Train on all instances; what gradients are left make an update at the end. Validate."""
+        for _epoch in range(epochs):
+            self.is_training, self.last = True, self.first + self.drawn.instances
+            while self.first < self.last:
+                self.admit()
+                self.drain()
+                for stage in range(len(self.drawn.owner)):
+                    if self.gradients[stage]:
+                        self.update(stage)
+                self.drain()
+            self.over_s.append(self.now)
+            self.is_training, self.last = False, self.first + self.drawn.validated
             self.admit()
             self.drain()
-            for stage in range(len(self.drawn.owner)):
-                if self.gradients[stage]:
-                    self.update(stage)
-            self.drain()
+            self.over_s.append(self.now)
 
     def drain(self) -> None:
         self.work()
@@ -94,7 +105,7 @@ class Queues:
 
     def admit(self) -> None:
         """Let in what there is room for."""
-        while self.under_way < self.in_flight and self.first < self.drawn.instances:
+        while self.under_way < self.in_flight and self.first < self.last:
             self.under_way += 1
             self.queue("f", self.first, 0)
             self.first += 1
@@ -125,8 +136,11 @@ class Queues:
         self.busy.remove(self.drawn.owner[stage])
         if kind == "u":
             self.updates[stage] += 1
-        elif kind == "f" and stage == len(self.drawn.owner) - 1:
-            self.queue("b", number, stage)  # the loss is free
+        elif kind == "f" and stage == len(self.drawn.owner) - 1:  # the loss is free
+            if self.is_training:
+                self.queue("b", number, stage)
+            else:
+                self.comes_back()
         elif kind == "f":
             self.send(job, stage + 1)
         else:
@@ -136,9 +150,12 @@ class Queues:
             if stage:
                 self.send(job, stage - 1)
             else:
-                self.under_way -= 1
-                if self.interval is not None:
-                    self.admit()
+                self.comes_back()
+
+    def comes_back(self) -> None:
+        self.under_way -= 1
+        if self.interval is not None or not self.is_training:
+            self.admit()
 
     def send(self, job: Job, stage: int) -> None:
         kind, number, sender = job
@@ -192,15 +209,16 @@ def test_every_step_update_and_staleness_is_what_a_machine_of_queues_has(
     lines = [f"stage-{number} = {one}" for number, one in enumerate(case.owner, 1)]
     placed.write_text("\n".join([*lines, f"loss = {case.owner[-1]}"]), encoding="utf-8")
     cluster = make_cluster(max(case.owner) + 1 if len(case.ways) < 2 else 4, links=links)
-    model = chain(tuple(case.costs), instances=case.instances).model()
-    result = simulate(model, cluster, schedule, mode="sleep", placement=str(placed))
+    model = chain(tuple(case.costs), instances=case.instances, valid=case.validated).model()
+    result = simulate(model, cluster, schedule, mode="sleep", placement=str(placed), epochs=2)
     is_amp = name == "amp"
     machine = Queues(case, 1 if name == "sequential" else many, interval if is_amp else None)
-    machine.run()
+    machine.run(epochs=2)
     spans, age = found_of(result)
     assert spans.keys() == machine.spans.keys()
     for job, times in machine.spans.items():
         assert spans[job] == pytest.approx(times, rel=1e-9), job
     assert age == machine.age
-    assert result.makespan_s == pytest.approx(max(end for _start, end in spans.values()), rel=1e-9)
+    lasts = result.epochs[["train_s", "valid_s"]].to_numpy().ravel()
+    assert np.allclose(np.cumsum(lasts), machine.over_s, rtol=1e-9)
     assert np.isclose(result.staleness_mean, np.mean(list(age.values())), rtol=1e-9)
