@@ -115,8 +115,11 @@ def _joined(
 def _product(
     inputs: np.ndarray, gradients: np.ndarray, weight: np.ndarray, bias: np.ndarray
 ) -> None:
-    """Write Xᵀ G and the column sums of G; the sums as a product too, which is faster."""
-    np.matmul(inputs.T, gradients, out=weight)
+    """Write Xᵀ G and the column sums of G; the sums as a product too, which is faster.
+
+    Of one row `np.matmul` multiplies without BLAS, seven times as slowly as `np.dot`.
+    """
+    (np.dot if gradients.ndim == 2 else np.matmul)(inputs.T, gradients, out=weight)
     np.matmul(_ones(len(inputs), gradients.dtype), gradients, out=bias)
 
 

@@ -1,0 +1,224 @@
+"""AMP and pipelines over links of their own: every step and staleness, by a machine of queues.
+
+The machine is Algorithm 1 for a chain (Section 3): a worker takes updates before backward steps
+before forward ones, each in the order in which they came; a link takes one message after the other.
+It shares no code with the engine. All costs are drawn, so that nothing meets by chance.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from ampsim import Amp, Pipeline, Sequential, simulate
+from ampsim.hardware import Link
+
+BYTES = 2 * 8  # of a row of two numbers
+Job = tuple[str, int, int]
+"""Forward, backward or update ("f", "b", "u"), instance or number of the update, stage."""
+
+
+class Drawn(NamedTuple):
+    """A chain on a machine: the worker of each stage, costs by stage, (s/byte, latency) by link."""
+
+    owner: list[int]
+    costs: list[tuple[int, ...]]
+    ways: dict[tuple[int, int], tuple[float, float]]
+    instances: int
+    validated: int
+
+
+def drawn(seed: int) -> Drawn:
+    draw = random.Random(seed)
+    workers, stages = draw.randint(1, 4), draw.randint(1, 7)
+    ways = {
+        pair: (draw.random() * 1e5 / BYTES, draw.random() * 1e5)
+        for pair in itertools.permutations(range(workers), 2)
+    }
+    costs = [tuple(draw.randint(1, 10**5) for _ in range(3)) for _ in range(stages)]
+    owner = [draw.randrange(workers) for _ in range(stages)]
+    return Drawn(owner, costs, ways, draw.randint(1, 15), draw.randint(0, 9))
+
+
+class Queues:
+    """Workers that take what is most urgent, and what they have done.
+
+    Args:
+        drawn: what runs.
+        in_flight: most instances at once.
+        interval: gradients of a stage that make an update; None where a group drains first.
+
+    Attributes:
+        spans: start and end of each job.
+        over_s: when training and validation of each epoch are over.
+        age: updates of a stage between an instance's forward and backward step there.
+    """
+
+    def __init__(self, drawn: Drawn, in_flight: int, interval: int | None) -> None:
+        self.drawn, self.in_flight, self.interval = drawn, in_flight, interval
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.number = itertools.count()
+        self.now, self.first, self.last, self.under_way = 0.0, 0, 0, 0
+        self.is_training, self.over_s = True, list[float]()
+        self.waiting = {one: {kind: deque[Job]() for kind in "ubf"} for one in drawn.owner}
+        self.busy: set[int] = set()
+        self.link_free_s: dict[tuple[int, int], float] = defaultdict(float)
+        self.gradients, self.updates = defaultdict[int, int](int), defaultdict[int, int](int)
+        self.read: dict[tuple[int, int], int] = {}
+        self.spans: dict[Job, tuple[float, float]] = {}
+        self.age: dict[tuple[int, int], int] = {}
+
+    def run(self, epochs: int) -> None:
+        """Train on all instances; what gradients are left make an update at the end. Validate."""
+        for _epoch in range(epochs):
+            self.is_training, self.last = True, self.first + self.drawn.instances
+            while self.first < self.last:
+                self.admit()
+                self.drain()
+                for stage in range(len(self.drawn.owner)):
+                    if self.gradients[stage]:
+                        self.update(stage)
+                self.drain()
+            self.over_s.append(self.now)
+            self.is_training, self.last = False, self.first + self.drawn.validated
+            self.admit()
+            self.drain()
+            self.over_s.append(self.now)
+
+    def drain(self) -> None:
+        self.work()
+        while self.events:
+            self.now, _number, happen = heapq.heappop(self.events)
+            happen()
+            self.work()
+
+    def after(self, seconds: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (self.now + seconds, next(self.number), happen))
+
+    def admit(self) -> None:
+        """Let in what there is room for."""
+        while self.under_way < self.in_flight and self.first < self.last:
+            self.under_way += 1
+            self.queue("f", self.first, 0)
+            self.first += 1
+
+    def queue(self, kind: str, number: int, stage: int) -> None:
+        self.waiting[self.drawn.owner[stage]][kind].append((kind, number, stage))
+
+    def work(self) -> None:
+        for worker, queues in self.waiting.items():
+            waiting = queues["u"] or queues["b"] or queues["f"]
+            if waiting and worker not in self.busy:
+                kind, number, stage = job = waiting.popleft()
+                if kind == "f":
+                    self.read[number, stage] = self.updates[stage]
+                elif kind == "b":
+                    self.age[number, stage] = self.updates[stage] - self.read[number, stage]
+                self.busy.add(worker)
+                seconds = self.drawn.costs[stage]["fbu".index(kind)]
+                self.after(seconds, partial(self.done, job, self.now))
+
+    def update(self, stage: int) -> None:
+        self.gradients[stage] = 0
+        self.queue("u", self.updates[stage], stage)
+
+    def done(self, job: Job, start_s: float) -> None:
+        kind, number, stage = job
+        self.spans[job] = start_s, self.now
+        self.busy.remove(self.drawn.owner[stage])
+        if kind == "u":
+            self.updates[stage] += 1
+        elif kind == "f" and stage == len(self.drawn.owner) - 1:  # the loss is free
+            if self.is_training:
+                self.queue("b", number, stage)
+            else:
+                self.comes_back()
+        elif kind == "f":
+            self.send(job, stage + 1)
+        else:
+            self.gradients[stage] += 1
+            if self.interval is not None and self.gradients[stage] >= self.interval:
+                self.update(stage)
+            if stage:
+                self.send(job, stage - 1)
+            else:
+                self.comes_back()
+
+    def comes_back(self) -> None:
+        self.under_way -= 1
+        if self.interval is not None or not self.is_training:
+            self.admit()
+
+    def send(self, job: Job, stage: int) -> None:
+        kind, number, sender = job
+        link = self.drawn.owner[sender], self.drawn.owner[stage]
+        if link[0] == link[1]:
+            self.queue(kind, number, stage)
+            return
+        byte_s, latency_s = self.drawn.ways[link]
+        left_s = max(self.now, self.link_free_s[link]) + BYTES * byte_s
+        self.link_free_s[link] = left_s
+        self.after(left_s + latency_s - self.now, partial(self.queue, kind, number, stage))
+
+
+def found_of(result: Any) -> tuple[dict[Job, tuple[float, float]], dict[tuple[int, int], int]]:
+    """Spans of stages, and the staleness of each backward step."""
+    spans, age = {}, {}
+    numbers = defaultdict[int, int](int)
+    own = result.spans[result.spans["node"].str.startswith("stage")]
+    for one in own.sort_values("start_s").itertuples():
+        stage = int(one.node.removeprefix("stage-")) - 1
+        kind, number = one.direction[0], one.instance
+        if kind == "u":
+            number = numbers[stage]
+            numbers[stage] += 1
+        elif kind == "b":
+            age[number, stage] = one.staleness
+        spans[kind, number, stage] = one.start_s, one.end_s
+    return spans, age
+
+
+CASES = ("sequential", "pipeline", "amp")
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("name", CASES)
+def test_every_step_update_and_staleness_is_what_a_machine_of_queues_has(
+    chain, make_cluster, tmp_path, name, seed
+):
+    case, draw = drawn(seed), random.Random(-seed)
+    many, interval = draw.randint(1, 6), draw.randint(1, 5)
+    schedule: Any = {
+        "sequential": Sequential(),
+        "pipeline": Pipeline(max_active_keys=many),
+        "amp": Amp(max_active_keys=many, min_update_interval=interval),
+    }[name]
+    links = {
+        pair: Link(latency_s=latency_s, bandwidth_bytes_per_s=1 / byte_s)
+        for pair, (byte_s, latency_s) in case.ways.items()
+    }
+    placed = tmp_path / "placed.toml"
+    lines = [f"stage-{number} = {one}" for number, one in enumerate(case.owner, 1)]
+    placed.write_text("\n".join([*lines, f"loss = {case.owner[-1]}"]), encoding="utf-8")
+    cluster = make_cluster(max(case.owner) + 1 if len(case.ways) < 2 else 4, links=links)
+    model = chain(tuple(case.costs), instances=case.instances, valid=case.validated).model()
+    result = simulate(model, cluster, schedule, mode="sleep", placement=str(placed), epochs=2)
+    is_amp = name == "amp"
+    machine = Queues(case, 1 if name == "sequential" else many, interval if is_amp else None)
+    machine.run(epochs=2)
+    spans, age = found_of(result)
+    assert spans.keys() == machine.spans.keys()
+    for job, times in machine.spans.items():
+        assert spans[job] == pytest.approx(times, rel=1e-9), job
+    assert age == machine.age
+    lasts = result.epochs[["train_s", "valid_s"]].to_numpy().ravel()
+    assert np.allclose(np.cumsum(lasts), machine.over_s, rtol=1e-9)
+    assert np.isclose(result.staleness_mean, np.mean(list(age.values())), rtol=1e-9)
