@@ -23,7 +23,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import pynvml
+import pynvml  # pyright: ignore[reportMissingImports]  # NVML, where there is a GPU
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss, pad
@@ -35,7 +35,7 @@ MATRICES = (
     (784, 784), (784, 10), (256, 128), (256, 512), (100, 100), (200, 400),
 )  # fmt: skip
 Row = tuple[str, str, object, float, float, float]
-Step = Callable[[], object]
+Step = Callable[[], Any]
 
 
 def spread(values: Iterable[float]) -> tuple[float, float, float]:
@@ -193,7 +193,7 @@ def kernels(step: Step, calls: int = 5) -> tuple[float, float]:
         for _ in range(calls):
             step()
         torch.cuda.synchronize()
-    of_device = (one for one in found.events() if one.device_type.name == "CUDA")
+    of_device = (one for one in found.events() or () if one.device_type.name == "CUDA")
     ran = [one for one in of_device if not one.name.startswith(("Optimizer.", "ProfilerStep"))]
     return len(ran) / calls, sum(one.time_range.elapsed_us() for one in ran) / calls
 
