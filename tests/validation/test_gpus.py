@@ -1,8 +1,8 @@
-"""The devices `h100` and `h200` against what two cards of each took with PyTorch.
+"""The devices `h100` and `h200` against what PyTorch took in two machines with each.
 
-`gpu_products.csv` has microseconds of products by rows, means of both cards; `gpu_steps.csv` those
-of training steps, a row for each card, with quartiles. `tests/benchmark/bench_gpu.py` has them
-measured.
+`gpu_products.csv` has microseconds of products by rows, means of both machines; `gpu_steps.csv`
+those of training steps, a row for each machine, with quartiles. `tests/benchmark/bench_gpu.py`
+measures them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MODELS = {
 # operation over one kernel.
 OF_A_STEP = {"mlp": 1.5, "lstm_mnist": 2.0, "rnn": 2.1, "ggnn": 1.15}
 OF_AN_OPERATION = {"mlp": 0.98, "lstm_mnist": 1.15, "rnn": 1.07, "ggnn": 1.04}
-AGREEMENT = 0.03  # of these ratios, between the cards and what is rounded here
+AGREEMENT = 0.03  # of these ratios, between the machines and what is rounded here
 
 
 def table(name: str) -> list[dict[str, str]]:
