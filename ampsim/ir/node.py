@@ -317,15 +317,20 @@ class ParameterizedNode(Node):
         """It keeps what it took: a gradient of weights needs the input."""
         return taken_bytes
 
-    @property
-    def is_update_due(self) -> bool:
-        """Tell whether the node should send itself an update message."""
-        return (
-            self.min_update_interval is not None and self.gradient_count >= self.min_update_interval
-        )
+    def asks_update(self) -> bool:
+        """Tell whether the node should send itself an update message: once until it is served.
+
+        Gradients that come meanwhile, as while a device issues it, go into the same update.
+        """
+        interval = self.min_update_interval
+        if interval is None or self.gradient_count < interval or self._has_asked:
+            return False
+        self._has_asked = True
+        return True
 
     def reset_accumulation(self) -> None:
         """Forget the counts of the accumulated gradients, as an update does."""
+        self._has_asked = False
         self.gradient_count = 0
         self.staleness_sum = 0
         self.staleness_max = 0

@@ -186,7 +186,7 @@ class Worker:
 
     def update_if_due(self, placed: PlacedNode, state: State, cause: Cause) -> None:
         """Send the node of `placed` an update message, if it has accumulated enough gradients."""
-        if placed.learner is not None and placed.learner.is_update_due:
+        if placed.learner is not None and placed.learner.asks_update():
             self._accept_update((placed, 0, state, None, cause))
 
     @property

@@ -1,7 +1,9 @@
 """AMP and pipelines over links of their own: every step and staleness, by a machine of queues.
 
 The machine is Algorithm 1 for a chain (Section 3): a worker takes updates before backward steps
-before forward ones, each in the order in which they came; a link takes one message after the other.
+before forward ones, each in the order in which they came; a link takes one message after the
+other. Where a device names `dispatch_s`, each step is issued first, by the same order, one after
+the other; gradients that come while an update is issued go into it.
 It shares no code with the engine. All costs are drawn, so that nothing meets by chance.
 """
 
@@ -27,11 +29,15 @@ Job = tuple[str, int, int]
 
 
 class Drawn(NamedTuple):
-    """A chain on a machine: the worker of each stage, costs by stage, (s/byte, latency) by link."""
+    """A chain on a machine: the worker of each stage, costs by stage, (s/byte, latency) by link.
+
+    `issue_s` is what a device takes to issue a step.
+    """
 
     owner: list[int]
     costs: list[tuple[int, ...]]
     ways: dict[tuple[int, int], tuple[float, float]]
+    issue_s: int
     instances: int
     validated: int
 
@@ -45,7 +51,11 @@ def drawn(seed: int) -> Drawn:
     }
     costs = [tuple(draw.randint(1, 10**5) for _ in range(3)) for _ in range(stages)]
     owner = [draw.randrange(workers) for _ in range(stages)]
-    return Drawn(owner, costs, ways, draw.randint(1, 15), draw.randint(0, 9))
+    issue_s, counts = (
+        draw.choice([0, draw.randint(1, 10**5)]),
+        (draw.randint(1, 15), draw.randint(0, 9)),
+    )
+    return Drawn(owner, costs, ways, issue_s, *counts)
 
 
 class Queues:
@@ -69,9 +79,11 @@ class Queues:
         self.now, self.first, self.last, self.under_way = 0.0, 0, 0, 0
         self.is_training, self.over_s = True, list[float]()
         self.waiting = {one: {kind: deque[Job]() for kind in "ubf"} for one in drawn.owner}
-        self.busy: set[int] = set()
+        self.unissued = {one: {kind: deque[Job]() for kind in "ubf"} for one in drawn.owner}
+        self.busy, self.issuing = set[int](), set[int]()
         self.link_free_s: dict[tuple[int, int], float] = defaultdict(float)
         self.gradients, self.updates = defaultdict[int, int](int), defaultdict[int, int](int)
+        self.due = set[int]()
         self.read: dict[tuple[int, int], int] = {}
         self.spans: dict[Job, tuple[float, float]] = {}
         self.age: dict[tuple[int, int], int] = {}
@@ -111,23 +123,38 @@ class Queues:
             self.first += 1
 
     def queue(self, kind: str, number: int, stage: int) -> None:
-        self.waiting[self.drawn.owner[stage]][kind].append((kind, number, stage))
+        to = self.unissued if self.drawn.issue_s else self.waiting
+        to[self.drawn.owner[stage]][kind].append((kind, number, stage))
 
     def work(self) -> None:
+        for worker, queues in self.unissued.items():
+            waiting = queues["u"] or queues["b"] or queues["f"]
+            if waiting and worker not in self.issuing:
+                self.issuing.add(worker)
+                self.after(self.drawn.issue_s, partial(self.issued, worker, waiting.popleft()))
         for worker, queues in self.waiting.items():
             waiting = queues["u"] or queues["b"] or queues["f"]
             if waiting and worker not in self.busy:
                 kind, number, stage = job = waiting.popleft()
-                if kind == "f":
+                if kind == "u":
+                    self.gradients[stage] = 0
+                    self.due.remove(stage)
+                elif kind == "f":
                     self.read[number, stage] = self.updates[stage]
-                elif kind == "b":
+                else:
                     self.age[number, stage] = self.updates[stage] - self.read[number, stage]
                 self.busy.add(worker)
                 seconds = self.drawn.costs[stage]["fbu".index(kind)]
                 self.after(seconds, partial(self.done, job, self.now))
 
+    def issued(self, worker: int, job: Job) -> None:
+        self.issuing.remove(worker)
+        self.waiting[worker][job[0]].append(job)
+
     def update(self, stage: int) -> None:
-        self.gradients[stage] = 0
+        if stage in self.due:
+            return
+        self.due.add(stage)
         self.queue("u", self.updates[stage], stage)
 
     def done(self, job: Job, start_s: float) -> None:
@@ -174,6 +201,7 @@ def found_of(result: Any) -> tuple[dict[Job, tuple[float, float]], dict[tuple[in
     spans, age = {}, {}
     numbers = defaultdict[int, int](int)
     own = result.spans[result.spans["node"].str.startswith("stage")]
+    own = own[own["lane"] == "compute"] if "lane" in own else own
     for one in own.sort_values("start_s").itertuples():
         stage = int(one.node.removeprefix("stage-")) - 1
         kind, number = one.direction[0], one.instance
@@ -209,6 +237,8 @@ def test_every_step_update_and_staleness_is_what_a_machine_of_queues_has(
     lines = [f"stage-{number} = {one}" for number, one in enumerate(case.owner, 1)]
     placed.write_text("\n".join([*lines, f"loss = {case.owner[-1]}"]), encoding="utf-8")
     cluster = make_cluster(max(case.owner) + 1 if len(case.ways) < 2 else 4, links=links)
+    devices = tuple(one.model_copy(update={"dispatch_s": case.issue_s}) for one in cluster.devices)
+    cluster = cluster.model_copy(update={"devices": devices})
     model = chain(tuple(case.costs), instances=case.instances, valid=case.validated).model()
     result = simulate(model, cluster, schedule, mode="sleep", placement=str(placed), epochs=2)
     is_amp = name == "amp"

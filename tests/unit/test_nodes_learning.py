@@ -147,11 +147,22 @@ def test_staleness_counts_the_updates_since_the_forward_step():
     for instance in (0, 1):
         linear.forward(0, One(instance), np.ones((1, 2)))
     linear.backward(0, One(0), np.ones((1, 3)))
-    assert not linear.is_update_due
+    assert not linear.asks_update()
     linear.updated()
     linear.backward(0, One(1), np.ones((1, 3)))
     assert (linear.version, linear.staleness_sum, linear.staleness_max) == (1, 1, 1)
     assert linear.instances == {1}
+
+
+def test_an_update_is_asked_for_once_until_it_is_made():
+    linear = ready(Linear("l", 2, 3))
+    linear.min_update_interval = 2
+    for asked in [(False, True, False), (False, True, False)]:
+        for instance, asks in enumerate(asked):
+            linear.forward(0, One(instance), np.ones((1, 2)))
+            linear.backward(0, One(instance), np.ones((1, 3)))
+            assert linear.asks_update() is asks
+        linear.updated()
 
 
 @pytest.mark.parametrize(("d_in", "d_out"), [(0, 3), (3, 0), (-1, 2)])

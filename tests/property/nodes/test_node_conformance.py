@@ -143,7 +143,7 @@ def test_none_is_passed_back_as_none_and_counts_as_no_gradient(returning):
     returned = returning.send_back(node, sent)
     assert returned == {(m.port, m.state): None for m in returning.messages}
     if node.is_parameterized:
-        assert (node.gradient_count, node.staleness_sum, node.is_update_due) == (0, 0, False)
+        assert (node.gradient_count, node.staleness_sum, node.asks_update()) == (0, 0, False)
 
 
 def test_one_none_among_gradients_counts_as_zeros(returning):
