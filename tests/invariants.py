@@ -99,7 +99,10 @@ def staleness_is_never_negative(run: Traced) -> None:
     assert (run.spans["staleness"] >= -1).all()
     assert (updates["staleness"] >= 0).all()
     assert (updates["staleness_max"] * ROUNDING >= updates["staleness"]).all()
-    assert (updates["gradient_count"] >= 0).all()
+
+
+def an_update_has_gradients(run: Traced) -> None:
+    assert (run.updates["gradient_count"] > 0).all()
 
 
 def the_critical_path_goes_from_the_start_to_the_makespan(run: Traced) -> None:
@@ -124,6 +127,7 @@ INVARIANTS: tuple[Callable[[Traced], None], ...] = (
     no_worker_works_longer_than_the_run,
     no_message_is_served_before_it_came,
     staleness_is_never_negative,
+    an_update_has_gradients,
     the_critical_path_goes_from_the_start_to_the_makespan,
     bytes_in_memory_are_never_negative,
 )
