@@ -251,7 +251,7 @@ const legend = () => {
   const found = data.methods.map(({ name, colour }) => coloured(colour, `${name} first; paler where it leads by less`));
   found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
   if (data.points.some((cells) => !cells.some((cell) => cell[FIRST]))) found.push(item(html("span", { className: "swatch idle" }), "nobody is known to reach the target"));
-  if (data.methods.length === 2) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
+  if (data.methods.length === 2 && several.length > 1) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
   found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
   if (data.points.some((cells) => cells.every((cell) => cell[BASIS] === "unfit"))) found.push(item("× ", "none fits"));
   part("legend").replaceChildren(...found);
