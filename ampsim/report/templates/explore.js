@@ -90,7 +90,7 @@ const panel = (fixed) => {
   for (let y = 0; y < rows; y++) for (let x = 0; x < columns; x++) {
     const here = at(x, y), { best, lead, basis, doubt, standing } = told(here), [cx, cy] = place(x, y);
     const cell = svg("rect", {
-      class: "cell", x: cx - size / 2, y: cy - size / 2, width: size, height: size, tabindex: 0, role: "button",
+      class: `cell cell-${index(here)}`, x: cx - size / 2, y: cy - size / 2, width: size, height: size, tabindex: 0, role: "button",
       "aria-label": lines(here).join(", "), fill: best < 0 ? "var(--idle)" : standing === "first" ? data.methods[best].colour : `url(#ahead-${best})`,
       "fill-opacity": best < 0 || lead === null ? 0.5 : lightness(lead),
     });
@@ -99,7 +99,7 @@ const panel = (fixed) => {
     cell.addEventListener("focus", () => say(here));
     const choose = () => { state.at = here; draw(); };
     cell.addEventListener("click", choose);
-    cell.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } });
+    cell.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); part(`cell-${index(here)}`).focus(); } });
     drawn.append(cell);
     const r = Math.min(4, size / 7), ring = { class: "mark", cx, cy, r, stroke: "var(--ground)", "stroke-width": 1.6 };
     if (basis === "learned") drawn.append(svg("circle", { ...ring, fill: "var(--ink)" }));

@@ -81,6 +81,14 @@ def test_equal_times_are_seen_apart_and_lines_are_seen_in_the_dark(open_map):
     assert dark == ["rgb(242, 244, 245)", "rgb(154, 143, 240)"]
 
 
+def test_a_key_chooses_a_cell_and_stays_on_it(open_map):
+    page = open_map(4)
+    page.find(".cell-4").send_keys("\ue007")  # Enter
+    focused = "return document.activeElement.ariaLabel"
+    assert page.browser.execute_script(focused).startswith("10 µs, slow")
+    assert page.find(".note").text.startswith("10 µs, slow")
+
+
 def test_the_product_of_latency_and_rate_is_left_out_where_nothing_is_known_of_it(open_map):
     page = open_map(4)
     assert page.find(".product h2").text == "Latency × rate"
