@@ -95,12 +95,12 @@ def one_of(kind: str, name: object, known: Iterable[str], *, label: str = "known
 
     >>> one_of("model", "treelstm", ["rnn", "tree_lstm"])
     "no model named 'treelstm'; did you mean 'tree_lstm'? known: rnn, tree_lstm"
-    >>> one_of("schedule", "seq", ["amp", "sequential"])
-    "no schedule named 'seq'; did you mean 'sequential'? known: amp, sequential"
+    >>> one_of("device", "v100", ["p100", "v100-sxm2"])
+    "no device named 'v100'; did you mean 'v100-sxm2'? known: p100, v100-sxm2"
     """
     names = sorted(known)
     asked = str(name)
-    near = difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
-    near = near or [other for other in names if asked and other.startswith(asked)]
+    longer = [other for other in names if asked and other.startswith(asked)]
+    near = sorted(longer, key=len) or difflib.get_close_matches(asked, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
     return f"no {kind} named {asked!r}{hint} {label}: {', '.join(names) or 'none'}"

@@ -56,20 +56,20 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "run_a": Option("RUN_A", _OF_RUN),
         "run_b": Option("RUN_B", _OF_RUN),
         "devices.name": Option(
-            "[NAME|FILE]",
+            "NAME|FILE",
             "A shipped name, or a device or cluster file; or the word import.",
             completion.devices,
         ),
         "devices.file": Option(
-            "[FILE]",
+            "FILE",
             "After import: a system file of Calculon or SimuMax (.json), to write a device file of "
             "ours from.",
         ),
         "models.name": Option(
-            "[NAME|FILE]", "A shipped name, or a .py file of your own.", completion.models
+            "NAME|FILE", "A shipped name, or a .py file of your own.", completion.models
         ),
         "data.name": Option(
-            "[NAME]", "One data set; all unless given.", completion.one_of(*completion.DATASETS)
+            "NAME", "One data set; all unless given.", completion.one_of(*completion.DATASETS)
         ),
         "what": Option(
             "table|machine",
@@ -77,17 +77,17 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
             shows_default=False,
         ),
         "calibrate.file": Option(
-            "[FILE]",
+            "FILE",
             "After table: the published rows and the parameters to fit (.toml).",
             shows_default=False,
         ),
         "names": Option(
-            "[NAME|DIR]...",
+            "NAME|DIR",
             "Recipes of the folder reports/ here, or folders with a recipe.toml.",
             completion.recipes,
         ),
         "files": Option(
-            "FILE...",
+            "FILE",
             "Device and cluster files (.toml), placements (.toml, NODE = WORKER), recipes "
             "(recipe.toml, or its folder) and models (.py).",
         ),

@@ -36,6 +36,7 @@ from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, rows_at
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
+from ampsim.report.saving import page_colours
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.ranking import SURE
@@ -326,7 +327,7 @@ class Exploration(Finding):
                 for key, of in self.over.items()
             ],
             "methods": [
-                {"name": plain(one, LONGEST), "colour": style.colour}
+                {"name": plain(one, LONGEST), "colour": page_colours(style.colour)}
                 for one, style in line_styles(self.evidence.labels).items()
             ],
             "points": [[[one[name] for name in columns] for one in of] for of in self.by_point],

@@ -81,8 +81,20 @@ def _cells(number: Mapping[str, Any]) -> list[str]:
     values = [_shown(name, number[side]) for side in ("a", "b")]
     if values[0] == values[1] and difference:  # they differ where this does not show it
         values = [repr(number[side]) for side in ("a", "b")]
-    apart = UNKNOWN if difference is None else "0" if not difference else f"{difference:+.3g}"
-    return [name, *values, apart, UNKNOWN if ratio is None else f"{ratio:.4g}"]
+    return [name, *values, _apart(name, difference), UNKNOWN if ratio is None else f"{ratio:.4g}"]
+
+
+def _apart(name: str, difference: float | None) -> str:
+    """A difference with its sign and the unit of what differs."""
+    if difference is None or not difference:
+        return UNKNOWN if difference is None else "0"
+    if name.endswith("_s"):
+        return f"{'+' if difference > 0 else '-'}{_shown(name, abs(difference))}"
+    return f"{100 * difference:+.3g} %" if _is_share(name) else f"{difference:+.3g}"
+
+
+def _is_share(name: str) -> bool:
+    return name == "utilisation" or name.endswith("accuracy")
 
 
 def _shown(name: str, value: float | None) -> str:
@@ -90,7 +102,7 @@ def _shown(name: str, value: float | None) -> str:
         return format_rate(value)
     if name.endswith("_s"):
         return format_seconds(value)
-    if name == "utilisation" or name.endswith("accuracy"):
+    if _is_share(name):
         return format_percent(value)
     if value is None:
         return UNKNOWN

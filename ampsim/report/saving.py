@@ -134,6 +134,7 @@ def _environment() -> jinja2.Environment:
     )
     untyped: Any = environment
     untyped.filters["json"] = json_for_page
+    untyped.globals["dark"] = " ".join(f"--f{light}: #{dark};" for light, dark in DARK.items())
     return environment
 
 
@@ -152,9 +153,9 @@ _ATTRIBUTE: Final = re.compile(r'\b(fill|stroke)="(#[0-9a-f]{6})"')
 _NAME: Final = re.compile(r'(\bid="|href="#|url\(#)')
 
 
-def dark_colours() -> str:
-    """The dark page's colours as properties of a style sheet."""
-    return " ".join(f"--f{light}: #{dark};" for light, dark in DARK.items())
+def page_colours(style: str) -> str:
+    """Colours of figures in a style, such as "#000000" or "fill: #000000", as a page has them."""
+    return _COLOUR.sub(_variable, style)
 
 
 def page_svg(figure: Figure, name: str, description: str) -> str:
@@ -169,7 +170,7 @@ def page_svg(figure: Figure, name: str, description: str) -> str:
     text = _NOT_DRAWN.sub("", text[text.index("<svg") :])
     text = _NAME.sub(rf"\g<1>{name}-", text)
     text = _ATTRIBUTE.sub(r'style="\1: \2"', text)
-    text = _STYLE.sub(lambda style: _COLOUR.sub(_variable, style[0]), text)
+    text = _STYLE.sub(lambda style: page_colours(style[0]), text)
     said = f'<svg role="img" aria-label="{escape(plain(description, 400))}"'
     return text.replace("<svg", said, 1).strip()
 

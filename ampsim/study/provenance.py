@@ -260,7 +260,8 @@ def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str
     ]
     link = cluster.link
     bandwidth = link.bandwidth_bytes_per_s
-    what = f"latency {link.latency_s:g} s, bandwidth {bandwidth or float('inf'):g} bytes/s"
+    rate = "infinite" if bandwidth is None else f"{bandwidth:g} bytes/s"
+    what = f"latency {link.latency_s:g} s, bandwidth {rate}"
     if cluster.links:
         what += f", {len(cluster.links)} ways of their own"
     free = "free between any two workers, as in the paper"

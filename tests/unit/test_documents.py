@@ -343,6 +343,21 @@ def test_every_report_is_listed_on_their_page():
     assert reports == set(re.findall(r"\]\(([\w-]+)/report\.md\)", text))
 
 
+def test_each_ratio_with_its_interval_is_one_of_a_report_that_its_section_links():
+    """A claim such as "1.16 times (1.04 to 1.26)"; its three numbers stand in one report."""
+    ratio = r"(\d+\.\d+)(?:\s+times)?\s+\((\d+\.\d+)\s+to\s+(\d+\.\d+)"
+    found = {}
+    for page in PAGES:
+        for section in page.read_text("utf-8").split("\n#"):
+            linked = re.findall(r"\(([^()]*report\.md)\)", section)
+            texts = [(page.parent / one).read_text("utf-8") for one in linked]
+            numbers = [set(re.findall(r"\d+\.\d+", text)) for text in texts]
+            for claim in re.findall(ratio, section) if linked else ():
+                found[claim] = any(those.issuperset(claim) for those in numbers)
+    assert len(found) >= 6
+    assert [claim for claim, is_there in found.items() if not is_there] == []
+
+
 def test_contributing_lists_the_packages_from_the_highest_layer_to_the_lowest():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     (contract,) = (one for one in project["tool"]["importlinter"]["contracts"] if "layers" in one)

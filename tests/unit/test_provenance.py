@@ -83,7 +83,7 @@ def test_costs_say_what_links_charge(make_cluster):
         f"latency 1e-06 s, bandwidth 1e+09 bytes/s; {shared}"
     )
     assert links(make_cluster(2, links={(0, 1): slow})) == (
-        f"latency 0 s, bandwidth inf bytes/s, 1 ways of their own; {shared}"
+        f"latency 0 s, bandwidth infinite, 1 ways of their own; {shared}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,12 @@ def test_help_lists_each_option_under_one_heading(name, call):
     text = call(name, "--help").out
     for panel, names in PANELS.items():
         assert (f"\n{panel}:\n" in text) == bool(own & set(names)), panel
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_usage_line_has_one_pair_of_brackets_for_each_argument(call, name):
+    usage = call(name, "--help").out.splitlines()[0]
+    assert not re.search(r"\[\[|\.\.\.[]}]", usage)
 
 
 def test_every_option_under_a_heading_is_one_of_some_command():

@@ -49,7 +49,7 @@ def family_of(kind: str, *, is_heavy: bool) -> Family:
         return _KINDS[name]
     if is_heavy:
         return PARAMETERIZED
-    return LOSS if "loss" in name or "entropy" in name else PAYLOAD
+    return LOSS if any(one in name for one in ("loss", "entropy", "error")) else PAYLOAD
 
 
 Drawable = Any

@@ -25,7 +25,7 @@ from ampsim.report.page.text import (
     origin_values,
     setting,
 )
-from ampsim.report.saving import dark_colours, page_svg, render
+from ampsim.report.saving import page_svg, render
 from ampsim.report.table import answer_cells, answer_titles, columns_folded
 from ampsim.report.verdict import best_rows, verdict
 from ampsim.report.words import plain
@@ -71,7 +71,6 @@ def html_page(
         "left": LEFT,
         "paper": PAPER,
         "pictures": _drawn(figures, narrow),
-        "dark": dark_colours(),
         "assumed": [plain(sentence, _SENTENCES) for sentence in assumed(forecast.manifest)],
         "charged": charged(forecast.manifest),
         "origin": [

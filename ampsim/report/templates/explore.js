@@ -39,8 +39,9 @@ const lines = (at) => {
     found.push(known ? `${method.name}: ${known}` : `${method.name}: ${seconds(time)}${ends}, ${basis}`);
   });
   if (best >= 0) {
+    const percent = 100 * doubt;
     const how = lead === null ? "" : `, ${lead.toPrecision(3)} times as soon as the next`;
-    found.push(`${data.methods[best].name} ${SAID[standing] ?? "is predicted to be ahead"}${how}; probability of another ${(100 * doubt).toPrecision(2)} %`);
+    found.push(`${data.methods[best].name} ${SAID[standing] ?? "is predicted to be ahead"}${how}; probability of another ${percent < 0.1 ? "< 0.1" : percent.toPrecision(2)} %`);
   }
   return found;
 };
@@ -89,7 +90,7 @@ const panel = (fixed) => {
   for (let y = 0; y < rows; y++) for (let x = 0; x < columns; x++) {
     const here = at(x, y), { best, lead, basis, doubt, standing } = told(here), [cx, cy] = place(x, y);
     const cell = svg("rect", {
-      class: "cell", x: cx - size / 2, y: cy - size / 2, width: size, height: size, tabindex: 0, role: "button",
+      class: `cell cell-${index(here)}`, x: cx - size / 2, y: cy - size / 2, width: size, height: size, tabindex: 0, role: "button",
       "aria-label": lines(here).join(", "), fill: best < 0 ? "var(--idle)" : standing === "first" ? data.methods[best].colour : `url(#ahead-${best})`,
       "fill-opacity": best < 0 || lead === null ? 0.5 : lightness(lead),
     });
@@ -98,7 +99,7 @@ const panel = (fixed) => {
     cell.addEventListener("focus", () => say(here));
     const choose = () => { state.at = here; draw(); };
     cell.addEventListener("click", choose);
-    cell.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); } });
+    cell.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); part(`cell-${index(here)}`).focus(); } });
     drawn.append(cell);
     const r = Math.min(4, size / 7), ring = { class: "mark", cx, cy, r, stroke: "var(--ground)", "stroke-width": 1.6 };
     if (basis === "learned") drawn.append(svg("circle", { ...ring, fill: "var(--ink)" }));
@@ -153,6 +154,14 @@ const values = (place) => {
   return html("label", {}, `${data.keys[place].name} `, select);
 };
 
+const item = (swatch, text) => html("li", {}, swatch, text);
+const coloured = (colour, text) => {
+  const swatch = html("span", { className: "swatch" });
+  swatch.style.background = colour;
+  return item(swatch, text);
+};
+const swatches = (pairs) => html("ul", { className: "legend" }, ...pairs.map(([text, colour]) => coloured(colour, text)));
+
 // A plot over a logarithmic axis of values; series have points [x, y, low, high, isFilled].
 const plot = (series, { label, ticksX, horizontal, isJoined }) => {
   const all = series.flatMap((one) => one.points);
@@ -160,7 +169,7 @@ const plot = (series, { label, ticksX, horizontal, isJoined }) => {
   if (!all.length || !ys.length) return html("p", { className: "faint", textContent: "Nothing is known along this line." });
   const width = Math.max(300, Math.min(640, root.clientWidth)), height = 300, left = 70, right = 34, top = 12, bottom = 52;
   const span = (found) => { const low = Math.min(...found), high = Math.max(...found); return low < high ? [low, high] : [low - 0.5, high + 0.5]; };
-  const [x0, x1] = span(all.map(([x]) => x)), [y0, y1] = span(ys.map(Math.log10));
+  const [x0, x1] = span([...all, ...ticksX].map(([x]) => x)), [y0, y1] = span(ys.map(Math.log10));
   const px = (x) => left + ((x - x0) / (x1 - x0)) * (width - left - right);
   const py = (y) => height - bottom - ((Math.log10(y) - y0) / (y1 - y0)) * (height - top - bottom);
   const drawn = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label });
@@ -179,12 +188,13 @@ const plot = (series, { label, ticksX, horizontal, isJoined }) => {
   drawn.append(svg("path", { class: "axis", d: `M${left} ${top}V${height - bottom}H${width - right}` }));
   drawn.append(svg("text", { x: left, y: height - 10, "font-weight": 600 }, horizontal.name));
   if (horizontal.line) drawn.append(svg("line", { class: "equal", x1: left, x2: width - right, y1: py(horizontal.line), y2: py(horizontal.line) }));
-  for (const { colour, points } of series) {
-    const path = points.map(([x, y], place) => `${place ? "L" : "M"}${px(x)} ${py(y)}`).join("");
+  for (const { colour, points, aside = 0 } of series) {
+    const path = points.map(([x, y], place) => `${place ? "L" : "M"}${px(x) + aside} ${py(y)}`).join("");
     if (isJoined) drawn.append(svg("path", { d: path, fill: "none", stroke: colour, "stroke-width": 1.6 }));
     for (const [x, y, low, high, isFilled] of points) {
-      if (low && high) drawn.append(svg("line", { x1: px(x), x2: px(x), y1: py(low), y2: py(high), stroke: colour, "stroke-width": 1.4 }));
-      drawn.append(svg("circle", { cx: px(x), cy: py(y), r: 4.5, stroke: colour, "stroke-width": 1.6, fill: isFilled ? colour : "var(--ground)" }));
+      const cx = px(x) + aside;
+      if (low || high) drawn.append(svg("line", { x1: cx, x2: cx, y1: py(low ?? 10 ** y0), y2: high ? py(high) : 0, stroke: colour, "stroke-width": 1.4 }));
+      drawn.append(svg("circle", { cx, cy: py(y), r: 4.5, stroke: colour, "stroke-width": 1.6, fill: isFilled ? colour : "var(--ground)" }));
     }
   }
   return drawn;
@@ -197,12 +207,13 @@ const slice = () => {
   const key = data.keys[state.x], across = positions(key);
   const series = data.methods.map(({ colour }, method) => ({
     colour,
+    aside: 6 * (method - (data.methods.length - 1) / 2), // so that equal times are seen apart
     points: across.map((x, place) => [x, data.points[index(state.at.map((one, other) => (other === state.x ? place : one)))][method]])
       .filter(([, cell]) => cell[TIME] !== null)
       .map(([x, cell]) => [x, cell[TIME], cell[LOW], cell[HIGH], cell[BASIS] !== "predicted"]),
   }));
   const rest = several.filter((place) => place !== state.x).map((place) => data.keys[place].words[state.at[place]]).join(", ");
-  part("slice").replaceChildren(html("p", { className: "faint", textContent: rest }), plot(series, {
+  part("slice").replaceChildren(html("p", { className: "faint", textContent: rest }), swatches(data.methods.map(({ name, colour }) => [name, colour])), plot(series, {
     label: "Time to the target along a slice", ticksX: across.map((x, place) => [x, key.ticks[place]]),
     horizontal: { name: key.name, words: seconds }, isJoined: key.values.every((one) => typeof one === "number"),
   }));
@@ -213,7 +224,7 @@ const product = () => {
   const latency = data.keys.findIndex((key) => key.name === "latency_s"), rate = data.keys.findIndex((key) => key.name === "device.flop_per_s");
   if (latency < 0 || rate < 0 || data.methods.length !== 2) return;
   const third = several.find((place) => place !== latency && place !== rate);
-  const colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288", "#999933"];
+  const colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "var(--f332288, #332288)", "#999933"];
   const series = (third === undefined ? [0] : data.keys[third].values).map((_, one) => ({ colour: colours[one % colours.length], points: [] }));
   const visit = (at, place) => {
     if (place === counts.length) {
@@ -225,13 +236,10 @@ const product = () => {
     for (const one of fixed ? [state.at[place]] : Array(counts[place]).keys()) visit([...at, one], place + 1);
   };
   visit([], 0);
+  if (!series.some((one) => one.points.length)) return part("product").replaceChildren();
   const powers = series.flatMap((one) => one.points.map(([x]) => Math.round(x)));
   const ticks = [...new Set(powers)].sort((a, b) => a - b).map((power) => [power, `1e${power}`]);
-  const legend = third === undefined ? [] : [html("ul", { className: "legend" }, ...data.keys[third].words.map((word, one) => {
-    const swatch = html("span", { className: "swatch" });
-    swatch.style.background = series[one].colour;
-    return html("li", {}, swatch, word);
-  }))];
+  const legend = third === undefined ? [] : [swatches(data.keys[third].words.map((word, one) => [word, series[one].colour]))];
   part("product").replaceChildren(
     html("h2", { textContent: "Latency × rate" }),
     html("p", { className: "faint", textContent: `Time of ${data.methods[1].name} over that of ${data.methods[0].name}, against the FLOP that a device does while a message is on its way. Where points of one colour lie on one curve, only this product matters.` }),
@@ -240,14 +248,10 @@ const product = () => {
   );
 };
 const legend = () => {
-  const item = (swatch, text) => html("li", {}, swatch, text);
-  const found = data.methods.map(({ name, colour }) => {
-    const swatch = html("span", { className: "swatch" });
-    swatch.style.background = colour;
-    return item(swatch, `${name} first; paler where it leads by less`);
-  });
+  const found = data.methods.map(({ name, colour }) => coloured(colour, `${name} first; paler where it leads by less`));
   found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
-  if (data.methods.length === 2) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
+  if (data.points.some((cells) => !cells.some((cell) => cell[FIRST]))) found.push(item(html("span", { className: "swatch idle" }), "nobody is known to reach the target"));
+  if (data.methods.length === 2 && several.length > 1) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
   found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
   if (data.points.some((cells) => cells.every((cell) => cell[BASIS] === "unfit"))) found.push(item("× ", "none fits"));
   part("legend").replaceChildren(...found);

@@ -37,12 +37,16 @@ def test_numbers_have_units_and_unknown_is_a_dash():
     lines = text(
         numbers=[
             number("makespan_s", 1e-6, 2e-6),
+            number("train_per_s", 387e6, 4e6),
+            number("accuracy", 0.06, 0.05),
             number("staleness_mean", None, 0.5),
             number("messages", 1000.0, 1000.0),
         ]
     ).splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line}
-    assert rows["makespan_s"] == ["1.00", "µs", "2.00", "µs", "+1e-06", "2"]
+    assert rows["makespan_s"] == ["1.00", "µs", "2.00", "µs", "+1.00", "µs", "2"]
+    assert rows["train_per_s"] == ["387", "M/s", "4.00", "M/s", "-383", "M/s", "0.01034"]
+    assert rows["accuracy"] == ["6.00", "%", "5.00", "%", "-1", "%", "0.8333"]
     assert rows["staleness_mean"] == ["–", "0.5", "–", "–"]
     assert rows["messages"] == ["1,000", "1,000", "0", "1"]
 

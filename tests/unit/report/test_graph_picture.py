@@ -10,6 +10,8 @@ import networkx as nx
 import pytest
 from matplotlib.patches import FancyArrowPatch
 
+import ampsim.nodes
+from ampsim.ir import LossNode
 from ampsim.report.graph import picture as graph_picture
 from ampsim.report.graph.dot import FAMILIES, dot, family_of
 from ampsim.report.graph.layout import back_edges, layered
@@ -169,3 +171,10 @@ def test_any_name_is_one_quoted_string_in_dot(name):
     assert quoted
     shown = re.sub(r"\\([\\\"])", r"\1", quoted[1].removesuffix("\\nLinear"))
     assert shown == " ".join(name.split())
+
+
+def test_every_loss_that_is_shipped_looks_like_one():
+    public = [getattr(ampsim.nodes, name) for name in ampsim.nodes.__all__]
+    losses = [one.__name__ for one in public if isinstance(one, type) and issubclass(one, LossNode)]
+    assert len(losses) >= 2
+    assert {family_of(name, is_heavy=False).label for name in losses} == {"loss"}

@@ -64,6 +64,14 @@ def test_the_page_of_a_forecast_fits_its_window_and_its_text_can_be_read(drawn, 
     assert {words: ratio for words, ratio in contrasts.items() if ratio < CONTRAST_MIN} == {}
 
 
+def test_what_each_column_is_stands_within_a_wide_page(drawn):
+    with drawn.shown(800):
+        drawn.open_details()
+        wide = "const of = arguments[0]; return of.scrollWidth - of.clientWidth"
+        table = drawn.find("[aria-label='All columns, and what they are']")
+        assert drawn.browser.execute_script(wide, table) == 0
+
+
 def test_the_page_of_a_run_fits_a_phone_and_asks_for_nothing(
     open_page, chain, make_cluster, tmp_path
 ):

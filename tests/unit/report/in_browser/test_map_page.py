@@ -1,0 +1,115 @@
+"""The page of a map in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+
+from ampsim.report.saving import page_colours, render
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # selenium's sockets
+]
+
+LATENCIES = (1e-7, 1e-6, 1e-5, 1e-4)
+RATES = (1e11, 1e12)
+INSIDE = """
+const box = document.querySelector(arguments[0]).getBoundingClientRect();
+return [...document.querySelectorAll(arguments[0] + " text")].map((one) => {
+  const { left, right } = one.getBoundingClientRect();
+  return [one.textContent, box.left <= left && right <= box.right];
+});
+"""
+COLOURS = """
+return [...document.querySelectorAll(".slice path[fill=none]:not(.axis)")]
+  .map((one) => getComputedStyle(one).stroke);
+"""
+PLACES = 'return [...document.querySelectorAll(".slice circle")].map((one) => one.cx.baseVal.value)'
+
+
+def cell(time_s, *, is_first=False):
+    low, high = (None, None) if time_s is None else (0.9 * time_s, 1.1 * time_s)
+    standing = "first" if is_first else None
+    return [time_s, low, high, "learned", 1e-6 if is_first else None, is_first, standing, ""]
+
+
+@pytest.fixture
+def open_map(open_page, tmp_path):
+    """`open_map(reached)` opens a map on which both reach the target over the first latencies."""
+
+    def open_it(reached):
+        points = [
+            [cell(1.0), cell(0.5, is_first=True)] if place < reached else [cell(None)] * 2
+            for place in range(len(LATENCIES))
+            for _rate in RATES
+        ]
+        ticks = {"latency_s": ["100 ns", "1 µs", "10 µs", "100 µs"]}
+        keys = [
+            {"name": name, "values": values, "ticks": (words := ticks.get(name, ["slow", "fast"])),
+             "words": words}
+            for name, values in (("latency_s", LATENCIES), ("device.flop_per_s", RATES))
+        ]  # fmt: skip
+        methods = [
+            {"name": name, "colour": page_colours(colour)}
+            for name, colour in (("pipeline", "#000000"), ("amp", "#332288"))
+        ]
+        made = render(
+            "explore.html", title="Map", sentences=["A sentence."], interrupted="",
+            headings=["ahead", "sooner than the next"], lines=[["amp", "2.00 times"]], manifest="",
+            csv="explore.csv", setting="90 %",
+            data={"keys": keys, "methods": methods, "points": points},
+        )  # fmt: skip
+        (tmp_path / "index.html").write_text(made, "utf-8")
+        return open_page(tmp_path / "index.html")
+
+    return open_it
+
+
+def test_a_slice_has_all_that_varies_below_it_where_only_some_is_reached(open_map):
+    found = open_map(2).browser.execute_script(INSIDE, ".slice svg")
+    assert {"100 ns", "100 µs"} <= {words for words, _ in found}
+    assert [words for words, is_inside in found if not is_inside] == []
+
+
+def test_equal_times_are_seen_apart_and_lines_are_seen_in_the_dark(open_map):
+    page = open_map(4)
+    assert len(set(page.browser.execute_script(PLACES))) == 2 * len(LATENCIES)
+    light = page.browser.execute_script(COLOURS)
+    with page.shown(1280, "dark"):
+        dark = page.browser.execute_script(COLOURS)
+    assert light == ["rgb(0, 0, 0)", "rgb(51, 34, 136)"]
+    assert dark == ["rgb(242, 244, 245)", "rgb(154, 143, 240)"]
+
+
+def test_a_key_chooses_a_cell_and_stays_on_it(open_map):
+    page = open_map(4)
+    page.find(".cell-4").send_keys("\ue007")  # Enter
+    focused = "return document.activeElement.ariaLabel"
+    assert page.browser.execute_script(focused).startswith("10 µs, slow")
+    assert page.find(".note").text.startswith("10 µs, slow")
+
+
+def test_the_product_of_latency_and_rate_is_left_out_where_nothing_is_known_of_it(open_map):
+    page = open_map(4)
+    assert page.find(".product h2").text == "Latency × rate"
+    assert "< 0.1 %" in page.find(".note").text
+    assert "nobody is known" not in page.find(".legend").text
+    page = open_map(0)
+    assert page.find(".product").text == ""
+    assert "nobody is known to reach the target" in page.find(".legend").text
+    assert (page.complaints(), page.requests()) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [375, 1280])
+def test_a_map_fits_its_window_and_says_on_a_phone_what_a_word_of_its_table_is(
+    open_map, width, scheme
+):
+    page = open_map(4)
+    with page.shown(width, scheme):
+        assert page.overflow() == 0
+        contrasts = page.contrasts()
+        told = "return getComputedStyle(document.querySelector('.words td'), '::before').content"
+        heading = page.browser.execute_script(told)
+    assert min(contrasts.values()) >= 4.5  # WCAG 2, level AA
+    assert heading == ('"sooner than the next: "' if width < 600 else "none")
