@@ -376,9 +376,7 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
         "standing": None if called is None else called.standing(place),
         "epoch_s": timed.epoch_s, "train_per_s": timed.train_per_s,
         "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,
-        "cost_to_target_usd": time_s and timed.usd_per_s and timed.usd_per_s * time_s,
-        "energy_to_target_j": time_s and timed.power_w and timed.power_w * time_s,
-        "learning": timed.digest or None, "note": timed.failure,
+        **timed.upkeep(time_s), "learning": timed.digest or None, "note": timed.failure,
     }  # fmt: skip
 
 
