@@ -233,35 +233,6 @@ class ModelParallel:
         return replace(report, totals=apart.validate(taken, first))
 
 
-class DataParallel:
-    """Copies of a model under a solver."""
-
-    def __init__(self, engine: SolverEngine) -> None:
-        self._engine = engine
-
-    def tell_items(self, on_items: Callable[[int], None]) -> None:
-        """As of `Training`."""
-        self._engine.tell_items(on_items)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Training`."""
-        self._engine.expect(batches_of)
-
-    def parts(
-        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
-    ) -> Iterator[Part]:
-        """As of `Training`; ranks stop at the end of an epoch alone, if there is no `later`."""
-        is_over = False
-        while not is_over:
-            report = self._engine.train(epoch, batches, later, every)
-            is_over = self._engine.has_ended_epoch
-            yield report, is_over
-
-    def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Training`, off the clock."""
-        return self._engine.validate(batches)
-
-
 class OfPrograms:
     """A program; its variables are the parameters of a graph.
 
@@ -342,8 +313,7 @@ class Training:
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
         known = [] if isinstance(schedule, OfProgram) else known
-        self._method: ModelParallel | DataParallel | OfPrograms
-        self._engine: Any
+        self._method: ModelParallel | SolverEngine | OfPrograms
         self.recorder = Recorder(
             known,
             cluster.workers,
@@ -356,21 +326,20 @@ class Training:
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, OfProgram):
-                engine = ProgramEngine(
+                program = ProgramEngine(
                     model.program, model.optimizer, variables_of(graph), cluster, schedule, **how
                 )
-                self._method, self._engine = OfPrograms(engine, graph), engine
+                self._method = OfPrograms(program, graph)
             elif isinstance(schedule, Solver):
-                made = SolverEngine(job_of(model, graph), model.bare_graph, *place, schedule, **how)
-                self._method, self._engine = DataParallel(made), made
+                job = job_of(model, graph)
+                self._method = SolverEngine(job, model.bare_graph, *place, schedule, **how)
             else:
                 job = job_of(model, graph if apart is None else _asleep(model, graph))
-                self._engine = Engine(job, *place, schedule, **how)
-                observer = None
+                engine, observer = Engine(job, *place, schedule, **how), None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
-                repeater = repeater_of(self._engine, job, cluster, schedule, **how)
-                self._method = ModelParallel(self._engine, graph, observer, apart, repeater)
+                repeater = repeater_of(engine, job, cluster, schedule, **how)
+                self._method = ModelParallel(engine, graph, observer, apart, repeater)
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
@@ -418,8 +387,8 @@ class Training:
 
     def note_overtaken(self) -> None:
         """Let each transfer that has ended have its row, also where ranks are cut on their way."""
-        if isinstance(self._engine, SolverEngine):
-            self._engine.note_overtaken()
+        if isinstance(self._method, SolverEngine):
+            self._method.note_overtaken()
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
