@@ -11,14 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
-
-
-class Batch(Protocol):
-    """A batch, as far as the queue must know it."""
-
-    rows: int
-
+from typing import Any, TypeAlias
 
 Later: TypeAlias = "Callable[[int], Iterable[Any]]"
 """``later(epoch)`` gives the batches of an epoch, counted from 0."""

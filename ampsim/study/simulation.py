@@ -253,14 +253,14 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._is_within_epoch = True
-        self._training.start_epoch(self.epoch)
         if within_epochs(self._model.optimizer.rate):
             self._training.expect(self._data.epoch_batches)
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
             batches = self._batches("train")
-            for train, is_over in self._training.parts(batches, self._every, self._later):
+            parts = self._training.parts(self.epoch, batches, self._every, self._later)
+            for train, is_over in parts:
                 if is_over:
                     self._training.average_replicas()
                 valid = self._run_pass("valid")
@@ -274,8 +274,9 @@ class Simulation:
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         """A whole pass over a split."""
         with fixed_settings():
-            step = self._training.train if split == "train" else self._training.validate
-            return step(self._batches(split))
+            if split == "valid":
+                return self._training.validate(self._batches(split))
+            return self._training.train(self._batches(split), epoch=self.epoch)
 
     def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
         return self._data.batches(split, epoch=self.epoch, seed=self._seed)

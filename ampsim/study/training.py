@@ -321,7 +321,6 @@ class Training:
             on_rows=settings.on_rows,
             has_lanes=cluster.has_lanes or getattr(schedule, "swap_memory", False),
         )
-        self._epoch = 0
         place = (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
@@ -345,30 +344,28 @@ class Training:
         """Let `on_items` be called with the number of items of each instance that finishes."""
         self._method.tell_items(on_items)
 
-    def start_epoch(self, epoch: int) -> None:
-        """Take the learning rate of `epoch`, counted from 0."""
-        self._epoch = epoch
-
     def expect(self, batches_of: Callable[[int], float]) -> None:
         """Know how many batches each epoch has, for learning rates that change within it."""
         self._method.expect(batches_of)
 
     def train(
-        self, batches: Iterable[Any], count: int | None = None, later: Later | None = None
+        self, batches: Iterable[Any], count: int | None = None, *, epoch: int = 0
     ) -> PassReport:
-        """Train on `batches`, or the first `count` of them.
+        """Train on `batches` of an epoch, or the first `count` of them.
 
         Raises:
             SimulationError: the run cannot go on.
         """
-        ((report, _is_over),) = self.parts(itertools.islice(batches, count), None, later)
+        ((report, _is_over),) = self.parts(epoch, itertools.islice(batches, count), None)
         self.average_replicas()
         return report
 
     def parts(
-        self, batches: Iterable[Any], every: int | None, later: Later | None = None
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None = None
     ) -> Iterator[Part]:
         """Train on `batches`, and say whenever it is time for a validation; the pass ends with one.
+
+        The learning rate is that of `epoch`, counted from 0.
 
         A part ends after `every` items, with the batch, deal or round that reaches them; there is
         one where that is None. Methods that go on from one epoch to the next take the batches of
@@ -377,7 +374,7 @@ class Training:
         Raises:
             SimulationError: the run cannot go on.
         """
-        made = self._method.parts(self._epoch, batches, every, later)
+        made = self._method.parts(epoch, batches, every, later)
         while True:
             with fixed_settings():
                 part = next(made, None)
