@@ -44,6 +44,13 @@ class Hardware:
         )
 
 
+def seconds(option: str, given: str | None) -> float | None:
+    """The seconds of an option that was given; None of one that was not."""
+    from ampsim.options import seconds_of
+
+    return None if given is None else seconds_of(option, given)
+
+
 def free_links_line(cluster: Cluster) -> str:
     """What is to be known of links that take no time; "" where one does."""
     if cluster.workers == 1 or not cluster.is_link_free:
