@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Unpack
 
@@ -95,10 +95,8 @@ def explore(
         SimulationError: no point can be timed, or none can be trained.
     """
     setup = setup_of(model, cluster, schedules)
-    if how.get("target") is None:
-        how["target"] = setup.model.target
     asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
-    if asked.target is None:
+    if (target := asked.aimed_at) is None:
         name = setup.model.name
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
@@ -108,12 +106,11 @@ def explore(
         explorer = Explorer(rows, asked, runs)
         stopped = explorer.run(sure)
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
-    found = exploration_of(
-        evidence, target=asked.target, metric=setup.model.measure, model=setup.model.name,
-        cluster=setup.cluster.name, said=(NOT_TUNED, *runs.said()),
+    return exploration_of(
+        evidence, target=target, metric=setup.model.measure, model=setup.model.name,
+        cluster=setup.cluster.name, said=(NOT_TUNED, *runs.said()), **stopped,
         manifest=asked.manifest(over={key: list(one) for key, one in values.items()}, sure=sure),
     )  # fmt: skip
-    return replace(found, **stopped)
 
 
 def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, ...]]:
