@@ -85,6 +85,7 @@ class SolverEngine:
             solver.batches_per_assignment,
             in_rounds=solver.decisions.meets == "all",
             on_part=self._end_part,
+            whole_of=settings.batches_of,
         )
         self._setting = Setting(
             solver=solver,
@@ -205,10 +206,6 @@ class SolverEngine:
         self._observer.tell_items(on_items)
         for copy in self._copies:
             copy.controller.on_finish = partial(_tell_of, copy, on_items)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """Know how many batches each epoch has, for learning rates that change within it."""
-        self._queue.expect(batches_of)
 
     def note_overtaken(self) -> None:
         """Record transfers under way, as far as later ones are recorded, and merged exchanges."""

@@ -211,11 +211,12 @@ class Simulation:
         self._why_live = why_live(self._graph, cluster, schedule)
         is_apart = options.learning != "live" and mode == "numeric" and not self._why_live
         apart = self._subject.apart(options.learnings, options.learning) if is_apart else None
+        settings = _settings_of(options, self._graph, cluster, schedule)
+        if within_epochs(model.optimizer.rate):
+            settings = replace(settings, batches_of=self._data.epoch_batches)
         self._training = Training(
-            model, self._graph, cluster, workers, schedule,
-            settings=_settings_of(options, self._graph, cluster, schedule),
-            apart=apart,
-        )  # fmt: skip
+            model, self._graph, cluster, workers, schedule, settings=settings, apart=apart
+        )
         if options.on_items is not None:
             self._training.tell_items(options.on_items)
         self.train_count = self._data.count("train")
@@ -253,8 +254,6 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._is_within_epoch = True
-        if within_epochs(self._model.optimizer.rate):
-            self._training.expect(self._data.epoch_batches)
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():

@@ -152,6 +152,7 @@ class ModelParallel:
             the engine itself.
         apart: learns what the engine, which sleeps, decides; None where the engine itself learns.
         repeater: takes passes from tape that are as earlier ones; None where each is run.
+        batches_of: as of `RunSettings`.
 
     Attributes:
         chain: digest of the passes of training so far.
@@ -164,12 +165,13 @@ class ModelParallel:
         observer: Observer | None,
         apart: LearningApart | None = None,
         repeater: Repeater | None = None,
+        *,
+        batches_of: Callable[[int], float],
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._apart, self._passes = apart, repeater or engine
         self.chain = Chain()
-        self._end_s, self._observed = 0.0, 0
-        self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
+        self._end_s, self._observed, self._batches_of = 0.0, 0, batches_of
         self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
@@ -180,10 +182,6 @@ class ModelParallel:
         self._engine.controller.on_finish = on_items
         if self._observer is not None:
             self._observer.tell_items(on_items)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Training`."""
-        self._batches_of = batches_of
 
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
@@ -239,19 +237,17 @@ class OfPrograms:
     Args:
         engine: makes the passes.
         graph: whose parameters they are; it has those of the program after each pass.
+        batches_of: as of `RunSettings`.
     """
 
-    def __init__(self, engine: ProgramEngine, graph: Graph) -> None:
-        self._engine, self._graph = engine, graph
-        self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
+    def __init__(
+        self, engine: ProgramEngine, graph: Graph, batches_of: Callable[[int], float]
+    ) -> None:
+        self._engine, self._graph, self._batches_of = engine, graph, batches_of
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Training`."""
         self._engine.on_items = on_items
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Training`."""
-        self._batches_of = batches_of
 
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
@@ -328,7 +324,7 @@ class Training:
                 program = ProgramEngine(
                     model.program, model.optimizer, variables_of(graph), cluster, schedule, **how
                 )
-                self._method = OfPrograms(program, graph)
+                self._method = OfPrograms(program, graph, settings.batches_of)
             elif isinstance(schedule, Solver):
                 job = job_of(model, graph)
                 self._method = SolverEngine(job, model.bare_graph, *place, schedule, **how)
@@ -338,15 +334,13 @@ class Training:
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
                 repeater = repeater_of(engine, job, cluster, schedule, **how)
-                self._method = ModelParallel(engine, graph, observer, apart, repeater)
+                self._method = ModelParallel(
+                    engine, graph, observer, apart, repeater, batches_of=settings.batches_of
+                )
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
         self._method.tell_items(on_items)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """Know how many batches each epoch has, for learning rates that change within it."""
-        self._method.expect(batches_of)
 
     def train(
         self, batches: Iterable[Any], count: int | None = None, *, epoch: int = 0
