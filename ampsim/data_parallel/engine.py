@@ -81,12 +81,9 @@ class SolverEngine:
         job = replace(job, optimizer=optimizer)
         names, thetas = [node.name for node in nodes], [node.theta for node in nodes]
         self._queue = BatchQueue(
-            self._count,
-            solver.batches_per_assignment,
-            in_rounds=solver.decisions.meets == "all",
-            on_part=self._end_part,
-            whole_of=settings.batches_of,
-        )
+            self._count, solver.batches_per_assignment, on_part=self._end_part,
+            in_rounds=solver.decisions.meets == "all", whole_of=settings.batches_of,
+        )  # fmt: skip
         self._setting = Setting(
             solver=solver,
             decisions=solver.decisions,

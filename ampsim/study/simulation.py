@@ -197,9 +197,8 @@ class Simulation:
         self._every = _count_if_any("validate_every", options.validate_every)
         placed = options.placed
         schedule = resolved(schedule, cluster)
-        self._model, self.workers = model, cluster.workers
-        self._schedule, self._seed, self._cluster = schedule, seed, cluster
-        self._graph = model.graph(seed)
+        self._model, self.workers, self._schedule = model, cluster.workers, schedule
+        self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
         start = digest_of_graph(model, self._graph)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
