@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -183,9 +184,7 @@ def _device_text(device: Device) -> str:
 def _cluster_text(cluster: Cluster) -> str:
     from ampsim.hardware import variations
 
-    counts = {device.name: 0 for device in cluster.devices}
-    for device in cluster.devices:
-        counts[device.name] += 1
+    counts = Counter(device.name for device in cluster.devices)
     parts = ", ".join(f"{count} x {name}" for name, count in counts.items())
     rows = [
         ("workers", f"{cluster.workers}: {parts}"),
@@ -251,15 +250,8 @@ def _network_rows(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def _wire_text(wire: EdgeCost) -> str:
-    from ampsim.hardware import Link
-
     half = ", both directions share it" if wire.duplex == "half" else ""
-    link = Link(
-        latency_s=wire.latency_s,
-        bandwidth_bytes_per_s=wire.bandwidth_bytes_per_s,
-        source=wire.source,
-    )
-    return f"{_link_text(link)}{half}"
+    return f"{_link_text(wire)}{half}"
 
 
 def _ports_text(ports: HostPorts) -> str:

@@ -128,7 +128,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         ),
         "sampler": Option(None, "What proposes points."),
         "in_flight": Option("N", "Points asked for before any of them is told."),
-        "prune": Option(
+        "prunes": Option(
             None,
             "Leave a point as soon as it is dominated for sure; the front stays the same.",
             names=("--prune/--no-prune",),

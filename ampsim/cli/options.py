@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, make_dataclass
+from dataclasses import asdict, dataclass, make_dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ampsim.cli.console import complain
@@ -35,13 +35,16 @@ class Hardware:
         """The cluster that they name."""
         from ampsim.hardware import load_cluster
 
-        return load_cluster(
-            DEVICE if self.device is None else self.device,
-            workers=self.workers,
-            latency_s=self.latency_s,
-            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s,
-            topology=self.topology,
-        )
+        given = asdict(self)
+        device = given.pop("device")
+        return load_cluster(DEVICE if device is None else device, **given)
+
+
+def seconds(option: str, given: str | None) -> float | None:
+    """The seconds of an option that was given; None of one that was not."""
+    from ampsim.options import seconds_of
+
+    return None if given is None else seconds_of(option, given)
 
 
 def free_links_line(cluster: Cluster) -> str:

@@ -105,7 +105,7 @@ class Making:
 
         prepare_json(self.json)
         executor = options.make_executor(self.jobs, self.executor)
-        limit_s = _seconds("--run-limit", self.run_limit)
+        limit_s = options.seconds("--run-limit", self.run_limit)
         with taken(self.out or Path(slug(about)), kind.kind, kind.files) as folder:
             keeping = Keeping(folder.path, with_failures=keeps)
             try:
@@ -139,13 +139,12 @@ class Searching:
     trials: int = TRIALS
     in_flight: int = IN_FLIGHT
     sampler: Literal["tpe", "random"] = "tpe"
-    prune: bool = True
+    prunes: bool = True
     against_random: bool = False
 
     def given(self) -> dict[str, Any]:
         """As `ampsim.search` takes them."""
-        given = {**asdict(self), "subject_to": self.subject_to or [], "prunes": self.prune}
-        return {name: given[name] for name in given if name != "prune"}
+        return {**asdict(self), "subject_to": self.subject_to or []}
 
 
 def explore(
@@ -171,7 +170,7 @@ def explore(
 
     setup, varies = question.setup(model, SEVERAL, over or ())
     how = {"over": varies, "points": points, "sure": sure, **question.given()}
-    find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
+    find = partial(ask, *setup, budget_s=options.seconds("--budget", budget), **how)
     return making.answered(Exploration, f"explore-{setup[0].name}", find, keeps=True)
 
 
@@ -199,7 +198,7 @@ def search(
     optuna_here()
     setup, varies = question.setup(model, SEVERAL, over or ())
     how = {"over": varies, **searching.given(), **question.given()}
-    find = partial(ask, *setup, budget_s=_seconds("--budget", budget), **how)
+    find = partial(ask, *setup, budget_s=options.seconds("--budget", budget), **how)
     return making.answered(Searched, f"search-{setup[0].name}", find, keeps=True)
 
 
@@ -249,9 +248,3 @@ def solve(
     setup, varies = question.setup(model, ONE if question.tuning.given() else None, over)
     find = partial(ask, *setup, over=varies, until=until, **question.given())
     return making.answered(Solved, f"solve-{setup[0].name}", find)
-
-
-def _seconds(option: str, given: str | None) -> float | None:
-    from ampsim.options import seconds_of
-
-    return None if given is None else seconds_of(option, given)

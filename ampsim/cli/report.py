@@ -21,7 +21,6 @@ from ampsim.cli.console import (
 )
 from ampsim.errors import OptionError
 from ampsim.files import expanded
-from ampsim.options import seconds_of
 
 if TYPE_CHECKING:
     from ampsim.errors import FileFormatError
@@ -68,7 +67,7 @@ def report(
     names = every
     recipes, programs = _split(names)
     makes = options.make_executor(jobs, executor)
-    limit_s = None if run_limit is None else seconds_of("--run-limit", run_limit)
+    limit_s = options.seconds("--run-limit", run_limit)
     how = _How(makes, quiet, json == "-", [], limit_s)
     prepare_json(json)
     codes: list[Code] = []

@@ -11,14 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
-
-
-class Batch(Protocol):
-    """A batch, as far as the queue must know it."""
-
-    rows: int
-
+from typing import Any, TypeAlias
 
 Later: TypeAlias = "Callable[[int], Iterable[Any]]"
 """``later(epoch)`` gives the batches of an epoch, counted from 0."""
@@ -78,13 +71,20 @@ class BatchQueue:
             last one some ranks may have nothing.
         on_part: called with a part when all of its assignments are closed, and whether it ends an
             epoch.
+        whole_of: as `batches_of` of `RunSettings`.
 
     Attributes:
         ranks_in_round: ranks that have batches in the last round.
     """
 
     def __init__(
-        self, ranks: int, together: int, *, in_rounds: bool, on_part: Callable[[int, bool], None]
+        self,
+        ranks: int,
+        together: int,
+        *,
+        in_rounds: bool,
+        on_part: Callable[[int, bool], None],
+        whole_of: Callable[[int], float],
     ) -> None:
         self._ranks, self._together = ranks, together
         self._in_rounds = in_rounds
@@ -100,7 +100,7 @@ class BatchQueue:
         self._last_parts: set[int] = set()
         self._open: dict[int, int] = {}
         self._number = self._first = 0
-        self._whole_of: Callable[[int], float] = lambda _epoch: math.inf
+        self._whole_of = whole_of
         self._whole = math.inf
         self._rounds: dict[int, list[Assignment | None]] = {}
         self._left: dict[int, int] = {}
@@ -123,10 +123,6 @@ class BatchQueue:
         if epoch > self._epoch:
             assert not self._next, f"epoch {epoch} before epoch {self._epoch} is assigned"
             self._start(epoch, batches)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """Know how many batches each epoch has, for learning rates that change within it."""
-        self._whole_of = batches_of
 
     def take(self, rank: int) -> Assignment | None:
         """The batches of `rank` that come next; None where none are left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -54,9 +54,6 @@ class SolverEngine:
         recorder: who writes down what happens; its last node is the centre.
         settings: of the run.
 
-    Attributes:
-        has_ended_epoch: whether the latest part was the last of its epoch.
-
     Raises:
         OptionError: the solver does not fit the model or the cluster.
     """
@@ -84,11 +81,9 @@ class SolverEngine:
         job = replace(job, optimizer=optimizer)
         names, thetas = [node.name for node in nodes], [node.theta for node in nodes]
         self._queue = BatchQueue(
-            self._count,
-            solver.batches_per_assignment,
-            in_rounds=solver.decisions.meets == "all",
-            on_part=self._end_part,
-        )
+            self._count, solver.batches_per_assignment, on_part=self._end_part,
+            in_rounds=solver.decisions.meets == "all", whole_of=settings.batches_of,
+        )  # fmt: skip
         self._setting = Setting(
             solver=solver,
             decisions=solver.decisions,
@@ -123,7 +118,6 @@ class SolverEngine:
         self._end = self._clock.signal()
         self._is_going_on = False
         self._part = 0
-        self.has_ended_epoch = False
         self._last_end_s = 0.0
         self._has_begun = False
 
@@ -144,21 +138,17 @@ class SolverEngine:
         else:
             self._exchange = all_reduce_of(setting, self._ranks, outer)
 
-    def train(
-        self,
-        epoch: int,
-        batches: Iterable[Any],
-        later: Later | None = None,
-        every: int | None = None,
-    ) -> PassReport:
-        """Train until all of the next part has been merged, which is of `epoch`.
+    def parts(
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
+    ) -> Iterator[tuple[PassReport, bool]]:
+        """Train until all of each part is merged; what it did, and whether the epoch ends with it.
 
         Args:
             epoch: counted from 0, one after the other.
             batches: of the epoch.
+            every: items of the epoch after which a part ends; ranks go on. None: it is one part.
             later: gives the batches of later epochs, with which ranks go on at once; None lets them
                 stop, until they are given others.
-            every: items of the epoch after which a part ends; ranks go on. None: it is one part.
 
         Raises:
             StuckError: nothing is left to do, but batches are not merged.
@@ -166,6 +156,14 @@ class SolverEngine:
             OutOfMemoryError: a device's memory has no room for what has to lie there.
             SimulationError: a node's step failed; the message says where and when.
         """
+        is_over = False
+        while not is_over:
+            report, is_over = self._train(epoch, batches, every, later)
+            yield report, is_over
+
+    def _train(
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
+    ) -> tuple[PassReport, bool]:
         setting = self._setting
         part = self._part
         self._is_going_on = later is not None
@@ -190,11 +188,12 @@ class SolverEngine:
             self._require_done(epoch)
         ended = self._ended.pop(part)
         self._part += 1
-        self._last_end_s, self.has_ended_epoch = ended.at_s, ended.ends_epoch
+        self._last_end_s = ended.at_s
         if not setting.is_abstract:
             for node, theta in zip(setting.nodes, ended.centre, strict=True):
                 node.adopt(theta)
-        return PassReport(start_s, ended.at_s, self._totals.pop(part, PassTotals()))
+        report = PassReport(start_s, ended.at_s, self._totals.pop(part, PassTotals()))
+        return report, ended.ends_epoch
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Call `on_items` with the number of items of each instance that finishes.
@@ -204,10 +203,6 @@ class SolverEngine:
         self._observer.tell_items(on_items)
         for copy in self._copies:
             copy.controller.on_finish = partial(_tell_of, copy, on_items)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """Know how many batches each epoch has, for learning rates that change within it."""
-        self._queue.expect(batches_of)
 
     def note_overtaken(self) -> None:
         """Record transfers under way, as far as later ones are recorded, and merged exchanges."""

@@ -260,10 +260,7 @@ def _require_new(key: str, known: Mapping[str, Any]) -> None:
 
 def _unknown(key: str, known: Sequence[str]) -> str:
     tails = {one.rpartition(".")[2]: one for one in known}
-    near = [
-        *difflib.get_close_matches(key, known, n=1),
-        *difflib.get_close_matches(key, tails, n=1),
-    ]
+    near = difflib.get_close_matches(key, [*known, *tails], n=1)
     hint = f"did you mean {tails.get(near[0], near[0])!r}? there are" if near else "there are"
     options = [one.removeprefix("model.") for one in known if one.startswith("model.")]
     return (
@@ -300,24 +297,20 @@ def _axis(key: str, values: str | Sequence[Value], kind: type) -> Axis:
     return Axis(key, read, is_whole=kind is int)
 
 
-_RANGE: Final = re.compile(r"(.+?)\.\.(.+?)(:log)?")
-
-
 def _range(key: str, text: str, *, is_whole: bool) -> Axis:
     """A range such as "1e-7..1e-4:log"."""
-    found = _RANGE.fullmatch(text.replace(" ", ""))
-    low, high = (_number(one) for one in found.group(1, 2)) if found else (math.nan, math.nan)
-    if found is None or not low < high:
+    ends, log, rest = text.replace(" ", "").partition(":log")
+    low, high = (_number(one) for one in ends.partition("..")[::2])
+    if rest or not low < high:
         raise OptionError(
             f"{key} must be a range A..B from a number to a larger one, such as {key}=1..8 or "
             f"{key}=1..8:log, got {short(text)}"
         )
-    is_log = found.group(3) is not None
-    if is_log and low <= 0:
+    if log and low <= 0:
         raise OptionError(f"{key} must begin above 0 to be even in the logarithm, got {low:g}")
     if is_whole and not (low.is_integer() and high.is_integer()):
         raise OptionError(f"{key} must be whole numbers, got {short(text)}")
-    return Axis(key, low=low, high=high, is_log=is_log, is_whole=is_whole)
+    return Axis(key, low=low, high=high, is_log=bool(log), is_whole=is_whole)
 
 
 def _number(text: str) -> float:
@@ -330,10 +323,10 @@ def _number(text: str) -> float:
 
 
 def _value(key: str, value: Any, kind: type) -> Value:
-    if value == "" and (key in NAMES or kind is object):
+    if value == "" and kind in (str, object):
         raise OptionError(f"{key} must be values with single commas between, got an empty one")
     if kind is str or (kind is object and isinstance(value, str)):
-        return str(value) if key in NAMES else value
+        return str(value)
     if kind is bool:
         known = {"true": True, "false": False}
         if str(value).lower() not in known:

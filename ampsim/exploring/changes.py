@@ -152,7 +152,7 @@ def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
     """
     if part is None:
         return None
-    own = {key: getattr(part, key) for key in keys if hasattr(part, key)}
+    own = {key: one for key in keys if (one := getattr(part, key, None))}
     return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
 
 

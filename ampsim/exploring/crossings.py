@@ -44,11 +44,11 @@ class Bracket:
         """The end at which the condition holds."""
         return self.high if self.rises else self.low
 
-    @property
-    def middle(self) -> float:
-        """The value in the middle, in logarithms where both ends are above 0."""
+    def middle(self, *, is_whole: bool = False) -> float:
+        """The value in the middle, in logarithms where both ends are above 0; a number between."""
         low, high = self.low, self.high
-        return math.sqrt(low) * math.sqrt(high) if low > 0 else (low + high) / 2
+        middle = math.sqrt(low) * math.sqrt(high) if low > 0 else (low + high) / 2
+        return float(min(max(round(middle), low + 1), high - 1)) if is_whole else middle
 
 
 def between(points: Sequence[float], holds: Sequence[bool]) -> list[Bracket]:
@@ -108,7 +108,7 @@ class Crossings:
         before = [one for one in own if one.high <= about.high][-1:]
         after = [one for one in own if one.low >= about.high][:1]
         for one in before if has_crossed else after:
-            return one.end if self.is_whole else one.middle
+            return one.end if self.is_whole else one.middle()
         return -math.inf if has_crossed else math.inf
 
 
@@ -129,16 +129,9 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
         if one.high - one.low
         > (1 if axis.is_whole else tolerance * max(one.high, 1e-12 * axis.high))
     ]:
-        middles = [_middle(one, axis) for _seed, _place, one in wide]
+        middles = [one.middle(is_whole=axis.is_whole) for _seed, _place, one in wide]
         held = ask([(seed, x) for (seed, _place, _one), x in zip(wide, middles, strict=True)])
         for (seed, place, one), x, now in zip(wide, middles, held, strict=True):
             brackets[seed][place] = replace(one, **{"high" if now == one.rises else "low": x})
     found = {seed: tuple(own) for seed, own in brackets.items()}
     return Crossings(points, holds, found, axis.is_whole)
-
-
-def _middle(one: Bracket, axis: Axis) -> float:
-    """Where a bracket is halved; between whole numbers, at one."""
-    if not axis.is_whole:
-        return one.middle
-    return float(min(max(round(one.middle), one.low + 1), one.high - 1))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Unpack
 
@@ -96,10 +96,8 @@ def explore(
         SimulationError: no point can be timed, or none can be trained.
     """
     setup = setup_of(model, cluster, schedules)
-    if how.get("target") is None:
-        how["target"] = setup.model.target
     asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
-    if asked.target is None:
+    if (target := asked.aimed_at) is None:
         name = setup.model.name
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
     values = values_of(over, setup, points)
@@ -109,12 +107,11 @@ def explore(
         explorer = Explorer(rows, asked, runs)
         stopped = explorer.run(sure)
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
-    found = exploration_of(
-        evidence, target=asked.target, metric=setup.model.measure, model=setup.model.name,
-        cluster=setup.cluster.name, said=(NOT_TUNED, *runs.said()),
+    return exploration_of(
+        evidence, target=target, metric=setup.model.measure, model=setup.model.name,
+        cluster=setup.cluster.name, said=(NOT_TUNED, *runs.said()), **stopped,
         manifest=asked.manifest(over={key: list(one) for key, one in values.items()}, sure=sure),
     )  # fmt: skip
-    return replace(found, **stopped)
 
 
 def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, ...]]:
@@ -377,9 +374,7 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
         "standing": None if called is None else called.standing(place),
         "epoch_s": timed.epoch_s, "train_per_s": timed.train_per_s,
         "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,
-        "cost_to_target_usd": time_s and timed.usd_per_s and timed.usd_per_s * time_s,
-        "energy_to_target_j": time_s and timed.power_w and timed.power_w * time_s,
-        "learning": timed.digest or None, "note": timed.failure,
+        **timed.upkeep(time_s), "learning": timed.digest or None, "note": timed.failure,
     }  # fmt: skip
 
 

@@ -203,6 +203,11 @@ class FirstEpoch:
         """What it says, by the columns that follow from timing."""
         return {name: getattr(self, name) for name in TIMED}
 
+    def upkeep(self, seconds: float | None) -> dict[str, float | None]:
+        """What all devices take in so many seconds; None where that is unknown."""
+        rates = {"cost_to_target_usd": self.usd_per_s, "energy_to_target_j": self.power_w}
+        return {name: seconds and rate and rate * seconds for name, rate in rates.items()}
+
 
 def timed(result: Result | Run, failure: str | None) -> FirstEpoch:
     """What a run of one epoch took; why it failed, if it did."""

@@ -110,14 +110,12 @@ class Proposals:
                 directions=directions,
             )  # fmt: skip
             self._memory.add_trials(_trials(self._kept))
-        self.known: dict[int, Told] = {}  # the trials that were told, by number
-        self._open: dict[int, dict[str, Value]] = {}
-        for frozen in _trials(self._memory):
-            point = dict(frozen.params)
-            if frozen.state.is_finished():
-                self.known[frozen.number] = (point, _outcome(frozen))
-            else:
-                self._open[frozen.number] = point
+
+    @property
+    def known(self) -> dict[int, Told]:
+        """The trials that were told, by number."""
+        told = [one for one in _trials(self._memory) if one.state.is_finished()]
+        return {one.number: (dict(one.params), _outcome(one)) for one in told}
 
     @property
     def front(self) -> set[int]:
@@ -166,12 +164,14 @@ class Proposals:
         Also all that was told of earlier batches, in the order of asking: what a batch finds
         decides nothing within it.
         """
-        first = min(self._open, default=len(self.known)) // size * size
-        found: dict[int, dict[str, Value]] = {}
-        for number in range(first, min(first + size, most)):
-            if number not in self.known:
-                found[number] = self._open.pop(number, None) or self._ask(number)
-        return found, [told for number, told in sorted(self.known.items()) if number < first]
+        known, running = self.known, self._optuna.trial.TrialState.RUNNING
+        left = {o.number: dict(o.params) for o in _trials(self._memory) if o.state == running}
+        first = min(left, default=len(known)) // size * size
+        found = {
+            number: left.get(number) or self._ask(number)
+            for number in range(first, min(first + size, most)) if number not in known
+        }  # fmt: skip
+        return found, [told for number, told in known.items() if number < first]
 
     def _ask(self, number: int) -> dict[str, Value]:
         own = int(stream(self._seed, f"trial {number} of a search").integers(2**31))
@@ -188,7 +188,7 @@ class Proposals:
                 self._kept.add_trial(_trials(self._memory)[number])
         return point
 
-    def tell(self, number: int, point: dict[str, Value], outcome: PointOutcome) -> None:
+    def tell(self, number: int, outcome: PointOutcome) -> None:
         """Say what came of a trial."""
         for study in [one for one in (self._memory, self._kept) if one is not None]:
             asked = self._optuna.trial.Trial(study, _trials(study)[number]._trial_id)
@@ -198,7 +198,6 @@ class Proposals:
                 study.tell(number, state=self._optuna.trial.TrialState.FAIL)
             else:
                 study.tell(number, list(outcome.values))
-        self.known[number] = (point, outcome)
 
 
 def _trials(study: Any) -> Any:

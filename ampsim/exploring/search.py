@@ -31,7 +31,7 @@ from ampsim.exploring.condition import Condition, condition_of
 from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import Asked, How, Many, PointRuns, question, rows_at
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
-from ampsim.exploring.trials import Aim, Evaluator, objectives_of, reference_of
+from ampsim.exploring.trials import Aim, Evaluator, PointOutcome, objectives_of, reference_of
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
@@ -117,7 +117,7 @@ def search(
         for proposals in of_each.values():
             proposals.forget()  # so that the next call tries all of them again
         raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
-    found = searcher.found(of_each, sampler)
+    found = searcher.found(of_each, sampler, told)
     return replace(found, sentences=(*sentences_of(found), *runs.said()), **stopped)
 
 
@@ -195,7 +195,7 @@ class _Searcher:
                 made = evaluator.evaluate([*rows.values()], front)
                 known |= zip(rows, made, strict=True)
                 for number, point in points.items():
-                    trials.tell(number, point, known[_text(point)])
+                    trials.tell(number, known[_text(point)])
         except KeyboardInterrupt:
             return runs.stopped(f"{len(trials.known)} of {count} points are tried")
         return {}
@@ -206,9 +206,10 @@ class _Searcher:
         row = self._rows[rest.pop("schedule")] if self._rows else self.asked.rows[0]
         return rows_at([row], rest, lambda _label: _text(point), self.asked.seed)[0]
 
-    def found(self, of_each: Mapping[str, Proposals], sampler: SamplerName) -> Searched:
-        """What is known, without sentences."""
-        told = [one for proposals in of_each.values() for _point, one in proposals.known.values()]
+    def found(
+        self, of_each: Mapping[str, Proposals], sampler: str, told: Sequence[PointOutcome]
+    ) -> Searched:
+        """What is known, without sentences, of which this was told."""
         reference = reference_of([one.values for one in told if one.outcome == "complete"])
         volumes = {name: proposals.volume(reference) for name, proposals in of_each.items()}
         objectives, front = self._aim.objectives, of_each[sampler].front
@@ -217,7 +218,7 @@ class _Searcher:
         lines = [
             (number, *map(point.get, self._keys), one.outcome, *(one.values or unknown),
              one.violation, one.seeds, number in front, one.note)
-            for number, (point, one) in sorted(of_each[sampler].known.items())
+            for number, (point, one) in of_each[sampler].known.items()
         ]  # fmt: skip
         table = pd.DataFrame(lines, columns=["trial", *self._keys, *names])
         varies = {axis.key: axis.values for axis in self._space.axes}
@@ -225,8 +226,9 @@ class _Searcher:
         return Searched(
             table=table_of(table), objectives=objectives, keys=self._keys, sampler=sampler,
             model=model.name, cluster=place_words(cluster.name, varies),
-            sentences=(), hypervolume=volumes[sampler], hypervolume_random=volumes.get("random"),
-            reference=reference, manifest=self.asked.manifest(**self._origin, sampler=sampler),
+            sentences=(), hypervolume=volumes[sampler], reference=reference,
+            hypervolume_random=None if sampler == "random" else volumes.get("random"),
+            manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
 
@@ -327,6 +329,4 @@ def _cell(name: str, value: Any) -> str:
         return plain(value, LONGEST)
     if value is None or value != value:  # NaN
         return "–"
-    if unit_of(name):
-        return value_words(name, value)
-    return f"{int(value)}" if value == int(value) else cell_text(name, {name: float(value)})
+    return value_words(name, value) if unit_of(name) else cell_text(name, {name: value})

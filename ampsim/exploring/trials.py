@@ -26,19 +26,11 @@ Outcome: TypeAlias = Literal["complete", "pruned", "infeasible", "not reached", 
 Values: TypeAlias = tuple[float, ...]
 """A value of each objective."""
 
-PER_EPOCH: Final[Mapping[str, Callable[[FirstEpoch], float | None]]] = {
-    "time_to_target_s": lambda first: first.epoch_s,
-    "cost_to_target_usd": lambda first: first.usd_per_s and first.usd_per_s * first.epoch_s,
-    "energy_to_target_j": lambda first: first.power_w and first.power_w * first.epoch_s,
-    "epochs_to_target": lambda _first: 1.0,
-}
-"""Objectives that grow as a run goes on, with what an epoch adds; None where that is unknown."""
-
 SPENT: Final[Mapping[str, Callable[[Run], float]]] = {
     "time_to_target_s": lambda run: run.makespan_s, "cost_to_target_usd": lambda run: run.cost_usd,
     "energy_to_target_j": lambda run: run.energy_j, "epochs_to_target": lambda run: len(run.epochs),
 }  # fmt: skip
-"""What a run has spent of each."""
+"""Objectives that grow as a run goes on, with what it has spent of each."""
 
 
 def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
@@ -126,7 +118,9 @@ class _Candidate:
 
     def per_epoch(self, name: str) -> float | None:
         """What an epoch adds to an objective; None where it adds nothing, or that is unknown."""
-        return PER_EPOCH[name](self.timed) if name in PER_EPOCH else None
+        epoch_s = self.timed.epoch_s
+        adds = {"time_to_target_s": epoch_s, "epochs_to_target": 1.0, **self.timed.upkeep(epoch_s)}
+        return adds.get(name)
 
     def taken(self, name: str, seed: int, *, is_settled: bool) -> float:
         """What a run takes to the target, as of a forecast.
@@ -222,14 +216,14 @@ class Evaluator:
         """Medians over all seeds; as long as it is not settled, what the point takes at least."""
         found = list[float]()
         for name in self.aim.objectives:
-            known = one.per_epoch(name) if name in PER_EPOCH else one.timed.columns[name]
+            known = one.per_epoch(name) if name in SPENT else one.timed.columns[name]
             if known is None:
                 what = "their prices" if name.startswith("cost") else "what it takes"
                 raise OptionError(
                     f"minimise: {name} is unknown of {one.row.label}; its devices' files must say "
                     f"{what}, or leave it out"
                 )
-            if name in PER_EPOCH:
+            if name in SPENT:
                 seeds = self.aim.seeds
                 known = median(one.taken(name, seed, is_settled=is_settled) for seed in seeds)
             found.append(float(known))

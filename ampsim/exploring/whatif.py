@@ -203,16 +203,12 @@ class _Question:
         """What factors between do to the time of an epoch; what was tried is taken."""
         known = {(one.what, one.factor): one for one in tried}
         known |= {(one.what, 1.0): self.now for one in first}
-        points = [(one, factor) for one in first for factor in CURVE]
-        new = [
-            self._tried(o.change, factor) for o, factor in points if (o.what, factor) not in known
-        ]
+        points = [(one.what, factor) for one in first for factor in CURVE]
+        of = {one.what: one.change for one in first}
+        new = [self._tried(of[what], by) for what, by in points if (what, by) not in known]
         self._time(new)
         known |= {(one.what, one.factor): one for one in new}
-        rows = [
-            (self.row.label, one.what, factor, self._ratio(known[one.what, factor]) - 1)
-            for one, factor in points
-        ]
+        rows = [(self.row.label, *point, self._ratio(known[point]) - 1) for point in points]
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
     def _anomalies(self, tried: Sequence[_Tried], base: Result) -> Iterator[str]:

@@ -152,7 +152,6 @@ def flop_per_item(model: Model) -> float | None:
         schedule, settings, devices = Dataflow(), RunSettings(), model.program.workers
     cluster = load_cluster("tflops-1", workers=devices)
     training = Training(model, graph, cluster, workers, schedule, settings=settings)
-    training.start_epoch(0)
     training.validate(first)
     training.recorder.flush()
     return training.recorder.summary.flop / first[0].rows

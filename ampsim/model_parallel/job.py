@@ -175,6 +175,8 @@ class RunSettings:
             parameters.
         repeats_passes: whether a pass that is as an earlier one is not run again, in `sleep` mode
             (`ampsim.model_parallel.repeat`).
+        batches_of: how many batches an epoch has, for learning rates that change within it;
+            infinite where none does.
     """
 
     clock: Clock = field(default_factory=SimClock)
@@ -187,6 +189,7 @@ class RunSettings:
     keeps_order: bool = False
     light_is_free: bool = False
     repeats_passes: bool = False
+    batches_of: Callable[[int], float] = lambda _epoch: math.inf
 
     @classmethod
     def of_trial(cls, graph: Graph, spans_kept: int | None = None) -> RunSettings:

@@ -70,7 +70,6 @@ def _try_out(model: Model) -> Trial:
     if not model.is_program_only:
         trainings.append((_of_messages(model), smallest))
     for training, validated in trainings:
-        training.start_epoch(0)
         training.train([smallest])
         training.validate([validated])
     training, _validated = trainings[-1]

@@ -93,8 +93,7 @@ class Timed:
     def go_on(self, count: int) -> None:
         """Train on so many instances more, as far as the epoch has them."""
         self._ends_s.clear()
-        self._training.start_epoch(self._passes)
-        report = self._training.train(self._batches, count)
+        report = self._training.train(self._batches, count, epoch=self._passes)
         self._passes += 1
         done, skipped = len(self._ends_s), self._filling
         self.has_ended = done < count

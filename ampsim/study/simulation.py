@@ -197,9 +197,8 @@ class Simulation:
         self._every = _count_if_any("validate_every", options.validate_every)
         placed = options.placed
         schedule = resolved(schedule, cluster)
-        self._model, self.workers = model, cluster.workers
-        self._schedule, self._seed, self._cluster = schedule, seed, cluster
-        self._graph = model.graph(seed)
+        self._model, self.workers, self._schedule = model, cluster.workers, schedule
+        self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
         start = digest_of_graph(model, self._graph)
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
@@ -211,11 +210,12 @@ class Simulation:
         self._why_live = why_live(self._graph, cluster, schedule)
         is_apart = options.learning != "live" and mode == "numeric" and not self._why_live
         apart = self._subject.apart(options.learnings, options.learning) if is_apart else None
+        settings = _settings_of(options, self._graph, cluster, schedule)
+        if within_epochs(model.optimizer.rate):
+            settings = replace(settings, batches_of=self._data.epoch_batches)
         self._training = Training(
-            model, self._graph, cluster, workers, schedule,
-            settings=_settings_of(options, self._graph, cluster, schedule),
-            apart=apart,
-        )  # fmt: skip
+            model, self._graph, cluster, workers, schedule, settings=settings, apart=apart
+        )
         if options.on_items is not None:
             self._training.tell_items(options.on_items)
         self.train_count = self._data.count("train")
@@ -253,14 +253,12 @@ class Simulation:
             SimulationError: the run cannot go on; `result` still gives what was finished.
         """
         self._is_within_epoch = True
-        self._training.start_epoch(self.epoch)
-        if within_epochs(self._model.optimizer.rate):
-            self._training.expect(self._data.epoch_batches)
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings():
             batches = self._batches("train")
-            for train, is_over in self._training.parts(batches, self._every, self._later):
+            parts = self._training.parts(self.epoch, batches, self._every, self._later)
+            for train, is_over in parts:
                 if is_over:
                     self._training.average_replicas()
                 valid = self._run_pass("valid")
@@ -274,8 +272,9 @@ class Simulation:
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         """A whole pass over a split."""
         with fixed_settings():
-            step = self._training.train if split == "train" else self._training.validate
-            return step(self._batches(split))
+            if split == "valid":
+                return self._training.validate(self._batches(split))
+            return self._training.train(self._batches(split), epoch=self.epoch)
 
     def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
         return self._data.batches(split, epoch=self.epoch, seed=self._seed)

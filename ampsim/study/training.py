@@ -152,6 +152,7 @@ class ModelParallel:
             the engine itself.
         apart: learns what the engine, which sleeps, decides; None where the engine itself learns.
         repeater: takes passes from tape that are as earlier ones; None where each is run.
+        batches_of: as of `RunSettings`.
 
     Attributes:
         chain: digest of the passes of training so far.
@@ -164,12 +165,13 @@ class ModelParallel:
         observer: Observer | None,
         apart: LearningApart | None = None,
         repeater: Repeater | None = None,
+        *,
+        batches_of: Callable[[int], float],
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._apart, self._passes = apart, repeater or engine
         self.chain = Chain()
-        self._end_s, self._observed = 0.0, 0
-        self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
+        self._end_s, self._observed, self._batches_of = 0.0, 0, batches_of
         self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
@@ -180,10 +182,6 @@ class ModelParallel:
         self._engine.controller.on_finish = on_items
         if self._observer is not None:
             self._observer.tell_items(on_items)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Training`."""
-        self._batches_of = batches_of
 
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
@@ -233,54 +231,23 @@ class ModelParallel:
         return replace(report, totals=apart.validate(taken, first))
 
 
-class DataParallel:
-    """Copies of a model under a solver."""
-
-    def __init__(self, engine: SolverEngine) -> None:
-        self._engine = engine
-
-    def tell_items(self, on_items: Callable[[int], None]) -> None:
-        """As of `Training`."""
-        self._engine.tell_items(on_items)
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Training`."""
-        self._engine.expect(batches_of)
-
-    def parts(
-        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
-    ) -> Iterator[Part]:
-        """As of `Training`; ranks stop at the end of an epoch alone, if there is no `later`."""
-        is_over = False
-        while not is_over:
-            report = self._engine.train(epoch, batches, later, every)
-            is_over = self._engine.has_ended_epoch
-            yield report, is_over
-
-    def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Training`, off the clock."""
-        return self._engine.validate(batches)
-
-
 class OfPrograms:
     """A program; its variables are the parameters of a graph.
 
     Args:
         engine: makes the passes.
         graph: whose parameters they are; it has those of the program after each pass.
+        batches_of: as of `RunSettings`.
     """
 
-    def __init__(self, engine: ProgramEngine, graph: Graph) -> None:
-        self._engine, self._graph = engine, graph
-        self._batches_of: Callable[[int], float] = lambda _epoch: math.inf
+    def __init__(
+        self, engine: ProgramEngine, graph: Graph, batches_of: Callable[[int], float]
+    ) -> None:
+        self._engine, self._graph, self._batches_of = engine, graph, batches_of
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """As of `Training`."""
         self._engine.on_items = on_items
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """As of `Training`."""
-        self._batches_of = batches_of
 
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
@@ -342,8 +309,7 @@ class Training:
         is_solver = isinstance(schedule, Solver)
         known = [*names, CENTRE] if is_solver else names
         known = [] if isinstance(schedule, OfProgram) else known
-        self._method: ModelParallel | DataParallel | OfPrograms
-        self._engine: Any
+        self._method: ModelParallel | SolverEngine | OfPrograms
         self.recorder = Recorder(
             known,
             cluster.workers,
@@ -351,55 +317,49 @@ class Training:
             on_rows=settings.on_rows,
             has_lanes=cluster.has_lanes or getattr(schedule, "swap_memory", False),
         )
-        self._epoch = 0
         place = (cluster, list(workers))
         how: dict[str, Any] = {"recorder": self.recorder, "settings": settings}
         with fixed_settings():  # a wall clock's workers keep NumPy's settings of their start
             if isinstance(schedule, OfProgram):
-                engine = ProgramEngine(
+                program = ProgramEngine(
                     model.program, model.optimizer, variables_of(graph), cluster, schedule, **how
                 )
-                self._method, self._engine = OfPrograms(engine, graph), engine
+                self._method = OfPrograms(program, graph, settings.batches_of)
             elif isinstance(schedule, Solver):
-                made = SolverEngine(job_of(model, graph), model.bare_graph, *place, schedule, **how)
-                self._method, self._engine = DataParallel(made), made
+                job = job_of(model, graph)
+                self._method = SolverEngine(job, model.bare_graph, *place, schedule, **how)
             else:
                 job = job_of(model, graph if apart is None else _asleep(model, graph))
-                self._engine = Engine(job, *place, schedule, **how)
-                observer = None
+                engine, observer = Engine(job, *place, schedule, **how), None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
-                repeater = repeater_of(self._engine, job, cluster, schedule, **how)
-                self._method = ModelParallel(self._engine, graph, observer, apart, repeater)
+                repeater = repeater_of(engine, job, cluster, schedule, **how)
+                self._method = ModelParallel(
+                    engine, graph, observer, apart, repeater, batches_of=settings.batches_of
+                )
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
         """Let `on_items` be called with the number of items of each instance that finishes."""
         self._method.tell_items(on_items)
 
-    def start_epoch(self, epoch: int) -> None:
-        """Take the learning rate of `epoch`, counted from 0."""
-        self._epoch = epoch
-
-    def expect(self, batches_of: Callable[[int], float]) -> None:
-        """Know how many batches each epoch has, for learning rates that change within it."""
-        self._method.expect(batches_of)
-
     def train(
-        self, batches: Iterable[Any], count: int | None = None, later: Later | None = None
+        self, batches: Iterable[Any], count: int | None = None, *, epoch: int = 0
     ) -> PassReport:
-        """Train on `batches`, or the first `count` of them.
+        """Train on `batches` of an epoch, or the first `count` of them.
 
         Raises:
             SimulationError: the run cannot go on.
         """
-        ((report, _is_over),) = self.parts(itertools.islice(batches, count), None, later)
+        ((report, _is_over),) = self.parts(epoch, itertools.islice(batches, count), None)
         self.average_replicas()
         return report
 
     def parts(
-        self, batches: Iterable[Any], every: int | None, later: Later | None = None
+        self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None = None
     ) -> Iterator[Part]:
         """Train on `batches`, and say whenever it is time for a validation; the pass ends with one.
+
+        The learning rate is that of `epoch`, counted from 0.
 
         A part ends after `every` items, with the batch, deal or round that reaches them; there is
         one where that is None. Methods that go on from one epoch to the next take the batches of
@@ -408,7 +368,7 @@ class Training:
         Raises:
             SimulationError: the run cannot go on.
         """
-        made = self._method.parts(self._epoch, batches, every, later)
+        made = self._method.parts(epoch, batches, every, later)
         while True:
             with fixed_settings():
                 part = next(made, None)
@@ -418,8 +378,8 @@ class Training:
 
     def note_overtaken(self) -> None:
         """Let each transfer that has ended have its row, also where ranks are cut on their way."""
-        if isinstance(self._engine, SolverEngine):
-            self._engine.note_overtaken()
+        if isinstance(self._method, SolverEngine):
+            self._method.note_overtaken()
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""

@@ -12,8 +12,6 @@ from ampsim.trace.table import Columns
 DIRECTIONS: Final = ("update", "backward", "forward")
 """Names of the codes of a span's direction."""
 
-UPDATE_CODE: Final = 0
-
 LANE_STEP: Final = 8
 """More than there are lanes."""
 

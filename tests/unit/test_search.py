@@ -81,7 +81,10 @@ def test_the_front_is_that_of_the_whole_space(setup):
 
 
 def test_an_option_varies_only_under_schedules_that_take_it(setup):
-    table = ampsim.search(*setup, **TIMES, trials=30, sampler="random").table
+    found = ampsim.search(*setup, **TIMES, trials=30, sampler="random")
+    assert found.hypervolume_random is None, "there is nothing else to compare with"
+    assert "at random" not in " ".join(found.sentences)
+    table = found.table
     is_sequential = table["schedule"] == "sequential"
     assert is_sequential.any()
     assert table.loc[is_sequential, "max_active_keys"].isna().all()

@@ -54,6 +54,14 @@ def test_where_nothing_is_beside_anything_all_changes_follow_from_shares():
     assert by_what["device ampnet-core", 2.0]["share"] == pytest.approx(1.0, abs=1e-9)
 
 
+def test_links_of_a_hierarchy_are_made_faster_in_each_of_its_levels():
+    slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6, topology="hierarchy:2x2")
+    free = ampsim.load_cluster("tflops-1", workers=4, topology="hierarchy:2x2")
+    row = rows(ampsim.whatif(MODEL, slow, "sequential", **HOW))["latency of links", math.inf]
+    run = ampsim.simulate(MODEL, free, "sequential", mode="sleep", instances=200)
+    assert row["epoch_s"] == run.makespan_s
+
+
 def test_elasticities_of_the_table_add_up_to_one(found):
     assert found.elasticities["elasticity"].sum() == pytest.approx(1.0, abs=1e-9)
     assert set(found.elasticities["constant"]) == {"flop_per_s", "step_overhead_s", "latency_s"}
