@@ -19,6 +19,7 @@ import os
 import statistics
 import time
 from collections import defaultdict
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -74,7 +75,8 @@ def timed(function, taken: Seconds, key: tuple[str, str]):
 def steps(name: str, mode: Mode) -> tuple[Seconds, Simulation]:
     """Processor seconds of one training pass by node and direction."""
     simulation, taken = prepared(name, mode), Seconds(float)
-    engine = simulation._training._engine
+    training: Any = simulation._training
+    engine = training._method._engine
     for placed in engine.placed_nodes:
         if placed.worker >= 0:
             for step in ("forward", "backward"):

@@ -34,7 +34,7 @@ def sums(
     made = model(60, 2, layers=2, rate=1e-300)
     chosen = solver(name, ranks=3, moving_rate=0.3, **options)
     run = Simulation(made, hosts if chosen.group is None else MORE, chosen)
-    engine: Any = run._training._engine
+    engine: Any = run._training._method
     random, places = np.random.default_rng(3), range(2)
     for rank in engine._ranks:
         for node in rank.nodes:

@@ -150,7 +150,7 @@ def test_without_numbers_the_trace_is_the_same(run, schedule, kind):
 
 def test_what_is_left_in_memory_after_an_epoch_is_what_learning_needs(run, schedule, kind):
     for mode in ("sleep", "numeric"):
-        engine = run(schedule, kind, way_of(schedule, kind), mode)._training._engine
+        engine = run(schedule, kind, way_of(schedule, kind), mode)._training._method._engine
         for memory in engine.memories:
             assert not memory.held(4)
             assert not memory.held(5)

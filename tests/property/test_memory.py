@@ -137,7 +137,8 @@ def simulation_of(schedule: str, model: str, links: str = "free", **options: Any
 def test_what_is_counted_are_the_arrays_that_are_there(schedule, model, monkeypatch):
     recount = Recount(monkeypatch)  # before the workers start
     simulation = simulation_of(schedule, model)
-    recount.engine = simulation._training._engine
+    training: Any = simulation._training
+    recount.engine = training._method._engine
     simulation.run_epoch()
     assert recount.moments > 10
 
@@ -161,7 +162,7 @@ def test_without_numbers_the_memory_is_the_same(schedule, model, links):
 @pytest.mark.parametrize(("schedule", "model", "links"), RUNS)
 def test_after_an_epoch_only_parameters_are_left(schedule, model, links):
     simulation = memory_of(schedule, model, links, "numeric")
-    engine, nodes = simulation._training._engine, simulation._graph.parameterized
+    engine, nodes = simulation._training._method._engine, simulation._graph.parameterized
     for placed in engine.placed_nodes:
         if placed.footprint is not None:
             assert not placed.footprint._inputs

@@ -79,7 +79,8 @@ def test_what_lies_in_memory_is_what_the_trace_says(chain, schedule, above_bytes
     memory = MemoryRemedy(remedy="offload", above_bytes=above_bytes)
     model = chain(COSTS, instances=6, valid=1, rows=ROWS).model()
     simulation = Simulation(model, cluster_of(memory), schedule_of(schedule), mode="sleep")
-    engines.append(simulation._training._engine)
+    training: Any = simulation._training
+    engines.append(training._method._engine)
     simulation.run_epoch()
     spans = simulation.result().spans
     assert len(seen) > 20
