@@ -20,7 +20,7 @@ from ampsim.study.model import variables_of
 OPTIONS: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 6, "batch": 5, "replicas": 1, "learning_rate": 0.01},
     "mlp": {"hidden": 7, "layers": 3, "batch": 5, "data": "synthetic", "valid_images": 20},
-    "lstm_mnist": {"hidden": 4, "batch": 5, "data": "synthetic"},
+    "lstm_mnist": {"hidden": 4, "batch": 5, "data": "synthetic", "valid_images": 20},
     "dynamic_lstm": {"hidden": 4, "layers": 1, "length": 7, "batch": 5},
     "dynamic_lstm, 2 layers": {"hidden": 4, "layers": 2, "length": 7, "batch": 5},
 }
