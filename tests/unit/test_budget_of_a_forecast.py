@@ -227,9 +227,9 @@ def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fix
 
         maker.make = make  # type: ignore[method-assign]
         flop = budget.flop_per_item(model) or 0.0
-        spending = budget.Spending(entries, budget.Allowance(6.0, fixed), 0, maker)
+        spending = budget.Spending(entries, budget.Allowance(2.0, fixed), 0, maker)
         spent = spending.spend()
-    said = re.match(r"budget 6.00 s: .*seeds; (\S+) (m?)s used, counted as", spent.said[0])
+    said = re.match(r"budget 2.00 s: .*seeds; (\S+) (m?)s used, counted as", spent.said[0])
     assert said is not None, spent.said
     assert len({len(of) for of in spent.made.rows}) == 1
     assert spending._spent_s == pytest.approx(sum(priced))
