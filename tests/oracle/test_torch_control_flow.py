@@ -114,7 +114,7 @@ def imported(kind: Any) -> tuple[Any, ampsim.Model, Any]:
 
 
 def trained(module: Any, model: ampsim.Model, epochs: int) -> tuple[dict[str, Any], list[float]]:
-    """The state_dict of so many epochs of PyTorch's own, step by step, and losses of the batches."""
+    """The state_dict of so many epochs of PyTorch's own, and losses of the batches."""
     copy = pickle.loads(pickle.dumps(module))
     optimizer, losses = torch.optim.Adam(copy.parameters(), 2e-2), []
     for epoch in range(epochs):

@@ -182,7 +182,7 @@ def ask(model, cluster, budget_s, **more):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.slow(18)
 def test_a_budget_gives_the_same_with_any_number_of_jobs(model, cluster):
     one, other = (ask(model, cluster, 2.5, jobs=jobs) for jobs in (1, 2))
     assert one.table.to_csv() == other.table.to_csv()
