@@ -109,8 +109,9 @@ def draw_once(draw: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but not in what was collected."""
+    """Look for garbage again, but seldom, and not in what was collected."""
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 
