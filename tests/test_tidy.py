@@ -144,6 +144,7 @@ def test_modules_are_short_enough_to_be_one_idea():
     expect_none(CODE + SCRIPTS + TESTS, find)
 
 
+@pytest.mark.slow
 def test_functions_are_short_enough_to_read_at_once():
     def find(path: Path) -> Iterator[str]:
         for node in functions(path):

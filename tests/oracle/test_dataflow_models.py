@@ -224,6 +224,7 @@ def test_the_host_hides_behind_the_device_in_the_graph_alone():
     assert unrolled < inside < outside
 
 
+@pytest.mark.slow
 def test_what_control_flow_costs_the_host_is_hidden_by_larger_batches():
     """F7: in-graph over unrolled, for more and more work an operator, falls to 1."""
     device = Device(name="gpu", flop_per_s=1e9, dispatch_s=1e-6)

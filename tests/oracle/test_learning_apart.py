@@ -115,6 +115,7 @@ def learned(result: Any) -> bytes:
     return b"".join(array.tobytes() for array in result.model.parameters().values())
 
 
+@pytest.mark.slow
 def test_equal_digests_have_equal_weights_and_most_unequal_ones_have_unequal_weights():
     """Of 24 drawn clusters under AMP."""
     chance, model = random.Random(7), ampsim.load_model("mlp", **MODEL)

@@ -128,6 +128,7 @@ def trained(module: Any, model: ampsim.Model, epochs: int) -> tuple[dict[str, An
     return copy.state_dict(), losses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODULES)
 def test_twenty_steps_are_those_of_pytorch(kind):
     module, model, _data = imported(kind)

@@ -87,6 +87,7 @@ def test_swapping_changes_no_bit_of_a_program(block, share, dispatch_s, options)
         assert runs[1].peak_bytes[0] <= room
 
 
+@pytest.mark.slow(8)
 @settings(max_examples=25, deadline=None)
 @given(block=programs(reads_floats=False), window=st.integers(0, 3))
 def test_the_peak_of_a_program_is_what_spans_and_readers_say(block, window):

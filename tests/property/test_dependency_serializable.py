@@ -33,6 +33,7 @@ def test_the_same_program_runs_the_same_way_twice(name):
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_a_program_runs_the_same_way_in_every_process():
     code = (
         "from dependency_programs import Program\n"
