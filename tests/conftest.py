@@ -67,7 +67,7 @@ TOGETHER = {"tests/property/test_bounds.py": "tests/property/test_every_schedule
 """Files that make the runs of others, which are kept within a process."""
 
 SLOW_S, QUICK_S = 3.0, 0.1
-"""Seconds of a test that is marked slow, and of another; chosen, to begin with long files."""
+"""Seconds of a test that is marked slow and does not say how slow, and of another; chosen."""
 
 
 IMAGES_MAX = 20
@@ -109,8 +109,9 @@ def draw_once(draw: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again, but not in what was collected."""
+    """Look for garbage again, but seldom, and not in what was collected."""
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 
@@ -141,7 +142,8 @@ def longest_first(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no process ends with one of them alone."""
     seconds: dict[Path, float] = {}
     for item in items:
-        taken_s = SLOW_S if item.get_closest_marker("slow") else QUICK_S
+        slow = item.get_closest_marker("slow")
+        taken_s = QUICK_S if slow is None else next(iter(slow.args), SLOW_S)
         seconds[item.path] = seconds.get(item.path, 0.0) + taken_s
     items.sort(key=lambda item: -seconds[item.path])
 

@@ -208,7 +208,7 @@ def kernels_of(wanted: str) -> str:
     return told.stdout.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.slow(15)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the kernel's own libraries
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # its sockets
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)

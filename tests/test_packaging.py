@@ -88,6 +88,7 @@ def test_reports_and_notebooks_are_in_the_checkout_and_not_in_the_wheel(wheel, f
         assert not [name for name in names_in(wheel) if folder in name.split("/")]
 
 
+@pytest.mark.slow
 def test_installed_code_means_the_same_as_that_of_the_checkout(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
@@ -108,6 +109,7 @@ def test_wheel_names_its_licence_and_its_command(wheel):
         assert "License-Expression: Apache-2.0" in archive.read(metadata["METADATA"]).decode()
 
 
+@pytest.mark.slow
 def test_source_distribution_gives_the_same_wheel(tree, wheel, tmp_path):
     (tmp_path / "sdist").mkdir()
     (tmp_path / "wheel").mkdir()

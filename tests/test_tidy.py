@@ -5,7 +5,6 @@ Source: the house style; TigerBeetle's `src/tidy.zig` for the idea.
 
 import ast
 import importlib.util
-import io
 import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator
@@ -71,7 +70,14 @@ FOREIGN = {
 }
 
 IGNORE = re.compile(r"#\s*(?:noqa|pyright:\s*ignore|type:\s*ignore)(?::?\s*[\w,\[\] ]*)")
-NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+NO_CODE = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -99,20 +105,15 @@ def expect_none(paths: Iterable[Path], find: Callable[[Path], Iterable[str]]) ->
         pytest.fail("\n".join(lines), pytrace=False)
 
 
-@cache
-def code_lines(path: Path) -> frozenset[int]:
-    """Numbers of the lines that hold more than a comment."""
-    tokens = tokenize.generate_tokens(io.StringIO(text_of(path)).readline)
-    spans = ((one.start[0], one.end[0]) for one in tokens if one.type not in NO_CODE)
-    return frozenset(number for first, last in spans for number in range(first, last + 1))
-
-
 def length(path: Path, node: Function) -> int:
     """Lines of code in the body: no docstring, no comment, no blank line."""
     body = node.body[1:] if ast.get_docstring(node) is not None else node.body
     if not body:
         return 0
-    return sum(body[0].lineno <= number <= (node.end_lineno or 0) for number in code_lines(path))
+    lines = text_of(path).splitlines(keepends=True)[body[0].lineno - 1 : node.end_lineno]
+    tokens = tokenize.generate_tokens(iter(lines).__next__)
+    spans = ((one.start[0], one.end[0]) for one in tokens if one.type not in NO_CODE)
+    return len({number for first, last in spans for number in range(first, last + 1)})
 
 
 def public(tree: ast.Module | ast.ClassDef) -> Iterator[ast.ClassDef | Function]:
@@ -143,6 +144,7 @@ def test_modules_are_short_enough_to_be_one_idea():
     expect_none(CODE + SCRIPTS + TESTS, find)
 
 
+@pytest.mark.slow
 def test_functions_are_short_enough_to_read_at_once():
     def find(path: Path) -> Iterator[str]:
         for node in functions(path):

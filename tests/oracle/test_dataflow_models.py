@@ -20,7 +20,7 @@ from ampsim.study.model import variables_of
 OPTIONS: dict[str, dict[str, Any]] = {
     "rnn": {"hidden": 6, "batch": 5, "replicas": 1, "learning_rate": 0.01},
     "mlp": {"hidden": 7, "layers": 3, "batch": 5, "data": "synthetic", "valid_images": 20},
-    "lstm_mnist": {"hidden": 4, "batch": 5, "data": "synthetic"},
+    "lstm_mnist": {"hidden": 4, "batch": 5, "data": "synthetic", "valid_images": 20},
     "dynamic_lstm": {"hidden": 4, "layers": 1, "length": 7, "batch": 5},
     "dynamic_lstm, 2 layers": {"hidden": 4, "layers": 2, "length": 7, "batch": 5},
 }
@@ -224,6 +224,7 @@ def test_the_host_hides_behind_the_device_in_the_graph_alone():
     assert unrolled < inside < outside
 
 
+@pytest.mark.slow
 def test_what_control_flow_costs_the_host_is_hidden_by_larger_batches():
     """F7: in-graph over unrolled, for more and more work an operator, falls to 1."""
     device = Device(name="gpu", flop_per_s=1e9, dispatch_s=1e-6)
@@ -232,7 +233,7 @@ def test_what_control_flow_costs_the_host_is_hidden_by_larger_batches():
     for batch in (10, 100, 1000):
         model = ampsim.load_model("rnn", hidden=16, replicas=1, batch=batch)
         inside, unrolled = (
-            ampsim.simulate(model, cluster, one, instances=5000, mode="sleep").makespan_s
+            ampsim.simulate(model, cluster, one, instances=1000, mode="sleep").makespan_s
             for one in (ampsim.Dataflow(), ampsim.Unrolled())
         )
         ratios.append(inside / unrolled)

@@ -56,6 +56,7 @@ def test_an_epoch_shuffles_batches_and_a_seed_draws_others():
     assert drawn(0, 0) == first
 
 
+@pytest.mark.slow
 def test_a_default_run_reaches_its_target_in_two_epochs():
     model = ampsim.load_model("dynamic_lstm")
     result = ampsim.simulate(model, "tflops-1", ampsim.Dataflow(), epochs=2)
@@ -170,6 +171,7 @@ def grown_bytes(schedule: Any, batch: int, lengths: tuple[int, int], hidden: int
     return (peaks[1] - peaks[0]) / (lengths[1] - lengths[0])
 
 
+@pytest.mark.slow
 def test_a_loop_keeps_one_sum_of_weight_gradients_and_copies_wait_for_the_last():
     """By hand: of the loop eight arrays on stacks, input, outputs twice, their gradient; logits.
 

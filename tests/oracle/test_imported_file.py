@@ -131,6 +131,7 @@ def run(*words: object) -> Any:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
+@pytest.mark.slow
 def test_the_command_says_what_it_wrote_and_other_commands_take_it(source, tmp_path):
     out = tmp_path / "folder" / "model.py"
     done = run("import", f"{source}:make", "--out", out, "--json", "-")

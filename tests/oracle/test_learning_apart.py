@@ -115,13 +115,14 @@ def learned(result: Any) -> bytes:
     return b"".join(array.tobytes() for array in result.model.parameters().values())
 
 
+@pytest.mark.slow
 def test_equal_digests_have_equal_weights_and_most_unequal_ones_have_unequal_weights():
-    """Of 60 drawn clusters under AMP."""
+    """Of 24 drawn clusters under AMP."""
     chance, model = random.Random(7), ampsim.load_model("mlp", **MODEL)
     schedules = [ampsim.Amp(1), ampsim.Amp(2), ampsim.Amp(4), ampsim.Amp(3, min_update_interval=2)]
     by_digest: dict[str, set[bytes]] = defaultdict(set)
     runs = 0
-    for _cluster in range(60):
+    for _cluster in range(24):
         cluster = drawn(chance)
         for schedule in schedules:
             result = result_of(model, cluster, schedule, epochs=1, instances=120)
@@ -129,7 +130,7 @@ def test_equal_digests_have_equal_weights_and_most_unequal_ones_have_unequal_wei
             runs += 1
     assert all(len(weights) == 1 for weights in by_digest.values())
     weights = {one for found in by_digest.values() for one in found}
-    assert 20 < len(by_digest) < runs - 45
+    assert 20 < len(by_digest) < runs - 18
     assert len(weights) >= 0.95 * len(by_digest)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairwise
 from plain_solvers import Problem, problem
 from solver_cases import cluster, model, solver
 
@@ -267,12 +268,16 @@ class Serving:
             self.ends.append((self.now * 1e-18, self.centre))
 
 
-@pytest.mark.parametrize("batches", [1, 5, 7])
-@pytest.mark.parametrize("speeds", SPEEDS)
-@pytest.mark.parametrize(("name", "period"), with_periods(MEETING, 1, 2, 3, 50))
+BATCHES = (1, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("method", "speeds", "batches"), pairwise(with_periods(MEETING, 1, 2, 3, 50), SPEEDS, BATCHES)
+)
 def test_an_epoch_of_ranks_that_meet_ends_with_the_last_step_of_each(
-    name, speeds, period, batches, monkeypatch
+    method, speeds, batches, monkeypatch
 ):
+    name, period = method
     _result, seen = ends_of_run(name, batches, SPEEDS[speeds], monkeypatch, period=period)
     plain = problem(model(BATCH * batches, BATCH))
     expected = met(name, plain, len(SPEEDS[speeds]), period)
@@ -280,14 +285,14 @@ def test_an_epoch_of_ranks_that_meet_ends_with_the_last_step_of_each(
     assert np.allclose(seen, expected, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("batches", [1, 5, 7])
 @pytest.mark.parametrize(
-    "hosts", [(*ranks, server) for ranks in SPEEDS.values() for server in SERVERS]
+    ("method", "ranks", "server", "batches"),
+    pairwise(with_periods(SERVED, 1, 2, 3), SPEEDS.values(), SERVERS, BATCHES),
 )
-@pytest.mark.parametrize(("name", "period"), with_periods(SERVED, 1, 2, 3))
 def test_an_epoch_at_a_server_ends_with_the_centre_of_its_last_merge_or_step(
-    name, hosts, period, batches, monkeypatch
+    method, ranks, server, batches, monkeypatch
 ):
+    (name, period), hosts = method, (*ranks, server)
     options = {"period": period, "staleness_bound": 1}
     result, seen = ends_of_run(name, batches, hosts, monkeypatch, **options)
     plain = problem(model(BATCH * batches, BATCH))

@@ -268,6 +268,7 @@ def test_a_worker_holds_at_most_what_it_keeps_and_what_lies_there(
         assert found.loc[s, "bytes"] == 2 * 6 * 8 + most, (p, m, s)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(machine=machines(st.integers(1, 5)), n=st.integers(1, 20))
 def test_every_step_of_a_pipeline_that_never_drains_begins_and_ends_as_a_recursion_says(

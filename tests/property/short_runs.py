@@ -25,7 +25,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "dynamic_lstm": {"hidden": 4, "layers": 2, "length": 6},
     "tree_lstm": {"hidden": 4, "embedding": 3, "data": "synthetic"},
     "ggnn": {"hidden": 12, "data": "synthetic"},
-    "bilstm_tagger": {"data": "synthetic"},
+    "bilstm_tagger": {"data": "synthetic", "hidden": 5, "tanh_units": 4, "word_width": 8},
 }
 CHAINS = ("mlp", "lenet")
 """Models whose nodes with parameters are a chain of stages."""

@@ -43,36 +43,22 @@ def firings(result: flow.FlowResult) -> dict[str, tuple[int, int]]:
     return {str(name): (int(row["live"]), int(row["dead"])) for name, row in sums.iterrows()}
 
 
-def check(block: Any, cluster: Cluster, seed: int, **options: Any) -> None:
+@pytest.mark.slow(5)
+@settings(max_examples=150, deadline=None)
+@given(block=programs(), cluster=clusters(), seed=st.integers(0, 99), options=OPTIONS)
+def test_any_placement_gives_the_same_bits(block, cluster, seed, options):
     asked = built(block)
     feeds = feeds_of(asked)
     alone = flow.run(asked, feeds)
     placement = placed(asked, cluster.workers, seed)
-    broadcasts = options.pop("broadcast_dead", False)
-    result = flow.run(
-        asked, feeds, cluster=cluster, placement=placement, broadcast_dead=broadcasts, **options
-    )
+    result = flow.run(asked, feeds, cluster=cluster, placement=placement, **options)
     assert [float(one) for one in result.values] == [float(one) for one in alone.values]
     assert firings(result) == firings(alone)
     counts = result.evaluations.groupby("operator")[["live", "dead"]].sum().sum(axis=1)
     assert counts.get("send", 0) == counts.get("recv", 0)
-    if not broadcasts:
+    if not options["broadcast_dead"]:
         assert counts.get("send", 0) == sum(result.sent.values())
         dead = result.evaluations.query("operator == 'send'")["dead"].sum()
         assert dead == result.sent["dead"]
     path = result.critical_path
     assert float((path["end_s"] - path["start_s"]).sum()) == pytest.approx(result.makespan_s)
-
-
-@settings(max_examples=40, deadline=None)
-@given(block=programs(), cluster=clusters(), seed=st.integers(0, 99), options=OPTIONS)
-def test_any_placement_gives_the_same_bits(block, cluster, seed, options):
-    check(block, cluster, seed, **options)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-@settings(max_examples=400, deadline=None)
-@given(block=programs(), cluster=clusters(), seed=st.integers(0, 99), options=OPTIONS)
-def test_many_placements_give_the_same_bits(block, cluster, seed, options):
-    check(block, cluster, seed, **options)

@@ -58,72 +58,41 @@ def ran(asked: list[flow.Tensor], **options: Any) -> tuple[list[Any], Counter[Fi
     return values, Counter(Recording.log)
 
 
-def check_values(block: Any, window: int) -> None:
+def plain(block: Any) -> list[float]:
+    return [float(one) for one in interpret(block, [tuple(FEEDS.values())], Plain())]
+
+
+@settings(max_examples=100, deadline=None)
+@given(block=programs(), window=st.integers(0, 3))
+def test_a_program_computes_what_plain_python_does(block, window):
     asked = built(block)
     values, fired = ran(asked, parallel_iterations=window)
-    assert [float(one) for one in values] == [
-        float(one) for one in interpret(block, [tuple(FEEDS.values())], Plain())
-    ]
+    assert [float(one) for one in values] == plain(block)
     assert max(fired.values(), default=0) <= 1
 
 
-def check_firings(block: Any, seed: int, window: int) -> None:
+@pytest.mark.slow(20)
+@settings(max_examples=1000, deadline=None)
+@given(block=programs(), seed=st.integers(0, 9), window=st.integers(0, 3))
+def test_what_fires_does_not_depend_on_the_order_of_firing(block, seed, window):
+    """Values are those of plain Python and, gradients included, of any order, as is what fires."""
     asked = built(block, has_gradients=True)
     values, fired = ran(asked, parallel_iterations=window)
     machine = TokenMachine(asked, fed(asked), seed)
+    assert [float(one) for one in values[:3]] == plain(block)
     assert [float(one) for one in machine.run()] == [float(one) for one in values]
     assert machine.fired == fired
 
 
-def check_gradients(block: Any, window: int) -> None:
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(block=programs(), window=st.integers(0, 3))
+def test_gradients_of_a_program_are_those_carried_forward(block, window):
     a, b, k = FEEDS.values()
     state = interpret(block, [(Dual(a, 1.0, 0.0), Dual(b, 0.0, 1.0), k)], Plain())
     expected = (state[0] + state[1] * 2.0).slopes
     values, _fired = ran(built(block, has_gradients=True), parallel_iterations=window)
     np.testing.assert_allclose([float(one) for one in values[3:]], expected, 1e-10, 1e-10)
-
-
-@settings(max_examples=30, deadline=None)
-@given(block=programs(), window=st.integers(0, 3))
-def test_gradients_of_a_program_are_those_carried_forward(block, window):
-    check_gradients(block, window)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(block=programs(), window=st.integers(0, 3))
-def test_gradients_of_many_programs_are_those_carried_forward(block, window):
-    check_gradients(block, window)
-
-
-@settings(max_examples=40, deadline=None)
-@given(block=programs(), window=st.integers(0, 3))
-def test_a_program_computes_what_plain_python_does(block, window):
-    check_values(block, window)
-
-
-@settings(max_examples=20, deadline=None)
-@given(block=programs(), seed=st.integers(0, 9), window=st.integers(0, 3))
-def test_what_fires_does_not_depend_on_the_order_of_firing(block, seed, window):
-    """Values, gradients included, and the set of (node, tag, dead) are those of any order."""
-    check_firings(block, seed, window)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
-@given(block=programs(), window=st.integers(0, 3))
-def test_many_programs_compute_what_plain_python_does(block, window):
-    check_values(block, window)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
-@given(block=programs(), seed=st.integers(0, 9), window=st.integers(0, 3))
-def test_many_programs_fire_alike_in_any_order(block, seed, window):
-    check_firings(block, seed, window)
 
 
 @settings(max_examples=30, deadline=None)

@@ -51,7 +51,16 @@ def cluster_of(memory_bytes: int | None, dispatch_s: float = 0.0, copy_s: float 
     return Cluster(name="test", devices=(device,))
 
 
-def check_swapped(block: Any, share: float, dispatch_s: float, options: dict[str, Any]) -> None:
+shares = st.sampled_from([1.0, 0.9, 0.8, 0.7])
+
+
+@pytest.mark.slow(10)
+@settings(max_examples=150, deadline=None)
+@given(
+    block=programs(reads_floats=False), share=shares, dispatch_s=st.sampled_from([0.0, 0.25]),
+    options=cases,
+)  # fmt: skip
+def test_swapping_changes_no_bit_of_a_program(block, share, dispatch_s, options):
     """The account is empty at the end of every run, or `flow.run` fails."""
     asked, feeds = built(block)
     free = flow.run(asked, feeds, cluster=cluster_of(None, dispatch_s), **options)
@@ -78,30 +87,8 @@ def check_swapped(block: Any, share: float, dispatch_s: float, options: dict[str
         assert runs[1].peak_bytes[0] <= room
 
 
-shares = st.sampled_from([1.0, 0.9, 0.8, 0.7])
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    block=programs(reads_floats=False), share=shares, dispatch_s=st.sampled_from([0.0, 0.25]),
-    options=cases,
-)  # fmt: skip
-def test_swapping_changes_no_bit_of_a_program(block, share, dispatch_s, options):
-    check_swapped(block, share, dispatch_s, options)
-
-
-@pytest.mark.thorough
-@pytest.mark.slow
-@settings(max_examples=400, deadline=None)
-@given(
-    block=programs(reads_floats=False), share=shares, dispatch_s=st.sampled_from([0.0, 0.25]),
-    options=cases,
-)  # fmt: skip
-def test_swapping_changes_no_bit_of_many_programs(block, share, dispatch_s, options):
-    check_swapped(block, share, dispatch_s, options)
-
-
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow(8)
+@settings(max_examples=25, deadline=None)
 @given(block=programs(reads_floats=False), window=st.integers(0, 3))
 def test_the_peak_of_a_program_is_what_spans_and_readers_say(block, window):
     asked, feeds = built(block)

@@ -16,6 +16,7 @@ import ampsim
 from ampsim.dependency import POLICIES
 
 
+@pytest.mark.slow(30)
 @settings(max_examples=2000, derandomize=True, deadline=None)
 @given(st.integers(0, 2**40))
 def test_random_programs_come_to_what_push_order_gives(seed):
@@ -32,6 +33,7 @@ def test_the_same_program_runs_the_same_way_twice(name):
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_a_program_runs_the_same_way_in_every_process():
     code = (
         "from dependency_programs import Program\n"

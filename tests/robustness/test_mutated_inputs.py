@@ -14,7 +14,7 @@ CALLS = 50
 SEED = 0
 
 
-@pytest.mark.slow
+@pytest.mark.slow(12)
 def test_whatever_comes_in_is_done_or_refused_in_one_line():
     words = [sys.executable, str(SCRIPT), "--calls", str(CALLS), "--seed", str(SEED)]
     ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)

@@ -89,6 +89,7 @@ def test_a_sentence_of_rare_words_leaves_the_word_table_as_it_was():
     assert changed == {name.split(".")[0] for name in after} - {"word-embedding"}
 
 
+@pytest.mark.slow
 def test_it_learns_its_synthetic_data():
     result = simulate(
         load_model("bilstm_tagger", data="synthetic", learning_rate=1e-2),

@@ -182,7 +182,7 @@ def ask(model, cluster, budget_s, **more):
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.slow(18)
 def test_a_budget_gives_the_same_with_any_number_of_jobs(model, cluster):
     one, other = (ask(model, cluster, 2.5, jobs=jobs) for jobs in (1, 2))
     assert one.table.to_csv() == other.table.to_csv()
@@ -210,6 +210,7 @@ def test_a_budget_that_is_too_small_buys_one_run_and_says_what_would_do(model, c
     assert "buys one run of each row, which ranks nothing; --budget " in made.manifest["budget"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fixed", [("learning_rate", "max_active_keys"), ()])
 def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fixed):
     """Where nothing is tuned, the first run of a row is also one by which it is compared."""
@@ -227,9 +228,9 @@ def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fix
 
         maker.make = make  # type: ignore[method-assign]
         flop = budget.flop_per_item(model) or 0.0
-        spending = budget.Spending(entries, budget.Allowance(6.0, fixed), 0, maker)
+        spending = budget.Spending(entries, budget.Allowance(2.0, fixed), 0, maker)
         spent = spending.spend()
-    said = re.match(r"budget 6.00 s: .*seeds; (\S+) (m?)s used, counted as", spent.said[0])
+    said = re.match(r"budget 2.00 s: .*seeds; (\S+) (m?)s used, counted as", spent.said[0])
     assert said is not None, spent.said
     assert len({len(of) for of in spent.made.rows}) == 1
     assert spending._spent_s == pytest.approx(sum(priced))
@@ -367,6 +368,7 @@ def test_epochs_are_held_for_known_just_where_a_whole_run_learns_the_same(model,
         assert is_same == (one is fast or not isinstance(schedule, ampsim.Amp))
 
 
+@pytest.mark.slow
 def test_a_solver_is_asked_about_too_and_takes_there_what_a_forecast_there_says(model, cluster):
     """It may be first, and was left out: what was said then was of the rows behind it."""
     schedules = (ampsim.Sequential(), ampsim.AsyncSGD(ranks=2), ampsim.LocalSGD(ranks=2))
@@ -394,6 +396,7 @@ def test_a_solver_is_asked_about_too_and_takes_there_what_a_forecast_there_says(
     assert not any("(now" in one for one in tied)  # it was "with 4 workers (now 4): async-sgd"
 
 
+@pytest.mark.slow
 def test_the_time_at_other_hardware_is_that_of_a_forecast_there_of_several_seeds():
     """Lists have other lengths with each seed: by the first one's it was 12 % too slow."""
     model = ampsim.load_model("rnn", hidden=16, replicas=2, batch=20)

@@ -81,6 +81,7 @@ def found(file: Path) -> Calibration:
     return calibrate(read_table_file(file))
 
 
+@pytest.mark.slow
 def test_a_fit_finds_the_device_that_made_the_numbers(found):
     assert found.device.flop_per_s == pytest.approx(TRUE.flop_per_s, rel=1e-3)
     assert found.device.step_overhead_s == pytest.approx(TRUE.step_overhead_s, rel=1e-3)
@@ -90,6 +91,7 @@ def test_a_fit_finds_the_device_that_made_the_numbers(found):
         assert one.low <= getattr(TRUE, one.key) * 1.001 and one.high * 1.001 >= one.value
 
 
+@pytest.mark.slow
 def test_a_number_that_a_bound_holds_is_said_first_and_its_interval_ends_there(file, tmp_path):
     path = tmp_path / "table.toml"
     path.write_text(file.read_text().replace("max = 1e13", "max = 2e10"))
@@ -101,6 +103,7 @@ def test_a_number_that_a_bound_holds_is_said_first_and_its_interval_ends_there(f
     assert verdict(found).startswith(held)
 
 
+@pytest.mark.slow
 def test_two_fits_give_the_same_bits(file, found):
     again = calibrate(read_table_file(file))
     assert again.points == found.points and again.fitted == found.fitted
@@ -134,6 +137,7 @@ def test_every_number_of_a_device_can_be_fitted_or_is_no_time():
         assert (sign == 1) == key.endswith("per_s"), key
 
 
+@pytest.mark.slow
 def test_a_row_may_replace_numbers_of_the_device(file):
     text = (
         file.read_text() + row("fast", *SETTINGS[1], train_per_s=1.0) + "device.flop_per_s = 1e15\n"
@@ -146,6 +150,7 @@ def test_a_row_may_replace_numbers_of_the_device(file):
     assert fast.simulated > 1.5 * found.points[2].simulated
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_device_file_that_runs_and_says_where_it_is_from(call, file):
     ended = call(
         "calibrate", "table", str(file), "--out", "made", "--quiet", "--json", "found.json"

@@ -156,6 +156,7 @@ def build(config):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_signal_within_a_text_that_is_executed_ends_with_its_code_too(tmp_path, name, code):
     """As while a data class is made: CPython then ends `python -m` by SIGINT unless told not to."""
@@ -166,6 +167,7 @@ def test_a_signal_within_a_text_that_is_executed_ends_with_its_code_too(tmp_path
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_cache_of_fonts_that_cannot_be_kept_is_no_line(tmp_path, monkeypatch):
     monkeypatch.setenv("MPLCONFIGDIR", "/proc")  # there, and writable by nobody
     process = start(tmp_path, "gantt", "mlp", *MLP, "--out", "g.png")

@@ -19,6 +19,7 @@ PAGES |= {"bounds.png", "memory.png", "staleness.png"}
 TABLES = {f"{name}.parquet" for name in (*TABLE_NAMES, "memory")}
 
 
+@pytest.mark.slow
 def test_run_keeps_manifest_and_tables(call):
     ended = call("run", "rnn", *SMALL, "--epochs", "2", "--schedule", "pipeline", "--out", "kept")
     assert ended.code == 0
@@ -106,6 +107,7 @@ def test_a_run_on_the_wall_that_took_too_long_names_a_stretch_that_would_not(ela
     assert _kept_time(clock).endswith(f" for 2.00 s x 10, {said}")
 
 
+@pytest.mark.slow
 def test_gantt_draws_a_run_that_was_kept(call, once):
     once("run", "rnn", *SMALL, "--quiet")
     for name in ("g.png", "g.svg", "g.pdf"):
@@ -167,6 +169,7 @@ def page_data(name):
     return json.loads(text[start : text.index("</script>", start)])
 
 
+@pytest.mark.slow
 def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
     Path("two.toml").write_text(TWO_KINDS)
     call("run", "rnn", *SMALL, "--quiet", "--device", "two.toml")

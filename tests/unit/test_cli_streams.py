@@ -85,7 +85,7 @@ def test_every_command_is_tried_here():
     assert set(COMMANDS) == set(command.commands)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(10)
 @pytest.mark.usefixtures("prepared", "undrawn", "hasty")
 def test_a_command_whose_streams_are_closed_does_its_work_and_ends_with_the_right_code(
     monkeypatch, capsys

@@ -45,6 +45,7 @@ def test_every_command_has_it(call, command):
     assert "--traceback" in ended.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["check", "forecast", "run", "gantt"])
 def test_it_shows_the_lines_of_a_model_before_the_one_line(call, tmp_path, command):
     (tmp_path / "own.py").write_text(WRONG)

@@ -59,6 +59,7 @@ def forecast_of(setup: Setup, row: dict[str, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in found.items()}
 
 
+@pytest.mark.slow
 def test_a_trained_cell_is_what_a_forecast_of_it_gives(setup, whole):
     learned = whole.table[whole.table["basis"] == "learned"].to_dict("records")
     assert {row["schedule"] for row in learned} == {"pipeline", "amp"}
@@ -105,6 +106,7 @@ class Stopped:
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [5, 15])
 def test_a_map_that_was_stopped_goes_on_to_the_same_bytes(setup, whole, after, tmp_path):
     def explored(stop: Any) -> ampsim.Exploration:

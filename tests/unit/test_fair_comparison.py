@@ -352,7 +352,7 @@ def test_no_shipped_model_has_a_row_that_our_rule_broke_and_others_are_praised_a
         leading(ampsim.load_model(name, **settings), EVERY, FEW),
         ampsim.load_cluster("tflops-1", workers=4),
         [ampsim.Sequential(), ampsim.Pipeline(8), ampsim.Amp(4)],
-        max_epochs=3,
+        max_epochs=2,
         instances=instances,
         placement="paper",
         target=None,  # all epochs are trained

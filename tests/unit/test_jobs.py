@@ -227,6 +227,7 @@ def test_where_every_process_dies_the_first_is_told(model, cluster, end, said):
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 @forks
 def test_how_a_process_ended_is_known_whoever_counts_processes_meanwhile(monkeypatch):
     """The system tells one thread alone how a process ended."""
@@ -411,6 +412,7 @@ def test_a_run_that_memory_does_not_suffice_for_is_one_sentence(model, cluster, 
     assert [run.schedule for run in made.runs] == ["sequential", "pipeline"]
 
 
+@pytest.mark.slow
 @forks
 def test_a_process_that_is_killed_takes_nothing_with_it_but_its_run(model, cluster, tmp_path):
     mark = tmp_path / "killed"

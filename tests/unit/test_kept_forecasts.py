@@ -224,7 +224,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(12)
 def test_a_forecast_that_was_killed_is_finished_to_the_bit_by_the_same_command(tmp_path):
     whole = start(tmp_path / "whole")
     assert whole.communicate(timeout=120)[1] == ""

@@ -258,6 +258,7 @@ count = 4
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_commands_say_it_in_a_line_and_pages_show_it(call):
     Path("two.toml").write_text(TWO_KINDS)

@@ -351,6 +351,7 @@ def test_what_cannot_train_is_never_found():
     assert len(set(Search(trials=50).find(ground).workers[1:])) == 1
 
 
+@pytest.mark.slow
 def test_a_search_is_faster_in_a_run_and_its_manifest_says_where_it_is_from(rnn):
     schedules = [Amp(4), ampsim.Sequential()]
     rates = {

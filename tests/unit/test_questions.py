@@ -79,6 +79,7 @@ def short_of_memory_at(wrong: int) -> Any:
     return replace(MODEL, make_data=make_data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_run_that_gives_nothing_is_one_sentence_and_the_others_finish(name):
     function, schedules, how = QUESTIONS[name]

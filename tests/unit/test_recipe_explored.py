@@ -60,6 +60,7 @@ def own(made, tmp_path) -> Path:
     return Path(shutil.copytree(made, tmp_path / made.name))
 
 
+@pytest.mark.slow
 def test_a_trained_cell_is_what_a_forecast_of_the_row_gives_with_its_own_options(made):
     table = pd.read_csv(made / "report.csv")
     assert len(table) == 8
@@ -182,6 +183,7 @@ def test_what_has_no_effect_or_makes_no_sense_is_one_line(tmp_path, before, afte
     assert str(caught.value).removeprefix(f"{tmp_path / 'recipe.toml'}: ").startswith(said)
 
 
+@pytest.mark.slow(11)
 def test_the_command_makes_checks_and_runs_a_map_again(call, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()

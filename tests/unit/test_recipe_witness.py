@@ -57,6 +57,7 @@ def cells(cells_made, tmp_path) -> Path:
     return shutil.copytree(cells_made, tmp_path / cells_made.name)
 
 
+@pytest.mark.slow
 def test_a_manifest_that_tells_costs_in_other_words_is_found_without_runs(cells, monkeypatch):
     """Its page would say so, and only running the report again would tell."""
     recipe = read_recipe(cells)

@@ -104,6 +104,7 @@ def test_instance_numbers_stand_in_their_boxes(figure_1):
     np.testing.assert_allclose([w[:2] for w in written], [e[:2] for e in expected])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "workers"), [(3, 3), (4, 6), (10, 16)])
 def test_no_number_is_wider_or_higher_than_its_box(make_chain, layers, workers):
     spans = make_chain(layers, workers, instances=12)

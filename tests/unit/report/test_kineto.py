@@ -56,6 +56,7 @@ def busy(run):
     return (lasted / max(spans["end_s"].max(), run.transfers["end_s"].max())).to_dict()
 
 
+@pytest.mark.slow
 def test_each_worker_has_a_file_with_its_kernels_and_transfers(kept, profiles):
     run = ampsim.load_run(kept)
     names = sorted(path.name for path in profiles.iterdir())

@@ -158,19 +158,20 @@ TIMES = {
 
 
 @pytest.mark.parametrize("seeds", [1, 3, 6])
-@pytest.mark.parametrize("kinds", [*itertools.product(TIMES, repeat=3)])
-def test_a_verdict_has_two_sentences_at_most_and_agrees_with_the_table(make_table, kinds, seeds):
-    table = judged(make_table, *(TIMES[kind][:seeds] for kind in kinds))
-    said = verdict(table, 0.97)
-    assert 1 <= sentences(said.replace("NaN", "")) <= 2, said
-    assert "nan" not in said and "instead of" not in said
-    standings = set(table["standing"].dropna())
-    assert ("tie:" in said) == ("tie" in standings and "too few seeds" not in standings)
-    assert (" too few to say " in said) == ("too few seeds" in standings)
-    assert seeds == 6 or not re.search(r"as soon as|In the median", said)
-    assert bool(re.search(r" first, in | alone, in ", said)) == ("first" in standings)
-    bold = {str(table["schedule"].iloc[place]) for place in called_rows(table)}
-    assert all(name in said for name in bold)
+@pytest.mark.parametrize("first", TIMES)
+def test_a_verdict_has_two_sentences_at_most_and_agrees_with_the_table(make_table, first, seeds):
+    for kinds in itertools.product([first], TIMES, TIMES):
+        table = judged(make_table, *(TIMES[kind][:seeds] for kind in kinds))
+        said = verdict(table, 0.97)
+        assert 1 <= sentences(said.replace("NaN", "")) <= 2, said
+        assert "nan" not in said and "instead of" not in said
+        standings = set(table["standing"].dropna())
+        assert ("tie:" in said) == ("tie" in standings and "too few seeds" not in standings), said
+        assert (" too few to say " in said) == ("too few seeds" in standings), said
+        assert seeds == 6 or not re.search(r"as soon as|In the median", said), said
+        assert bool(re.search(r" first, in | alone, in ", said)) == ("first" in standings), said
+        bold = {str(table["schedule"].iloc[place]) for place in called_rows(table)}
+        assert all(name in said for name in bold), said
 
 
 def test_nobody_reaching_the_target_is_said_with_the_closest(make_table):
