@@ -102,7 +102,9 @@ def staleness_is_never_negative(run: Traced) -> None:
 
 
 def an_update_has_gradients(run: Traced) -> None:
-    assert (run.updates["gradient_count"] > 0).all()
+    decisions = getattr(run.result.schedule, "decisions", None)
+    if decisions is None or not decisions.has_outer_step:  # which is of what ranks have changed
+        assert (run.updates["gradient_count"] > 0).all()
 
 
 def the_critical_path_goes_from_the_start_to_the_makespan(run: Traced) -> None:
