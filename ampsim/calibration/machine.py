@@ -383,6 +383,9 @@ POINTS_MIN: Final[dict[Kind, int]] = {"product": 8, "light": 4, "update": 2, "st
 
 WAYS: Final = ("forward", "backward")
 
+REACH_MAX: Final = 1e6
+"""Of an interval, a factor; chosen: points that leave more open say nothing of the number."""
+
 
 @dataclass(frozen=True, slots=True)
 class MachineFit:
@@ -409,7 +412,7 @@ def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:
     decide a cache.
 
     Raises:
-        OptionError: there are too few points of a kind.
+        OptionError: there are too few points of a kind, or they tell no number apart.
     """
     by_kind: dict[Kind, list[MachinePoint]] = {
         kind: [one for one in points if one.kind == kind] for kind in POINTS_MIN
@@ -481,7 +484,7 @@ def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str,
             "measure payloads of more sizes"
         ) from None
     values: dict[str, float] = dict(zip(PASSED, map(math.exp, found.at), strict=True))
-    return values, dict(zip(PASSED, np.exp(found.margins).tolist(), strict=True))
+    return values, dict(zip(PASSED, map(_reach, found.margins), strict=True))
 
 
 def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, Any], float]:
@@ -502,11 +505,21 @@ def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, An
         low = math.log(slow)
         return least_squares(residuals, (low + 1,), ((low, low + 10),))
 
-    found = {room: solution(room) for room in sorted({one.work.bytes // 2 for one in points})}
+    try:
+        found = {room: solution(room) for room in sorted({one.work.bytes // 2 for one in points})}
+    except SingularFit:
+        raise OptionError(
+            "the updates do not tell the bandwidth of a cache; measure more rounds, with less beside"
+        ) from None
     room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
     bandwidth = max(math.exp(best.at[0]), slow)
     numbers = {"cache_bytes": room, "cache_bandwidth_bytes_per_s": bandwidth}
-    return numbers, math.exp(best.margins[0])
+    return numbers, _reach(best.margins[0])
+
+
+def _reach(margin: float) -> float:
+    """The factor by which the interval of a number reaches below and above."""
+    return math.exp(margin) if margin < math.log(REACH_MAX) else REACH_MAX
 
 
 def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
@@ -522,7 +535,7 @@ def _rates(points: Sequence[MachinePoint], overhead_s: float) -> dict[str, Any]:
         if not products:
             raise OptionError(f"a machine's device takes products {way}, got none; measure some")
         fractions[f"{way}_efficiency"] = [
-            (rows, elements, round(min(rate / fastest, 1.0), 4))
+            (rows, elements, float(f"{min(rate / fastest, 1.0):.4g}"))
             for rows, elements, rate in rate_grid(products, overhead_s)
         ]
     return {"flop_per_s": fastest, **fractions}

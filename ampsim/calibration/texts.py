@@ -14,7 +14,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.calibration.fit import Calibration, Fitted, median_error, rank_correlation
-from ampsim.calibration.machine import STACKED, Kind, MachineFit
+from ampsim.calibration.machine import REACH_MAX, STACKED, Kind, MachineFit
 from ampsim.hardware import Cluster, Device
 from ampsim.hardware.record import Machine
 from ampsim.study.process_settings import linear_algebra
@@ -182,7 +182,8 @@ def _source_of_machine(key: str, fit: MachineFit) -> dict[str, Any]:
         return {"kind": "measured", "text": text}
     value, factor = fit.numbers[key], fit.factors[key]
     low, high = value / factor, value * factor
-    text += f"; 95 % interval {low:.3g} to {high:.3g}"
+    wider = ", or wider: the points say nothing of it" if factor >= REACH_MAX else ""
+    text += f"; 95 % interval {low:.3g} to {high:.3g}{wider}"
     return {"kind": "measured", "text": text, **ends(value, low, high)}
 
 

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ampsim.calibration.machine import MachinePoint, fit_machine, measure, predicted_s
+from ampsim.calibration.machine import (
+    REACH_MAX,
+    MachinePoint,
+    fit_machine,
+    measure,
+    predicted_s,
+)
 from ampsim.calibration.texts import cpu_name, machine_text, measured_elsewhere, this_machine
 from ampsim.errors import OptionError
 from ampsim.hardware import Device, load_device
@@ -178,6 +184,20 @@ def test_intervals_of_the_fit_are_those_of_the_file(tmp_path):
         value, factor = fit.numbers[key], fit.factors[key]
         assert (low, high) == pytest.approx((value / factor, value * factor), rel=1e-3)
         assert low < value < high
+
+
+def test_a_number_that_the_points_leave_open_has_a_wide_interval_and_says_so():
+    """One call of each operation on a busy machine: functions that seem to take no time."""
+    noise = [1.0, 40.0]
+    busy = [
+        replace(one, seconds=(OVERHEAD_S + one.work.pass_bytes / BANDWIDTH) * noise[place % 2])
+        if one.kind in {"light", "update"} else one
+        for place, one in enumerate(made_up())
+    ]  # fmt: skip
+    fit = fit_machine(busy)
+    assert fit.factors["functions_per_s"] == REACH_MAX
+    text = machine_text("mine", fit, this_machine())
+    assert text.count("or wider: the points say nothing of it") >= 1
 
 
 def test_other_kernels_of_linear_algebra_are_told():
