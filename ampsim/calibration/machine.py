@@ -509,7 +509,7 @@ def _cache(device: Device, points: Sequence[MachinePoint]) -> tuple[dict[str, An
         found = {room: solution(room) for room in sorted({one.work.bytes // 2 for one in points})}
     except SingularFit:
         raise OptionError(
-            "the updates do not tell the bandwidth of a cache; measure more rounds, with less beside"
+            "the updates do not tell the bandwidth of a cache; measure when less runs beside it"
         ) from None
     room, best = min(found.items(), key=lambda one: sum(r * r for r in one[1].residuals))
     bandwidth = max(math.exp(best.at[0]), slow)
