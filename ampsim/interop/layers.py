@@ -25,7 +25,7 @@ from ampsim.interop.lowering import (
     node_name,
     short,
 )
-from ampsim.interop.parameters import Laid, Layout, Learned
+from ampsim.interop.parameters import Layout, Learned, laid_together
 from ampsim.interop.plan import Ref, Spec
 
 SEED: Final = 0
@@ -225,31 +225,35 @@ class _Cell(NamedTuple):
         ]
 
 
-def _cell(low: Lowering, parameters: list[Any], ending: str, *, is_lstm: bool) -> _Cell:
+def _cell(low: Lowering, parameters: list[Any], name: str, *, is_lstm: bool) -> _Cell:
     if len(parameters) != PARAMETERS or not all(isinstance(one, Learned) for one in parameters):
         raise low.refused(
             "a recurrent layer has no biases, or a projection", "take bias=True and proj_size=0"
         )
-    w_x, w_h, b_x, b_h = (one.name for one in parameters)
-    d_in, hidden = parameters[0].values.shape[1], parameters[1].values.shape[1]
-    options: dict[str, Any] = {"d_in": d_in, "hidden": hidden}
+    w_x, w_h, b_x, b_h = cast("list[Learned]", parameters)
+    options: dict[str, Any] = {"d_in": w_x.values.shape[1], "hidden": w_h.values.shape[1]}
     if is_lstm:
         options["has_two_biases"] = True
         of = {"weight": (w_x, w_h), "bias": (b_x,), "bias_state": (b_h,)}
-        layout = {part: Laid(names, _by_gate) for part, names in of.items()}
+        layout = {part: laid_together(them, _by_gate) for part, them in of.items()}
     else:
-        of = {"weight_input": w_x, "bias_input": b_x, "weight_state": w_h, "bias_state": b_h}
-        ways = {"weight": np.transpose, "bias": np.ravel}
-        layout = {part: Laid((one,), ways[part.partition("_")[0]]) for part, one in of.items()}
-    name = f"{w_x.rpartition('.')[0] or 'recurrent'}{ending}"
-    return _Cell(Spec(nodes.LSTMCell if is_lstm else nodes.GRUCell, name, options), layout, hidden)
+        layout = {"bias_input": b_x.laid(), "bias_state": b_h.laid()}
+        layout |= {"weight_input": w_x.laid(np.transpose), "weight_state": w_h.laid(np.transpose)}
+    spec = Spec(nodes.LSTMCell if is_lstm else nodes.GRUCell, name, options)
+    return _Cell(spec, layout, options["hidden"])
+
+
+def _recurrent_name(given: Arguments) -> str:
+    """As the layer is told to be named, or by the path of its first parameter."""
+    first = given["w_ih"] or given["params"][0]
+    return given["name"] or getattr(first, "name", "").rpartition(".")[0] or "recurrent"
 
 
 def cell(given: Arguments) -> Value:
     """One step: h of a GRU, (h, c) of an LSTM."""
     low, is_lstm = given.low, short(given.operation) == "lstm_cell"
     parameters = [given[one] for one in ("w_ih", "w_hh", "b_ih", "b_hh")]
-    made = _cell(low, parameters, "", is_lstm=is_lstm)
+    made = _cell(low, parameters, _recurrent_name(given), is_lstm=is_lstm)
     start = made.start(low, given["hx"] if is_lstm else [given["hx"]])
     after = low.learning(made.spec, made.layout, given.wire("input"), start)
     return made.halves(low, after) if is_lstm else after
@@ -283,7 +287,7 @@ def recurrent(given: Arguments) -> Value:
             "pass batch_first=True for inputs of (rows, steps, columns)",
         )
     ways = [LoopSteps(steps), LoopSteps(steps, is_reversed=True)][: 1 + given["bidirectional"]]
-    name = low.free(f"{given['params'][0].name.rpartition('.')[0] or 'recurrent'}.sequence")
+    name = low.free(f"{_recurrent_name(given)}.sequence")
     axes = (1, 0, 2) if given["batch_first"] else (0, 1, 2)
     read = low.call(name, low.permuted(given.wire("input"), axes), ways[0], part="unstack")
     loops: list[_Loop] = []
@@ -308,8 +312,8 @@ def _loop(given: Arguments, read: Ref, steps: LoopSteps, number: int) -> _Loop:
     low, is_lstm, ways = given.low, short(given.operation) == "lstm", 1 + given["bidirectional"]
     size = len(given["params"]) // (given["num_layers"] * ways)
     parameters = given["params"][number * size : (number + 1) * size]
-    ending = f".l{number // ways}{'.reverse' if steps.is_reversed else ''}"
-    made = _cell(low, parameters, ending, is_lstm=is_lstm)
+    name = f"{_recurrent_name(given)}.l{number // ways}"
+    made = _cell(low, parameters, name + ".reverse" * steps.is_reversed, is_lstm=is_lstm)
     begun = [_start(low, one, number) for one in (given["hx"] if is_lstm else [given["hx"]])]
     again, last = low.learning(made.spec, made.layout, read, made.start(low, begun), steps=steps)
     return _Loop(made, steps, low.call(made.spec.name, again, last, part="each"), last)

@@ -391,8 +391,13 @@ _FRAME: Final = re.compile(r'^ *File "([^"]*)", line (\d+).*\n?(?! *File ") *(.*
 
 
 def place_of(operation: Any) -> str:
-    """The user's line that an operation came from, with its text; "" where it is unknown."""
+    """The user's line that an operation came from, with its text; "" where it is unknown.
+
+    An operation of a file stands at its node there.
+    """
     meta: dict[str, str] = getattr(operation, "meta", None) or {}
+    if "place" in meta:
+        return meta["place"]
     frames = _FRAME.findall(meta.get("stack_trace") or "")
     own = [(path, line, said.strip()) for path, line, said in frames if is_own(path)]
     return "".join(f"{path}, line {line}{said and f': {said}'}" for path, line, said in own[-1:])
@@ -429,7 +434,8 @@ def shape_of(operation: Any) -> tuple[int | None, ...]:
     value = _value_of(operation)
     (first, *_more) = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
     found = getattr(first, "shape", ())
-    return tuple(one if isinstance(one, int) else one.node.maybe_as_int() for one in found)
+    known = int | None
+    return tuple(one if isinstance(one, known) else one.node.maybe_as_int() for one in found)
 
 
 def dtype_of(operation: Any) -> str:
@@ -447,6 +453,16 @@ def _value_of(operation: Any) -> Any:
     return getattr(operation, "meta", {}).get("val")
 
 
+def _given_to(operation: Any) -> dict[str, Any]:
+    """The arguments of an operation by their names, as it says or by PyTorch's schema."""
+    if not hasattr(operation.target, "_schema"):
+        return operation.arguments
+    schema = operation.target._schema.arguments
+    given = dict(zip([one.name for one in schema], operation.args, strict=False))
+    given |= operation.kwargs
+    return {one.name: given.get(one.name, one.default_value) for one in schema}
+
+
 class Arguments:
     """The arguments of an operation by their names, with its shape and those of what it reads."""
 
@@ -455,10 +471,7 @@ class Arguments:
         self.operation = operation
         self.shape = shape_of(operation)
         self.dtype = dtype_of(operation)
-        schema = operation.target._schema.arguments
-        given = dict(zip([one.name for one in schema], operation.args, strict=False))
-        given |= operation.kwargs
-        self._given = {one.name: given.get(one.name, one.default_value) for one in schema}
+        self._given = _given_to(operation)
         self.first, self.second = [*self._given, "", ""][:2]
 
     def __getitem__(self, name: str) -> Any:

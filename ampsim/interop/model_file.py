@@ -19,9 +19,9 @@ import numpy as np
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
+from ampsim.interop.imported_model import ImportedGraph
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.plan import Call, GraphPlan, Port, PumpPorts, Ref, Spec
-from ampsim.interop.torch_model import TorchGraph
 from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
@@ -94,7 +94,7 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
             f"{source}: a file can be written of a graph of messages alone, and torch.cond, "
             "while_loop or scan make a program; call ampsim.from_torch in a file of your own"
         )
-    if not isinstance(made, TorchGraph):
+    if not isinstance(made, ImportedGraph):
         raise OptionError(
             f"{source} must give what ampsim.from_torch(module, …) gives, got another model"
         )
@@ -114,7 +114,7 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
     return text.count("\n"), arrays
 
 
-def _arrays(model: Model, made: TorchGraph, pump: PumpPorts) -> dict[str, Any]:
+def _arrays(model: Model, made: ImportedGraph, pump: PumpPorts) -> dict[str, Any]:
     held: dict[str, Any] = {f"weight/{name}": one for name, one in model.parameters().items()}
     held |= {f"fixed/{one.name}": one.values for one in pump.ports if one.values is not None}
     for split in ("train", "valid"):
@@ -126,7 +126,7 @@ def _arrays(model: Model, made: TorchGraph, pump: PumpPorts) -> dict[str, Any]:
     return held
 
 
-def _text(model: Model, made: TorchGraph, pump: PumpPorts, about: tuple[str, str, str]) -> str:
+def _text(model: Model, made: ImportedGraph, pump: PumpPorts, about: tuple[str, str, str]) -> str:
     source, arrays, digest = about
     plan, method = made.plan, made.method
     assert method is not None

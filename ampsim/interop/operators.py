@@ -306,7 +306,8 @@ def _compare(given: Arguments) -> Value:
         if given.dtype != "bool":
             raise given.refused("whole numbers are calculated with", "do that before, in the data")
         comparison, number = "eq", 0.0
-    assert number is not None, "of the table's comparisons"
+    if number is None:
+        raise given.refused("two tensors are compared", REMEDIES["eq"])
     _require_data(given, given.wire())
     options = {"comparison": comparison, "number": number}
     return given.light(nodes.Compare, given.wire(), named=comparison, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Final, TypeAlias
@@ -97,6 +97,17 @@ class Learned:
 
 def _through(ways: tuple[Way, ...], values: np.ndarray) -> np.ndarray:
     return reduce(lambda seen, way: way(seen), ways, values)
+
+
+def laid_together(parts: Sequence[Learned], way: Callable[..., np.ndarray]) -> Laid:
+    """How a parameter of a node lies in several."""
+    return Laid(
+        tuple(one.name for one in parts), partial(_joined, way, [one.ways for one in parts])
+    )
+
+
+def _joined(way: Callable[..., Any], ways: list[tuple[Way, ...]], *arrays: np.ndarray) -> Any:
+    return way(*map(_through, ways, arrays))
 
 
 def specs_of(program: Any) -> list[tuple[Any, Any]]:

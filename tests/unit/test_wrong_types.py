@@ -54,8 +54,7 @@ def right(model, cluster, result):
         "load_cluster": (ampsim.load_cluster, {"name_or_path": "tflops-1"}),
         "try_out": (ampsim.try_out, {"model": model}),
         "load_run": (ampsim.load_run, {"folder": "nowhere"}),
-        "to_torch": (ampsim.to_torch, {"result": result}),
-        "from_torch": (ampsim.from_torch, of_torch()),
+        **imports(result),
         "Device": (ampsim.Device, {"name": "d", "flop_per_s": 1e12}),
         "Link": (ampsim.Link, {}),
         "Cluster": (ampsim.Cluster, {"name": "c", "devices": cluster.devices}),
@@ -99,6 +98,16 @@ def questions(model, cluster):
     }  # fmt: skip
 
 
+def imports(result):
+    """Of what takes models from elsewhere, and gives them back."""
+    return {
+        "to_torch": (ampsim.to_torch, {"result": result}),
+        "from_torch": (ampsim.from_torch, of_torch()),
+        "from_onnx": (ampsim.from_onnx, of_onnx()),
+        "to_onnx": (ampsim.to_onnx, {"result": result, "model": of_onnx()["model"]}),
+    }
+
+
 def of_torch():
     """Arguments of `from_torch`; where there is no PyTorch, it refuses whatever it is given."""
     if importlib.util.find_spec("torch") is None:
@@ -110,6 +119,24 @@ def of_torch():
         "module": net, "example_inputs": x, "loss": torch.nn.CrossEntropyLoss(),
         "data": ((x, y), (x, y)), "optimizer": torch.optim.SGD(net.parameters(), 0.1),
     }  # fmt: skip
+
+
+def of_onnx():
+    """Arguments of `from_onnx`; where there is no ONNX, it refuses whatever it is given."""
+    x, y = np.ones((4, 2), "f"), np.zeros(4, int)
+    given = {
+        "model": None, "loss": "cross_entropy", "data": ((x, y), (x, y)),
+        "optimizer": ampsim.optim.sgd(0.1),
+    }  # fmt: skip
+    if importlib.util.find_spec("onnx") is not None:
+        from onnx import TensorProto, helper, numpy_helper
+
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 2]) for name in "xy"]
+        weight = numpy_helper.from_array(np.eye(2, dtype="f"), "w")
+        node = helper.make_node("Gemm", ["x", "w"], ["y"])
+        graph = helper.make_graph([node], "net", ports[:1], ports[1:], [weight])
+        given["model"] = helper.make_model(graph)
+    return given
 
 
 def calls(right):

@@ -1,0 +1,253 @@
+"""What imports of every kind share: a graph that knows what it came from, and its model.
+
+What was made is compared with what it was made of, on batches of the data, before anyone relies on
+it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from ampsim.data import ArrayDataset
+from ampsim.errors import GraphError, OptionError
+from ampsim.interop.control_flow import TorchProgram
+from ampsim.interop.loops import LoopSteps
+from ampsim.interop.lowering import EXAMPLE_ROWS, Lowering, Refusal
+from ampsim.interop.parameters import Laid, ModuleState
+from ampsim.interop.plan import GraphPlan, Port, PumpPorts, of_any_length, without_dropout
+from ampsim.interop.training import Arrays, BatchList, Method, examples
+from ampsim.ir import Graph
+from ampsim.optim import sgd
+from ampsim.study import Model, Result, simulate
+from ampsim.user_code import user_code
+
+Dataset: TypeAlias = ArrayDataset | BatchList
+Read: TypeAlias = Callable[[Arrays], Lowering]
+"""From arrays of two items, the target last, to what the network becomes."""
+
+Theirs: TypeAlias = Callable[[Arrays], dict[str, np.ndarray]]
+"""What a batch gives without dropout in what was imported: "the loss", maybe its gradients too."""
+
+SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
+
+TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3}
+"""Of losses and gradients, relative to the largest (chosen: well above what rounding makes)."""
+
+LOOP_IS_FIXED: Final = (
+    "a loop over steps in Python, or of another length than a batch's, is fixed",
+    "take nn.LSTM or nn.GRU, or give sequences of one length",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ImportedGraph:
+    """Makes the graph of what was imported, and knows the state that it had."""
+
+    plan: GraphPlan
+    state: ModuleState
+    method: Method | None  # the optimizer as it can be written; None of one that is not PyTorch's
+    data: Any
+
+    def __call__(self) -> Graph:
+        """Make the graph."""
+        return self.plan()
+
+    @property
+    def digest(self) -> str:
+        """Tells what is made from what others are."""
+        return self.plan.digest
+
+
+@dataclass(frozen=True)
+class ImportConfig:
+    """Where an imported model came from."""
+
+    module: str  # its class, or its file
+    batch: int  # items of a batch, at most
+    recorded: str = field(repr=False)  # what the module became, which tells runs from others'
+
+
+def imported_graph(
+    read: Read,
+    state_of: Callable[[Mapping[str, Laid]], ModuleState],
+    how: tuple[Dataset, Any],
+    options: dict[str, Any],
+) -> tuple[ImportedGraph, int]:
+    """The graph that is read, and how many classes its loss tells apart; fill in its options."""
+    data, method = how
+    found, pump = _found(read, data)
+    interval = options.setdefault("min_update_interval", 1)
+    steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, data.train)]))
+    intervals = {
+        node: interval * (count or steps) for node, count in found.messages.items() if count != 1
+    }
+    options.setdefault("node_update_intervals", intervals)
+    options["metric"] = "accuracy" if found.classes else "error"
+    known = cast("Method", method) if isinstance(method, partial) else None
+    made = ImportedGraph(found.plan, state_of(found.layouts), known, data)
+    options |= {"make_graph": made, "pump": pump}
+    return made, found.classes
+
+
+def imported_model(
+    name: str, made: ImportedGraph | TorchProgram, how: tuple[Dataset, Any], options: dict[str, Any]
+) -> Model:
+    """The model of what was imported, with its weights."""
+    data, method = how
+    state = made.state
+    is_ragged = isinstance(data, BatchList)
+    batch = max(len(one[0]) for one in examples(data)) if is_ragged else data.batch
+    optimizer = cast("Method", method)() if isinstance(method, partial) else method
+    options = {"make_graph": None, "pump": None, **options}
+    config = ImportConfig(name, batch, made.digest)
+    model = Model(name, config, make_data=data.for_run, optimizer=optimizer, **options)
+    first = {
+        ours: state.layouts[ours].ours(state.arrays).reshape(values.shape)
+        for ours, values in model.parameters().items()
+    }
+    return model.set_parameters(first)
+
+
+def state_now(result: Result | Model, maker: str) -> dict[str, np.ndarray]:
+    """The weights of a run, or a model, under the names and in the shapes that they came with.
+
+    Raises:
+        OptionError: the model was imported by nothing; `maker` would have.
+    """
+    model: Any = getattr(result, "model", result)
+    made = getattr(model, "make_graph", None) or getattr(model, "make_program", None)
+    if not isinstance(made, ImportedGraph | TorchProgram):
+        raise OptionError(
+            f"{maker.replace('from', 'to')} takes a result, or a model, that came from "
+            f"ampsim.{maker}; a result's numbers are in result.model.parameters()"
+        )
+    state = made.state.theirs(model.parameters())
+    return {name: np.array(one, made.state.arrays[name].dtype) for name, one in state.items()}
+
+
+def require_agreement(
+    model: Model, theirs: Theirs, whose: str, remedy: str, tolerance: float = 0.0
+) -> None:
+    """Check what a batch of each size gives against what it gave before, without dropout.
+
+    `tolerance` is how much of the largest may differ where that is more than usual.
+    """
+    if isinstance(made := model.make_graph, ImportedGraph):
+        model = replace(model, make_graph=replace(made, plan=made.plan.changed(without_dropout)))
+    batches, data = dict[Any, Arrays](), model.data(0)
+    both = (data.batches(split, epoch=0, seed=0) for split in ("train", "valid"))
+    for batch in itertools.chain(*both):
+        batches.setdefault(tuple(one.shape for one in batch.arrays), batch.arrays)
+        if len(batches) == SIZES_MAX:
+            break
+    for arrays in batches.values():
+        rows = len(arrays[0])
+        with user_code(f"{model.name} failed on a batch of {rows}", GraphError):
+            expected = theirs(arrays)
+        for what, value in expected.items():
+            if not np.isfinite(value).all():
+                raise Refusal(
+                    f"{what} of a batch of {rows} is no finite number in {whose}",
+                    "add a small number before a sqrt, a log or a division",
+                )
+        found = _ours(model, arrays)
+        largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
+        margin = max(TOLERANCE[model.dtype], tolerance) * largest
+        for what, value in expected.items():
+            if not np.allclose(found[what], value, 0, margin):
+                raise Refusal(f"{what} of a batch of {rows} is not {whose}'s in evaluation", remedy)
+
+
+def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
+    """By a step of gradient descent with rate 1."""
+    data = BatchList([arrays], [arrays])
+    one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
+    result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
+    before, after = (state_now(each, "from_torch") for each in (one, result))
+    found = {
+        f"the gradient of {name}": values.astype(float) - after[name].astype(float)
+        for name, values in before.items()
+    }
+    return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
+
+
+def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
+    """Check that data are what the example is: inputs, and a target."""
+    is_ragged = isinstance(data, BatchList)
+    arrays = data.train[0] if is_ragged else data.train
+    if len(inputs) not in (len(arrays) - 1, len(arrays)):
+        raise OptionError(
+            f"data must have an array for each of the {len(inputs)} example inputs and one for the "
+            f"target, got {len(arrays)}; give (inputs, target)"
+        )
+    for place, (example, array) in enumerate(zip(inputs, arrays, strict=False)):
+        expected, got = tuple(example.shape[1:]), array.shape[1:]
+        if len(expected) != len(got) or (expected != got and not is_ragged):
+            raise OptionError(
+                f"array {place} of data must have items of shape {expected}, as the example has, "
+                f"got {got}"
+            )
+
+
+def require_labels(data: Dataset, classes: int) -> None:
+    """Check that labels are classes that the loss tells apart."""
+    for split in ("train", "valid") if classes else ():
+        for batch in data.batches(split, epoch=0, seed=0):
+            labels = batch.arrays[-1]
+            least, most = (labels.min(), labels.max()) if labels.size else (0, 0)
+            if labels.dtype.kind not in "iu" or not 0 <= least <= most < classes:
+                raise OptionError(
+                    f"the target in {split} must be whole numbers from 0 to {classes - 1}, one for "
+                    f"each class, got {labels.dtype} from {least} to {most}; number the classes "
+                    "from 0, without one that is ignored"
+                )
+
+
+def _found(read: Read, data: Any) -> tuple[Lowering, PumpPorts]:
+    """What is read, and the pump of a batch."""
+    batches = examples(data)
+    found = [
+        read(tuple(np.ascontiguousarray(np.repeat(one[:1], EXAMPLE_ROWS, axis=0)) for one in each))
+        for each in batches
+    ]
+    if len(found) == 1:
+        return found[0], PumpPorts(found[0].plan.ports)
+    return found[0], _of_any_length(found, batches)
+
+
+def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
+    """Make the first import, of two for different lengths, one for any; return its pump."""
+    one, other = (each.plan for each in found)
+    if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
+        raise Refusal(*LOOP_IS_FIXED)
+    ports, lengths = list[Port](), set[tuple[int, int]]()
+    for mine, theirs in zip(one.ports, other.ports, strict=True):
+        pairs = enumerate(zip(mine.shape, theirs.shape, strict=True))
+        differing = {axis for axis, (a, b) in pairs if a != b}
+        if differing and mine.array is None:
+            raise Refusal(f"fixed array {mine.name} is as long as a batch", "make it an input")
+        shape = ["steps" if axis in differing else it for axis, it in enumerate(mine.shape)]
+        ports.append(replace(mine, shape=tuple(shape)))
+        lengths |= {(cast("int", mine.array), axis) for axis in differing}
+    steps = {tuple(arrays[array].shape[axis] for arrays in batches) for array, axis in lengths}
+    if len(steps) != 1:
+        what = f"batches differ in {len(steps)} lengths, and one may"
+        raise Refusal(what, "pad all but one of them")
+    plans = [each.changed(of_any_length).calls for each in (one, other)]
+    for mine, theirs, *both in zip(one.calls, other.calls, *plans, strict=True):
+        loops = zip(mine.arguments, theirs.arguments, strict=False)
+        if {(a.length, b.length) for a, b in loops if isinstance(a, LoopSteps)} - steps:
+            raise Refusal(*LOOP_IS_FIXED)
+        if both[0] != both[1]:
+            what = f"batches differ in length, and {mine.name} is made for one"
+            raise Refusal(what, "use -1, or give sequences of one length", mine.place)
+    found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
+    counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
+    found[0].messages = {node: count * (count == other) for (node, count), other in counts}
+    return PumpPorts(found[0].plan.ports, min(lengths))
