@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import pandas as pd
 
 from ampsim.assets import locate
-from ampsim.errors import FileFormatError
+from ampsim.errors import FileFormatError, OptionError
 from ampsim.exploring.axes import Point, Setup, Value
 from ampsim.exploring.explore import label_at, points_of, values_of
 from ampsim.exploring.making import rows_at
@@ -200,6 +200,8 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
     path = recipe.beside(file.model, ".py")
     model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
     _told(recipe, "target", lambda: model.measure.require_target(file.target))
+    if file.tune_optimizer:
+        _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model))
     options = RunOptions(
         epochs=file.epochs or file.max_epochs or 1,
         mode=entry.mode or file.mode,
@@ -217,6 +219,13 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
     has_own = bool(entry.hardware)
     plan = times_validation(plan, schedule, schedules)
     return Row(entry.title, schedule, plan, entry.set, data_files(model), code, has_own)
+
+
+def _require_choice(model: Model) -> None:
+    if len(methods_of(model)) == 1:
+        raise OptionError(
+            f"{model.name} knows the optimizer {model.optimizer.name} alone; leave it out"
+        )
 
 
 def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:

@@ -184,6 +184,8 @@ def test_without_these_keys_rows_run_as_before(folder):
 
 
 KEYS = ("validate_every", "scale_rate", "tune")
+KNOWING_SEVERAL = RECIPE[RECIPE.index("model =") : RECIPE.index("workers")]
+KNOWING_ONE = 'model = "rnn"\ntune_optimizer = true\n'
 MODE = 'name = "sequential"\nmode = "sleep"'
 
 
@@ -196,6 +198,11 @@ MODE = 'name = "sequential"\nmode = "sleep"'
         ("tune = 3", "tune = 2.5", "tune must be a whole number, got 2.5"),
         ('"linear"', '"cubic"', "scale_rate must be 'none', 'linear' or 'sqrt', got 'cubic'"),
         ("validate_every = 60", "validate_every = 0", "validate_every must be >= 1, got 0"),
+        (
+            KNOWING_SEVERAL,
+            KNOWING_ONE,
+            "schedules[0]: tune_optimizer: rnn knows the optimizer adam al",
+        ),
         ('name = "sequential"', MODE, "tune needs what is learned, and mode 'sleep' of 'sequ"),
     ],
 )
