@@ -55,6 +55,10 @@ Rule: TypeAlias = "Callable[[GraphReader, Given, dict[str, Any]], Any]"
 """From a node's inputs and attributes to what it becomes, or the values of all its outputs."""
 
 
+TARGET: Final = " target "
+"""By what the target is known; no name in a file begins with a space."""
+
+
 class GraphReader:
     """Reads a graph's nodes in their order, in which producers come first.
 
@@ -76,17 +80,17 @@ class GraphReader:
         self, graph: Any, ports: Sequence[str], given: Sequence[np.ndarray], loss: str
     ) -> None:
         """Plan the calls of a graph with its loss; the target is last in `given`."""
-        for place, (name, array) in enumerate(zip([*ports, "target"], given, strict=True)):
-            wire = self.low.port(self.low.free(name), ("rows", *array.shape[1:]), array=place)
+        for place, (name, array) in enumerate(zip([*ports, TARGET], given, strict=True)):
+            wanted = self.low.free(name.strip())
+            wire = self.low.port(wanted, ("rows", *array.shape[1:]), array=place)
             self.define(name, wire, (None, *array.shape[1:]), str(array.dtype))
-        target = self.known.pop("target")
         for node in graph.node:
             for name in node.input:
                 self.users.setdefault(name, []).append(node)
         for self.node in graph.node:
             if self.node.output[0] not in self.known:
                 self._read(self.node)
-        self._add_loss(self.known[graph.output[0].name], target, loss)
+        self._add_loss(self.known[graph.output[0].name], self.known[TARGET], loss)
         self.low.finish()
 
     def define(self, name: str, value: Value, shape: Sequence[Any], dtype: str = "") -> OnnxValue:
@@ -134,7 +138,7 @@ class GraphReader:
     def require(self, refused: str, is_usual: object) -> None:
         """Refuse a node that is not as usual."""
         if not is_usual:
-            raise self.low.refused(f"{self.low.said}: {refused}", "write another export")
+            raise self.low.refused(f"{self.low.said}: {refused}", "export it without that")
 
     def _meta(self, shape: Sequence[Any], dtype: str) -> dict[str, Any]:
         place = self.node and f"node {self.node.name or self.node.output[0]}"
@@ -170,9 +174,10 @@ class GraphReader:
         one, other = (np.asarray(values[name]) for values in self._twice)
         if one.shape == other.shape:
             return one if one.tobytes() == other.tobytes() else PLACES_IN_BATCH
-        axis = self.shape_of(name).index(None)
+        shape = self.shape_of(name)
+        axis = shape.index(None)
         first, (times, more) = one.take([0], axis), divmod(one.shape[axis], EXAMPLE_ROWS)
-        is_same = not more and one.ndim == other.ndim and (one == first).all()
+        is_same = shape.count(None) == 1 and not more and (one == first).all()
         return Repeated(first, axis, times) if is_same else PLACES_IN_BATCH
 
     def _add_loss(self, out: OnnxValue, target: OnnxValue, loss: str) -> None:

@@ -361,6 +361,15 @@ def test_every_mistake_is_told_in_a_line(tmp_path):
         assert told in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_values_may_have_any_name():
+    """Also those by which the import knows something else."""
+    proto = file_of(
+        [node("Relu", "h", gives="target")], [node("MatMul", "target", "end", gives="y")]
+    )
+    model = model_of(proto)
+    assert [one.name for one in model.graph().nodes] == ["controller", "w", "relu", "end", "loss"]
+
+
 def test_what_is_called_fixed_does_not_learn():
     proto = file_of([node("Add", "h", "b2")])
     model = model_of(proto, fixed=["b2"])
