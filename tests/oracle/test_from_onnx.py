@@ -129,7 +129,8 @@ ARRAYS = {
     "rows": np.array([-1, 16]), "whole": np.array([1, 3, 16]), "ends": np.array([9]),
     "w2": RNG.standard_normal((16, 16)) / 4, "b2": RNG.standard_normal(16), "zero": np.array([0]),
     "thin": np.array([0, 1, 16]), "step": np.array([2]), "ones": np.ones(16), "b3": np.ones(16),
-    "gain": np.array(2.0),
+    "gain": np.array(2.0), "v": RNG.standard_normal((16, 5)) / 4, "c": RNG.standard_normal(5),
+    "u": RNG.standard_normal((6, 5)) / 2,
 }  # fmt: skip
 """Of a graph: h = x w + b of 16 columns; x is data, i are places in a table."""
 
@@ -143,7 +144,7 @@ BESIDE = [node("Tanh", "h", gives="k")]
 FLAT = node("Flatten", "r")
 CASES: dict[str, list[Any]] = {
     **{name: [node(name, "h")] for name in (
-        "Abs", "Cos", "Elu", "Erf", "Exp", "Flatten", "Gelu", "Identity", "LeakyRelu", "LogSoftmax",
+        "Abs", "Cos", "Erf", "Exp", "Flatten", "Gelu", "Identity", "LogSoftmax",
         "Mish", "Neg", "Relu", "Sigmoid", "Sin", "Softmax", "Softplus", "Tanh", "Dropout",
     )},
     **{name: [*SHIFTED, node(name, "s")] for name in ("Log", "Reciprocal", "Sqrt")},
@@ -160,6 +161,8 @@ CASES: dict[str, list[Any]] = {
     **{name: [*IMAGE, node(name, "s", gives="r"), FLAT] for name in (
         "GlobalAveragePool", "GlobalMaxPool",
     )},
+    "Elu": [node("Elu", "h", alpha=0.5)],
+    "LeakyRelu": [node("LeakyRelu", "h", alpha=0.3)],
     "Cast": [node("Cast", "h", to=11)],
     "Clip": [node("Clip", "h", "low", "gain")],
     "Concat": [*BESIDE, node("Concat", "h", "k", axis=1)],
@@ -176,10 +179,10 @@ CASES: dict[str, list[Any]] = {
         node("Squeeze", "r", "zero"),
     ],
     "Gather": [node("Gather", "table", "i", gives="e"), node("Add", "h", "e")],
-    "Gemm": [node("Gemm", "h", "w2", "b2", transB=1)],
+    "Gemm": [node("Gemm", "h", "v", "c", gives="k"), node("Gemm", "k", "u", transB=1)],
     "LSTM": [
-        *TURNED, node("LSTM", "t", "W", "R", "B", gives=["v"], hidden_size=4, **BOTH),
-        node("Transpose", "v", gives="r", perm=[2, 0, 1, 3]), FLAT,
+        *TURNED, node("LSTM", "t", "W", "R", "B", gives=["states"], hidden_size=4, **BOTH),
+        node("Transpose", "states", gives="r", perm=[2, 0, 1, 3]), FLAT,
     ],
     "LayerNormalization": [node("LayerNormalization", "h", "scale", "b2", epsilon=1e-3)],
     "MatMul": [*SQUARE, node("MatMul", "s", "s", gives="r"), FLAT],
@@ -308,6 +311,8 @@ RELU = [node("Relu", "h")]
         ([node("Gemm", "h", "w2", alpha=2.0)], "Gemm: alpha, beta or transA is given"),
         ([*IMAGE, node("Conv", "s", "filters", gives="r", pads=[1, 1, 0, 0]), FLAT],
          "Conv: padding is not the same on both sides"),
+        ([*IMAGE, node("Conv", "s", "filters", gives="r", dilations=[2, 2]), FLAT],
+         r"a convolution has dilation or groups, or is transposed \(node a Conv\)"),
         ([node("MatMul", "h", "w2", gives="k"), node("Gemm", "k", "w2", transB=1)],
          "w2 is used by several operations that cannot be one node"),
         ([node("Greater", "h", "quarter", gives="m"), node("Where", "m", "h", "nine")],
@@ -334,7 +339,7 @@ def refusals(tmp_path: Any) -> dict[str, Any]:
         "no loss named 'hinge'": lambda: model_of(proto, loss="hinge"),
         "optimizer must be one of ampsim.optim": lambda: model_of(proto, optimizer="adam"),
         "no option named 'rate'": lambda: model_of(proto, rate=1),
-        "no array of the file named 'v'": lambda: model_of(proto, fixed=["v"]),
+        "no array of the file named 'nobody'": lambda: model_of(proto, fixed=["nobody"]),
         "array b2 of a graph is read by 2 nodes": lambda: model_of(
             file_of([node("Add", "h", "b2", gives="k"), node("Add", "k", "b2")])
         ),
