@@ -164,7 +164,8 @@ class Entrant:
         """What is read of it, as JSON can hold it; a time that is infinite is the text "inf".
 
         Of seeds that not all points are timed with, that is the time, and who learns the same. Each
-        digest that was met has a number, from 1; new ones are added.
+        digest that was met has a number, from 1; new ones are added. Points and seeds are in order,
+        for runs that are made beside each other end in any.
         """
 
         def known(seed: int, one: FirstEpoch) -> dict[str, Any]:
@@ -175,10 +176,10 @@ class Entrant:
 
         return {
             "drains": self.drains, "first_seed": self.first_seed, "epochs_max": self.epochs_max,
-            "timed": {point: {seed: known(seed, one) for seed, one in of.items()}
-                      for point, of in self.timed.items()},
-            "learned": {point: {seed: number_to_plain(one) for seed, one in of.items()}
-                        for point, of in self.learned.items()},
+            "timed": {point: {seed: known(seed, one) for seed, one in sorted(of.items())}
+                      for point, of in sorted(self.timed.items())},
+            "learned": {point: {seed: number_to_plain(one) for seed, one in sorted(of.items())}
+                        for point, of in sorted(self.learned.items())},
             **{name: sorted(of) for name in ("lost", "unfit") if (of := getattr(self, name))},
         }  # fmt: skip
 

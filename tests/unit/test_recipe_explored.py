@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.exploring.axes import Setup, setup_at
+from ampsim.exploring.explore import evidence_from_plain
 from ampsim.files import sha256_of
 from ampsim.recipes.checking import check_again, check_report
 from ampsim.recipes.explored import map_tables
@@ -192,6 +194,21 @@ def test_the_command_makes_checks_and_runs_a_map_again(call, tmp_path):
     assert call("report", str(folder), "--check").out == "mine: follows\n"
     assert call("report", str(folder), "--check", "--rerun", "--quiet").out == "mine: follows\n"
     assert "8 cells" in call("check", str(folder / "recipe.toml")).out
+
+
+def test_what_is_kept_does_not_hang_on_which_run_ended_first(made):
+    """Of runs that are made beside each other any may."""
+    content = json.loads((made / "outlines.json").read_text())
+
+    def turned(one: Any) -> Any:
+        if isinstance(one, dict):
+            names = sorted(one, reverse=True) if all(map(str.isdecimal, one)) else one
+            return {key: turned(one[key]) for key in names}
+        return [*map(turned, one)] if isinstance(one, list) else one
+
+    kept = [json.dumps(evidence_from_plain(one).plain()) for one in (content, turned(content))]
+    assert kept[0] == kept[1]
+    assert kept[0][1:-1] in json.dumps(content)
 
 
 UNFIT = """
