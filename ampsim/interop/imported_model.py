@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from ampsim.data import ArrayDataset
-from ampsim.errors import GraphError, OptionError
+from ampsim.errors import GraphError, OptionError, UnknownNameError, one_of
 from ampsim.interop.control_flow import TorchProgram
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.lowering import EXAMPLE_ROWS, Lowering, Refusal
@@ -33,6 +33,12 @@ Read: TypeAlias = Callable[[Arrays], Lowering]
 
 Theirs: TypeAlias = Callable[[Arrays], dict[str, np.ndarray]]
 """What a batch gives without dropout in what was imported: "the loss", maybe its gradients too."""
+
+OPTIONS: Final = (
+    "batch", "error_scale", "error_unit", "items", "min_update_interval", "node_update_intervals",
+    "target",
+)  # fmt: skip
+"""What every import takes besides; all but the first are those of `ampsim.Model`."""
 
 SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
 
@@ -175,6 +181,23 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
         for name, values in before.items()
     }
     return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
+
+
+def require_options(options: Iterable[str], *own: str) -> None:
+    """Check names of options, of which an import may have its own."""
+    if unknown := {*options} - {*OPTIONS, *own}:
+        raise UnknownNameError(one_of("option", min(unknown), sorted({*OPTIONS, *own})))
+
+
+def only_dtype(found: Iterable[str], what: str, remedy: str) -> str:
+    """The one type of numbers, single or double precision, of what learns."""
+    dtypes = {*found}
+    if len(dtypes) != 1 or not dtypes <= {*TOLERANCE}:
+        raise OptionError(
+            f"{what} must all be float32 or all float64, got "
+            f"{', '.join(sorted(dtypes)) or 'none'}; {remedy}"
+        )
+    return dtypes.pop()
 
 
 def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:

@@ -434,8 +434,7 @@ def shape_of(operation: Any) -> tuple[int | None, ...]:
     value = _value_of(operation)
     (first, *_more) = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
     found = getattr(first, "shape", ())
-    known = int | None
-    return tuple(one if isinstance(one, known) else one.node.maybe_as_int() for one in found)
+    return tuple(one if isinstance(one, int | None) else one.node.maybe_as_int() for one in found)
 
 
 def dtype_of(operation: Any) -> str:

@@ -25,8 +25,10 @@ from ampsim.interop.imported_model import (
     Dataset,
     imported_graph,
     imported_model,
+    only_dtype,
     require_agreement,
     require_labels,
+    require_options,
     state_now,
 )
 from ampsim.interop.lowering import Lowering, Refusal
@@ -48,10 +50,6 @@ BATCH: Final = 100
 """Items of an instance, where nobody says (chosen: as in the paper's)."""
 
 LOSSES: Final = ("cross_entropy", "squared_error")
-OPTIONS: Final = (
-    "batch", "error_scale", "error_unit", "fixed", "items", "min_update_interval",
-    "node_update_intervals", "shares", "target",
-)  # fmt: skip
 
 
 def the_onnx() -> Any:
@@ -110,7 +108,8 @@ def from_onnx(model: Any, *, loss: str, data: Any, optimizer: Optimizer, **optio
     learning = _learning(proto.graph, arrays, fixed)
     if shares is None:
         _require_apart(proto.graph, name, learning)
-    options["dtype"] = _dtype_of(name, [arrays[one] for one in learning])
+    dtypes, what = [str(arrays[one].dtype) for one in learning], f"{name}: arrays that learn"
+    options["dtype"] = only_dtype(dtypes, what, "export it in single precision")
     dataset = dataset_of(data, options.pop("batch", BATCH), options["dtype"])
     evaluator = the_onnx().reference.ReferenceEvaluator(proto)
     ports = [one.name for one in proto.graph.input if one.name not in arrays]
@@ -151,8 +150,7 @@ def _require_known(loss: Any, optimizer: Any, options: Mapping[str, Any]) -> Non
             f"optimizer must be one of ampsim.optim, got {short(optimizer)}; try "
             "ampsim.optim.adam(1e-3)"
         )
-    if unknown := set(options) - {*OPTIONS}:
-        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
+    require_options(options, "fixed", "shares")
 
 
 def _require_columns(dataset: Dataset, name: str, inputs: int) -> None:
@@ -226,8 +224,9 @@ def _part(graph: Any, is_wanted: Callable[[str, str], bool]) -> None:
         for place, name in enumerate(node.input):
             seen[name] += 1
             copy = f"{name}-{seen[name]}"
-            is_number = name in held and _array(held[name]).dtype.kind == "f"
-            if seen[name] > 1 and is_number and is_wanted(name, copy):
+            if seen[name] == 1 or name not in held or not is_wanted(name, copy):
+                continue
+            if _array(held[name]).dtype.kind == "f":
                 node.input[place] = copy
                 graph.initializer.add().CopyFrom(held[name])
                 graph.initializer[-1].name = copy
@@ -253,16 +252,6 @@ def _learning(graph: Any, arrays: Mapping[str, np.ndarray], fixed: Collection[st
         for name, one in arrays.items()
         if one.dtype.kind == "f" and name not in fixed and (one.size > 1 or name in layers)
     ]
-
-
-def _dtype_of(name: str, learning: Sequence[np.ndarray]) -> str:
-    found = {str(one.dtype) for one in learning}
-    if len(found) != 1 or not found <= {"float32", "float64"}:
-        raise OptionError(
-            f"{name}: arrays that learn must all be float32 or all float64, got "
-            f"{', '.join(sorted(found)) or 'none'}; export it in single precision"
-        )
-    return found.pop()
 
 
 def _evaluated(evaluator: Any, ports: Sequence[str], arrays: Arrays) -> dict[str, Any]:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.errors import OptionError
 from ampsim.interop.control_flow import Branching, torch_program
 from ampsim.interop.exported import Loss, imported, modes_kept, the_torch
 from ampsim.interop.imported_model import (
     Dataset,
     imported_graph,
     imported_model,
+    only_dtype,
     require_agreement,
     require_alike,
     require_labels,
+    require_options,
     state_now,
 )
 from ampsim.interop.lowering import Lowering, Refusal
@@ -33,13 +35,6 @@ from ampsim.text import short
 
 if TYPE_CHECKING:
     import torch
-
-
-OPTIONS: Final = (
-    "batch", "error_scale", "error_unit", "items", "min_update_interval", "node_update_intervals",
-    "target",
-)  # fmt: skip
-"""What `from_torch` takes besides; all but the first are those of `ampsim.Model`."""
 
 
 UNSEEN: Final = (
@@ -114,9 +109,10 @@ def from_torch(
             "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got "
             f"{short(loss)}"
         )
-    if unknown := set(options) - {*OPTIONS}:
-        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
-    options["dtype"] = _dtype_of(module)
+    require_options(options)
+    dtypes = [str(one.dtype).removeprefix("torch.") for one in module.parameters()]
+    what = f"parameters of {type(module).__name__}"
+    options["dtype"] = only_dtype(dtypes, what, "call module.float() or module.double()")
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
     method = method_of(optimizer, len(list(module.parameters())))
     require_alike(inputs, dataset)
@@ -161,16 +157,6 @@ def _theirs(module: Any, loss: Loss, arrays: Arrays) -> dict[str, np.ndarray]:
         raise Refusal(f"parameter {idle[0]} has no effect on the loss", "take it out of the module")
     found = {f"the gradient of {name}": one for name, one in zip(named, gradients, strict=True)}
     return {"the loss": value.detach().numpy(), **{k: one.numpy() for k, one in found.items()}}
-
-
-def _dtype_of(module: Any) -> str:
-    found = {str(one.dtype).removeprefix("torch.") for one in module.parameters()}
-    if len(found) != 1 or not found <= {"float32", "float64"}:
-        raise OptionError(
-            f"parameters of {type(module).__name__} must all be float32 or all float64, got "
-            f"{', '.join(sorted(found)) or 'none'}; call module.float() or module.double()"
-        )
-    return found.pop()
 
 
 def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
