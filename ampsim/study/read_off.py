@@ -153,7 +153,8 @@ def path_of_tables(
         if name in spans:
             columns["spans"][name] = numbered(spans[name], LANES)
     logs = {table: log_of(own, table) for table, own in columns.items()}
-    return path_frame(critical_path(CausalRecords(**logs, closures=())).columns(), nodes)
+    records = CausalRecords(*(logs[name] for name in LOG_SCHEMAS), closures=())
+    return path_frame(critical_path(records).columns(), nodes)
 
 
 def numbered(column: pd.Series[Any], names: Sequence[str]) -> np.ndarray:
