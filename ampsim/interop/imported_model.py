@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -200,15 +200,21 @@ def only_dtype(found: Iterable[str], what: str, remedy: str) -> str:
     return dtypes.pop()
 
 
+def require_columns(data: Dataset, counts: Iterable[int], what: str) -> Sequence[Any]:
+    """Check how many arrays data have, of the inputs, `what`, and the target; return the first."""
+    arrays = data.train[0] if isinstance(data, BatchList) else data.train
+    if len(arrays) not in counts:
+        raise OptionError(
+            f"data must have an array for each of the {what} and one for the target, got "
+            f"{len(arrays)}; give (inputs, target)"
+        )
+    return arrays
+
+
 def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
     """Check that data are what the example is: inputs, and a target."""
-    is_ragged = isinstance(data, BatchList)
-    arrays = data.train[0] if is_ragged else data.train
-    if len(inputs) not in (len(arrays) - 1, len(arrays)):
-        raise OptionError(
-            f"data must have an array for each of the {len(inputs)} example inputs and one for the "
-            f"target, got {len(arrays)}; give (inputs, target)"
-        )
+    is_ragged, count = isinstance(data, BatchList), len(inputs)
+    arrays = require_columns(data, (count, count + 1), f"{count} example inputs")
     for place, (example, array) in enumerate(zip(inputs, arrays, strict=False)):
         expected, got = tuple(example.shape[1:]), array.shape[1:]
         if len(expected) != len(got) or (expected != got and not is_ragged):

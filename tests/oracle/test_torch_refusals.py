@@ -30,6 +30,22 @@ class Summing(Base):
         return self.last(x)
 
 
+class OfASize(Base):
+    def forward(self, x):
+        x = self.first(x) * x.size(0)  # here
+        return self.last(x)
+
+
+class PaddedEvenly(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv1d(1, 1, 2, padding="same"), nn.Linear(4, 3)
+
+    def forward(self, x):
+        x = self.first(x.unsqueeze(1)).squeeze(1)  # here
+        return self.last(x)
+
+
 class SoftmaxOverTheBatch(Base):
     def forward(self, x):
         x = self.first(x)
@@ -226,7 +242,7 @@ class Counting(Base):
 class WithoutGradient(Base):
     def forward(self, x):
         with torch.no_grad():
-            x = self.first(x)
+            x = self.first(x)  # here
         return self.last(x)
 
 
@@ -330,6 +346,8 @@ REFUSED: dict[type, str] = {
     OfSeveralShapes: "first is used on tensors of several shapes (",
     OfTwoMasks: "ampsim has no node for __and__ (HERE); multiply both as floats, or make the mask",
     Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; add a",
+    OfASize: "how many items a batch has is calculated with (HERE); leave that to the loss",
+    PaddedEvenly: "ampsim has no node for constant_pad_nd, a part of conv1d (HERE); give a conv",
     Halved: "a part of spare has no effect on the loss; make it smaller",
     Larger: "ampsim has no node for maximum (HERE); take a + F.relu(b - a)",
     Bent: "ampsim has no node for prelu (HERE); take nn.LeakyReLU",
@@ -357,7 +375,7 @@ REFUSED: dict[type, str] = {
     BySizeOfBatch: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     AlwaysDropping: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     Counting: "buffer count changes with each batch, and to_torch would give it back as it was",
-    WithoutGradient: "no rule for torch.wrap_with_set_grad_enabled; let gradients pass, without",
+    WithoutGradient: "no rule for torch.wrap_with_set_grad_enabled (HERE); let gradients pass,",
     Random: "ampsim has no node for randint (HERE); draw it with the data, and make it an input",
     Sized: "the module's own numbers fix the batch at 2; use x.size(0), or -1, instead of",
     Packed: "a sequence is packed (HERE); give sequences of one length instead of packed ones",
@@ -429,7 +447,7 @@ class Good(Base):
 
 
 PLACE = re.compile(r" \([^()]+, line \d+\)")
-NET = nn.Linear(4, 3)
+NET, FROZEN = nn.Linear(4, 3), Frozen()
 SGD = torch.optim.SGD
 
 
@@ -464,6 +482,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another method": (
         {"optimizer": torch.optim.RMSprop(NET.parameters())},
         "optimizer must be one of torch.optim's SGD or Adam, or of ampsim.optim, got RMSprop",
+    ),
+    "the parameters that learn": (
+        {"module": FROZEN, "optimizer": SGD([FROZEN.last.weight, FROZEN.last.bias], 0.1)},
+        "Frozen: first.weight does not require a gradient, and ampsim trains every parameter",
     ),
     "an option of it": (
         {"optimizer": torch.optim.Adam(NET.parameters(), amsgrad=True)},
@@ -516,6 +538,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"loss": lambda output, target: output.mean(1).mean(0) + 0 * target[0]},
         "Linear: a mean is over the batch; leave the mean",
     ),
+    "a class for a loss": (
+        {"loss": nn.CrossEntropyLoss},
+        "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got <class",
+    ),
     "a number for a loss": ({"loss": 3}, "loss must be a function of output and target"),
     "a number for inputs": ({"example_inputs": 3}, "example_inputs must be a tensor"),
     "an option that is none": ({"frog": 3}, "no option named 'frog'"),
@@ -527,7 +553,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_wrong_argument_is_told_in_a_line(what):
     changes, said = WRONG[what]
     with pytest.raises(AmpsimError) as caught:
-        imported(NET, **changes)
+        imported(**{"module": NET, **changes})
     told = str(caught.value)
     assert PLACE.sub("", told).startswith(said)
     assert "\n" not in told
