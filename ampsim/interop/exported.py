@@ -13,6 +13,7 @@ import io
 import itertools
 import logging
 import operator
+import random
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -150,7 +151,14 @@ def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
 
     copies = tuple(one.detach().clone() for one in arrays)
     rows = tuple({0: torch.export.Dim.AUTO} for _ in arrays)
-    return torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
+    before = random.getstate(), (*np.random.get_state(),)[2:]  # noqa: NPY002  # users draw from it
+    program = torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
+    if (random.getstate(), (*np.random.get_state(),)[2:]) != before:  # noqa: NPY002  # likewise
+        raise Refusal(
+            "random numbers are drawn in Python or NumPy, and the first would stand for all",
+            "take nn.Dropout, or draw them with the data and make them an input",
+        )
+    return program
 
 
 @contextlib.contextmanager

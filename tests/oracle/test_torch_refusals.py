@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ class Summing(Base):
         x = self.first(x)
         x = x.cumsum(1)  # here
         return self.last(x)
+
+
+class NowAndThen(Base):
+    """Of a thousand modules one is recorded without its first layer, and 999 without the choice."""
+
+    def forward(self, x):
+        if self.training and random.random() < 0.001:
+            return self.last(x)
+        return self.last(self.first(x))
 
 
 class OfASize(Base):
@@ -346,6 +356,7 @@ REFUSED: dict[type, str] = {
     OfSeveralShapes: "first is used on tensors of several shapes (",
     OfTwoMasks: "ampsim has no node for __and__ (HERE); multiply both as floats, or make the mask",
     Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; add a",
+    NowAndThen: "random numbers are drawn in Python or NumPy, and the first would stand for all",
     OfASize: "how many items a batch has is calculated with (HERE); leave that to the loss",
     PaddedEvenly: "ampsim has no node for constant_pad_nd, a part of conv1d (HERE); give a conv",
     Halved: "a part of spare has no effect on the loss; make it smaller",
