@@ -228,7 +228,7 @@ def _array(held: Any) -> np.ndarray:
 
 
 def _learning(graph: Any, arrays: Mapping[str, np.ndarray], fixed: Collection[str]) -> list[str]:
-    """Names of the arrays that learn: a single number only as what a layer takes."""
+    """Names of the arrays that learn: no mask of infinities, and one number only of a layer."""
     if unknown := {*fixed} - {*arrays}:
         raise UnknownNameError(one_of("array of the file", min(unknown), arrays))
     products = {node.output[0] for node in graph.node if node.op_type == "MatMul"}
@@ -242,6 +242,7 @@ def _learning(graph: Any, arrays: Mapping[str, np.ndarray], fixed: Collection[st
         name
         for name, one in arrays.items()
         if one.dtype.kind == "f" and name not in fixed and (one.size > 1 or name in layers)
+        if np.isfinite(one).all()
     ]
 
 
