@@ -160,7 +160,7 @@ def require_agreement(
             if not np.isfinite(value).all():
                 raise Refusal(
                     f"{what} of a batch of {rows} is no finite number in {whose}",
-                    "add a small number before a sqrt, a log or a division",
+                    "take NaN out of the data, or add a small number before a sqrt, a log or a /",
                 )
         found = _ours(model, arrays)
         largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
@@ -218,10 +218,11 @@ def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
     arrays = require_columns(data, (count, count + 1), f"{count} example inputs")
     for place, (example, array) in enumerate(zip(inputs, arrays, strict=False)):
         expected, got = tuple(example.shape[1:]), array.shape[1:]
-        if len(expected) != len(got) or (expected != got and not is_ragged):
+        is_alike = len(expected) == len(got) if is_ragged else expected == got
+        if not is_alike or not len(array):
             raise OptionError(
                 f"array {place} of data must have items of shape {expected}, as the example has, "
-                f"got {got}"
+                f"got {len(array)} of {got}"
             )
 
 

@@ -355,7 +355,7 @@ REFUSED: dict[type, str] = {
     Siamese: "reader.l0 reads several sequences (HERE); give them as one input, (rows, sequences",
     OfSeveralShapes: "first is used on tensors of several shapes (",
     OfTwoMasks: "ampsim has no node for __and__ (HERE); multiply both as floats, or make the mask",
-    Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; add a",
+    Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; take",
     NowAndThen: "random numbers are drawn in Python or NumPy, and the first would stand for all",
     OfASize: "how many items a batch has is calculated with (HERE); leave that to the loss",
     PaddedEvenly: "ampsim has no node for constant_pad_nd, a part of conv1d (HERE); give a conv",
@@ -511,7 +511,19 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no target": ({"data": ((X,), (X,)), "example_inputs": (X, Y, X)}, "data must have an array"),
     "another width": (
         {"example_inputs": X[:20, :2]},
-        "array 0 of data must have items of shape (2,), as the example has, got (4,)",
+        "array 0 of data must have items of shape (2,), as the example has, got 40 of (4,)",
+    ),
+    "no items": (
+        {"data": ((X[:0], Y[:0]), (X, Y))},
+        "array 0 of data must have items of shape (4,), as the example has, got 0 of (4,)",
+    ),
+    "batches that are dictionaries": (
+        {"data": ([{"x": X, "y": Y}], [{"x": X, "y": Y}])},
+        "train must hold arrays of numbers with a row for each item, got <U1 of shape (1,)",
+    ),
+    "data that are no numbers": (
+        {"data": ((X * float("nan"), Y), (X, Y))},
+        "Linear: the loss of a batch of 20 is no finite number in PyTorch; take NaN out of",
     ),
     "labels from 1": (
         {"data": ((X, Y + 1), (X, Y))},
