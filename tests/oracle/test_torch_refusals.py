@@ -32,8 +32,6 @@ class Summing(Base):
 
 
 class NowAndThen(Base):
-    """Of a thousand modules one is recorded without its first layer, and 999 without the choice."""
-
     def forward(self, x):
         if self.training and random.random() < 0.001:
             return self.last(x)
@@ -43,16 +41,6 @@ class NowAndThen(Base):
 class OfASize(Base):
     def forward(self, x):
         x = self.first(x) * x.size(0)  # here
-        return self.last(x)
-
-
-class PaddedEvenly(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Conv1d(1, 1, 2, padding="same"), nn.Linear(4, 3)
-
-    def forward(self, x):
-        x = self.first(x.unsqueeze(1)).squeeze(1)  # here
         return self.last(x)
 
 
@@ -358,7 +346,6 @@ REFUSED: dict[type, str] = {
     Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; take",
     NowAndThen: "random numbers are drawn in Python or NumPy, and the first would stand for all",
     OfASize: "how many items a batch has is calculated with (HERE); leave that to the loss",
-    PaddedEvenly: "ampsim has no node for constant_pad_nd, a part of conv1d (HERE); give a conv",
     Halved: "a part of spare has no effect on the loss; make it smaller",
     Larger: "ampsim has no node for maximum (HERE); take a + F.relu(b - a)",
     Bent: "ampsim has no node for prelu (HERE); take nn.LeakyReLU",
@@ -458,7 +445,7 @@ class Good(Base):
 
 
 PLACE = re.compile(r" \([^()]+, line \d+\)")
-NET, FROZEN = nn.Linear(4, 3), Frozen()
+NET, FROZEN, EVEN = nn.Linear(4, 3), Frozen(), nn.Conv1d(1, 1, 2, padding="same")
 SGD = torch.optim.SGD
 
 
@@ -512,6 +499,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another width": (
         {"example_inputs": X[:20, :2]},
         "array 0 of data must have items of shape (2,), as the example has, got 40 of (4,)",
+    ),
+    "a part without a line of the user's": (
+        {"module": nn.Sequential(nn.Unflatten(1, (1, 4)), EVEN, nn.Flatten())},
+        "Sequential: ampsim has no node for constant_pad_nd, a part of conv1d (in 1); give a conv",
     ),
     "no items": (
         {"data": ((X[:0], Y[:0]), (X, Y))},
