@@ -15,7 +15,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.interop.control_flow import Branching, torch_program
-from ampsim.interop.exported import Loss, imported, modes_kept, the_torch
+from ampsim.interop.exported import Loss, imported, modes_kept, require_trainable, the_torch
 from ampsim.interop.imported_model import (
     Dataset,
     imported_graph,
@@ -104,7 +104,7 @@ def from_torch(
             "example_inputs must be a tensor, or a tuple of them, with the batch on the first "
             f"axis, got {short(example_inputs)}"
         )
-    if not callable(loss):
+    if not callable(loss) or isinstance(loss, type):
         raise OptionError(
             "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got "
             f"{short(loss)}"
@@ -114,9 +114,10 @@ def from_torch(
     what = f"parameters of {type(module).__name__}"
     options["dtype"] = only_dtype(dtypes, what, "call module.float() or module.double()")
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
-    method = method_of(optimizer, len(list(module.parameters())))
-    require_alike(inputs, dataset)
     try:
+        require_trainable(module)
+        method = method_of(optimizer, len(list(module.parameters())))
+        require_alike(inputs, dataset)
         return _imported(module, loss, (dataset, method), options)
     except Refusal as refusal:
         raise Refusal(f"{type(module).__name__}: {refusal}") from refusal.__cause__
