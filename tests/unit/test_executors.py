@@ -408,7 +408,7 @@ def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path,
     gone = r"^the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on$"
     with pytest.raises(ExecutorError, match=gone):
         asked(keeping=Keeping(tmp_path), on_run=At(after_2=kill))
-    assert time.monotonic() - killed_s[0] < 25  # of Dask 30
+    assert time.monotonic() - killed_s[0] < 5  # Dask itself tries for 30 to reach it again
     cluster.stop()
     there.unlink()
     cluster.start(workers=1)
