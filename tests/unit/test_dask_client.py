@@ -9,6 +9,7 @@ import pytest
 
 from ampsim import Sequential
 from ampsim.errors import ExecutorError, OptionError
+from ampsim.runs import dask_client
 from ampsim.runs.dask_client import DaskClient, connected
 from ampsim.runs.executor import Died
 from ampsim.runs.run import run_of
@@ -74,6 +75,33 @@ def test_a_scheduler_is_told_to_make_what_was_asked_for_first_first(task):
     by_priority = sorted(asked, key=lambda one: -one[1])
     assert [key for key, _priority in by_priority] == [f"ampsim-run-{key}" for key in "cab"]
     assert len({priority for _key, priority in asked}) == 3
+
+
+def test_workers_that_heed_nothing_are_killed_by_their_nannies_and_others_end_for_good(
+    task, monkeypatch
+):
+    """Of the three that are at the run, one lets go of it by itself; Dask asks nannies that are."""
+    known = {one: {"nanny": one != "alone"} for one in ("heeds", "nannied", "alone")}
+    said = []
+
+    def run(asked, *_, workers=(), nanny=False, **__):
+        said.extend([(asked.__name__, *workers)] if nanny else [])
+        return {one: one != "heeds" for one in workers}
+
+    client = dask_client_of(
+        {}, submit=lambda *_, **__: SimpleNamespace(add_done_callback=lambda _: None),
+        status="running", cancel=lambda _asked: said.append(("cancel",)),
+        processing=lambda: {one: ["ampsim-run-key"] for one in known} | {"other": ["other"]},
+        scheduler_info=lambda **_: {"workers": known},
+        restart_workers=lambda workers, **_: said.append(("restart", *workers)),
+    )  # fmt: skip
+    made = DaskClient(client, is_own=False)
+    client.run = run
+    asked = made.submit("key", task, run_of, False)
+    monkeypatch.setattr(dask_client, "SECONDS_TO_STOP", 0.2)
+    made.stop(["key"])
+    assert said == [("cancel",), ("kill", "nannied", "alone"), ("restart", "alone")]
+    assert asked.cancelled()
 
 
 @pytest.mark.parametrize(
