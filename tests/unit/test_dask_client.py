@@ -2,8 +2,10 @@
 
 import asyncio
 import concurrent.futures
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,12 +13,12 @@ from ampsim import Sequential
 from ampsim.errors import ExecutorError, OptionError
 from ampsim.runs import dask_client
 from ampsim.runs.dask_client import DaskClient, connected
-from ampsim.runs.executor import Died
+from ampsim.runs.executor import Died, packed_for_elsewhere
 from ampsim.runs.run import run_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.simulation import RunOptions
 
-pytest.importorskip("distributed", reason="Dask is not installed")
+distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
 
 @pytest.fixture
@@ -104,6 +106,61 @@ def test_workers_that_heed_nothing_are_killed_by_their_nannies_and_others_end_fo
     assert asked.cancelled()
 
 
+class AtOneTask:
+    """A Dask worker that is at one task, of which the scheduler lets go at the first news."""
+
+    def __init__(self, state):
+        self.logged, self.has_said = [], threading.Event()
+        self.state = SimpleNamespace(tasks={"ampsim-run-key": SimpleNamespace(state="executing")})
+        self._later = state
+
+    def get_current_task(self):
+        return "ampsim-run-key"
+
+    def log_event(self, topic, content):
+        self.logged.append((topic, content))
+        self.has_said.set()
+        if self._later is None:
+            self.state.tasks.clear()
+        else:
+            self.state.tasks["ampsim-run-key"].state = self._later
+
+
+@pytest.mark.parametrize("state", ["executing", "cancelled", "resumed", "released", None])
+def test_a_run_that_nobody_wants_any_more_ends_when_it_tells_of_its_progress(
+    task, state, monkeypatch
+):
+    """Dask does not stop what is cancelled; the worker's state of it is the flag."""
+    worker = AtOneTask(state)
+    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
+    answer: Any = dask_client.answer_on_worker(packed_for_elsewhere(task, run_of), None)
+    if state == "executing":
+        assert answer[0].learning_digest == task.run(None)[0].learning_digest
+    else:
+        assert "raise Stopped" in str(answer)
+    assert {topic for topic, _content in worker.logged} == {dask_client.TOPIC}
+    assert (len(worker.logged) > 1) == (state == "executing")
+
+
+@pytest.mark.parametrize(("limit_s", "is_told"), [(0.05, True), (30.0, False), (None, False)])
+def test_a_worker_that_is_at_a_run_for_too_long_says_so_and_no_other(limit_s, is_told, monkeypatch):
+    worker = AtOneTask("executing")
+
+    def made(_content, _tell):
+        if is_told:
+            worker.has_said.wait(10)
+        return "made", None
+
+    monkeypatch.setattr(distributed, "get_worker", lambda: worker)
+    monkeypatch.setattr(dask_client, "answer_elsewhere", made)
+    assert dask_client.answer_on_worker(b"", limit_s) == ("made", None)
+    assert ((dask_client.OVERDUE, "key") in worker.logged) == is_told
+    for one in threading.enumerate():
+        if isinstance(one, threading.Timer):
+            one.join(10)  # it was told to end
+            assert not one.is_alive()
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -115,7 +172,6 @@ def test_workers_that_heed_nothing_are_killed_by_their_nannies_and_others_end_fo
 def test_a_text_names_a_scheduler_and_dask_alone_that_of_the_environment(
     text, named, monkeypatch, tmp_path
 ):
-    distributed = pytest.importorskip("distributed")
     asked = []
 
     def client(**how):
@@ -145,10 +201,9 @@ GONE = (ExecutorError, "the Dask scheduler at tcp://here is gone; start it, and 
     ],
 )
 def test_whatever_becomes_of_a_task_of_dask_its_run_is_not_waited_for(task, ended, kind, said):
-    dask = pytest.importorskip("distributed")
     worker = SimpleNamespace(address="tcp://there", memory_limit=0)
     status, error = ended
-    error = error or dask.KilledWorker("one", worker, 3)
+    error = error or distributed.KilledWorker("one", worker, 3)
     client = dask_client_of({}, submit=lambda *_, **__: DaskFuture(status, error))
     made = DaskClient(client, is_own=False).submit("key", task, run_of, False)
     with pytest.raises(kind, match=said):
