@@ -61,6 +61,8 @@ def format_bytes(size_bytes: float | None) -> str:
 _LEAST_SHARE: Final = 1e-4
 """Fraction below which a share is only called smaller (chosen: nobody acts on its digits)."""
 
+_NO_CHANGE: Final = 1e-6  # chosen: sums in another order differ by less
+
 
 def format_percent(fraction: float | None) -> str:
     """A fraction of one, in percent; one above nothing but below 1e-4 as no more than that.
@@ -72,6 +74,20 @@ def format_percent(fraction: float | None) -> str:
         return f"< {100 * _LEAST_SHARE:g} %"
     scaled = None if fraction is None else 100 * fraction
     return _scaled(scaled, ((1.0, "%"),), zero="0 %")
+
+
+def format_change(share: float) -> str:
+    """A change as a share of what there was, in percent with its sign; empty where it is unknown.
+
+    >>> [format_change(x) for x in (0.973, -0.5, 1e-12, -1e-5, math.nan)]
+    ['+97.3 %', '-50.0 %', '0 %', '< 0.01 %', '']
+    """
+    if math.isnan(share):
+        return ""
+    if abs(share) < _NO_CHANGE:
+        return "0 %"
+    size = format_percent(abs(share))
+    return size if size.startswith("<") else f"{'+' if share > 0 else '-'}{size}"
 
 
 def _count(number: float | None, unit: str) -> str:

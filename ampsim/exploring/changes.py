@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from ampsim.data_parallel import Solver
-from ampsim.exploring.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
 from ampsim.hardware import HOST, Cluster, Route, light_is_free
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.load import replaced
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
+from ampsim.study.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
 from ampsim.text import distinct
 
 FACTORS: Final = (0.5, 2.0, math.inf)

@@ -1,7 +1,7 @@
 """What if: what binds a run, and what each thing would buy, were it faster.
 
 Three ways, each a hundred times as dear as the one before. Derivatives need the trace of one run
-(`ampsim.exploring.elasticity`). What a factor of 2 or no time at all does, a run in mode "sleep"
+(`ampsim.study.elasticity`). What a factor of 2 or no time at all does, a run in mode "sleep"
 says exactly, where order may change. And where the order of gradients and weights changes, which
 the learning digest tells, seed by seed, learning changes too: what matters most is learned again
 with the seeds of before, and each seed compared with itself, as AMP is chaotic there.
@@ -29,7 +29,6 @@ from annotated_types import Ge
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
-from ampsim.exploring.elasticity import elasticities
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import (
     Asked,
@@ -47,9 +46,10 @@ from ampsim.runs.compare import first_apart
 from ampsim.runs.rows import median_interval, table_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
+from ampsim.study.elasticity import elasticities
 from ampsim.study.result import Result
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
-from ampsim.units import format_percent, format_seconds
+from ampsim.units import format_change, format_percent, format_seconds
 
 Basis: TypeAlias = Literal["learned", "shared", "timing"]
 """Whether a row was learned again, learns what the first row does, or is taken to."""
@@ -338,17 +338,6 @@ def _sentence(record: dict[str, Any]) -> str:
     return f"{said}; it accounts for {format_percent(share)} of the time now."
 
 
-def _change_text(record: dict[str, Any] | None) -> str:
-    """A change in percent, with its sign."""
-    change = math.nan if record is None else record["change"]
-    if math.isnan(change):
-        return ""
-    if abs(change) < _SAME:
-        return "0 %"
-    size = format_percent(abs(change))
-    return size if size.startswith("<") else f"{'+' if change > 0 else '-'}{size}"
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WhatIf(Finding):
     """What `whatif` returns.
@@ -401,9 +390,11 @@ class WhatIf(Finding):
                 continue
             by_factor = {one["factor"]: one for one in records}
             twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
-            changes = [_change_text(by_factor.get(factor)) for factor in (0.5, 2.0, math.inf)]
+            unknown = {"change": math.nan}
+            changes = [by_factor.get(one, unknown)["change"] for one in (0.5, 2.0, math.inf)]
             time, share = format_seconds(twice["time_to_target_s"]), format_percent(twice["share"])
-            lines.append([str(schedule), str(what), share, *changes, time, str(twice["basis"])])
+            told = [share, *map(format_change, changes), time]
+            lines.append([str(schedule), str(what), *told, str(twice["basis"])])
         for schedule, names in idle.items():
             what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
             lines.append([schedule, what, *["0 %"] * 4, "", ""])

@@ -11,11 +11,16 @@ so by more than what is a tie.
 
 The number that the answer hangs on most is that of which a change by a tenth moves the ratio of the
 two leading rows most. What another optimizer would change is read off the trials.
+
+What each number buys: how much of a row's time hangs on it is read off the path through its short
+run (`ampsim.study.elasticity`); what twice as fast would do, another short run tells.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,14 +29,17 @@ from typing import Any, Final, TypeAlias
 import pandas as pd
 
 from ampsim.errors import AmpsimError
-from ampsim.forecasting.intervals import Items, Throughputs, items_of
+from ampsim.forecasting.intervals import Items, items_of
 from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
+from ampsim.hardware.device import sign_of
 from ampsim.model_parallel import PLACEMENTS, placement_of
 from ampsim.runs.ranking import SAME
 from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task
+from ampsim.study.elasticity import elasticities
+from ampsim.study.result import Result
 from ampsim.units import format_seconds
 
 LATENCIES_S: Final = tuple(10.0**power for power in range(-9, 1))
@@ -58,6 +66,12 @@ NUMBERS: Final = (
 OF_LINK: Final = ("latency_s", "bandwidth_bytes_per_s")
 """Those of a link."""
 
+BUYS: Final = ("schedule", "what", "share", "change")
+"""Columns of what each number buys."""
+
+_WHOSE: Final = {"worker": "", "link": " of links", "host": " of the host", "waits": "set times"}
+"""What is said behind a time constant of such a place; that of waits has no name."""
+
 
 class Contender:
     """A row that reached the target, with its median time to it, and its short run."""
@@ -69,7 +83,8 @@ class Contender:
             AmpsimError: the row's control flow reads values.
         """
         self.label, self.time_s, self._items, self._short = label, time_s, items, short
-        self.base, self._digest = self._run_on(short.plan.cluster)
+        self._result = self._run_on(short.plan.cluster)
+        self.base = rated(self._result, None)[0]
 
     def at(self, cluster: Cluster) -> tuple[float, bool]:
         """The time to the target on another cluster, its epochs held, and whether it needs as many.
@@ -77,29 +92,60 @@ class Contender:
         Raises:
             AmpsimError: the row does not fit the cluster.
         """
-        made, digest = self._run_on(cluster)
-        ratio = made.time_s(*self._items) / self.base.time_s(*self._items)
-        return self.time_s * ratio, digest is not None and digest == self._digest
+        made = self._run_on(cluster)
+        ratio = rated(made, None)[0].time_s(*self._items) / self.base.time_s(*self._items)
+        digests = [one.learning_digest for one in (made, self._result)]
+        return self.time_s * ratio, None not in digests and digests[0] == digests[1]
 
-    def _run_on(self, cluster: Cluster) -> tuple[Throughputs, str | None]:
+    def bought(self) -> Iterator[tuple[str, float, float]]:
+        """What the time hangs on: its name, its share, and the change where it is twice as fast.
+
+        The change is NaN where no one number of devices or links says it.
+        """
+        cluster, shares = self._short.plan.cluster, defaultdict[tuple[str, str], float](float)
+        for (place, key), share in elasticities(self._result, cluster).by_constant.items():
+            shares[place[0], key] += share
+        for (kind, key), share in sorted(shares.items(), key=lambda one: -one[1]):
+            change = math.nan
+            if kind == "worker" or (kind == "link" and _is_even(cluster)):
+                with contextlib.suppress(AmpsimError):
+                    there = _scaled(cluster, key, 2.0 if sign_of(key) > 0 else 0.5)
+                    change = self.at(there)[0] / self.time_s - 1
+            yield f"{key}{_WHOSE[kind]}", share, change
+
+    def _run_on(self, cluster: Cluster) -> Result:
         plan = self._short.plan
         if cluster.workers != plan.cluster.workers:
             plan = plan.having(placement=placement_of(plan.options.placed.origin["name"]))
-        made, _failure = replace(self._short, plan=replace(plan, cluster=cluster)).run(None)
-        return rated(made, None)[0], made.learning_digest
+        return replace(self._short, plan=replace(plan, cluster=cluster)).run(None)[0]
 
 
-def what_would_change(
-    entries: Sequence[Row], runs: Mapping[str, Sequence[Run]], trials: pd.DataFrame
-) -> list[str]:
-    """Sentences on what would make another row first; none where that cannot be told.
+def contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> list[Contender]:
+    """Rows that reached the target, the soonest first; none where their times cannot be told.
 
     `entries` are the rows as they ran, `runs` are by their labels.
     """
     try:
-        rows = sorted(_contenders(entries, runs), key=lambda one: one.time_s)
+        return sorted(_contenders(entries, runs), key=lambda one: one.time_s)
     except AmpsimError:
         return []
+
+
+def what_each_buys(rows: Sequence[Contender]) -> pd.DataFrame:
+    """One row a number that a contender's time hangs on, the largest share of each first.
+
+    `share` is how many percent longer it takes where that costs one percent more; `change` is that
+    of its time where it is twice as fast everywhere, its epochs held, missing where no number says
+    it.
+    """
+    found = [(row.label, *one) for row in rows for one in row.bought() if one[1] >= STILL]
+    return pd.DataFrame(found, columns=list(BUYS))
+
+
+def what_would_change(
+    entries: Sequence[Row], rows: Sequence[Contender], trials: pd.DataFrame
+) -> list[str]:
+    """Sentences on what would make another of the `rows` first, the `entries` that reached it."""
     if len(rows) < 2:
         return []
     cluster = entries[0].plan.cluster
@@ -222,7 +268,7 @@ class _Axis:
 def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
     """Latency, FLOP rate and workers, as far as one number says them of the whole cluster."""
     now, count = cluster.link.latency_s, cluster.workers
-    is_even = not (cluster.topology or cluster.edges or cluster.links)
+    is_even = _is_even(cluster)
     if is_even:
         yield _Axis(
             now,
@@ -252,6 +298,11 @@ def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
             lambda value: f"with {round(value)} worker{'s' * (value >= 1.5)} (now {count})",
             f"with 1 to {2 * count} workers",
         )
+
+
+def _is_even(cluster: Cluster) -> bool:
+    """Whether one link stands for all."""
+    return not (cluster.topology or cluster.edges or cluster.links)
 
 
 def _of_link(cluster: Cluster, key: str, value: float) -> Cluster:

@@ -27,7 +27,7 @@ from ampsim.arguments import checked
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item, placed_alike
-from ampsim.forecasting.change import what_would_change
+from ampsim.forecasting.change import contenders, what_each_buys, what_would_change
 from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
@@ -157,6 +157,9 @@ class Forecast(RunTable, Saveable):
 
     Attributes:
         table: one row a schedule; unknown is missing (None or NaN), never 0.
+        buys: with a budget, one row a number of the hardware that a row's time hangs on: schedule,
+            what, share (how many percent longer it takes where that costs one percent more), change
+            (of its time where it is twice as fast, its epochs held). Empty otherwise.
         runs: every run, in order.
         target: value of `metric`, which has its unit, that is aimed at; None without one.
         model, cluster: their names; `workers` is how many there are.
@@ -315,9 +318,10 @@ def forecast(
             budget = Allowance(budget_s, tuple(fixed), scale_rate, repeats, sure)
             spent = Spending(entries, budget, seed, maker, on_run).spend()
         made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
-    changes = [] if budget_s is None else _changes(spent.tuned, made)
+    changes, buys = ([], pd.DataFrame()) if budget_s is None else _changes(spent.tuned, made)
     told = {"budget": [*said, *spent.said], "changes": changes}
-    return _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
+    found = _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
+    return replace(found, buys=buys)
 
 
 def _require_compared(
@@ -351,15 +355,18 @@ def _as_asked(
     return Spent(tuned, made, looks.sureness, ())
 
 
-def _changes(tuned: Tuned, made: Made) -> list[str]:
-    """What would change the answer, of rows that ran; nothing of a forecast that ended early."""
+def _changes(tuned: Tuned, made: Made) -> tuple[list[str], pd.DataFrame]:
+    """What would change the answer, and what each number buys, of rows that ran.
+
+    Nothing of a forecast that ended early.
+    """
     if made.interrupted is not None:
-        return []
-    runs = {of[0].label: of for of in made.rows}
+        return [], pd.DataFrame()
     try:
-        return what_would_change(tuned.entries, runs, tuned.trials)
+        rows = contenders(tuned.entries, {of[0].label: of for of in made.rows})
+        return what_would_change(tuned.entries, rows, tuned.trials), what_each_buys(rows)
     except KeyboardInterrupt:  # the answer is there
-        return ["what would change it was not asked: interrupted"]
+        return ["what would change it was not asked: interrupted"], pd.DataFrame()
 
 
 def _collect(

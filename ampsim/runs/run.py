@@ -207,6 +207,7 @@ class RunTable:
         metric: what the model is measured by, with its unit.
         interrupted: a sentence where Ctrl-C, or a failure, ended it; None otherwise.
         trials: one row a trial of a learning rate; empty without tuning.
+        buys: one row a number of the hardware that a row's time hangs on; empty without a budget.
     """
 
     table: pd.DataFrame
@@ -219,6 +220,7 @@ class RunTable:
     metric: Metric = ACCURACY
     interrupted: str | None = None
     trials: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+    buys: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
     @property
     def failures(self) -> list[str]:

@@ -10,7 +10,6 @@ import pytest
 import ampsim
 from ampsim.data_parallel.inside import inner_named
 from ampsim.exploring.changes import changes_of, everything
-from ampsim.exploring.elasticity import HOST_PLACE, WAITS, elasticities
 from ampsim.hardware import (
     Cluster,
     Device,
@@ -23,6 +22,7 @@ from ampsim.hardware import (
 )
 from ampsim.model_parallel import SCHEDULES, Schedule
 from ampsim.study import Result, Simulation
+from ampsim.study.elasticity import HOST_PLACE, WAITS, elasticities
 from ampsim.study.simulation import RunOptions
 
 WORKERS = 4

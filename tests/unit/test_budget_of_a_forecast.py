@@ -19,9 +19,9 @@ from ampsim.forecasting.budget import least_seeds, price_s
 from ampsim.forecasting.change import (
     Contender,
     _Axis,
-    _contenders,
     _scaled,
     _sentences,
+    contenders,
     what_would_change,
 )
 from ampsim.forecasting.making import Made, RunMaker, entries_of, short_task
@@ -382,18 +382,42 @@ def test_a_solver_is_asked_about_too_and_takes_there_what_a_forecast_there_says(
 
     here, runs = times_on(cluster)
     assert min(here, key=here.__getitem__) == "local-sgd"
-    rows = {one.label: one for one in _contenders(entries, runs)}
+    rows = {one.label: one for one in contenders(entries, runs)}
     assert set(rows) == set(here)
     slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
     for label, time_s in times_on(slow)[0].items():
         found, is_known = rows[label].at(slow)
         assert found == pytest.approx(time_s, rel=1e-3), label
         assert is_known == (label == "sequential")
-    (lead, *_more) = what_would_change(entries[::2], runs, pd.DataFrame())
+    (lead, *_more) = what_would_change(entries[::2], contenders(entries[::2], runs), pd.DataFrame())
     assert lead.startswith("not known, for a row may learn in another order there; with as many")
     assert "local-sgd stays ahead at any latency up to 1.00 s" in lead
-    tied = what_would_change(entries, runs, pd.DataFrame())
+    tied = what_would_change(entries, contenders(entries, runs), pd.DataFrame())
     assert not any("(now" in one for one in tied)  # it was "with 4 workers (now 4): async-sgd"
+
+
+def test_a_page_tells_in_a_fold_what_takes_the_time_and_what_twice_as_fast_would_buy():
+    model = ampsim.load_model("mlp", hidden=16, data="synthetic", batch=50, valid_images=50)
+    cluster = ampsim.load_cluster("tflops-1", workers=2, latency_s=1e-7)
+    schedules = [ampsim.Sequential(), ampsim.Pipeline(2)]
+    asked: dict[str, Any] = {"instances": 400, "target": 0.2, "max_epochs": 3}
+    found = ampsim.forecast(model, cluster, schedules, budget_s=0.1, **asked)
+    assert set(found.buys["schedule"]) <= set(found.table["schedule"])
+    for _schedule, of in found.buys.groupby("schedule"):
+        assert of["share"].is_monotonic_decreasing
+        assert of["share"].sum() == pytest.approx(
+            1, abs=0.01
+        )  # but for what is below half a percent
+    alone = found.buys[found.buys["schedule"] == "sequential"]
+    # in turn, nothing waits: what is half as long saves half of its share of as much validation
+    assert alone["change"].tolist() == pytest.approx((-alone["share"] / 2).tolist(), rel=0.02)
+    assert set(alone["what"]) == {"flop_per_s", "latency_s of links"}
+    written = found.contents()
+    assert "What takes the time, and what twice as fast would buy" in str(written["index.html"])
+    assert str(written["buys.csv"]).count("\n") == 1 + len(found.buys)
+    as_asked = ampsim.forecast(model, cluster, schedules, **asked)
+    assert not len(as_asked.buys)
+    assert "buys.csv" not in as_asked.contents()
 
 
 @pytest.mark.slow
@@ -410,7 +434,7 @@ def test_the_time_at_other_hardware_is_that_of_a_forecast_there_of_several_seeds
         ampsim.forecast(model, on, [schedule], placement="paper", repeats=3, max_epochs=4, **how)
         for on in (here, there)
     )
-    (row,) = _contenders(entries, {"pipeline": made.runs})
+    (row,) = contenders(entries, {"pipeline": made.runs})
     found, is_known = row.at(there)
     assert is_known
     assert found == pytest.approx(then.table["time_to_target_s"].iloc[0], rel=0.03)

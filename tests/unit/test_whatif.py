@@ -14,10 +14,10 @@ import ampsim
 from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring.changes import changes_of, sped
-from ampsim.exploring.elasticity import elasticities
 from ampsim.hardware import Cluster, Device, Event
 from ampsim.runs import Keeping
 from ampsim.study import Simulation
+from ampsim.study.elasticity import elasticities
 
 MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
 CLUSTER = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-6)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ampsim.report.frames import devices_of
 from ampsim.report.gantt.boxes import Charted
 from ampsim.report.gantt.view import gantt_view
-from ampsim.report.page.tables import LEFT, node_tables, tuning_tables
+from ampsim.report.page.tables import LEFT, bought, node_tables, tuning_tables
 from ampsim.report.page.text import (
     ALL_COLUMNS,
     CHANGES,
@@ -96,6 +96,7 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
         "notes": [plain(line, _SENTENCES) for line in lines_below(forecast)],
         "columns": [
             *([(CHANGES, [[CHANGES], *([one] for one in changes)])] if changes else []),
+            *bought(forecast),
             (ALL_COLUMNS, columns_folded(table)),
         ],
     }

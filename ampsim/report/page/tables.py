@@ -22,13 +22,15 @@ from ampsim.report.words import plain
 from ampsim.runs.run import RunTable
 from ampsim.text import mapping
 from ampsim.trace import MEMORY_CATEGORIES
-from ampsim.units import format_bytes, format_percent, format_seconds
+from ampsim.units import format_bytes, format_change, format_percent, format_seconds
 
 NamedTable: TypeAlias = tuple[str, list[list[str]]]
 """A heading, then a line of headings of columns, then lines of cells."""
 
 LEFT: Final = ("node", "worker", "device", "direction", "what", "with", "column", "what it is")
 """Headings over words; the others stand over numbers."""
+
+BUYS: Final = "What takes the time, and what twice as fast would buy"
 
 _LONGEST: Final = 60
 _PATH_MAX: Final = 15  # chosen: what fits beside the other tables
@@ -146,6 +148,19 @@ def tuning_tables(forecast: RunTable) -> list[NamedTable]:
     return [(name, [headings, *lines])] if lines else []
 
 
+def bought(forecast: RunTable) -> list[NamedTable]:
+    """One table of what each number buys; none of a forecast that did not ask."""
+    lines = [
+        [
+            plain(text(row, "schedule"), _LONGEST), text(row, "what"),
+            format_percent(number(row, "share")), format_change(number(row, "change")) or "–",
+        ]
+        for row in rows(forecast.buys)
+    ]  # fmt: skip
+    headings = ["with", "what", "share of the time", "time where twice as fast"]
+    return [(BUYS, [headings, *lines])] if lines else []
+
+
 def _each(of: list[Row], name: str, show: Callable[[float], str]) -> str:
     values = [number(row, name) for row in of]
     return ", ".join("not reached" if math.isnan(one) else show(one) for one in values)
@@ -164,11 +179,12 @@ def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
 
 
 def table_files(forecast: RunTable) -> dict[str, str]:
-    """What epochs.csv, validations.csv and trials.csv hold, of those with data.
+    """What epochs.csv, validations.csv, trials.csv and buys.csv hold, of those with data.
 
     The first two have a row for each epoch, or validation within one, of each run, with its label,
     which is that of the legends, and its repeat.
     """
     tables = {name: _of_runs(forecast, name) for name in ("epochs", "validations")}
-    tables["trials"] = forecast.trials if len(forecast.trials) else None
+    others = {"trials": forecast.trials, "buys": forecast.buys}
+    tables |= {name: table if len(table) else None for name, table in others.items()}
     return {f"{name}.csv": to_csv(table) for name, table in tables.items() if table is not None}

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ampsim.metric import Goal
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
-from ampsim.report.page.tables import LEFT, NamedTable, node_tables, tuning_tables
+from ampsim.report.page.tables import LEFT, NamedTable, bought, node_tables, tuning_tables
 from ampsim.report.table import columns_folded, format_count, notes, to_markdown
 from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import listed, plain
@@ -92,15 +92,14 @@ def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
     table = forecast.table
     if not len(table):
         return []
-    headings, *lines = columns_folded(table)
-    folded = markdown.table(headings, lines, left=LEFT)
     changes = changes_of(forecast)
-    fold = f"<details>\n<summary>{CHANGES}</summary>\n\n{bullets(changes)}\n</details>"
+    folds = [(CHANGES, bullets(changes))] if changes else []
+    for name, (headings, *lines) in [*bought(forecast), (ALL_COLUMNS, columns_folded(table))]:
+        folds.append((name, markdown.table(headings, lines, left=LEFT)))
     return [
         to_markdown(table, has_target=forecast.target is not None, bold=bold).rstrip("\n"),
         bullets(lines_below(forecast)),
-        fold if changes else "",
-        f"<details>\n<summary>{ALL_COLUMNS}</summary>\n\n{folded}\n</details>",
+        *(f"<details>\n<summary>{name}</summary>\n\n{told}\n</details>" for name, told in folds),
     ]
 
 
