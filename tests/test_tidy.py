@@ -69,6 +69,12 @@ FOREIGN = {
     "the address of a package index": r"pypi\.org|pythonhosted|download\.pytorch|index-url",
 }
 
+# How a docstring begins that leaves its subject to whoever reads on: "The same in one place."
+WITHOUT_SUBJECT = re.compile(
+    r"(As (of|given|chosen|told|`)|Those |That of |All do|None (comes|of|for|has)|So many |Whom "
+    r"|What came of|What (it says\b|decides\.)|The same(\.|,|;| (as|at|for|in|of|to|with)\b))"
+)
+
 IGNORE = re.compile(r"#\s*(?:noqa|pyright:\s*ignore|type:\s*ignore)(?::?\s*[\w,\[\] ]*)")
 NO_CODE = (
     tokenize.COMMENT,
@@ -80,6 +86,7 @@ NO_CODE = (
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @cache
@@ -174,6 +181,16 @@ def test_everything_public_is_documented():
         yield from (f"{name} has no docstring" for name in bare)
 
     expect_none(CODE, find)
+
+
+def test_a_docstring_names_its_subject():
+    def find(path: Path) -> Iterator[str]:
+        for node in ast.walk(parse(path)):
+            text = (ast.get_docstring(node) or "") if isinstance(node, DOCUMENTED) else ""
+            if WITHOUT_SUBJECT.match(text):
+                yield f"{node.lineno}: {text.splitlines()[0]}"
+
+    expect_none(PACKAGE, find)
 
 
 def test_annotations_are_not_evaluated_at_import():

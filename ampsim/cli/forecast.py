@@ -44,7 +44,7 @@ class Comparing:
     run_limit: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """As `ampsim.forecast` takes them; without a budget where none was given.
+        """Options as `ampsim.forecast` takes them; without a budget where none was given.
 
         Raises:
             OptionError: an option would have no effect, or the budget is no time.

@@ -143,7 +143,7 @@ class Searching:
     against_random: bool = False
 
     def given(self) -> dict[str, Any]:
-        """As `ampsim.search` takes them."""
+        """Options as `ampsim.search` takes them."""
         return {**asdict(self), "subject_to": self.subject_to or []}
 
 

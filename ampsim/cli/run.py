@@ -49,7 +49,7 @@ _STYLES: Final = {"F": "yellow", "B": "blue", "U": "bold green"}
 
 @contextlib.contextmanager
 def watching(clock: WallClock | None, *, is_quiet: bool) -> Generator[tuple[Show | None, Watch]]:
-    """Whom to tell of progress, and whom of the run, while the block runs.
+    """Give two callbacks while the block runs: for progress, and for the run.
 
     A run on the wall clock is drawn on a terminal; all others have bars or lines.
     """

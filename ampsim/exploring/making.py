@@ -105,7 +105,7 @@ class Asked:
 
     @property
     def seeds(self) -> range:
-        """Those of the runs."""
+        """Seeds of the runs."""
         return range(self.seed, self.seed + self.repeats)
 
     @property
@@ -200,7 +200,7 @@ class FirstEpoch:
 
     @property
     def columns(self) -> dict[str, float | None]:
-        """What it says, by the columns that follow from timing."""
+        """Values of the columns that follow from timing."""
         return {name: getattr(self, name) for name in TIMED}
 
     def upkeep(self, seconds: float | None) -> dict[str, float | None]:

@@ -103,7 +103,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What came of a budget."""
+    """Rows and trials that a budget was spent on."""
 
     tuned: Tuned  # rows as they ran, and what was tried
     made: Made  # their runs

@@ -4,8 +4,8 @@ Under a schedule validation is a pass over the data on the same devices, while t
 a solver ranks never stop for it, so that it has no time of its own. Where both stand in one table,
 no row is charged for it: rows are compared, ranked and taken apart by their time of training.
 
-Who stops as soon as a difference shows finds one that is not there more often than he says: each
-look is another chance. So seeds are looked at a few times only, each time twice as many as before,
+Stopping at the first significant difference inflates false positives: each look is another chance.
+So seeds are looked at a few times only, each time twice as many as before,
 and each of K looks may call wrongly with a K-th of the probability that all together may
 (Bonferroni). Every row has the same seeds at every look.
 
@@ -128,7 +128,7 @@ def beside_each_other(
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of a forecast's runs."""
+    """Runs of a forecast, and which are missing."""
 
     rows: tuple[tuple[Run, ...], ...]  # by schedule, repeats in order; none of them is empty
     interrupted: str | None  # what was left out when Ctrl-C ended it; None otherwise

@@ -84,7 +84,7 @@ less, and what takes longer is not chosen)."""
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What came of tuning."""
+    """Rows with their best settings, and the trials."""
 
     entries: tuple[Row, ...]  # each with the setting that was best
     trials: pd.DataFrame  # a row each, `COLUMNS`

@@ -102,8 +102,8 @@ def from_torch(
     if not inputs or not all(isinstance(one, torch.Tensor) and one.ndim for one in inputs):
         raise OptionError(
             "example_inputs must be a tensor, or a tuple of them, with the batch on the first "
-            f"axis, got {short(example_inputs)}; of a tree or graph import the cells, and write the "
-            "structure into the model file (docs/pytorch.md)"
+            f"axis, got {short(example_inputs)}; of a tree or graph import the cells, and write "
+            "the structure into the model file (docs/pytorch.md)"
         )
     if not callable(loss):
         raise OptionError(

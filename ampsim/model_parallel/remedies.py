@@ -97,7 +97,7 @@ class OffloadedFootprint(Footprint):
         return accept_when_back
 
     def free_rest(self) -> None:
-        """As of `Footprint`; what is away lies in no device's memory."""
+        """See `Footprint`; what is away lies in no device's memory."""
         away = [state for state, copy in self._copies.items() if copy.where == "away"]
         for state in away:
             del self._copies[state], self._kept[state]
@@ -191,7 +191,7 @@ class RecomputingFootprint(Footprint):
     def ended(
         self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
     ) -> Ended:
-        """As of `Footprint`; what a backward step computes again is there from its start.
+        """See `Footprint`; what a backward step computes again is there from its start.
 
         Raises:
             OutOfMemoryError: there is no room for that.
@@ -210,6 +210,6 @@ class RecomputingFootprint(Footprint):
         return taken_bytes
 
     def free_rest(self) -> None:
-        """As of `Footprint`."""
+        """See `Footprint`."""
         self._again.clear()
         super().free_rest()

@@ -79,7 +79,7 @@ class Explored(Reported):
         return {**self.manifest, "drawn_with": drawn_with()}
 
     def as_before(self, manifest: dict[str, Any], before: Reported) -> Explored:
-        """The same with another manifest; maps have had learning digests from the first."""
+        """Replace the manifest; maps have had learning digests from the first."""
         del before
         return replace(self, found=replace(self.found, manifest=manifest))
 

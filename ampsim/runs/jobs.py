@@ -51,7 +51,7 @@ class Listeners:
 
 
 def jobs_here() -> int:
-    """As many as there are cores for this process."""
+    """Count the cores for this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -31,7 +31,7 @@ _TOGETHER = 4  # chosen: a sum of so many gradients tells in which order they we
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of it.
+    """A model that was tried out: how, and with how much.
 
     Args:
         mode: "sleep", or "numeric" where control flow reads values, and of a program only.
