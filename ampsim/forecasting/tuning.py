@@ -30,7 +30,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
-from ampsim.forecasting.making import Made, RunMaker
+from ampsim.forecasting.making import ForecastRuns, RunMaker
 from ampsim.forecasting.settings import (
     Choice,
     Score,
@@ -216,7 +216,7 @@ class Tuner:
         except SimulationError as error:  # the process of every trial of this round died
             if not self._made:
                 raise
-            made = Made((), None, (str(error),))
+            made = ForecastRuns((), None, (str(error),))
         self._lost += made.lost
         for run in (run for row in made.rows for run in row):
             trial = by_label[run.label, run.seed]

@@ -42,7 +42,7 @@ class Lost(NamedTuple):
     undo: Callable[[], None]  # gives all of it back
 
 
-class Kept(Protocol):
+class Restorable(Protocol):
     """What a device keeps at a checkpoint."""
 
     @property
@@ -82,7 +82,7 @@ def checkpointed(
     processor: Processor,
     clock: Clock,
     cluster: Cluster,
-    kept: Kept,
+    kept: Restorable,
     *,
     seed: int,
 ) -> tuple[Paced, Checkpointed]:
@@ -112,7 +112,7 @@ class Checkpointed:
     """
 
     def __init__(
-        self, tasks: Foretold, pace: Pace, clock: Clock, checkpoints: Checkpoints, kept: Kept
+        self, tasks: Foretold, pace: Pace, clock: Clock, checkpoints: Checkpoints, kept: Restorable
     ) -> None:
         self.queues: dict[Any, deque[Any]] = tasks.queues
         self.do_free = tasks.do_free
