@@ -6,7 +6,8 @@ An algorithm is a class, with its source; `COLLECTIVES` lists those that a user 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from ampsim.errors import OptionError
@@ -58,6 +59,13 @@ class Collective(ABC):
     def hops(self, ranks: int, group: int | None) -> Sequence[Hop]:
         """All messages; one that comes after others comes later in the list."""
 
+    def parts_on(self, ranks: int, group: int | None) -> Mapping[tuple[int, int], float]:
+        """How many parts go from one rank to another in all, of each pair of which some do."""
+        found = defaultdict[tuple[int, int], float](float)
+        for hop in self.hops(ranks, group):
+            found[hop.source, hop.target] += hop.parts
+        return found
+
     @abstractmethod
     def seconds(
         self, ranks: int, group: int | None, size_bytes: float, latency_s: float, rate: float
@@ -89,6 +97,10 @@ class Ring(Collective):
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
         """In turn s rank r sends on what came to it in turn s - 1."""
         return ring_of(list(range(ranks)), 2 * (ranks - 1), 0, [()] * ranks)
+
+    def parts_on(self, ranks: int, group: int | None) -> Mapping[tuple[int, int], float]:
+        """One a turn, from each rank to the next."""
+        return {(rank, (rank + 1) % ranks): 2.0 * (ranks - 1) for rank in range(ranks)}
 
     def seconds(
         self, ranks: int, group: int | None, size_bytes: float, latency_s: float, rate: float
@@ -269,6 +281,10 @@ class AllGather(Collective):
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
         """In turn s rank r sends on what came to it in turn s - 1."""
         return ring_of(list(range(ranks)), ranks - 1, 0, [()] * ranks)
+
+    def parts_on(self, ranks: int, group: int | None) -> Mapping[tuple[int, int], float]:
+        """One a turn, from each rank to the next."""
+        return {(rank, (rank + 1) % ranks): ranks - 1.0 for rank in range(ranks)}
 
     def seconds(
         self, ranks: int, group: int | None, size_bytes: float, latency_s: float, rate: float

@@ -21,7 +21,7 @@ from ampsim.data_parallel.collectives import ALL_GATHER, BROADCAST, COLLECTIVES,
 from ampsim.data_parallel.rank import Rank, Resume, until
 from ampsim.data_parallel.setting import Setting
 from ampsim.hardware import Way
-from ampsim.trace import Cause
+from ampsim.trace import Cause, record_of
 
 
 def columns_of(ranks: Sequence[Rank]) -> list[tuple[list[int], list[int]]]:
@@ -140,6 +140,7 @@ class Bucket(NamedTuple):
         part_bytes: of one part, padded.
         formula_s: how long it takes on idle links that are all alike; NaN where they are not.
         levels: who has the result when then, one after the other.
+        kind: its place among the recorder's kinds of collectives; -1 where it goes by messages.
     """
 
     places: Sequence[int]
@@ -148,6 +149,7 @@ class Bucket(NamedTuple):
     part_bytes: int
     formula_s: float
     levels: Sequence[ReachedRanks]
+    kind: int
 
 
 def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
@@ -232,6 +234,7 @@ class Stream:
             places = (setting.centre_place, setting.centre_place)
             sent = (*places, bucket.size_bytes, *times, *ends, cause)
             cause = setting.fabric.transfers.add(sent)
+            setting.recorder.stand_ins.add(record_of(cause)[1], bucket.kind)
             await until(partial(setting.clock.call_later, level.seconds))
         self._is_busy = False
         if self._waiting:
@@ -264,7 +267,7 @@ class Stream:
         item_bytes, parts = setting.nodes[0].theta.itemsize, collective.parts(count, group)
         if parts > 1:
             part_bytes = -(-size_bytes // item_bytes // parts) * item_bytes
-        formula_s, levels = math.nan, list[ReachedRanks]()
+        formula_s, levels, kind = math.nan, list[ReachedRanks](), -1
         if self._way is not None:
             latency_s, rate = self._way.latency_s, self._way.narrowest_bytes_per_s or math.inf
             how = (count, group, part_bytes * parts)
@@ -275,7 +278,18 @@ class Stream:
                 (formula_s, held_s),
                 (latency_s + part_bytes * parts / rate, part_bytes * parts / rate),
             )
-        return Bucket(places, collective, size_bytes, part_bytes, formula_s, levels)
+            kind = self._kind(collective, part_bytes / rate / held_s if held_s else 0.0)
+        return Bucket(places, collective, size_bytes, part_bytes, formula_s, levels, kind)
+
+    def _kind(self, collective: Collective, share: float) -> int:
+        """Tell the recorder which links a collective holds, each part for a share of its time."""
+        workers, group = self._workers, self._setting.decisions.ranks_per_group
+        ways, way = self._setting.recorder.stand_ins.ways, dict[tuple[int, int], float]()
+        if share:
+            for (source, target), parts in collective.parts_on(len(workers), group).items():
+                way[workers[source], workers[target]] = parts * share
+        ways.append(way)
+        return len(ways) - 1
 
 
 def levels_of(

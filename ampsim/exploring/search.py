@@ -107,11 +107,16 @@ def search(
     searcher, stopped = _Searcher(over, asked, aim), dict[str, Any]()
     of_each: dict[str, Proposals] = {}
     with searcher.asked.runs() as runs:
-        for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
-            proposals = of_each[name] = searcher.proposals(name, in_flight)
-            if name != "random":
-                proposals.start_from_others(trials // 2)
-            stopped = stopped or searcher.run(proposals, runs, trials, in_flight)
+        try:
+            for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
+                proposals = of_each[name] = searcher.proposals(name, in_flight)
+                if name != "random":
+                    proposals.start_from_others(trials // 2)
+                searcher.run(proposals, runs, trials, in_flight)
+        except KeyboardInterrupt:
+            tried = [len(one.known) for one in of_each.values()]
+            far = f"{tried[-1]} of {trials} points are tried"
+            stopped = runs.stopped(far if any(tried) else "")
     told = [one for proposals in of_each.values() for _point, one in proposals.known.values()]
     if not stopped and all(one.outcome == "failed" for one in told):
         for proposals in of_each.values():
@@ -181,24 +186,20 @@ class _Searcher:
             journal=None if keeping is None else keeping.runs / JOURNAL,
         )  # fmt: skip
 
-    def run(self, trials: Proposals, runs: PointRuns, count: int, in_flight: int) -> dict[str, Any]:
-        """Go on until so many points are tried; say why not, if something came first."""
+    def run(self, trials: Proposals, runs: PointRuns, count: int, in_flight: int) -> None:
+        """Go on until so many points are tried; a KeyboardInterrupt says that there is no time."""
         evaluator = Evaluator(self._aim, runs)
-        try:
-            while len(trials.known) < count:
-                runs.require_time()
-                points, before = trials.batch(in_flight, count)
-                known = {_text(point): one for point, one in before}
-                front = [one.values for one in known.values() if one.outcome == "complete"]
-                new = {_text(point): point for point in points.values()}
-                rows = {t: self._row(point) for t, point in new.items() if t not in known}
-                made = evaluator.evaluate([*rows.values()], front)
-                known |= zip(rows, made, strict=True)
-                for number, point in points.items():
-                    trials.tell(number, known[_text(point)])
-        except KeyboardInterrupt:
-            return runs.stopped(f"{len(trials.known)} of {count} points are tried")
-        return {}
+        while len(trials.known) < count:
+            runs.require_time()
+            points, before = trials.batch(in_flight, count)
+            known = {_text(point): one for point, one in before}
+            front = [one.values for one in known.values() if one.outcome == "complete"]
+            new = {_text(point): point for point in points.values()}
+            rows = {t: self._row(point) for t, point in new.items() if t not in known}
+            made = evaluator.evaluate([*rows.values()], front)
+            known |= zip(rows, made, strict=True)
+            for number, point in points.items():
+                trials.tell(number, known[_text(point)])
 
     def _row(self, point: Point) -> Row | str:
         """The row of a point, or why there is none; of several schedules of a name, the first's."""

@@ -385,10 +385,11 @@ class WhatIf(Finding):
 
     @property
     def cells(self) -> Lines:
-        """A line a thing, its factors beside each other; one for all that do nothing."""
-        headings = [
-            "schedule", "what", "share now", "half", "twice", "no time", "time to target", "basis",
-        ]  # fmt: skip
+        """A line a thing, its factors beside each other; one for all that do nothing.
+
+        A time to the target that nobody knows has no column, nor has the name of one schedule.
+        """
+        headings = ["schedule", "what", "share", "half", "twice", "no time", "to target", "basis"]
         lines: list[list[str]] = []
         idle: dict[str, list[str]] = {}
         for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
@@ -406,7 +407,13 @@ class WhatIf(Finding):
         for schedule, names in idle.items():
             what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
             lines.append([schedule, what, *["0 %"] * 4, "", ""])
-        return headings, lines
+        is_told = {
+            "schedule": self.table["schedule"].nunique() > 1,
+            "to target": self.table["time_to_target_s"].notna().any(),
+        }
+        kept = [is_told.get(name, True) for name in headings]
+        told = [[*itertools.compress(line, kept)] for line in (headings, *lines)]
+        return told[0], told[1:]
 
     def figures(self) -> Figures:
         """Its figures, by their files."""

@@ -13,6 +13,7 @@ import io
 import itertools
 import logging
 import operator
+import random
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -33,6 +34,7 @@ from ampsim.interop.lowering import (
     Repeated,
     is_tensor,
     name_of,
+    place_of,
     require_free,
     shape_of,
     short,
@@ -79,7 +81,6 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
     """
     with _recording(module):
         program = _exported(module, arrays, loss)
-    _require_trainable(module)
     if any(_has_branches(one) and one.target.name() in CONSTRUCTS for one in program.graph.nodes):
         raise Branching(program)
     try:
@@ -150,7 +151,14 @@ def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
 
     copies = tuple(one.detach().clone() for one in arrays)
     rows = tuple({0: torch.export.Dim.AUTO} for _ in arrays)
-    return torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
+    before = random.getstate(), (*np.random.get_state(),)[2:]  # noqa: NPY002  # users draw from it
+    program = torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
+    if (random.getstate(), (*np.random.get_state(),)[2:]) != before:  # noqa: NPY002  # likewise
+        raise Refusal(
+            "random numbers are drawn in Python or NumPy, and the first would stand for all",
+            "take nn.Dropout, or draw them with the data and make them an input",
+        )
+    return program
 
 
 @contextlib.contextmanager
@@ -241,7 +249,7 @@ def _is_in_place(operation: Any) -> bool:
     return schema is not None and schema.is_mutable and short(operation) != "detach_"
 
 
-def _require_trainable(module: Any) -> None:
+def require_trainable(module: Any) -> None:
     """Refuse parameters that are not trained here."""
     for parameter, values in module.named_parameters():
         if not values.requires_grad:
@@ -259,6 +267,10 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
         low.values[operation.name] = low.values[operation.args[0].name][operation.args[1]]
         return
     if _has_branches(operation):
+        held = [one.target for one in operation.all_input_nodes if one.op == "get_attr"]
+        owner = operation.graph.owning_module
+        within = [one for name in held for one in getattr(owner, name).graph.nodes]
+        low.current = next(filter(place_of, within), operation)
         raise low.refused(
             f"no rule for torch.{target.name()}", REMEDIES.get(target.name(), OWN_NODE)
         )
@@ -277,7 +289,8 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
         usual = "make a new one, such as with torch.cat or x = x + y"
         raise low.refused(what, remedy or usual, MissingRule)
     else:
-        remedy = remedy or REMEDIES.get(own)
+        if not remedy and (remedy := REMEDIES.get(own)) and own != said:
+            said = f"{own}, a part of {said}"
         kind = Refusal if remedy else MissingRule
         raise low.refused(f"ampsim has no node for {said}", remedy or OWN_NODE, kind)
 

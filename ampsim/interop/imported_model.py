@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -160,7 +160,7 @@ def require_agreement(
             if not np.isfinite(value).all():
                 raise Refusal(
                     f"{what} of a batch of {rows} is no finite number in {whose}",
-                    "add a small number before a sqrt, a log or a division",
+                    "take NaN out of the data, or add a small number before a sqrt, a log or a /",
                 )
         found = _ours(model, arrays)
         largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
@@ -176,10 +176,11 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
     result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
     before, after = (state_now(each, "from_torch") for each in (one, result))
-    found = {
-        f"the gradient of {name}": values.astype(float) - after[name].astype(float)
-        for name, values in before.items()
-    }
+    with np.errstate(invalid="ignore"):  # of infinities in a mask, which stay
+        found = {
+            f"the gradient of {name}": values.astype(float) - after[name].astype(float)
+            for name, values in before.items()
+        }
     return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
 
 
@@ -200,21 +201,28 @@ def only_dtype(found: Iterable[str], what: str, remedy: str) -> str:
     return dtypes.pop()
 
 
+def require_columns(data: Dataset, counts: Iterable[int], what: str) -> Sequence[Any]:
+    """Check how many arrays data have, of the inputs, `what`, and the target; return the first."""
+    arrays = data.train[0] if isinstance(data, BatchList) else data.train
+    if len(arrays) not in counts:
+        raise OptionError(
+            f"data must have an array for each of the {what} and one for the target, got "
+            f"{len(arrays)}; give (inputs, target)"
+        )
+    return arrays
+
+
 def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
     """Check that data are what the example is: inputs, and a target."""
-    is_ragged = isinstance(data, BatchList)
-    arrays = data.train[0] if is_ragged else data.train
-    if len(inputs) not in (len(arrays) - 1, len(arrays)):
-        raise OptionError(
-            f"data must have an array for each of the {len(inputs)} example inputs and one for the "
-            f"target, got {len(arrays)}; give (inputs, target)"
-        )
+    is_ragged, count = isinstance(data, BatchList), len(inputs)
+    arrays = require_columns(data, (count, count + 1), f"{count} example inputs")
     for place, (example, array) in enumerate(zip(inputs, arrays, strict=False)):
         expected, got = tuple(example.shape[1:]), array.shape[1:]
-        if len(expected) != len(got) or (expected != got and not is_ragged):
+        is_alike = len(expected) == len(got) if is_ragged else expected == got
+        if not is_alike or not len(array):
             raise OptionError(
                 f"array {place} of data must have items of shape {expected}, as the example has, "
-                f"got {got}"
+                f"got {len(array)} of {got}"
             )
 
 

@@ -45,7 +45,8 @@ def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> 
         elif value is not None:
             raise given.refused(
                 f"{part} of this {short(given.operation)} is no parameter of the module",
-                "keep it in an nn.Parameter, without calculating with it as weight_norm does",
+                "keep it in an nn.Parameter, without calculating with it as weight_norm does; what "
+                "is not to learn is done in the data",
             )
     if kind in (nodes.Linear, nodes.Conv2d, nodes.LayerNorm) and "bias" not in layout:
         options["has_bias"] = False
@@ -54,7 +55,11 @@ def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> 
 
 
 def linear(given: Arguments) -> Value:
-    """nn.Linear, whose weight is (out, in)."""
+    """nn.Linear, whose weight is (out, in); a weight that does not learn is a buffer."""
+    low, weight, bias = given.low, given["weight"], given["bias"]
+    if isinstance(given["weight"], np.ndarray):
+        made = low.light(nodes.MatrixProduct, given.wire("input"), low.wire(weight.T))
+        return made if bias is None else low.light(nodes.Sum, made, low.wire(bias))
     d_out, d_in = given.shape_of("weight")
     return _layer(given, given.wire("input"), nodes.Linear, np.transpose, d_in=d_in, d_out=d_out)
 

@@ -65,6 +65,9 @@ LOSS: Final = Unread(
     "F.cross_entropy(torch.stack(outputs, 2), targets)",
 )
 PLACES_IN_BATCH: Final = Unread("numbers follow from the place in the batch", "make them an input")
+EXTENT: Final = Unread(
+    "how many items a batch has is calculated with", "leave that to the loss, or make it an input"
+)
 NOTHING: Final = Unread(
     "something is read that has no node, such as the places of a maximum", "take its values"
 )
@@ -180,7 +183,8 @@ class Lowering:
     def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
         is_of_loss = not any(path.startswith("module") for path in modules_of(self.current))
-        place = place_of(self.current) or (self.loss_place if is_of_loss else "")
+        part = module_of(self.current)
+        place = place_of(self.current) or (self.loss_place if is_of_loss else part and f"in {part}")
         return kind(what, remedy, place)
 
     def free(self, wanted: str) -> str:
@@ -231,7 +235,8 @@ class Lowering:
                     return feeds[0]
         is_whole = dtype_of(self.current).startswith(("bool", "int", "uint"))
         if is_whole and kind in CALCULATING:
-            raise self.refused("whole numbers are calculated with", "do that before, in the data")
+            what = "do that before, in the data, or take mask.float() of a mask first"
+            raise self.refused("whole numbers are calculated with", what)
         return self.call(
             Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds
         )
@@ -333,7 +338,8 @@ class Lowering:
             case Stacked():
                 return self.stacked([self.wire(one) for one in value.values], (1, -1, value.hidden))
             case _:
-                unread = value if isinstance(value, Unread) else NOTHING
+                is_extent = hasattr(value, "meta") and not is_tensor(value)
+                unread = value if isinstance(value, Unread) else EXTENT if is_extent else NOTHING
                 raise self.refused(unread.what, unread.remedy)
 
     def _fixed(self, array: np.ndarray, shape: tuple[int | str, ...]) -> Ref:

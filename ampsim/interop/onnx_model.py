@@ -22,11 +22,11 @@ import numpy as np
 
 from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.interop.imported_model import (
-    Dataset,
     imported_graph,
     imported_model,
     only_dtype,
     require_agreement,
+    require_columns,
     require_labels,
     require_options,
     state_now,
@@ -34,7 +34,7 @@ from ampsim.interop.imported_model import (
 from ampsim.interop.lowering import Lowering, Refusal
 from ampsim.interop.onnx_graph import GraphReader, class_axis
 from ampsim.interop.parameters import Laid, Learned, ModuleState
-from ampsim.interop.training import Arrays, BatchList, dataset_of
+from ampsim.interop.training import Arrays, dataset_of
 from ampsim.optim import Optimizer
 from ampsim.study import Model, Result
 from ampsim.text import short
@@ -113,7 +113,7 @@ def from_onnx(model: Any, *, loss: str, data: Any, optimizer: Optimizer, **optio
     dataset = dataset_of(data, options.pop("batch", BATCH), options["dtype"])
     evaluator = the_onnx().reference.ReferenceEvaluator(proto)
     ports = [one.name for one in proto.graph.input if one.name not in arrays]
-    _require_columns(dataset, name, len(ports))
+    require_columns(dataset, (len(ports) + 1,), f"{len(ports)} inputs of {name}")
 
     def read(given: Arrays) -> Lowering:
         low = Lowering(name, options["dtype"])
@@ -151,15 +151,6 @@ def _require_known(loss: Any, optimizer: Any, options: Mapping[str, Any]) -> Non
             "ampsim.optim.adam(1e-3)"
         )
     require_options(options, "fixed", "shares")
-
-
-def _require_columns(dataset: Dataset, name: str, inputs: int) -> None:
-    columns = len(dataset.train[0] if isinstance(dataset, BatchList) else dataset.train)
-    if columns != inputs + 1:
-        raise OptionError(
-            f"data must have an array for each of the {inputs} inputs of {name} and one for the "
-            f"target, got {columns}; give (inputs, target)"
-        )
 
 
 def _require_apart(graph: Any, name: str, learning: Sequence[str]) -> None:
@@ -237,7 +228,7 @@ def _array(held: Any) -> np.ndarray:
 
 
 def _learning(graph: Any, arrays: Mapping[str, np.ndarray], fixed: Collection[str]) -> list[str]:
-    """Names of the arrays that learn: a single number only as what a layer takes."""
+    """Names of the arrays that learn: no mask of infinities, and one number only of a layer."""
     if unknown := {*fixed} - {*arrays}:
         raise UnknownNameError(one_of("array of the file", min(unknown), arrays))
     products = {node.output[0] for node in graph.node if node.op_type == "MatMul"}
@@ -251,6 +242,7 @@ def _learning(graph: Any, arrays: Mapping[str, np.ndarray], fixed: Collection[st
         name
         for name, one in arrays.items()
         if one.dtype.kind == "f" and name not in fixed and (one.size > 1 or name in layers)
+        if np.isfinite(one).all()
     ]
 
 

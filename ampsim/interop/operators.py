@@ -66,19 +66,23 @@ _REMEDIES: Final[dict[str, str]] = {
     "binary_cross_entropy binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two "
     "classes",
     "conv3d": "take nn.Conv2d",
-    "constant_pad_nd copy index_put pad": "join parts with torch.cat",
-    "detach": "let gradients pass, or leave that part out",
+    "constant_pad_nd pad": "give a convolution zeros as padding=1, or join parts with torch.cat",
+    "copy index_put": "join parts with torch.cat",
+    "detach": "let gradients pass, or leave that part out, such as max_norm of an embedding",
     "eq ge gt le lt ne": "compare with a number, or make the mask with the data",
     "embedding_renorm": "leave max_norm out",
     "embedding_bag": "take nn.Embedding, and a mean or a sum over the words",
     "group_norm instance_norm": _LAYER_NORM,
     "huber_loss kl_div l1_loss smooth_l1_loss": "take nn.MSELoss() or nn.CrossEntropyLoss()",
     "index": "take one place after the other, and torch.stack them",
+    "gather index_select": "multiply by a mask of 0 and 1 that comes with the data, and sum",
     "gru lstm": "give sequences of one length instead of packed ones",
     "logsumexp": "take F.log_softmax",
+    "im2col": "take nn.Conv2d",
     "maximum": "take a + F.relu(b - a)",
     "minimum": "take a - F.relu(a - b)",
     "mean": "leave the mean over the batch to the loss, such as nn.MSELoss()",
+    "one_hot": "make it with the data, or take nn.Embedding",
     "prelu": "take nn.LeakyReLU",
     "repeat": "take expand, which holds no copies",
     "rnn_relu rnn_tanh": "take nn.GRU or nn.LSTM",
@@ -377,14 +381,11 @@ def _expand(given: Arguments) -> Value:
     value = given["self"]
     if given.shape_of() == given.shape:
         return value
-    if given.shape.count(None) != 1:
-        raise given.refused(
-            "a tensor is expanded along several axes of the batch, or none",
-            "add it without expand: what has fewer rows is added to each",
-        )
+    if given.shape.count(None) > 1:
+        raise given.refused("a tensor is expanded along two axes of the batch", "add it as it is")
     zeros = np.zeros([one or 1 for one in given.shape], given.dtype)
-    whole = given.low.wire(Repeated(zeros, given.shape.index(None)))
-    return given.light(nodes.Sum, whole, given.low.wire(value))
+    whole = Repeated(zeros, given.shape.index(None)) if None in given.shape else zeros
+    return given.light(nodes.Sum, given.low.wire(whole), given.low.wire(value))
 
 
 def _cross_entropy(given: Arguments) -> Value:

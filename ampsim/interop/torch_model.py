@@ -15,7 +15,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.interop.control_flow import Branching, torch_program
-from ampsim.interop.exported import Loss, imported, modes_kept, the_torch
+from ampsim.interop.exported import Loss, imported, modes_kept, require_trainable, the_torch
 from ampsim.interop.imported_model import (
     Dataset,
     imported_graph,
@@ -105,7 +105,7 @@ def from_torch(
             f"axis, got {short(example_inputs)}; of a tree or graph import the cells, and write "
             "the structure into the model file (docs/pytorch.md)"
         )
-    if not callable(loss):
+    if not callable(loss) or isinstance(loss, type):
         raise OptionError(
             "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got "
             f"{short(loss)}"
@@ -115,9 +115,10 @@ def from_torch(
     what = f"parameters of {type(module).__name__}"
     options["dtype"] = only_dtype(dtypes, what, "call module.float() or module.double()")
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
-    method = method_of(optimizer, len(list(module.parameters())))
-    require_alike(inputs, dataset)
     try:
+        require_trainable(module)
+        method = method_of(optimizer, len(list(module.parameters())))
+        require_alike(inputs, dataset)
         return _imported(module, loss, (dataset, method), options)
     except Refusal as refusal:
         raise Refusal(f"{type(module).__name__}: {refusal}") from refusal.__cause__

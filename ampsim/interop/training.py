@@ -108,8 +108,8 @@ def _batches(given: Any) -> Arrays | list[Arrays]:
         if hasattr(given, "__getitem__") and kind is not list and not is_one:
             columns = zip(*(given[place] for place in range(len(given))), strict=True)
             return tuple(np.stack([_array(one) for one in column]) for column in columns)
-        if not is_one and (batches := [tuple(map(_array, batch)) for batch in given]):
-            return batches
+        if not is_one and (found := [tuple(map(_array, batch)) for batch in given]):
+            return [tuple(map(np.atleast_1d, batch)) for batch in found]
     except (TypeError, ValueError) as error:  # no such thing, or items of several shapes
         reason = f": {text_of(error)}"
     raise OptionError(

@@ -48,10 +48,11 @@ class LearningStore:
     def put(self, digest: str, totals: PassTotals, weights: Arrays | None = None) -> None:
         """Keep what a pass gave, and the weights after it, if it was one of training.
 
+        The folder is there: who puts holds `learning`.
+
         Raises:
             OutputError: the folder cannot be written.
         """
-        prepare_folder(self.folder)
         counts = np.array([totals.instances, totals.rows, totals.correct], np.float64)
         losses = np.array(totals.losses, np.float64)
         errors = np.array(totals.absolute_errors, np.float64)

@@ -153,7 +153,8 @@ def path_of_tables(
         if name in spans:
             columns["spans"][name] = numbered(spans[name], LANES)
     logs = {table: log_of(own, table) for table, own in columns.items()}
-    return path_frame(critical_path(CausalRecords(**logs, closures=())).columns(), nodes)
+    records = CausalRecords(*(logs[name] for name in LOG_SCHEMAS), closures=())
+    return path_frame(critical_path(records).columns(), nodes)
 
 
 def numbered(column: pd.Series[Any], names: Sequence[str]) -> np.ndarray:
@@ -233,7 +234,8 @@ class ReadOff(WithRates, ABC):
         memory = self.memory
         if not len(memory):
             raise OptionError(
-                "peak_bytes: memory was not counted in this run; run it with counts_memory=True"
+                "peak_bytes: memory was not counted in this run; run it with counts_memory=True, "
+                "or a program on devices with memory_bytes"
             )
         return memory.groupby("worker")["bytes"].max().rename("peak_bytes")
 

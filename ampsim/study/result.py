@@ -122,7 +122,9 @@ class Result(ReadOff):
 
         It was sent at `sent_s`, waited until `start_s`, held the link until `held_s` and arrived at
         `end_s`; `source_worker` and `target_worker` are the link's ends, -1 for the host. `cause`
-        is what sent it, as in `spans`.
+        is what sent it, as in `spans`. A collective that is one event has a row, instead of one for
+        each of its messages, for each time at which it reaches ranks: from the last rank that came
+        to the next, with the bytes of what each rank has.
         """
         return self._frame("transfers")
 

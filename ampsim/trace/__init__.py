@@ -15,6 +15,7 @@ from ampsim.trace.kinds import (
     Kinds,
     of_admission,
     of_transfer,
+    record_of,
 )
 from ampsim.trace.recorder import (
     MEMORY_CATEGORIES,
@@ -35,5 +36,5 @@ __all__ = [
     "MEMORY_CATEGORIES", "NO_STALENESS", "PATH_KINDS", "START", "Bounds", "CausalRecords", "Cause",
     "Columns", "Crossing", "Crossings", "Holding", "Kinds", "Later", "OnRows", "Path", "Recorder",
     "Step", "Summary", "Tape", "bounds_of", "critical_path", "held_path", "of_admission",
-    "of_transfer", "read_only", "to_frame",
+    "of_transfer", "read_only", "record_of", "to_frame",
 ]  # fmt: skip

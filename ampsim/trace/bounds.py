@@ -44,6 +44,9 @@ Crossings: TypeAlias = "Callable[[int, int], Sequence[Crossing]]"
 """What messages from one worker to another cross."""
 
 _UPDATE: Final = 0
+_ALL: Final = -3
+"""In place of who sends, where a transfer stands for a collective; its kind then follows."""
+
 _ROUNDING: Final = 1e-9  # of sums of the same times in another order
 
 
@@ -139,14 +142,24 @@ def _devices_busy(records: CausalRecords, closed: _Closed) -> _Busy:
 def _links_used(
     records: CausalRecords, closed: _Closed, end_s: float, crossings: Crossings
 ) -> dict[str, _Seconds]:
-    held, carried = dict[Place, _Seconds](), dict[Place, _Seconds]()
+    held, carried, first = dict[Place, _Seconds](), dict[Place, _Seconds](), 0
+    numbers, kinds = np.array(records.collectives.numbers), np.array(records.collectives.kinds)
     for chunk in records.transfers.chunks():
         start_s, held_s = (np.minimum(chunk[name], end_s) for name in ("start_s", "held_s"))
         places = np.stack([chunk["source_worker"], chunk["target_worker"]])
+        own = slice(*np.searchsorted(numbers, [first, first + len(chunk)]))
+        if len(numbers[own]):
+            places[0, numbers[own] - first], places[1, numbers[own] - first] = _ALL, kinds[own]
+        first += len(chunk)
         _add(held, places, (start_s, held_s), closed)
         lasting_s = chunk["held_s"] - chunk["start_s"]
         bytes_per_s = chunk["bytes"] / np.where(lasting_s > 0, lasting_s, np.inf)
         _add(carried, places, (start_s, held_s), closed, bytes_per_s)
+    for kind, way in enumerate(records.collectives.ways):
+        whole = held.pop((_ALL, kind), _NOTHING)
+        for pair, share in way.items():
+            before = held.get(pair, _NOTHING)
+            held[pair] = (before[0] + share * whole[0], before[1] + share * whole[1])
     found = dict[str, _Seconds]()
     for pair in sorted(held):
         for name, rate in crossings(*pair):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.trace.kinds import COMPUTE_LANE, LANES, START, Kinds
-from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, Log, log_of
+from ampsim.trace.records import LANE, LOG_SCHEMAS, CausalRecords, Collectives, Log, log_of
 from ampsim.trace.summary import DIRECTIONS, Summary
 from ampsim.trace.table import (
     Columns,
@@ -107,6 +107,7 @@ class Recorder:
             after which a device went back to a checkpoint.
         checkpoints: (worker, start, end) of every checkpoint that took time.
         closures: from when on instances were kept out that there were, or were not any more.
+        stand_ins: which transfers stand for a collective.
         placed: the worker of each node of a program.
         sent: how many messages went between a program's workers, by what they were.
 
@@ -147,6 +148,7 @@ class Recorder:
         self.losses: list[tuple[int, float, float, int]] = []
         self.checkpoints: list[tuple[int, float, float]] = []
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
+        self.stand_ins = Collectives()
         self.placed: dict[str, int] = {}
         self.sent: dict[str, int] = {}
         self.kinds = Kinds()
@@ -243,7 +245,8 @@ class Recorder:
         logs = self._logs or {
             name: log_of(self._kept[name].columns(), name) for name in LOG_SCHEMAS
         }
-        return CausalRecords(*(logs[name] for name in LOG_SCHEMAS), closures=tuple(self.closures))
+        own = (logs[name] for name in LOG_SCHEMAS)
+        return CausalRecords(*own, closures=tuple(self.closures), collectives=self.stand_ins)
 
     def columns(self, table: str) -> Columns:
         """Return what is kept of a table; its name is that of the attribute."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
@@ -115,18 +115,41 @@ class Log:
         self._chunks.clear()
 
 
+class Collectives:
+    """Transfers that each stand for a collective, whose messages cross other links than theirs.
+
+    Attributes:
+        ways: for each kind of collective the links that it crosses, (source, target), and the share
+            of its transfers' time in which it holds each.
+        numbers: of the transfers, ascending.
+        kinds: of each, its kind's place in `ways`.
+    """
+
+    def __init__(self) -> None:
+        self.ways: list[Mapping[tuple[int, int], float]] = []
+        self.numbers: list[int] = []
+        self.kinds: list[int] = []
+
+    def add(self, number: int, kind: int) -> None:
+        """Say that a transfer, numbered after all before, stands for a collective of a kind."""
+        self.numbers.append(number)
+        self.kinds.append(kind)
+
+
 class CausalRecords(NamedTuple):
     """All records of a run.
 
     Attributes:
         spans, transfers, admissions: their columns are those of `LOG_SCHEMAS`.
         closures: (time in seconds, is_closed): from when on instances were kept out, or no more.
+        collectives: which transfers stand for one.
     """
 
     spans: Log
     transfers: Log
     admissions: Log
     closures: tuple[tuple[float, bool], ...]
+    collectives: Collectives = Collectives()
 
     def computed(self) -> Iterator[np.ndarray]:
         """Chunks of the spans of what is computed, without other lanes."""

@@ -397,6 +397,15 @@ def test_an_array_that_several_nodes_read_is_one_layer_s_or_each_has_its_own():
     np.testing.assert_allclose(sum(ways), arrays[True]["b2"] - ARRAYS["b2"], atol=1e-12)
 
 
+def test_a_mask_with_infinities_does_not_learn():
+    mask = np.where(np.arange(16) % 3, 0.0, -np.inf)
+    proto = file_of([node("Add", "h", "mask", gives="m"), node("Softmax", "m")], mask=mask)
+    result = ampsim.simulate(model_of(proto), "tflops-1", "sequential")
+    assert "mask" not in str(result.model.parameters().keys())
+    held = {one.name: one for one in ampsim.to_onnx(result, proto).graph.initializer}
+    np.testing.assert_array_equal(numpy_helper.to_array(held["mask"]), mask)
+
+
 def test_sequences_may_have_several_lengths():
     """As from PyTorch: batches of either length, in one model."""
     sequence = [node("Transpose", "e", gives="t", perm=[1, 0, 2])]

@@ -348,6 +348,33 @@ def test_data_come_in_any_form_and_the_example_with_a_target(form):
         )
 
 
+class Fixed(torch.nn.Module):
+    """Weights that do not learn, and one that is brought to length 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.randn(9, 4))
+        self.register_buffer("bias", torch.randn(9))
+        self.shift, self.out = (torch.nn.Parameter(torch.randn(one)) for one in (9, (9, 3)))
+
+    def forward(self, x):
+        linear, normal = torch.nn.functional.linear, torch.nn.functional.normalize
+        x = torch.tanh(linear(x, self.weight, self.bias)) + linear(x, self.weight, self.shift)
+        return x @ normal(self.out, dim=0)
+
+
+def test_buffers_as_weights_stay_and_a_weight_may_be_calculated_with():
+    module = Fixed().double()
+    x, y = torch.randn(30, 4, dtype=torch.float64), torch.randint(0, 3, (30,))
+    method = torch.optim.Adam(module.parameters(), 0.02)
+    given = Case(module, torch.nn.CrossEntropyLoss(), method, ((x, y), (x, y)))
+    model = model_of(given)
+    found = ampsim.to_torch(ampsim.simulate(model, "tflops-1", "sequential", epochs=2))
+    trained(given, model, epochs=2)
+    for name, values in module.state_dict().items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-8, err_msg=name)
+
+
 def test_dropout_drops_in_training_only():
     """Masks are another stream's; what is kept grows, and validation drops nothing."""
     torch.manual_seed(0)

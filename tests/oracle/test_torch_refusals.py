@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,19 @@ class Summing(Base):
     def forward(self, x):
         x = self.first(x)
         x = x.cumsum(1)  # here
+        return self.last(x)
+
+
+class NowAndThen(Base):
+    def forward(self, x):
+        if self.training and random.random() < 0.001:
+            return self.last(x)
+        return self.last(self.first(x))
+
+
+class OfASize(Base):
+    def forward(self, x):
+        x = self.first(x) * x.size(0)  # here
         return self.last(x)
 
 
@@ -226,7 +240,7 @@ class Counting(Base):
 class WithoutGradient(Base):
     def forward(self, x):
         with torch.no_grad():
-            x = self.first(x)
+            x = self.first(x)  # here
         return self.last(x)
 
 
@@ -329,7 +343,9 @@ REFUSED: dict[type, str] = {
     Siamese: "reader.l0 reads several sequences (HERE); give them as one input, (rows, sequences",
     OfSeveralShapes: "first is used on tensors of several shapes (",
     OfTwoMasks: "ampsim has no node for __and__ (HERE); multiply both as floats, or make the mask",
-    Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; add a",
+    Rooted: "the gradient of first.weight of a batch of 20 is no finite number in PyTorch; take",
+    NowAndThen: "random numbers are drawn in Python or NumPy, and the first would stand for all",
+    OfASize: "how many items a batch has is calculated with (HERE); leave that to the loss",
     Halved: "a part of spare has no effect on the loss; make it smaller",
     Larger: "ampsim has no node for maximum (HERE); take a + F.relu(b - a)",
     Bent: "ampsim has no node for prelu (HERE); take nn.LeakyReLU",
@@ -357,7 +373,7 @@ REFUSED: dict[type, str] = {
     BySizeOfBatch: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     AlwaysDropping: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     Counting: "buffer count changes with each batch, and to_torch would give it back as it was",
-    WithoutGradient: "no rule for torch.wrap_with_set_grad_enabled; let gradients pass, without",
+    WithoutGradient: "no rule for torch.wrap_with_set_grad_enabled (HERE); let gradients pass,",
     Random: "ampsim has no node for randint (HERE); draw it with the data, and make it an input",
     Sized: "the module's own numbers fix the batch at 2; use x.size(0), or -1, instead of",
     Packed: "a sequence is packed (HERE); give sequences of one length instead of packed ones",
@@ -429,7 +445,7 @@ class Good(Base):
 
 
 PLACE = re.compile(r" \([^()]+, line \d+\)")
-NET = nn.Linear(4, 3)
+NET, FROZEN, EVEN = nn.Linear(4, 3), Frozen(), nn.Conv1d(1, 1, 2, padding="same")
 SGD = torch.optim.SGD
 
 
@@ -465,6 +481,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"optimizer": torch.optim.RMSprop(NET.parameters())},
         "optimizer must be one of torch.optim's SGD or Adam, or of ampsim.optim, got RMSprop",
     ),
+    "the parameters that learn": (
+        {"module": FROZEN, "optimizer": SGD([FROZEN.last.weight, FROZEN.last.bias], 0.1)},
+        "Frozen: first.weight does not require a gradient, and ampsim trains every parameter",
+    ),
     "an option of it": (
         {"optimizer": torch.optim.Adam(NET.parameters(), amsgrad=True)},
         "optimizer Adam: amsgrad must be False, got True; leave it out",
@@ -478,7 +498,23 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no target": ({"data": ((X,), (X,)), "example_inputs": (X, Y, X)}, "data must have an array"),
     "another width": (
         {"example_inputs": X[:20, :2]},
-        "array 0 of data must have items of shape (2,), as the example has, got (4,)",
+        "array 0 of data must have items of shape (2,), as the example has, got 40 of (4,)",
+    ),
+    "a part without a line of the user's": (
+        {"module": nn.Sequential(nn.Unflatten(1, (1, 4)), EVEN, nn.Flatten())},
+        "Sequential: ampsim has no node for constant_pad_nd, a part of conv1d (in 1); give a conv",
+    ),
+    "no items": (
+        {"data": ((X[:0], Y[:0]), (X, Y))},
+        "array 0 of data must have items of shape (4,), as the example has, got 0 of (4,)",
+    ),
+    "batches that are dictionaries": (
+        {"data": ([{"x": X, "y": Y}], [{"x": X, "y": Y}])},
+        "train must hold arrays of numbers with a row for each item, got <U1 of shape (1,)",
+    ),
+    "data that are no numbers": (
+        {"data": ((X * float("nan"), Y), (X, Y))},
+        "Linear: the loss of a batch of 20 is no finite number in PyTorch; take NaN out of",
     ),
     "labels from 1": (
         {"data": ((X, Y + 1), (X, Y))},
@@ -516,6 +552,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"loss": lambda output, target: output.mean(1).mean(0) + 0 * target[0]},
         "Linear: a mean is over the batch; leave the mean",
     ),
+    "a class for a loss": (
+        {"loss": nn.CrossEntropyLoss},
+        "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got <class",
+    ),
     "a number for a loss": ({"loss": 3}, "loss must be a function of output and target"),
     "a number for inputs": ({"example_inputs": 3}, "example_inputs must be a tensor"),
     "an option that is none": ({"frog": 3}, "no option named 'frog'"),
@@ -527,7 +567,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_wrong_argument_is_told_in_a_line(what):
     changes, said = WRONG[what]
     with pytest.raises(AmpsimError) as caught:
-        imported(NET, **changes)
+        imported(**{"module": NET, **changes})
     told = str(caught.value)
     assert PLACE.sub("", told).startswith(said)
     assert "\n" not in told

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from short_runs import LINKS, PAIRS, RUNS, cluster_of, schedule_of, small_model
 
-from ampsim import Amp, simulate
+from ampsim import Amp, Dataflow, simulate
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.ir import Direction, Partition
 from ampsim.model_parallel.worker import Worker
@@ -212,6 +212,13 @@ def test_memory_that_nobody_counted_is_not_zero():
     assert len(result.memory) == 0
     assert len(result.peak_memory) == 0
     with pytest.raises(OptionError, match=r"^peak_bytes: memory was not counted in this run; "):
+        _ = result.peak_bytes
+
+
+def test_a_program_is_told_that_its_memory_is_counted_on_devices_with_an_end_of_it():
+    what = small_model("mlp"), cluster_of(1, 0.0, None), Dataflow()
+    result = simulate(*what, mode="sleep", counts_memory=True)
+    with pytest.raises(OptionError, match=r", or a program on devices with memory_bytes$"):
         _ = result.peak_bytes
 
 

@@ -171,6 +171,16 @@ def test_ctrl_c_keeps_what_finished_and_the_same_call_goes_on(setup, learned, tm
     assert later.to_json() == learned.to_json()
 
 
+def test_what_stops_before_any_point_is_tried_is_no_answer(setup, tmp_path):
+    def stop(_progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ampsim.search(*setup, **LEARNS, keeping=Keeping(tmp_path), on_progress=stop)
+    with pytest.raises(OptionError, match=r"budget_s must be enough to time a point, got 1e-06"):
+        ampsim.search(*setup, **LEARNS, keeping=Keeping(tmp_path), budget_s=1e-6)
+
+
 def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):
     first = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
     other = {**TIMES, "minimise": "epoch_s"}

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import ampsim
+from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring.changes import changes_of, sped
 from ampsim.exploring.elasticity import elasticities
@@ -79,6 +80,14 @@ def test_the_sentences_say_what_matters_most(found):
     assert first.startswith("sequential: device ampnet-core twice as fast: ")
     assert re.search(r"[0-9.]+ % sooner; it accounts for [0-9.]+ % of the time now\.$", first)
     assert len(found.cells[1]) == found.table["what"].nunique()
+
+
+@pytest.mark.parametrize("schedules", ["amp", ("amp", "pipeline")])
+def test_the_table_fits_80_columns_and_names_what_differs(schedules):
+    headings, lines = ampsim.whatif(MODEL, LATE, schedules, **HOW).cells
+    assert ("schedule" in headings) == (not isinstance(schedules, str))
+    assert "to target" not in headings  # in mode "sleep" nobody knows it
+    assert max(map(len, in_columns([headings, *lines]).splitlines())) <= 80
 
 
 def test_what_varies_and_what_is_light_can_only_be_left_out():

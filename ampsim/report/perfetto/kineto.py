@@ -3,8 +3,8 @@
 HTA (Holistic Trace Analysis) takes a worker for a rank. A step that takes time is a kernel of
 stream 0, a step of a copy lane a `Memcpy` of a stream of its own, a dispatch what a processor does,
 and a transfer an `nccl` kernel of the worker that sends. Two `Memset` of one unit mark where the
-run begins and ends, so that HTA's idle time is out of the whole run: its compute time is then our
-utilisation.
+run begins and its last step ends, where a longer transfer is cut, so that HTA's idle time is out of
+the whole run: its compute time is then our utilisation.
 
 HTA knows whole microseconds, and drops what is shorter. So 1 µs in the file stands for a time that
 is told in it, a power of ten and at most a hundredth of the shortest step.
@@ -71,7 +71,7 @@ def write_kineto(trace: Trace, folder: Path, *, title: str = "") -> tuple[int, f
         OutputError: a file cannot be written.
     """
     shortest_s, end_s = _extent(trace)
-    if not end_s:
+    if math.isinf(shortest_s):
         raise OptionError(
             f"no step of {trace.name} takes time on this cluster, so that a profile is empty; name "
             "a device that does, such as --device p100"
@@ -85,7 +85,7 @@ def write_kineto(trace: Trace, folder: Path, *, title: str = "") -> tuple[int, f
                 worker: _Profile(stack, folder, worker, _head(trace, title, unit_s))
                 for worker in workers
             }
-            count += _fill(trace, files, unit_s)
+            count += _fill(trace, files, unit_s, end_s)
             for file in files.values():
                 file.finish(round(end_s / unit_s))
     for old in folder.glob("worker-*.json"):
@@ -96,14 +96,14 @@ def write_kineto(trace: Trace, folder: Path, *, title: str = "") -> tuple[int, f
 
 
 def _extent(trace: Trace) -> tuple[float, float]:
-    """Length of the shortest step or transfer that takes time, and when the last one ends."""
+    """Length of the shortest step or transfer before the last step ends, and when that is."""
     shortest_s, last_s = math.inf, 0.0
-    for chunks in (trace.spans(), trace.transfers()):
+    for are_steps, chunks in ((True, trace.spans()), (False, trace.transfers())):
         for chunk in chunks:
             start_s, end_s = floats(chunk, "start_s"), floats(chunk, "end_s")
-            lasting = end_s > start_s
-            shortest_s = min(shortest_s, float((end_s - start_s)[lasting].min(initial=math.inf)))
-            last_s = max(last_s, float(end_s[lasting].max(initial=0.0)))
+            last_s = max(last_s, float(end_s.max(initial=0.0))) if are_steps else last_s
+            lasting_s = end_s.clip(max=last_s) - start_s
+            shortest_s = min(shortest_s, float(lasting_s[lasting_s > 0].min(initial=math.inf)))
     return shortest_s, last_s
 
 
@@ -158,11 +158,11 @@ class _Profile:
         self._file.write("\n]}\n")
 
 
-def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
+def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float, end_s: float) -> int:
     count = 0
     for chunk in sliced(trace.spans()):
         named = zip(texts(chunk, "direction"), texts(chunk, "node"), strict=True)
-        columns = (row_numbers(chunk).tolist(), named, *_units(chunk, unit_s))
+        columns = (row_numbers(chunk).tolist(), named, *_units(chunk, unit_s, end_s))
         for row, (direction, node), start, end in zip(*columns, strict=True):
             owner, lane = owner_of(row), (row + 1) // LANE_STEP
             if owner in files and end > start:
@@ -174,7 +174,7 @@ def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
                 count += 1
     for chunk in sliced(trace.transfers()):
         ends = (integers(chunk, f"{end}_worker").tolist() for end in ("source", "target"))
-        for source, target, start, end in zip(*ends, *_units(chunk, unit_s), strict=True):
+        for source, target, start, end in zip(*ends, *_units(chunk, unit_s, end_s), strict=True):
             if source in files and end > start:
                 stream = LINK_STREAM + target
                 files[source].kernel(f"ncclDevKernel_Send to worker {target}", stream, start, end)
@@ -182,7 +182,7 @@ def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float) -> int:
     return count
 
 
-def _units(frame: DataFrame, unit_s: float) -> list[list[int]]:
-    """Starts and ends in units."""
-    ends = ("start_s", "end_s")
-    return [np.rint(floats(frame, one) / unit_s).astype(int).tolist() for one in ends]
+def _units(frame: DataFrame, unit_s: float, end_s: float) -> list[list[int]]:
+    """Starts and ends in units, no later than the end of the run."""
+    times_s = (floats(frame, one).clip(max=end_s) for one in ("start_s", "end_s"))
+    return [np.rint(one / unit_s).astype(int).tolist() for one in times_s]

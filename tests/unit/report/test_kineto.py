@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 
 import ampsim
 from ampsim.cli.entry import app
+from ampsim.errors import OptionError
+from ampsim.report.perfetto.kineto import write_kineto
+from ampsim.report.perfetto.trace import Trace
 
 WORKERS = 3
 HTA_PYTHON = os.environ.get("HTA_PYTHON") or (
@@ -50,10 +53,9 @@ def profiles(kept):
 
 
 def busy(run):
-    """The part of the run in which each worker computes."""
-    spans = run.spans
-    lasted = (spans["end_s"] - spans["start_s"]).groupby(spans["worker"]).sum()
-    return (lasted / max(spans["end_s"].max(), run.transfers["end_s"].max())).to_dict()
+    """The part of the run in which each worker computes, as the run tells it."""
+    shares = run.utilisation_by_worker.set_index("worker")
+    return shares.sum(axis=1).to_dict()
 
 
 @pytest.mark.slow
@@ -78,8 +80,34 @@ def test_each_worker_has_a_file_with_its_kernels_and_transfers(kept, profiles):
         )
         sent = [one for one in kernels if one["name"].startswith("nccl")]
         transfers = run.transfers
-        lasting = transfers["end_s"] > transfers["start_s"]
+        lasting = transfers["end_s"].clip(upper=run.makespan_s) > transfers["start_s"]
         assert len(sent) == (lasting & (transfers["source_worker"] == worker)).sum() > 0
+
+
+def test_a_transfer_that_outlasts_the_last_step_makes_no_profile_longer(tmp_path):
+    model = ampsim.load_model("mlp", data="synthetic", hidden=8, batch=50)
+    cluster = ampsim.load_cluster("gflops-100", workers=2, latency_s=1e-4)
+    run = ampsim.simulate(model, cluster, ampsim.DiLoCo(), instances=200, mode="sleep")
+    sent = run.transfers
+    after = sent["end_s"].max() - run.makespan_s
+    assert after > 0.05 * run.makespan_s  # else the profile would tell nothing
+
+    trace = Trace(
+        "diloco",
+        run.workers,
+        spans=lambda: [run.spans],
+        updates=lambda: [run.updates],
+        epochs=run.epochs,
+        transfers=lambda: [sent],
+    )
+    _count, unit_s = write_kineto(trace, tmp_path)
+    for worker, share in busy(run).items():
+        events = json.loads((tmp_path / f"worker-{worker}.json").read_text())["traceEvents"]
+        kernels = [one for one in events if one["cat"] == "kernel"]
+        end = max(one["ts"] + one["dur"] for one in kernels)
+        computed = sum(one["dur"] for one in kernels if one["args"]["stream"] == 0) - 2
+        assert end * unit_s == pytest.approx(run.makespan_s, rel=1e-6)
+        assert computed / end == pytest.approx(share, rel=1e-2)
 
 
 @pytest.mark.skipif(not HTA_PYTHON, reason="needs HolisticTraceAnalysis, or HTA_PYTHON with it")
@@ -107,10 +135,6 @@ def test_what_cannot_be_is_one_line(tmp_path, words, said):
 
 
 def test_a_run_in_which_nothing_takes_time_has_no_profile(tmp_path):
-    from ampsim.errors import OptionError
-    from ampsim.report.perfetto.kineto import write_kineto
-    from ampsim.report.perfetto.trace import Trace
-
     trace = Trace("amp", 1, tuple, tuple, pd.DataFrame())
     with pytest.raises(OptionError, match="no step of amp takes time on this cluster"):
         write_kineto(trace, tmp_path)
