@@ -176,9 +176,9 @@ def test_what_stops_before_any_point_is_tried_is_no_answer(setup, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ampsim.search(*setup, **LEARNS, keeping=Keeping(tmp_path), on_progress=stop)
+        ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), on_progress=stop)
     with pytest.raises(OptionError, match=r"budget_s must be enough to time a point, got 1e-06"):
-        ampsim.search(*setup, **LEARNS, keeping=Keeping(tmp_path), budget_s=1e-6)
+        ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), budget_s=1e-6)
 
 
 def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):
