@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ampsim.runs.folder import Outcome
     from ampsim.study import Model, Progress, Result
     from ampsim.study.simulation import Simulation
-    from ampsim.trace import OnRows, Step
+    from ampsim.trace import LatestStep, OnRows
 
 
 Watch: TypeAlias = "Callable[[Simulation], None] | None"
@@ -122,7 +122,9 @@ class LiveView:
         return text
 
 
-def rows(steps: Sequence[Step], workers: int, window: tuple[float, float], cells: int) -> list[str]:
+def rows(
+    steps: Sequence[LatestStep], workers: int, window: tuple[float, float], cells: int
+) -> list[str]:
     """A row of letters for each worker: what it did last in each part of a window of time.
 
     Args:
