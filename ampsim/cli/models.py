@@ -135,8 +135,18 @@ def _text(name: str, model: Model, graph: Graph) -> str:
             "",
             f"{what}, {parameter_count(graph):,} parameters; CC ratio {_ratio(model)}",
             in_columns(nodes, indent="  "),
+            *_beside(model),
         ]
     )
+
+
+def _beside(model: Model) -> list[str]:
+    """The line on a program that stands beside a graph."""
+    from ampsim.dataflow import PROGRAMS
+
+    has_both = model.make_program is not None and not model.is_program_only
+    schedules = ",".join(PROGRAMS)
+    return [f"Also a program of the same parameters: --schedule {schedules}"] if has_both else []
 
 
 def _ratio(model: Model) -> str:

@@ -93,22 +93,23 @@ class Proposals:
     """
 
     def __init__(
-        self, name: str, space: Space, *, objectives: int, journal: Path | None,
+        self, name: str, space: Space, *, objectives: Sequence[str], journal: Path | None,
         sampler: str, seed: int,
     ) -> None:  # fmt: skip
         """Find those of an earlier call."""
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
-        self._name, directions = name, ["minimize"] * objectives
+        self._name, directions = name, ["minimize"] * len(objectives)
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
         if journal is not None:
             journal.parent.mkdir(parents=True, exist_ok=True)
-            storages = self._optuna.storages
-            file = storages.journal.JournalFileBackend(str(journal))
+            journals = self._optuna.storages.journal
             self._kept = self._optuna.create_study(
-                storage=storages.JournalStorage(file), study_name=name, load_if_exists=True,
-                directions=directions,
+                storage=journals.JournalStorage(journals.JournalFileBackend(str(journal))),
+                study_name=name, load_if_exists=True, directions=directions,
             )  # fmt: skip
+            with warnings.catch_warnings(action="ignore"):  # that it is experimental
+                self._kept.set_metric_names(list(objectives))
             self._memory.add_trials(_trials(self._kept))
 
     @property

@@ -182,7 +182,7 @@ class _Searcher:
         text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
             f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,
-            objectives=len(self._aim.objectives), sampler=sampler, seed=self.asked.seed,
+            objectives=self._aim.objectives, sampler=sampler, seed=self.asked.seed,
             journal=None if keeping is None else keeping.runs / JOURNAL,
         )  # fmt: skip
 

@@ -54,6 +54,9 @@ SECONDS_TO_STOP: Final = 2.0
 """How long a run that is to end may go on before its worker is started again (chosen: Ctrl-C is to
 take five seconds at most)."""
 
+SECONDS_TO_CLOSE: Final = 1.0
+"""How long a worker that is started again may take to end; Dask's five are more than there are."""
+
 LOST: Final = "the Dask scheduler at {} is gone; start it, and run again to go on"
 
 
@@ -175,12 +178,15 @@ class DaskClient(RunExecutor):
             made.cancel()
 
     def _end(self, keys: Collection[str]) -> None:
+        async def kill(dask_worker: Any) -> None:  # its nanny, of the workers that have one
+            await dask_worker.kill(timeout=SECONDS_TO_CLOSE)
+
         with self._lock:
             self._suspects.difference_update(keys)
             asked = [self._asked.pop(key)[0] for key in keys if key in self._asked]
         if not asked or self._client.status != "running":
             return
-        with contextlib.suppress(OSError, TimeoutError, ValueError):  # the scheduler is gone
+        with contextlib.suppress(OSError, TimeoutError, ValueError, KeyError):  # they are gone
             at_work = self._client.processing()
             self._client.cancel(asked)
             names = [_name(key) for key in keys]
@@ -191,7 +197,10 @@ class DaskClient(RunExecutor):
                 busy = self._client.run(_are_running, names, workers=workers, on_error="ignore")
                 workers = [worker for worker, is_busy in busy.items() if is_busy]
             if workers:
-                self._client.restart_workers(workers, timeout=10, raise_for_error=False)
+                known = self._client.scheduler_info(n_workers=-1)["workers"]
+                self._client.run(kill, workers=workers, nanny=True, on_error="ignore")
+                if alone := [worker for worker in workers if not known[worker]["nanny"]]:
+                    self._client.restart_workers(alone, timeout=10, raise_for_error=False)
 
     def close(self) -> None:
         """Close the client if it is our own; leave another one as it was."""

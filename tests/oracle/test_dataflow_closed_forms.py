@@ -239,6 +239,20 @@ def test_what_a_loop_captures_is_never_pushed():
     assert pushed == ["switch-2"]  # y at the start of an iteration
 
 
+def test_of_what_only_the_shape_is_needed_the_shape_is_pushed_and_not_the_numbers():
+    """The gradient of a sum is as long as what was summed, which grows from trip to trip."""
+    with flow.FlowGraph() as graph:
+        x = flow.input("x", (2,))
+        body = lambda i, y, s: (i + 1, flow.concat([y, y], axis=0), s + flow.sum(y))  # noqa: E731  # as users write it
+        shapes = [(), (None,), ()]
+        total = flow.while_loop(lambda i, y, s: i < 4, body, (0, x, 0.0), shapes=shapes)[2]
+        asked = flow.gradients(total, [x])
+    pushed = [node.inputs[1] for node in graph.nodes if node.operator.name == "push"]
+    assert pushed
+    assert not [one.node.name for one in pushed if one.is_float]
+    assert flow.run(asked, {"x": np.ones(2)}).values[0].tolist() == [1 + 2 + 4 + 8] * 2
+
+
 @pytest.mark.parametrize("run_ahead", [True, False])
 def test_each_step_is_charged_once_on_each_lane_and_what_its_device_file_says(run_ahead):
     """The host's dispatches, live and dead, and the device's kernels; neither is charged twice."""

@@ -252,6 +252,18 @@ def test_an_iteration_over_many_devices_is_the_first_hosts_or_the_way_there_and_
         assert result.sent["dead"] == (2 * others if has_barrier else 0)
 
 
+@pytest.mark.parametrize("devices", [2, 5])
+def test_each_participant_is_told_to_go_on_in_each_iteration_and_once_to_end(devices):
+    """F8: what its control loop's Switch decides, in the order of iterations."""
+    trips = 7
+    told = wide_run(trips, devices, 40.0, has_barrier=False).decisions
+    told = told[told["node"].str.startswith("switch of while-1 at")].sort_values("time_s")
+    assert set(told["worker"]) == set(range(1, devices))
+    for _worker, own in told.groupby("worker"):
+        assert own["tag"].tolist() == [f"while-1/{number}" for number in range(trips + 1)]
+        assert own["taken"].tolist() == [True] * trips + [False]
+
+
 # --- F9: sums are made in the order of the graph, never in that of arrival
 
 

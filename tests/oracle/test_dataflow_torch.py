@@ -385,6 +385,20 @@ def test_values_and_gradients_equal_automatic_differentiation(program, n):
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
 
 
+UNUSED = {("untaken_loop", 5), ("cond_sides", 2), ("power", 0), ("nested", 1)}
+"""Programs, and n with which w is read in a branch that is not taken, or in a loop of no trips."""
+
+
+@pytest.mark.parametrize("window", [1, 32])
+@pytest.mark.parametrize(("program", "n"), sorted(UNUSED))
+def test_what_is_read_where_nothing_runs_has_a_gradient_of_exactly_zero(program, n, window):
+    """No rounding is left, and no number of a dead step."""
+    _value, of_x, of_w, _of_v = of_flow(PROGRAMS[program], n, parallel_iterations=window).values
+    assert of_w.shape == W.shape
+    assert not of_w.any()
+    assert of_x.any()
+
+
 @pytest.mark.parametrize("n", [0, 3])
 @pytest.mark.parametrize("program", sorted(PROGRAMS.keys() - {"stopped"}))
 def test_gradients_are_slopes(program, n):

@@ -44,6 +44,13 @@ LEARNING = (
 """Those that ought to see another order, digest, key, or learning kept."""
 
 
+RUNS = (
+    "unit/test_jobs.py", "unit/test_dask_client.py", "unit/test_kept_forecasts.py",
+    "unit/test_whole_progress.py",
+)  # fmt: skip
+"""Those that ought to see a run that is kept, counted, asked for or taken as another."""
+
+
 class Planted(NamedTuple):
     """One line that is written otherwise, and the tests that ought to see it."""
 
@@ -56,6 +63,11 @@ class Planted(NamedTuple):
 def of_learning(file: str, right: str, wrong: str) -> Planted:
     """A fault in what is learned apart: its digest, its key, where it is kept, or its replay."""
     return Planted(file, right, wrong, LEARNING)
+
+
+def of_runs(file: str, right: str, wrong: str) -> Planted:
+    """A fault in what many runs share: keys, counts, and what becomes of each."""
+    return Planted(file, right, wrong, RUNS)
 
 
 FAULTS = {
@@ -216,6 +228,25 @@ FAULTS = {
     ),
     "a wrong learning that passes": of_learning(
         "runs/task.py", "if not _same_learning(simulation.result(), result)", "if False"
+    ),
+    "a run kept under another's key": of_runs(
+        "runs/jobs.py", "keeping.put(known[left[index]], run)", "keeping.put(known[index], run)"
+    ),
+    "equal runs made twice": of_runs(
+        "runs/jobs.py",
+        "places.setdefault(task.key or uuid.uuid4().hex, [])",
+        "places.setdefault(uuid.uuid4().hex, [])",
+    ),
+    "an end that is counted twice": of_runs(
+        "runs/jobs.py", "finished=whole.finished + 1", "finished=whole.finished + 2"
+    ),
+    "what was cancelled taken for finished": of_runs(
+        "runs/dask_client.py",
+        "made.set_result(asked.result())",
+        'made.set_result(None if asked.status == "cancelled" else asked.result())',
+    ),
+    "last asked for, first made": of_runs(
+        "runs/dask_client.py", "priority=-self._count", "priority=self._count"
     ),
     "weights lost with a checkpoint": of_learning(
         "study/apart.py", "any(loses_weights(cluster, worker) for", "any(False for"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import ampsim
 from ampsim import assets
 
 MODEL = Path(assets.named("models", "rnn")).read_text(encoding="utf-8")
@@ -43,6 +44,15 @@ def test_a_device_shows_its_numbers_sources_and_charges(call):
         "numpy.add",
     ):
         assert part in said
+
+
+@pytest.mark.parametrize("name", assets.names("models"))
+def test_a_model_says_whether_schedules_of_programs_run_it_beside_its_graph(call, name):
+    model = ampsim.load_model(name)
+    said = call("models", name).out.splitlines()
+    line = "Also a program of the same parameters: --schedule dataflow,unrolled,out-of-graph"
+    assert (said[-1] == line) == (model.make_program is not None and model.make_graph is not None)
+    assert sum("Also a program" in one for one in said) == (said[-1] == line)
 
 
 def test_a_cluster_shows_its_devices_and_links(call):

@@ -126,6 +126,21 @@ def test_a_shape_that_is_told_is_charged_and_had_anew_in_each_iteration():
         assert result.values[0].shape == (4,)
 
 
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+def test_an_array_says_how_many_places_it_has_once_all_is_written_that_comes_before(mode):
+    """As many as asked for, as rows, or up to the last that was written; at any place first."""
+    with flow.FlowGraph():
+        x, n = flow.input("x", (None, 2)), flow.input("n", (), "int64")
+        body = lambda i, a: (i + 1, a.write(n + 1 - i, flow.pick(x, i)))  # noqa: E731  # as users write it
+        written = flow.while_loop(lambda i, a: i < 3, body, (0, flow.TensorArray(1)))[1]
+        arrays = [flow.TensorArray(4), flow.TensorArray(n), flow.TensorArray().unstack(x), written]
+        asked = [*(one.size() for one in arrays), written.read(3)]
+    *sizes, row = flow.run(asked, {"x": np.arange(10.0).reshape(5, 2), "n": 2}, mode=mode).values
+    assert [int(one) for one in sizes] == [4, 2, 5, 4]
+    assert row.shape == (2,)
+    assert mode == "sleep" or row.tolist() == [0.0, 1.0]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("rows", [1, 7])
 def test_the_gradient_of_a_loss_is_its_nodes_to_the_bit(rows, dtype):

@@ -75,6 +75,7 @@ def build(config):
                 eaten.append(bytearray(b"x" * 20_000_000))
                 time.sleep(0.02)
         while seed == config.hangs:
+            os.utime(config.while_there)  # it is still at work
             time.sleep(0.1)
 
     return replace(given, make_data=make_data)
@@ -352,15 +353,20 @@ def executor(request, cluster):
 def test_ctrl_c_ends_runs_and_those_that_never_end_and_keeps_what_finished(
     executor, client, path, tmp_path, alone
 ):
-    there = tmp_path / "there"
+    there, interrupted_s = tmp_path / "there", []
     there.touch()
-    interrupt = At(after_3=partial(signal.raise_signal, signal.SIGINT))
+
+    def interrupt():
+        interrupted_s.append(time.time())
+        signal.raise_signal(signal.SIGINT)
+
     settings = {"hangs": 3, "while_there": str(there)}
     asked = partial(forecast, path, settings=settings, executor=executor)
-    made = asked(keeping=RunCache(tmp_path), on_run=interrupt)
+    made = asked(keeping=RunCache(tmp_path), on_run=At(after_3=interrupt))
     told = r"interrupted: \d+ of 12 runs did not finish \((sequential, )?"
     assert re.match(told, made.interrupted or "")
     until(lambda: is_idle(client), 20)  # on a quiet machine one or two
+    assert there.stat().st_mtime - interrupted_s[0] < 5
     assert len(kept(tmp_path)) == len(made.runs) >= 3
     there.unlink()
     client.wait_for_workers(2, timeout=60)
@@ -408,7 +414,7 @@ def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path,
     gone = r"^the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on$"
     with pytest.raises(ExecutorError, match=gone):
         asked(keeping=RunCache(tmp_path), on_run=At(after_2=kill))
-    assert time.monotonic() - killed_s[0] < 25  # of Dask 30
+    assert time.monotonic() - killed_s[0] < 5  # Dask itself tries for 30 to reach it again
     cluster.stop()
     there.unlink()
     cluster.start(workers=1)

@@ -1,6 +1,5 @@
 """Several runs at a time: what they give, what they tell, and what ends them."""
 
-import asyncio
 import concurrent.futures
 import multiprocessing
 import os
@@ -14,7 +13,6 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,9 +26,6 @@ from ampsim.cli import main
 from ampsim.errors import ExecutorError, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event
 from ampsim.runs import jobs, local_slots
-from ampsim.runs.dask_client import DaskClient
-from ampsim.runs.executor import Died
-from ampsim.runs.run import run_of
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study import loading
 from ampsim.study.loading import bytes_of, option_names
@@ -279,69 +274,34 @@ def test_a_fault_of_whoever_listens_to_a_process_is_its_run_s_loss(
     assert not multiprocessing.active_children()
 
 
-class DaskFuture:
-    """A `distributed.Future` that has ended, in some way."""
-
-    key = ""
-
-    def __init__(self, status, error):
-        self.status, self.error = status, error
-
-    def add_done_callback(self, callback):
-        callback(self)
-
-    def exception(self):
-        return self.error
-
-    def result(self):
-        raise self.error
-
-    def retry(self):
-        raise OSError("nobody is there")
+def seed_of(result, _failure):
+    return result.origin["seed"]
 
 
-def dask_client_of(said, **more):
-    """A `distributed.Client` whose workers say this of themselves."""
-    return SimpleNamespace(
-        scheduler=SimpleNamespace(address="tcp://here"), run=lambda *_, **__: said,
-        subscribe_topic=lambda *_: None, close=lambda: None, **more,
-    )  # fmt: skip
-
-
-def test_a_worker_that_dies_when_asked_what_it_is_refuses_nobody_and_one_without_ampsim_does():
-    pytest.importorskip("distributed")
-    DaskClient(dask_client_of({"tcp://one": OSError("Stream is closed")}), is_own=True)
-    without = dask_client_of({"tcp://one": ModuleNotFoundError("No module named 'ampsim'")})
-    with pytest.raises(OptionError, match=r"at tcp://here must have .* got ModuleNotFoundError"):
-        DaskClient(without, is_own=True)
-
-
-GONE = (ExecutorError, "the Dask scheduler at tcp://here is gone; start it, and run again to go on")
-
-
-@pytest.mark.parametrize(
-    ("ended", "kind", "said"),
-    [
-        (("finished", ZeroDivisionError("planted")), Died, "taken: ZeroDivisionError: planted"),
-        (("lost", OSError("Stream is closed")), *GONE),
-        (("cancelled", asyncio.CancelledError()), *GONE),
-        (("cancelled", concurrent.futures.CancelledError()), *GONE),
-        (("error", ValueError("of Dask")), Died, "it failed on a Dask worker: ValueError: of Dask"),
-        (("error", None), *GONE),  # its worker was killed, and nobody is there who tries it alone
-    ],
-)
-def test_whatever_becomes_of_a_task_of_dask_its_run_is_not_waited_for(
-    model, cluster, ended, kind, said
+@forks
+@pytest.mark.parametrize("slots", [1, 2])
+def test_of_runs_that_are_known_by_the_same_one_is_made_and_all_are_handed_over(
+    model, cluster, slots, tmp_path
 ):
-    dask = pytest.importorskip("distributed")
-    worker = SimpleNamespace(address="tcp://there", memory_limit=0)
-    status, error = ended
-    error = error or dask.KilledWorker("one", worker, 3)
-    client = dask_client_of({}, submit=lambda *_, **__: DaskFuture(status, error))
-    one = Task(RunPlan(model, cluster, RunOptions()), ALL[0], 0, "one", 1, 1)
-    made = DaskClient(client, is_own=False).submit("key", one, run_of, False)
-    with pytest.raises(kind, match=said):
-        made.result(timeout=60)
+    """Forty runs are asked for by twenty keys: each is handed over under its own place."""
+
+    def make_data(seed, count):
+        with (tmp_path / "made").open("a") as made:
+            made.write(f"{seed}\n")
+        return model.make_data(seed, count)
+
+    plan = RunPlan(replace(model, make_data=make_data), cluster, RunOptions())
+    seeds = [*range(20), *range(19, -1, -1)]
+    tasks = [Task(plan, ALL[0], seed, "one", 1, 1, f"key {seed}") for seed in seeds]
+    handed, lost = [], []
+    with jobs.opened(slots) as makes:
+        listeners = jobs.Listeners(
+            lambda *told: handed.append(told), lambda *told: lost.append(told)
+        )
+        jobs.run_all(tasks, makes, listeners, seed_of)
+    assert not lost
+    assert sorted(map(int, (tmp_path / "made").read_text().split())) == list(range(20))
+    assert sorted(handed) == [*enumerate(seeds)]
 
 
 class Breaking(concurrent.futures.Executor):

@@ -106,6 +106,9 @@ def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(model, ac
     assert is_same(make(model, RunCache(tmp_path, say=said.append), counted), whole)
     assert counted.made == RUNS[count:]
     assert said == [f"{name}, seed {2 + repeat}: kept from before" for name, repeat in RUNS[:count]]
+    again = Counted()  # each run lies under its own key by now, whoever was made when
+    assert is_same(make(model, RunCache(tmp_path), again), whole)
+    assert again.made == []
 
 
 class KilledOnce:

@@ -181,6 +181,24 @@ def test_what_stops_before_any_point_is_tried_is_no_answer(setup, tmp_path):
         ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), budget_s=1e-6)
 
 
+def test_the_journal_is_one_of_optunas_which_its_own_tools_open(setup, tmp_path):
+    """With what was minimised, every trial's point and values, and the same front."""
+    optuna: Any = pytest.importorskip("optuna")
+    found = ampsim.search(*setup, **TIMES, trials=12, keeping=RunCache(tmp_path))
+    journal = optuna.storages.journal
+    file = journal.JournalFileBackend(str(tmp_path / ".runs" / sampling.JOURNAL))
+    (study,) = optuna.study.get_all_study_summaries(journal.JournalStorage(file))
+    study = optuna.load_study(study_name=study.study_name, storage=journal.JournalStorage(file))
+    assert study.metric_names == list(found.objectives)
+    assert {one.state.name for one in study.trials} == {"COMPLETE"}
+    table = found.table
+    assert [tuple(one.values) for one in study.trials] == [
+        *table[[*found.objectives]].itertuples(index=False, name=None)
+    ]
+    assert [one.params["workers"] for one in study.trials] == table["workers"].tolist()
+    assert {one.number for one in study.best_trials} == {*table["trial"][table["is_pareto"]]}
+
+
 def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):
     first = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
     other = {**TIMES, "minimise": "epoch_s"}

@@ -69,6 +69,23 @@ def test_whole_numbers_are_bracketed_by_neighbours_and_asked_once():
     assert all(x.is_integer() for x in asked)
 
 
+def test_nine_points_are_asked_at_once_of_each_seed_and_then_one_for_each_bracket():
+    """Together, so that as many runs as cores are made beside each other."""
+    asked: list[list[tuple[int, float]]] = []
+
+    def ask(wanted: Sequence[tuple[int, float]]) -> list[bool]:
+        asked.append([*wanted])
+        return [x >= (0.02, 40.0)[seed] for seed, x in wanted]
+
+    find(RANGE, (0, 1), ask, 1e-3)
+    first, *later = asked
+    assert sorted(first) == [
+        (seed, pytest.approx(10 ** (-3 + 6 * place / 8))) for seed in (0, 1) for place in range(9)
+    ]
+    assert len(later) == math.ceil(math.log2(6 * math.log(10) / 8 / -math.log1p(-1e-3)))
+    assert all([seed for seed, _x in one] == [0, 1] for one in later)
+
+
 def test_a_range_from_zero_is_halved_evenly():
     axis = Axis("latency_s", low=0.0, high=8.0)
     found = find(axis, [0], lambda wanted: [x >= 0.5 for _seed, x in wanted], 1e-3).roots()
