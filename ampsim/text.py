@@ -114,7 +114,7 @@ def to_cell(text: str) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same value with None for numbers that JSON does not know, and text for keys.
+    """Write None for numbers that JSON does not know, and text for keys.
 
     >>> finite({1: [float("nan"), 0.5, ("a", float("inf"))]})
     {'1': [None, 0.5, ['a', None]]}

@@ -46,7 +46,7 @@ LONG_MODULES: dict[str, int] = {}
 
 # Class names that still mean two things. The list only gets shorter.
 DOUBLE_NAMES = {
-    "Charge", "Controller", "Job", "Lane", "Node", "Route", "Step",
+    "Charge", "Controller", "Node", "Route",
 }  # fmt: skip
 
 WITH_WALL_CLOCK = {"__init__", "cli", "clock", "report", "runs", "calibration", "exploring"}
@@ -68,6 +68,12 @@ FOREIGN = {
     "a path of one machine": r"(?<![\w.$}])/(work|root|home|tmp|Users)/",
     "the address of a package index": r"pypi\.org|pythonhosted|download\.pytorch|index-url",
 }
+
+# How a docstring begins that leaves its subject to whoever reads on: "The same in one place."
+WITHOUT_SUBJECT = re.compile(
+    r"(As (of|given|chosen|told|`)|Those |That of |All do|None (comes|of|for|has)|So many |Whom "
+    r"|What came of|What (it says\b|decides\.)|The same(\.|,|;| (as|at|for|in|of|to|with)\b))"
+)
 
 IGNORE = re.compile(r"#\s*(?:noqa|pyright:\s*ignore|type:\s*ignore)(?::?\s*[\w,\[\] ]*)")
 NO_CODE = (
@@ -174,6 +180,16 @@ def test_everything_public_is_documented():
         yield from (f"{name} has no docstring" for name in bare)
 
     expect_none(CODE, find)
+
+
+def test_a_docstring_names_its_subject():
+    def find(path: Path) -> Iterator[str]:
+        for node in ast.walk(parse(path)):
+            is_one = isinstance(node, ast.ClassDef | Function)
+            if is_one and WITHOUT_SUBJECT.match(text := ast.get_docstring(node) or ""):
+                yield f"{node.lineno}: {text.splitlines()[0]}"
+
+    expect_none(PACKAGE, find)
 
 
 def test_annotations_are_not_evaluated_at_import():

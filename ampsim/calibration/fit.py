@@ -375,7 +375,7 @@ class Calibration:
 
     @property
     def others(self) -> list[Point]:
-        """Those on devices with numbers of their own."""
+        """Points on devices with numbers of their own."""
         return [one for one in self.points if one.has_own_device]
 
 

@@ -343,7 +343,7 @@ def _spread(shape: tuple[int, int], rows: list[int], elements: list[int]) -> np.
 
 
 def _places(counts: Sequence[int], inner: Sequence[int]) -> list[int]:
-    """Those of `inner` that lie between the least count and the most, and these two."""
+    """Give the places of `inner` between the least count and the most, and these two."""
     low, high = min(counts), max(counts)
     return sorted({low, high, *(place for place in inner if low < place < high)})
 

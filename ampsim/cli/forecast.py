@@ -44,7 +44,7 @@ class Comparing:
     run_limit: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """As `ampsim.forecast` takes them; without a budget where none was given.
+        """Options as `ampsim.forecast` takes them; without a budget where none was given.
 
         Raises:
             OptionError: an option would have no effect, or the budget is no time.
@@ -142,7 +142,7 @@ def forecast(
     from ampsim.report.page.folders import OF_FORECAST
     from ampsim.report.table import require_columns
     from ampsim.report.words import slug
-    from ampsim.runs import Keeping
+    from ampsim.runs import RunCache
 
     chosen = require_columns(columns)
     loaded, instances = _asked(model, settings, data, instances)
@@ -156,7 +156,7 @@ def forecast(
     given["fixed"] = [*_named(settings), *tuning.given()]
     prepare_json(json)
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
-        keeping = Keeping(folder.path, with_failures=False, say=_unsaid if quiet else complain)
+        keeping = RunCache(folder.path, with_failures=False, say=_unsaid if quiet else complain)
         filling = Filling(loaded, target)
         with shown(is_quiet=quiet, filling=filling) as on_progress:
             made = make_forecast(

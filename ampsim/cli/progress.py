@@ -61,7 +61,7 @@ class Filling:
 
 @contextlib.contextmanager
 def shown(*, is_quiet: bool, filling: Filling | None = None) -> Generator[Show | None]:
-    """Whom to tell of progress while the block runs; None where nobody wants to know.
+    """Give a callback that shows progress while the block runs; None where nobody wants it.
 
     On a terminal, the table that fills stands above the bars until the block ends.
     """

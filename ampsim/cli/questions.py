@@ -101,13 +101,13 @@ class Making:
         from ampsim.cli.progress import shown
         from ampsim.output_folder import taken
         from ampsim.report.words import slug
-        from ampsim.runs import Keeping
+        from ampsim.runs import RunCache
 
         prepare_json(self.json)
         executor = options.make_executor(self.jobs, self.executor)
         limit_s = options.seconds("--run-limit", self.run_limit)
         with taken(self.out or Path(slug(about)), kind.kind, kind.files) as folder:
-            keeping = Keeping(folder.path, with_failures=keeps)
+            keeping = RunCache(folder.path, with_failures=keeps)
             try:
                 with shown(is_quiet=self.quiet) as on_progress:
                     made = find(
@@ -143,7 +143,7 @@ class Searching:
     against_random: bool = False
 
     def given(self) -> dict[str, Any]:
-        """As `ampsim.search` takes them."""
+        """Options as `ampsim.search` takes them."""
         return {**asdict(self), "subject_to": self.subject_to or []}
 
 

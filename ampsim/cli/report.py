@@ -169,7 +169,7 @@ def _run(
 
 
 def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
-    """The same with the report of a program, whose run is what it is drawn from."""
+    """Make, check or draw the report of a program, which is drawn from what the program gave."""
     from ampsim.errors import FileFormatError
     from ampsim.recipes.programs import (
         check_program,

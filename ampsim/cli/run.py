@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ampsim.runs.folder import Outcome
     from ampsim.study import Model, Progress, Result
     from ampsim.study.simulation import Simulation
-    from ampsim.trace import OnRows, Step
+    from ampsim.trace import LatestStep, OnRows
 
 
 Watch: TypeAlias = "Callable[[Simulation], None] | None"
@@ -49,7 +49,7 @@ _STYLES: Final = {"F": "yellow", "B": "blue", "U": "bold green"}
 
 @contextlib.contextmanager
 def watching(clock: WallClock | None, *, is_quiet: bool) -> Generator[tuple[Show | None, Watch]]:
-    """Whom to tell of progress, and whom of the run, while the block runs.
+    """Give two callbacks while the block runs: for progress, and for the run.
 
     A run on the wall clock is drawn on a terminal; all others have bars or lines.
     """
@@ -122,7 +122,9 @@ class LiveView:
         return text
 
 
-def rows(steps: Sequence[Step], workers: int, window: tuple[float, float], cells: int) -> list[str]:
+def rows(
+    steps: Sequence[LatestStep], workers: int, window: tuple[float, float], cells: int
+) -> list[str]:
     """A row of letters for each worker: what it did last in each part of a window of time.
 
     Args:

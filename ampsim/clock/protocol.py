@@ -64,7 +64,7 @@ class Clock(Protocol):
         """Call `callback` in `delay_s` seconds: one event, no coroutine."""
 
     def set_alarm(self, delay_s: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """As `call_later`; what is returned takes it back, as if it had never been asked for."""
+        """Call back later, as `call_later` does; what is returned takes the call back."""
         ...
 
     def start(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:

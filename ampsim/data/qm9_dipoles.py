@@ -59,7 +59,7 @@ Bond = tuple[int, int, int]
 
 
 def draw_molecules(seed: int, purpose: str, count: int) -> Qm9Arrays:
-    """So many molecules; fewer are the first of more."""
+    """Draw so many molecules; fewer are the first of more."""
     random = stream(seed, f"qm9.{purpose}")
     drawn = [_draw(random) for _ in range(count)]
     atom_counts = [len(z) for z, _ in drawn]

@@ -202,7 +202,7 @@ class Hierarchical(Collective):
         return ranks // group
 
     def turns_down(self, ranks: int, group: int | None) -> list[int]:
-        """As of a tree, within each group."""
+        """Count turns as in a tree, within each group."""
         assert group is not None
         return [(rank % group).bit_count() for rank in range(ranks)]
 
@@ -246,7 +246,7 @@ class Star(Collective):
     name = "star"
 
     def turns_down(self, ranks: int, group: int | None) -> list[int]:
-        """None for rank 0, which adds up."""
+        """Count a turn for each rank but 0, which adds up."""
         return [min(rank, 1) for rank in range(ranks)]
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:
@@ -299,7 +299,7 @@ class Broadcast(Collective):
     name = "broadcast"
 
     def turns_down(self, ranks: int, group: int | None) -> list[int]:
-        """As of a tree."""
+        """Count turns as in a tree."""
         return [rank.bit_count() for rank in range(ranks)]
 
     def hops(self, ranks: int, group: int | None) -> list[Hop]:

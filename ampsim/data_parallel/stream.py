@@ -231,8 +231,7 @@ class Stream:
                 continue
             ends = (workers[last], workers[(last + 1) % count])
             times = (now_s, now_s + level.seconds, now_s, now_s + level.held_s)
-            places = (setting.centre_place, setting.centre_place)
-            sent = (*places, bucket.size_bytes, *times, *ends, cause)
+            sent = (*(setting.centre_place,) * 2, bucket.size_bytes, *times, *ends, cause)
             cause = setting.fabric.transfers.add(sent)
             setting.recorder.stand_ins.add(record_of(cause)[1], bucket.kind)
             await until(partial(setting.clock.call_later, level.seconds))

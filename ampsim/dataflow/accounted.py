@@ -139,7 +139,7 @@ class CountingHost(Host):
     # --- what steps give
 
     def given(self, step: Step, iteration: Iteration, value: Any) -> Any:
-        """The same; floats lie on the device for the whole run, and with a variable its slots."""
+        """Give a value; floats lie on the device for the whole run, with a variable's slots."""
         node = step.node
         if not node.outputs[0].is_float:
             return value

@@ -228,7 +228,7 @@ class Conditional:
 
     @property
     def predicate(self) -> Tensor:
-        """What decides."""
+        """The tensor that decides which branch is taken."""
         return self.branches[0].predicate
 
     @property
@@ -288,7 +288,7 @@ class FlowGraph:
 
     @property
     def variables(self) -> list[Node]:
-        """Those of its nodes that are variables."""
+        """Nodes that are variables."""
         return [node for node in self.given.values() if node.operator is op.VARIABLE]
 
     @contextlib.contextmanager
@@ -478,7 +478,7 @@ def apply(name: str, *operands: object, **attributes: Any) -> Tensor:
 
 
 def build(operator: op.Operator, operands: Sequence[object], attributes: dict[str, Any]) -> Tensor:
-    """The same, of an operator that need not be listed."""
+    """Build a node of an operator that need not be listed."""
     graph = open_graph()
     inputs = tensors_of(operands, is_joint=operator.shape is op.broadcast)
     node = graph.add(operator, inputs, dict(attributes))

@@ -23,7 +23,7 @@ from ampsim.dataflow.plan import Iteration, Ready, Step, Tag
 from ampsim.errors import AmpsimError, SimulationError
 from ampsim.hardware import HOST, Cluster, Device, occupancy_s
 from ampsim.ir import Direction, Standin, standin
-from ampsim.machine import Begun, Instant, Job, Lane, Processor, paced
+from ampsim.machine import Begun, Instant, Lane, LaneTask, Processor, paced
 from ampsim.machine.channel import Transfers
 from ampsim.trace import COMPUTE_LANE, DISPATCH_LANE, NO_STALENESS, START, Cause, Recorder
 from ampsim.user_code import told
@@ -122,7 +122,7 @@ class Host:
         self._processor = Processor(worker, clock, self._instant)
         clock.start(self._processor.work(self), f"host {worker}")
         compute = Processor(worker, clock, self._instant)
-        self._lane, self._kernel = Lane(compute, clock), Job(0.0, self._ended)
+        self._lane, self._kernel = Lane(compute, clock), LaneTask(0.0, self._ended)
         varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
 

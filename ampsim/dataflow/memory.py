@@ -27,7 +27,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ampsim.dataflow.graph import Node
 from ampsim.dataflow.plan import Tag
-from ampsim.machine import CopyLanes, Job, Memory
+from ampsim.machine import CopyLanes, LaneTask, Memory
 from ampsim.trace import COPY_IN_LANE, COPY_OUT_LANE, Cause
 
 CATEGORIES: Final = ("stacks", "activations", "arrays", "inputs")
@@ -381,5 +381,5 @@ class Swapper:
             buffer.end_copy()
             self._after(number)
 
-        job = Job(lanes.device.copy_s(size_bytes), done)
+        job = LaneTask(lanes.device.copy_s(size_bytes), done)
         (lanes.outward if lane == COPY_OUT_LANE else lanes.inward).add(job)

@@ -39,7 +39,7 @@ def no_work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
 
 
 def elementwise(operations: int = 1, *, passes: int = 2, **counts: int) -> WorkRule:
-    """So many passes over arrays of the first input's shape, as nodes are charged."""
+    """Charge so many passes over arrays of the first input's shape, as nodes are charged."""
 
     def work(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
         return elementwise_work(inputs[0], itemsize, operations, passes=passes, **counts)

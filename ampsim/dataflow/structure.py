@@ -40,7 +40,7 @@ class TensorArray:
         self.flow = constant(0.0)
 
     def with_flow(self, flow: Tensor) -> TensorArray:
-        """The same array as it is when `flow` has come."""
+        """Give the array as it is when `flow` has come."""
         other = copy(self)
         other.flow = flow
         return other

@@ -40,7 +40,7 @@ class Runner(Protocol):
         """Note that an operation has ended now."""
 
 
-class Lane:
+class ThreadLane:
     """One kind of work of one place, with its threads.
 
     Args:
@@ -88,7 +88,7 @@ class _Thread:
 
     __slots__ = ("_lane", "_row", "_runs", "queues")
 
-    def __init__(self, lane: Lane, row: int, runs: Runner) -> None:
+    def __init__(self, lane: ThreadLane, row: int, runs: Runner) -> None:
         self.queues: dict[Any, Any] = {0: lane.waiting}
         self._lane, self._row, self._runs = lane, row, runs
 
@@ -128,7 +128,7 @@ class Copying(_Thread):
 
     __slots__ = ("_processor", "_rows")
 
-    def __init__(self, lane: Lane, threads: int, runs: Runner, processor: Processor) -> None:
+    def __init__(self, lane: ThreadLane, threads: int, runs: Runner, processor: Processor) -> None:
         super().__init__(lane, lane.first_row, runs)
         rows = self._rows = list(range(lane.first_row, lane.first_row + threads))
         self.queues = {0: Gated(lane.waiting, lambda: bool(rows))}

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
-from ampsim.dependency.lane import Computing, Copying, Entry, Lane, Runner, entry
+from ampsim.dependency.lane import Computing, Copying, Entry, Runner, ThreadLane, entry
 from ampsim.dependency.operation import Cost, Operation
 from ampsim.dependency.policies import LaneKind, Policy
 from ampsim.dependency.refusals import COUNT_MAX
@@ -30,7 +30,7 @@ from ampsim.text import shown
 from ampsim.trace import Recorder
 
 
-class IssuedLane(NothingFree, Lane):
+class IssuedLane(NothingFree, ThreadLane):
     """A lane that computes, whose operations are issued one by one before they wait for a thread.
 
     It is the `Tasks` of the processor that issues them, the most urgent first.
@@ -143,8 +143,8 @@ class Places:
         self.recorder = Recorder((), cluster.workers)
         self.fabric = Fabric(cluster, clock, self.recorder, self.instant.settle, seed=seed)
         self.memories = {place: self._memory(place) for place in (*range(cluster.workers), HOST)}
-        self._compute: dict[Any, Lane] = {}
-        self._copies: dict[tuple[int, LaneKind], Lane] = {}
+        self._compute: dict[Any, ThreadLane] = {}
+        self._copies: dict[tuple[int, LaneKind], ThreadLane] = {}
         self._copy_lanes: dict[tuple[int, int], Channel] = {}
         self._costs: dict[Any, Cost] = {}
         self.dispatches = array("d")
@@ -161,7 +161,7 @@ class Places:
                 self._copies[place, kind] = self._lane(place, kind, threads, runs)
         self._compute["host"] = self._compute[HOST]
 
-    def compute_lane(self, on: object) -> Lane:
+    def compute_lane(self, on: object) -> ThreadLane:
         """The lane that computes at a place.
 
         Raises:
@@ -185,7 +185,7 @@ class Places:
             f"got {shown(on)}"
         )
 
-    def copy_lane(self, source: int, target: int) -> Lane:
+    def copy_lane(self, source: int, target: int) -> ThreadLane:
         """The lane of copies from one place to another: the sender's, of the host's the taker's."""
         if source == HOST:
             return self._copies[target, "copy-in"]
@@ -258,12 +258,12 @@ class Places:
         capacity = self._cluster.devices[place].memory_bytes
         return Memory(f"worker {place}", CATEGORIES, self._clock, capacity)
 
-    def _lane(self, place: int, kind: str, threads: int, runs: Runner) -> Lane:
+    def _lane(self, place: int, kind: str, threads: int, runs: Runner) -> ThreadLane:
         first = len(self.rows)
         self.rows += [Thread(place, kind, thread) for thread in range(threads)]
         device = self._device(place) if kind == "compute" else None
         is_issued = device is not None and device.dispatch_s > 0
-        lane = (IssuedLane if is_issued else Lane)(place, kind, first, self.instant)
+        lane = (IssuedLane if is_issued else ThreadLane)(place, kind, first, self.instant)
         is_copying = kind in _COPIES
         for row in range(first, first + (1 if is_copying else threads)):
             processor = Processor(place, self._clock, self.instant)

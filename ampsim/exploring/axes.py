@@ -403,7 +403,7 @@ def _device_with(device: Device, numbers: Mapping[str, Any]) -> Device:
 
 
 def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule, ...]:
-    """Those of the name that a point says, or all, with its options where they take them."""
+    """Give schedules of the point's name, or all, with its options where they take them."""
     found: list[Any] = list(schedules)
     if "schedule" in point:
         name = str(point["schedule"])

@@ -247,7 +247,7 @@ def _overtakes(best: Estimate, other: Estimate) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What came of predicting each learned cell from the others."""
+    """How well each learned cell is predicted from the others."""
 
     cells: int = 0  # how many there were
     wrong: int = 0  # of how many points the winner was another than when all is known

@@ -33,7 +33,7 @@ from ampsim.exploring.axes import (
 )
 from ampsim.exploring.cells import Cells, Entrant, LeftOut, stated_wrong
 from ampsim.exploring.finding import LONGEST, Finding, Lines
-from ampsim.exploring.making import Asked, FirstEpoch, How, Many, PointRuns, question, rows_at
+from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
 from ampsim.metric import ACCURACY, Metric
 from ampsim.output_folder import Kind
 from ampsim.report.saving import page_colours
@@ -96,7 +96,7 @@ def explore(
         SimulationError: no point can be timed, or none can be trained.
     """
     setup = setup_of(model, cluster, schedules)
-    asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
+    asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
     if (target := asked.aimed_at) is None:
         name = setup.model.name
         raise OptionError(f"explore compares times to a target, and {name} has none; give target")
@@ -147,7 +147,7 @@ def label_at(point: Point, label: str) -> str:
 class Explorer:
     """Times all cells, then learns one after the other."""
 
-    def __init__(self, rows: Sequence[Sequence[Row | str]], asked: Asked, runs: PointRuns) -> None:
+    def __init__(self, rows: Sequence[Sequence[Row | str]], asked: Query, runs: PointRuns) -> None:
         """Know nothing yet, but which rows do not fit: of each point, one a method, or why not."""
         self._seeds, self._runs, self._cells = asked.seeds, runs, sum(map(len, rows))
         self.methods = tuple(

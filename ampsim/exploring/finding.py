@@ -75,7 +75,7 @@ class Finding(Saveable):
 
     @property
     def verdict(self) -> str:
-        """What it says in words, in one text."""
+        """All sentences, in one text."""
         return " ".join(self.sentences)
 
     @property

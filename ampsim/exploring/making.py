@@ -32,7 +32,7 @@ from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import finite
 from ampsim.runs.run import Run
-from ampsim.runs.store import TIMINGS, Keeping
+from ampsim.runs.store import TIMINGS, RunCache
 from ampsim.runs.task import Row, RunPlan, Task
 from ampsim.study.learning_rates import Scaling, rate_of
 from ampsim.study.placement_trials import DEFAULT
@@ -61,7 +61,7 @@ class How(TypedDict, total=False):
     placement: PlacementLike | None
     jobs: Many
     on_progress: OnProgress | None
-    keeping: Keeping | None
+    keeping: RunCache | None
     executor: ExecutorLike
     run_limit_s: Annotated[float, Gt(0)] | None
 
@@ -69,9 +69,9 @@ class How(TypedDict, total=False):
 def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Let a function that takes `**how: Unpack[How]` check these as its own, and show them."""
     untyped: Any = function
-    hints, own = inspect.get_annotations(Asked, eval_str=True), inspect.signature(function)
+    hints, own = inspect.get_annotations(Query, eval_str=True), inspect.signature(function)
     parameters = [*own.parameters.values()][:-1]
-    for one in (one for one in fields(Asked) if one.name in How.__annotations__):
+    for one in (one for one in fields(Query) if one.name in How.__annotations__):
         shown = inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
         parameters.append(shown.replace(annotation=one.type))
         hint = hints[one.name]  # a text where a name is imported late
@@ -81,7 +81,7 @@ def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Query:
     """What is asked about, and how its runs are made, as of `How`."""
 
     setup: Setup
@@ -96,7 +96,7 @@ class Asked:
     placement: PlacementLike | None = None
     jobs: Many = 1
     on_progress: OnProgress | None = None
-    keeping: Keeping | None = None
+    keeping: RunCache | None = None
     executor: ExecutorLike = None
     run_limit_s: Annotated[float, Gt(0)] | None = None
 
@@ -105,7 +105,7 @@ class Asked:
 
     @property
     def seeds(self) -> range:
-        """Those of the runs."""
+        """Seeds of the runs."""
         return range(self.seed, self.seed + self.repeats)
 
     @property
@@ -200,7 +200,7 @@ class FirstEpoch:
 
     @property
     def columns(self) -> dict[str, float | None]:
-        """What it says, by the columns that follow from timing."""
+        """Values of the columns that follow from timing."""
         return {name: getattr(self, name) for name in TIMED}
 
     def upkeep(self, seconds: float | None) -> dict[str, float | None]:
@@ -246,7 +246,7 @@ def traced(row: Row, seed: int) -> Result:
 class PointRuns:
     """Makes the runs of a question, or finds those that are kept, as long as there is time."""
 
-    def __init__(self, asked: Asked, executor: RunExecutor) -> None:
+    def __init__(self, asked: Query, executor: RunExecutor) -> None:
         """Start the clock, and read what was timed before."""
         self._asked, keeping = asked, asked.keeping
         self._end_s = math.inf if asked.budget_s is None else time.monotonic() + asked.budget_s

@@ -168,11 +168,11 @@ class Predictor:
         return [Guess(mean, spread, self._all[0].freedom) for mean, spread in pairs]
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
-        """As of `Process`, in the mean."""
+        """See `Process.told`; the mean of all."""
         shares = np.array([one.told(by, of) for one in self._all])
         return np.tensordot(self._weights, shares, axes=1)
 
     def without(self, place: int) -> Predictor:
-        """The same with one known point less."""
+        """A predictor that knows one point less."""
         left = {known: value for known, value in self._values.items() if known != place}
         return Predictor(self._places, [*left], [*left.values()])

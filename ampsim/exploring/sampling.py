@@ -206,7 +206,7 @@ def _trials(study: Any) -> Any:
 
 
 def _outcome(frozen: Any) -> PointOutcome:
-    """What came of a trial; it failed where something else than ampsim told it."""
+    """Read off how a trial ended; it failed where something else than ampsim told it."""
     text = frozen.user_attrs.get(_TRIAL)
     if text is None:
         return PointOutcome("failed", (), note="it was told by something else than ampsim")

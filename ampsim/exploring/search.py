@@ -29,7 +29,7 @@ from ampsim.exploring.axes import (
 )
 from ampsim.exploring.condition import Condition, condition_of
 from ampsim.exploring.finding import LONGEST, Finding, Lines
-from ampsim.exploring.making import Asked, How, Many, PointRuns, question, rows_at
+from ampsim.exploring.making import How, Many, PointRuns, Query, question, rows_at
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
 from ampsim.exploring.trials import Aim, Evaluator, PointOutcome, objectives_of, reference_of
 from ampsim.output_folder import Kind
@@ -97,7 +97,7 @@ def search(
         SimulationError: no point can be run.
     """
     setup = setup_of(model, cluster, schedules)
-    asked = Asked(setup=setup, repeats=repeats, budget_s=budget_s, **how)
+    asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
     conditions = tuple(map(_condition, _words(subject_to)))
     aim = Aim(objectives_of(_words(minimise)), conditions, asked.seeds, prunes)
     if aim.learns and asked.aimed_at is None:
@@ -148,7 +148,7 @@ def _condition(text: str) -> Condition:
 class _Searcher:
     """Asks, evaluates and tells, batch by batch."""
 
-    def __init__(self, over: Over, asked: Asked, aim: Aim) -> None:
+    def __init__(self, over: Over, asked: Query, aim: Aim) -> None:
         self._aim, setup = aim, asked.setup
         axes = list(axes_over(over, setup))
         if len(setup.schedules) > 1 and "schedule" not in over:

@@ -21,11 +21,11 @@ from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import (
-    Asked,
     FirstEpoch,
     How,
     Many,
     PointRuns,
+    Query,
     question,
     rows_at,
     traced,
@@ -109,7 +109,7 @@ def solve(
     mode: Mode = "numeric" if is_learned else "sleep"
     beside = tuple(one for own in topics.values() for one in own)
     repeats = repeats if is_learned else 1
-    asked = Asked(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)
+    asked = Query(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)
     width = LEARNED if is_learned else EXACT
     with asked.runs() as runs:
         of_each = [replace(asked, setup=setup._replace(schedules=own)) for own in topics.values()]
@@ -177,7 +177,7 @@ class _Points:
 
     condition: Condition
     axis: Axis
-    asked: Asked
+    asked: Query
     runs: PointRuns
     label: str
     known: dict[tuple[int, float], _TriedPoint] = field(

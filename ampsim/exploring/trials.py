@@ -54,7 +54,7 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PointOutcome:
-    """What came of a point; "complete" if all objectives are known and all conditions hold."""
+    """How a point ended; "complete" if all objectives are known and all conditions hold."""
 
     outcome: Outcome
     values: Values  # of a point that did not end what it takes at least; infinite where unknown
@@ -85,7 +85,7 @@ class Aim:
     def judged(
         self, values: Values, columns: Mapping[str, float | None], seeds: int = 0
     ) -> PointOutcome:
-        """What came of a point with these values; without seeds, by what timing tells alone."""
+        """Judge a point by its values; without seeds, by what timing tells alone."""
         wanted = [one for one in self.conditions if seeds or not one.is_learned]
         violation = sum(_violation(one, columns) for one in wanted)
         return PointOutcome("infeasible" if violation else "complete", values, violation, seeds)

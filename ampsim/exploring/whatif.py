@@ -31,11 +31,11 @@ from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import (
-    Asked,
     FirstEpoch,
     How,
     Many,
     PointRuns,
+    Query,
     question,
     rows_at,
     traced,
@@ -100,7 +100,7 @@ def whatif(
         1.0
     """
     setup = setup_of(model, cluster, schedules)
-    asked = Asked(setup=setup, repeats=repeats, mode=mode, **how)
+    asked = Query(setup=setup, repeats=repeats, mode=mode, **how)
     rows = rows_at(asked.rows, {}, str, asked.seed)
     if unfit := [row for row in rows if isinstance(row, str)]:
         raise OptionError(unfit[0])
@@ -140,7 +140,7 @@ class _Question:
     """One schedule's."""
 
     row: Row
-    asked: Asked
+    asked: Query
     runs: PointRuns
     now: _Tried
 

@@ -26,8 +26,8 @@ from ampsim.data import MissingDataError
 from ampsim.dataflow import Dataflow
 from ampsim.errors import AmpsimError
 from ampsim.forecasting.making import (
+    ForecastRuns,
     Looks,
-    Made,
     OnRow,
     RunMaker,
     looks_of,
@@ -103,10 +103,10 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What came of a budget."""
+    """Rows and trials that a budget was spent on."""
 
     tuned: Tuned  # rows as they ran, and what was tried
-    made: Made  # their runs
+    made: ForecastRuns  # their runs
     sureness: Sureness  # of the answer
     said: tuple[str, ...]  # what was spent, and what a larger budget would settle
 
@@ -219,7 +219,7 @@ class Spending:
             tuned = tuner.settle(spaces, start, self._caps(), self._is_tuned)
             self._count(tuned.runs)
         if tuned.interrupted is not None:
-            return Spent(tuned, Made((), tuned.interrupted, ()), self._looks.sureness, ())
+            return Spent(tuned, ForecastRuns((), tuned.interrupted, ()), self._looks.sureness, ())
         return self._ranked(tuned, spaces)
 
     def _count(self, runs: Iterable[Run]) -> float:
@@ -285,7 +285,7 @@ class Spending:
         return sum(median(price_s(run, self._flop) for run in mine) for mine in runs)
 
     def _what_was_done(
-        self, spaces: Sequence[SettingSpace], tuned: Tuned, made: Made
+        self, spaces: Sequence[SettingSpace], tuned: Tuned, made: ForecastRuns
     ) -> Iterator[str]:
         """What the budget bought, and what a user chose."""
         seeds = max((len(of) for of in made.rows), default=0)
@@ -304,7 +304,7 @@ class Spending:
         if kept:
             yield f"chosen by you, so not tuned: {', '.join(kept)}"
 
-    def _more(self, ranking: Ranking | None, made: Made) -> Iterator[str]:
+    def _more(self, ranking: Ranking | None, made: ForecastRuns) -> Iterator[str]:
         """What a larger budget would settle, of which tuning may take its share again."""
         if ranking is None or ranking.is_clear or ranking.seeds_needed is None:
             return

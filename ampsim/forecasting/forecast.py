@@ -32,8 +32,8 @@ from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
     MAX_REPEATS,
+    ForecastRuns,
     Looks,
-    Made,
     OnRow,
     RunMaker,
     beside_each_other,
@@ -53,7 +53,7 @@ from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Sureness
 from ampsim.runs.rows import plain_row, row_of, table_of
 from ampsim.runs.run import Run, RunTable
-from ampsim.runs.store import Keeping
+from ampsim.runs.store import RunCache
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import Rate, Scaling
 from ampsim.study.model import Model
@@ -221,7 +221,7 @@ def forecast(
     placement: PlacementLike | None = None,
     jobs: Annotated[int, Ge(1), Le(REPEATS_MAX)] = 1,
     on_progress: OnProgress | None = None,
-    keeping: Keeping | None = None,
+    keeping: RunCache | None = None,
     scale_rate: Scaling | None = None,
     tune: int | None = None,
     sure: Annotated[float, Ge(0.5), Le(0.999)] | None = None,
@@ -347,7 +347,7 @@ def _as_asked(
     tuned: Tuned, looks: Looks, seed: int, maker: RunMaker, on_run: OnRow | None
 ) -> Spent:
     """Rows, perhaps tuned, run as often as was asked."""
-    made = Made((), tuned.interrupted, ())
+    made = ForecastRuns((), tuned.interrupted, ())
     if tuned.interrupted is None:
         maker.on_run = on_run or maker.on_run
         ran, made = run_rows(tuned.entries, looks, seed, maker)
@@ -355,7 +355,7 @@ def _as_asked(
     return Spent(tuned, made, looks.sureness, ())
 
 
-def _changes(tuned: Tuned, made: Made) -> tuple[list[str], pd.DataFrame]:
+def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]:
     """What would change the answer, and what each number buys, of rows that ran.
 
     Nothing of a forecast that ended early.
@@ -400,7 +400,7 @@ def _collect(
 
 
 def _rows(
-    goal: Goal, entries: Sequence[Row], made: Made, sureness: Sureness
+    goal: Goal, entries: Sequence[Row], made: ForecastRuns, sureness: Sureness
 ) -> list[dict[str, Any]]:
     """The rows of the table."""
     by_label = {one.label: one for one in entries}

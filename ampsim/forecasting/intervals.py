@@ -120,7 +120,7 @@ class Spread:
         return [one_s / base_s for one_s in at_ends_s]
 
     def time_ratio(self, end: End, train: float, valid: float) -> float:
-        """The same at one end; 1 where the row's devices have no such number."""
+        """Ratio of times at one end; 1 where the row's devices have no such number."""
         if end not in self.ends:
             return 1.0
         return self.time_ratios(train, valid)[self.ends.index(end)]

@@ -4,8 +4,8 @@ Under a schedule validation is a pass over the data on the same devices, while t
 a solver ranks never stop for it, so that it has no time of its own. Where both stand in one table,
 no row is charged for it: rows are compared, ranked and taken apart by their time of training.
 
-Who stops as soon as a difference shows finds one that is not there more often than he says: each
-look is another chance. So seeds are looked at a few times only, each time twice as many as before,
+Stopping at the first significant difference inflates false positives: each look is another chance.
+So seeds are looked at a few times only, each time twice as many as before,
 and each of K looks may call wrongly with a K-th of the probability that all together may
 (Bonferroni). Every row has the same seeds at every look.
 
@@ -37,7 +37,7 @@ from ampsim.runs.jobs import Listeners, OnLoss, Read, run_all, take_or_make
 from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.rows import compared, is_draining_pipeline, ranked
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping, Known, known_by, named
+from ampsim.runs.store import RunCache, RunKey, known_by, named
 from ampsim.runs.task import Row, RunPlan, Task, simulation_of
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
@@ -127,8 +127,8 @@ def beside_each_other(
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What came of a forecast's runs."""
+class ForecastRuns:
+    """Runs of a forecast, and which are missing."""
 
     rows: tuple[tuple[Run, ...], ...]  # by schedule, repeats in order; none of them is empty
     interrupted: str | None  # what was left out when Ctrl-C ended it; None otherwise
@@ -157,14 +157,14 @@ class RunMaker:
     """
 
     def __init__(
-        self, executor: RunExecutor, on_progress: OnProgress | None, keeping: Keeping | None
+        self, executor: RunExecutor, on_progress: OnProgress | None, keeping: RunCache | None
     ) -> None:
         """Make nothing yet."""
         self._executor, self._on_progress, self._keeping = executor, on_progress, keeping
         self.on_run: OnRow = lambda _run: None
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
-    def make(self, tasks: Sequence[Task], known: Sequence[Known] | None = None) -> Made:
+    def make(self, tasks: Sequence[Task], known: Sequence[RunKey] | None = None) -> ForecastRuns:
         """Make every run of `tasks`, a row's beside each other, kept under `known`.
 
         Raises:
@@ -201,7 +201,7 @@ class RunMaker:
         rows: dict[str, list[Run]] = {}
         for place in sorted(made):
             rows.setdefault(tasks[place].label, []).append(made[place])
-        return Made(tuple(map(tuple, rows.values())), interrupted, sentences)
+        return ForecastRuns(tuple(map(tuple, rows.values())), interrupted, sentences)
 
     def _learning(self, task: Task) -> Task:
         """A task of which nothing is kept; elsewhere, it is known to others all the same."""
@@ -236,7 +236,7 @@ class RunMaker:
         """
         return self._known(task).key
 
-    def _known(self, task: Task) -> Known:
+    def _known(self, task: Task) -> RunKey:
         """What a run is known by; what its model reads is hashed once."""
         model = task.plan.model
         if id(model) not in self._files:  # the model is held, so that its id stays its own
@@ -336,7 +336,7 @@ def run_rows(
     seed: int,
     maker: RunMaker,
     known: Mapping[str, tuple[Run, ...]] | None = None,
-) -> tuple[tuple[Row, ...], Made]:
+) -> tuple[tuple[Row, ...], ForecastRuns]:
     """Run each row until its order is clear, or as often as it may be.
 
     A row of which a run diverges at a learning rate that the scaling rule raised is run again at
@@ -348,7 +348,7 @@ def run_rows(
     done = 0
     rows: dict[str, tuple[Run, ...]] = {**{one.label: () for one in entries}, **(known or {})}
     lost: tuple[str, ...] = ()
-    made = Made((), None, ())
+    made = ForecastRuns((), None, ())
     for count in looks.counts:
         tasks = _tasks(entries, seed, range(done, count))
         made = maker.make([one for one in tasks if one.seed != seed or not rows[one.label]])
@@ -445,7 +445,9 @@ def trained(schedule: Schedule, cluster: Cluster) -> int:
     return max(count, 2 * ranks * each)
 
 
-def with_spreads(entries: Sequence[Row], made: Made, seed: int, maker: RunMaker) -> Made:
+def with_spreads(
+    entries: Sequence[Row], made: ForecastRuns, seed: int, maker: RunMaker
+) -> ForecastRuns:
     """A forecast's runs with what the intervals of its devices do to each row."""
     by_label = {one.label: one for one in entries}
     runs = [end_runs(by_label[of[0].label], seed) for of in made.rows]

@@ -234,7 +234,7 @@ class Tried:
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """Those with more seeds first, then time to the target, shortfall, nearness to the row."""
+        """Order by more seeds, then time to the target, shortfall, nearness to the row."""
         far = abs(math.log(self.setting.factor / self.given)) + abs(math.log(self.setting.decay))
         return (
             -len(self.scores),

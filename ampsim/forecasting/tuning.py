@@ -30,7 +30,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
-from ampsim.forecasting.making import Made, RunMaker
+from ampsim.forecasting.making import ForecastRuns, RunMaker
 from ampsim.forecasting.settings import (
     Choice,
     Score,
@@ -84,7 +84,7 @@ less, and what takes longer is not chosen)."""
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What came of tuning."""
+    """Rows with their best settings, and the trials."""
 
     entries: tuple[Row, ...]  # each with the setting that was best
     trials: pd.DataFrame  # a row each, `COLUMNS`
@@ -216,7 +216,7 @@ class Tuner:
         except SimulationError as error:  # the process of every trial of this round died
             if not self._made:
                 raise
-            made = Made((), None, (str(error),))
+            made = ForecastRuns((), None, (str(error),))
         self._lost += made.lost
         for run in (run for row in made.rows for run in row):
             trial = by_label[run.label, run.seed]

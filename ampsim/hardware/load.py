@@ -237,7 +237,7 @@ _GROUPS: Final = re.compile(r",|:[^/\\]*$")
 
 
 class DeviceGroup(NamedTuple):
-    """So many equal devices."""
+    """A number of equal devices."""
 
     device: str  # a shipped name, or a path
     workers: int  # how many

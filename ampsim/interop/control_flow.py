@@ -390,11 +390,11 @@ class TorchParameters(ParameterizedNode):
         return ()
 
     def forward(self, port: int, state: Any, payload: Any) -> Any:
-        """None comes."""
+        """Fail: no message comes."""
         raise AssertionError("a program has its own operators and gradients")
 
     def backward(self, port: int, state: Any, gradient: Any) -> Any:
-        """None comes."""
+        """Fail: no message comes."""
         return self.forward(port, state, gradient)
 
     def take_gradient(self) -> np.ndarray:

@@ -515,7 +515,7 @@ class Arguments:
         return axis
 
     def axes(self, what: str, remedy: str) -> list[int]:
-        """Those of `dim`, or all, in order; the batch's is refused."""
+        """Axes of `dim`, or all, in order; the batch's is refused."""
         every = range(len(self.shape_of()))
         dims = np.atleast_1d(every if self["dim"] in (None, []) else self["dim"]).tolist()
         return sorted({self.axis(one, what, remedy) for one in dims})

@@ -136,7 +136,7 @@ class GraphPlan:
         return hasher.hexdigest()
 
     def changed(self, change: Callable[[Any], Any]) -> GraphPlan:
-        """The same with other arguments of the calls."""
+        """The plan with other arguments of the calls."""
         calls = [replace(one, arguments=tuple(map(change, one.arguments))) for one in self.calls]
         return replace(self, calls=tuple(calls))
 

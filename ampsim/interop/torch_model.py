@@ -101,8 +101,8 @@ def from_torch(
     inputs = (example_inputs,) if is_one else cast("tuple[Any, ...]", example_inputs)
     if not inputs or not all(isinstance(one, torch.Tensor) and one.ndim for one in inputs):
         raise OptionError(
-            "example_inputs must be a tensor, or a tuple of them, with the batch on the first "
-            f"axis, got {short(example_inputs)}"
+            "example_inputs must be a tensor, or a tuple of them, with the batch first, got "
+            f"{short(example_inputs)}; of a tree or graph import the cells alone (docs/pytorch.md)"
         )
     if not callable(loss) or isinstance(loss, type):
         raise OptionError(

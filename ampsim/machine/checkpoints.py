@@ -42,7 +42,7 @@ class Lost(NamedTuple):
     undo: Callable[[], None]  # gives all of it back
 
 
-class Kept(Protocol):
+class Restorable(Protocol):
     """What a device keeps at a checkpoint."""
 
     @property
@@ -82,7 +82,7 @@ def checkpointed(
     processor: Processor,
     clock: Clock,
     cluster: Cluster,
-    kept: Kept,
+    kept: Restorable,
     *,
     seed: int,
 ) -> tuple[Paced, Checkpointed]:
@@ -112,7 +112,7 @@ class Checkpointed:
     """
 
     def __init__(
-        self, tasks: Foretold, pace: Pace, clock: Clock, checkpoints: Checkpoints, kept: Kept
+        self, tasks: Foretold, pace: Pace, clock: Clock, checkpoints: Checkpoints, kept: Restorable
     ) -> None:
         self.queues: dict[Any, deque[Any]] = tasks.queues
         self.do_free = tasks.do_free
@@ -133,7 +133,7 @@ class Checkpointed:
         return self._pace.up_at_s(now_s) if self._copying is None else self._copying.end_s
 
     def lasting_s(self, now_s: float, seconds: float) -> float:
-        """As `begin` gave it."""
+        """Seconds as `begin` gave them."""
         return seconds
 
     def begin(self, kind: Any, queue: deque[Any]) -> Begun:
@@ -214,7 +214,7 @@ class Checkpointed:
             self._kept.keep(start_s)
             return
         losses = self._pace.losses_within(start_s, seconds, jitters=False)
-        end_s = losses[0] if losses else start_s + self._pace.held_up_s(start_s, seconds)
+        end_s = losses[0] if losses else start_s + self._pace.stretched_s(start_s, seconds)
         self._copying = _Copying(start_s, end_s, bool(losses))
 
     def _due_after(self, at_s: float) -> int:

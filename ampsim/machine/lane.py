@@ -31,7 +31,7 @@ class NothingFree:
         """Do nothing."""
 
 
-class Job:
+class LaneTask:
     """What occupies a lane for a while.
 
     Args:
@@ -69,15 +69,15 @@ class Lane(NothingFree):
 
     def __init__(self, processor: Processor, clock: Clock, kinds: Sequence[Any] = (0,)) -> None:
         self.processor = processor
-        self.queues: dict[Any, deque[Job]] = {kind: deque() for kind in kinds}
+        self.queues: dict[Any, deque[LaneTask]] = {kind: deque() for kind in kinds}
         self._clock = clock
 
-    def add(self, job: Job, kind: Any = 0) -> None:
+    def add(self, job: LaneTask, kind: Any = 0) -> None:
         """Let a job wait for the lane."""
         self.queues[kind].append(job)
         self.processor.wake()
 
-    def begin(self, kind: Any, queue: deque[Job]) -> Begun:
+    def begin(self, kind: Any, queue: deque[LaneTask]) -> Begun:
         """Begin the first job; one that was dropped takes no time and does nothing."""
         job = queue.popleft()
         if job.is_dropped:

@@ -215,10 +215,10 @@ class Pace:
         """How long a task of so many seconds takes that begins now, when the device is up."""
         if self._jitter is not None:
             seconds *= next(self._jitter)
-        return self.held_up_s(now_s, seconds)
+        return self.stretched_s(now_s, seconds)
 
-    def held_up_s(self, now_s: float, seconds: float) -> float:
-        """How long a task lasts with slow-downs and stops, without jitter.
+    def stretched_s(self, now_s: float, seconds: float) -> float:
+        """Seconds that a task takes with slow-downs and stops, without jitter.
 
         An outage that begins as the task ends does not hold it up.
         """

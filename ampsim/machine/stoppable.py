@@ -30,7 +30,7 @@ class StoppableProcessor(Processor):
             self._over()
 
     async def work(self, tasks: Tasks) -> None:
-        """As of `Processor`."""
+        """See `Processor`."""
         self.tasks = tasks
         queues: dict[Any, Any] = tasks.queues
         while True:

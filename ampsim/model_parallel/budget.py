@@ -68,7 +68,7 @@ class Debt:
         return owed / self._interval
 
 
-class Owed:
+class GradientsOutstanding:
     """Steps of a node whose forward steps and gradients of training enter a debt."""
 
     def __init__(self, node: ParameterizedNode, forward: Step, backward: Step, debt: Debt) -> None:

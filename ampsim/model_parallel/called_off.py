@@ -37,12 +37,12 @@ class StoppableWorker(Worker):
         self._is_off = False
 
     def begin(self, kind: Direction, queue: deque[Message]) -> Begun:
-        """As of `Worker`; a step of a pass that was called off takes no time."""
+        """See `Worker`; a step of a pass that was called off takes no time."""
         seconds, task = super().begin(kind, queue)
         return (0.0 if self._is_off else seconds), task
 
     def end(self, task: Begun) -> None:
-        """As of `Worker`; of a pass that was called off, only the step that was cut short."""
+        """See `Worker`; of a pass that was called off, only the step that was cut short."""
         if not self._is_off:
             super().end(task)
             return
@@ -57,7 +57,7 @@ class StoppableWorker(Worker):
         self._pass_on(direction, message, sends)
 
     def do_free(self, now_s: float) -> None:
-        """As of `Worker`, without a record where the pass was called off."""
+        """See `Worker`; without a record where the pass was called off."""
         if not self._is_off:
             super().do_free(now_s)
             return

@@ -115,7 +115,7 @@ def _now(placed: PlacedNode, node: ParameterizedNode) -> _Weights:
 
 
 def _copied(weights: _Weights) -> _Weights:
-    """The same in arrays of its own: an optimizer may write its state, and a sparse update rows."""
+    """Copy weights: an optimizer may write its state, and a sparse update rows."""
     return copy.deepcopy(weights._replace(versions=None))
 
 
@@ -171,7 +171,7 @@ class Foretelling:
 
     @property
     def has_free(self) -> bool:
-        """As of the worker."""
+        """See `Worker`."""
         return self._tasks.has_free
 
     def foretold_s(self, kind: Direction, queue: deque[Message]) -> float:

@@ -193,6 +193,6 @@ class RunSettings:
 
     @classmethod
     def of_trial(cls, graph: Graph, spans_kept: int | None = None) -> RunSettings:
-        """Those of a trial: in `sleep` mode, unless control flow reads values."""
+        """Settings of a trial: in `sleep` mode, unless control flow reads values."""
         is_abstract = not any(node.reads_values for node in graph.nodes)
         return cls(is_abstract=is_abstract, spans_kept=spans_kept)

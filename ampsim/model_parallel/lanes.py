@@ -20,7 +20,7 @@ from ampsim.clock import Clock
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device
 from ampsim.ir import Direction, Node, Sends, State
-from ampsim.machine import CopyLanes, Instant, Job, Lane, Memory, Processor, RecordedLane
+from ampsim.machine import CopyLanes, Instant, Lane, LaneTask, Memory, Processor, RecordedLane
 from ampsim.model_parallel.controller import BY_CONTROLLER
 from ampsim.model_parallel.footprint import Footprint
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, Routes, send
@@ -66,7 +66,7 @@ class DispatchLane(RecordedLane):
                 if wakes is not None:
                     wakes.wake()
 
-            self.add(Job(self._dispatch_s, done), direction)
+            self.add(LaneTask(self._dispatch_s, done), direction)
 
         return issue
 
@@ -118,7 +118,7 @@ class HostLane(RecordedLane):
         def done(start_s: float) -> None:
             then(self.record(kind, start_s, state, cause))
 
-        self.add(Job(device.step_overhead_s + messages * device.message_overhead_s, done))
+        self.add(LaneTask(device.step_overhead_s + messages * device.message_overhead_s, done))
 
 
 class Lanes:

@@ -41,7 +41,7 @@ class WithMessageOverhead:
 
     @property
     def has_free(self) -> bool:
-        """As of the worker."""
+        """See `Worker`."""
         return self._worker.has_free
 
     def begin(self, kind: Direction, queue: deque[Message]) -> Begun:

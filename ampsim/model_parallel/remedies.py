@@ -21,7 +21,7 @@ from typing import Literal
 
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State, Work
-from ampsim.machine import CopyLanes, Job, Memory, Processor
+from ampsim.machine import CopyLanes, LaneTask, Memory, Processor
 from ampsim.model_parallel.footprint import ACTIVATIONS, Footprint
 from ampsim.model_parallel.placed_node import Accept, Message
 from ampsim.model_parallel.price import Extents, WorkOf
@@ -46,7 +46,7 @@ class _Copy:
     """
 
     size_bytes: int
-    out: Job
+    out: LaneTask
     where: Literal["waiting", "leaving", "away", "coming"] = "waiting"
     is_kept: bool = False
     waiting: list[tuple[Accept, Processor | None, Message]] = field(
@@ -78,7 +78,7 @@ class OffloadedFootprint(Footprint):
         if size_bytes > 0 and self.memory.total_bytes > lanes.above_bytes:
             step = lanes.recorder.spans.count - 1  # the one that has ended
             done = partial(self._left, state, step)
-            out = Job(lanes.device.copy_s(size_bytes), done, partial(self._leave, state))
+            out = LaneTask(lanes.device.copy_s(size_bytes), done, partial(self._leave, state))
             self._copies[state] = _Copy(size_bytes, out)
             lanes.outward.add(out)
 
@@ -97,7 +97,7 @@ class OffloadedFootprint(Footprint):
         return accept_when_back
 
     def free_rest(self) -> None:
-        """As of `Footprint`; what is away lies in no device's memory."""
+        """See `Footprint`; what is away lies in no device's memory."""
         away = [state for state, copy in self._copies.items() if copy.where == "away"]
         for state in away:
             del self._copies[state], self._kept[state]
@@ -115,7 +115,7 @@ class OffloadedFootprint(Footprint):
             copy.where = "coming"
             seconds = self._lanes.device.copy_s(copy.size_bytes)
             begun = partial(self.memory.take, ACTIVATIONS, copy.size_bytes)
-            self._lanes.inward.add(Job(seconds, partial(self._came, state, cause), begun))
+            self._lanes.inward.add(LaneTask(seconds, partial(self._came, state, cause), begun))
         return copy.where == "coming"
 
     def _leave(self, state: State) -> None:
@@ -191,7 +191,7 @@ class RecomputingFootprint(Footprint):
     def ended(
         self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
     ) -> Ended:
-        """As of `Footprint`; what a backward step computes again is there from its start.
+        """See `Footprint`; what a backward step computes again is there from its start.
 
         Raises:
             OutOfMemoryError: there is no room for that.
@@ -210,6 +210,6 @@ class RecomputingFootprint(Footprint):
         return taken_bytes
 
     def free_rest(self) -> None:
-        """As of `Footprint`."""
+        """See `Footprint`."""
         self._again.clear()
         super().free_rest()

@@ -123,7 +123,7 @@ class Repeater:
         self.repeated = 0
 
     def run_pass(self, batches: Iterable[Any], *, is_training: bool) -> PassReport:
-        """As of the engine."""
+        """See `Engine`."""
         batches = list(batches)
         shapes = is_training, tuple(map(self._shapes, batches))
         known = self._taped.get(shapes)

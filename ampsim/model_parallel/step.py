@@ -18,7 +18,7 @@ Step: TypeAlias = Callable[[int, State, Payload], Sends]
 
 
 class Served(NamedTuple):
-    """What came of one step.
+    """Messages and records that one step returns.
 
     Args:
         sends: what the step returned.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State, Work
-from ampsim.model_parallel.budget import Debt, Owed
+from ampsim.model_parallel.budget import Debt, GradientsOutstanding
 from ampsim.model_parallel.footprint import Activations
 from ampsim.model_parallel.price import Extents, WorkOf
 from ampsim.model_parallel.schedules.values import VersionRule
@@ -113,7 +113,7 @@ def steps_of(
         stash = Stash(node, forward, backward, rule, note_stash)
         forward, backward = stash.forward, stash.backward
     if debt is not None:
-        owed = Owed(node, forward, backward, debt)
+        owed = GradientsOutstanding(node, forward, backward, debt)
         forward, backward = owed.forward, owed.backward
     if predicts and not node.is_sparse:
         prediction = Prediction(node, forward)

@@ -346,7 +346,7 @@ def _told(sentence: str | None) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class _TinyRuns:
-    """What came of the tiny runs of all rows: who behaves otherwise, who was not compared, runs.
+    """Tiny runs of all rows: who behaves otherwise, who was not compared, runs.
 
     `are_all` tells whether every row has a run, and none behaves otherwise.
     """

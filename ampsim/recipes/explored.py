@@ -24,7 +24,7 @@ from ampsim.exploring.explore import (
     evidence_from_plain,
     exploration_of,
 )
-from ampsim.exploring.making import Asked, PointRuns
+from ampsim.exploring.making import PointRuns, Query
 from ampsim.hardware import Cluster
 from ampsim.metric import Metric
 from ampsim.recipes.beside import OUTLINES_FILE, read_json, witnesses_to_text
@@ -43,7 +43,7 @@ from ampsim.report.page.text import assumptions, next_of_report, origin, tables_
 from ampsim.report.saving import drawn_with
 from ampsim.report.table import to_csv
 from ampsim.runs.jobs import opened
-from ampsim.runs.store import Keeping
+from ampsim.runs.store import RunCache
 from ampsim.text import to_toml
 
 MAP: Final = "index.html"
@@ -79,7 +79,7 @@ class Explored(Reported):
         return {**self.manifest, "drawn_with": drawn_with()}
 
     def as_before(self, manifest: dict[str, Any], before: Reported) -> Explored:
-        """The same with another manifest; maps have had learning digests from the first."""
+        """Replace the manifest; maps have had learning digests from the first."""
         del before
         return replace(self, found=replace(self.found, manifest=manifest))
 
@@ -174,8 +174,8 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     space, file = space_of(recipe), recipe.file
     assert file.explore is not None, "the recipe explores"
     setup = Setup(space.base.model, space.base.cluster, tuple(r.schedule for r in space.base.rows))
-    keeping = Keeping(folder, options.is_fresh, say=options.say)
-    asked = Asked(
+    keeping = RunCache(folder, options.is_fresh, say=options.say)
+    asked = Query(
         setup=setup, target=file.target, max_epochs=file.max_epochs or 1,
         repeats=len(file.seeds), seed=file.seeds[0], instances=file.instances,
         on_progress=options.on_progress, keeping=keeping,

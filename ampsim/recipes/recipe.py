@@ -156,7 +156,7 @@ class ScheduleEntry(_Tuned):
 
     @property
     def hardware(self) -> dict[str, Any]:
-        """What it says of what it runs on, by key."""
+        """Keys of hardware that the row has, with their values."""
         named = {key: getattr(self, key) for key in HARDWARE}
         return {key: value for key, value in named.items() if value is not None}
 

@@ -112,7 +112,7 @@ class Results(RunTable, Reported):
         return {**self.manifest, "drawn_with": drawn_with()}
 
     def as_before(self, manifest: dict[str, Any], before: Reported) -> Results:
-        """The same with another manifest; runs of earlier versions had no learning digests."""
+        """Replace the manifest; runs of earlier versions had no learning digests."""
         runs = self.runs
         if not any(one.learning_digest for one in before.runs):
             runs = tuple(replace(one, learning_digest="") for one in runs)

@@ -58,7 +58,7 @@ class Rows:
 
     @property
     def clusters(self) -> list[Cluster]:
-        """That of the recipe, and those of single rows."""
+        """Clusters of the recipe and of single rows."""
         every = [self.cluster, *(row.plan.cluster for row in self.rows)]
         return list({one.digest: one for one in every}.values())
 

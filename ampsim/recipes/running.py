@@ -39,7 +39,7 @@ from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, Listeners, opened, run_all
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
-from ampsim.runs.store import Keeping, Known, known_by
+from ampsim.runs.store import RunCache, RunKey, known_by
 from ampsim.runs.task import Row
 from ampsim.runs.witness import Witness, condensed, tiny_task
 from ampsim.study.learning_rates import COLUMNS, methods_of
@@ -58,7 +58,7 @@ def tuned_rows(
     rows: Rows,
     executor: RunExecutor,
     on_progress: OnProgress | None,
-    keeping: Keeping,
+    keeping: RunCache,
 ) -> Rows:
     """Try learning rates for each row, if the recipe says so; `keeping` has them.
 
@@ -169,7 +169,7 @@ def _run_with(
     recipe: Recipe, folder: Path, options: RecipeOptions, executor: RunExecutor
 ) -> Results:
     rows, seeds = make_rows(recipe), recipe.file.seeds
-    keeping = Keeping(folder, options.is_fresh, say=options.say)
+    keeping = RunCache(folder, options.is_fresh, say=options.say)
     planned = len(rows.rows) * len(seeds)
     try:
         tuned = tuned_rows(recipe, rows, executor, options.on_progress, keeping)
@@ -230,7 +230,7 @@ def _known_at_ends(
     short: Sequence[EndRuns],
     seed: int,
     witnesses: Mapping[str, Witness],
-) -> list[Known]:
+) -> list[RunKey]:
     """What each short run at the ends of intervals is kept under; `witnesses` are by label."""
     return [
         one

@@ -299,7 +299,7 @@ _NODES_LONGEST: Final = 28
 
 
 def some_of(nodes: Sequence[str]) -> str:
-    """As many names of nodes as fit beside a row's, and the count of the others.
+    """Give the names of nodes that fit beside a row's, and the count of the others.
 
     >>> some_of(["linear-1", "relu-1", "loss"])
     'linear-1, relu-1, loss'

@@ -112,7 +112,7 @@ class LineStyle:
 
     @property
     def drawn(self) -> dict[str, Any]:
-        """The same as arguments of matplotlib's lines."""
+        """Arguments of matplotlib's lines."""
         return {"color": self.colour, "linestyle": self.dash, "marker": self.marker}
 
 

@@ -236,7 +236,7 @@ ANSWER: Final[tuple[Column, ...]] = (
 
 
 def answer_columns(records: Records, *, has_target: bool = True) -> list[Column]:
-    """Those that these rows need."""
+    """Choose the columns that these rows need."""
     of_target = ("epochs_to_target", "time_to_target_s", "speed_up", "standing")
     ranked = [one for one in ANSWER if has_target or one.name not in of_target]
     return [one for one in ranked if one.is_wanted(records)]

@@ -73,7 +73,7 @@ def best_rows(table: DataFrame) -> list[int]:
 
 
 def called_rows(table: DataFrame) -> list[int]:
-    """The same, but only where it is known how sure their order is."""
+    """Find the best rows, but only where it is known how sure their order is."""
     return best_rows(table) if any(text(row, "standing") for row in rows(table)) else []
 
 
@@ -253,7 +253,7 @@ def _names(named: Sequence[Row]) -> str:
 
 
 def _some(told: Sequence[str]) -> list[str]:
-    """As many as a sentence names, and how many more there are."""
+    """Give as many as a sentence names, and how many more there are."""
     more = len(told) - _NAMED_MAX
     return [*told[:_NAMED_MAX], f"{more} more"] if more > 0 else list(told)
 

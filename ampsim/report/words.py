@@ -38,7 +38,7 @@ _PARAGRAPH = 4000  # chosen: a verdict names up to a dozen rows, each with its t
 
 
 def paragraph(text: object) -> str:
-    """As `escape`, of sentences that ampsim wrote itself, with names that are short already."""
+    """Escape sentences that ampsim wrote itself, with names that are short already."""
     return escape(text, _PARAGRAPH)
 
 

@@ -177,7 +177,7 @@ def packed(task: Task, *others: Any) -> bytes:
 
 
 def packed_for_elsewhere(task: Task, read: Read) -> bytes:
-    """The same for a machine that may have another file system.
+    """Pack a task for a machine that may have another file system.
 
     Raises:
         OptionError: likewise.

@@ -170,7 +170,7 @@ class TraceWriter(contextlib.ExitStack):
 
 
 def _arrow_of(frame: pd.DataFrame) -> Any:
-    """The same as a table of Arrow, whose type does not depend on how many names there are."""
+    """Make a table of Arrow, whose type does not depend on how many names there are."""
     untyped: Any = pyarrow
     arrays: dict[str, Any] = {}
     for name in frame:

@@ -23,7 +23,7 @@ from ampsim.runs.dask_client import SCHEME, DaskClient, connected
 from ampsim.runs.executor import Answer, AnyExecutor, Carried, Died, Read, RunExecutor
 from ampsim.runs.local_slots import LocalSlots
 from ampsim.runs.run import Run, run_of
-from ampsim.runs.store import Keeping, Known, named
+from ampsim.runs.store import RunCache, RunKey, named
 from ampsim.runs.task import Task
 from ampsim.study.outages import outage_table
 from ampsim.study.progress import OnProgress, Progress, Whole
@@ -51,7 +51,7 @@ class Listeners:
 
 
 def jobs_here() -> int:
-    """As many as there are cores for this process."""
+    """Count the cores for this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -139,8 +139,8 @@ def run_all(
 
 def take_or_make(
     tasks: Sequence[Task],
-    known: Sequence[Known],
-    keeping: Keeping,
+    known: Sequence[RunKey],
+    keeping: RunCache,
     executor: RunExecutor,
     listeners: Listeners,
 ) -> None:

@@ -123,17 +123,17 @@ class LoadedRun(ReadOff):
 
     @property
     def waits(self) -> pd.DataFrame:
-        """As `Result.waits`."""
+        """See `Result.waits`."""
         return waits_of(self.exchanges, self.manifest["schedule"], self.manifest["seed"])
 
     @cached_property
     def critical_path(self) -> pd.DataFrame:
-        """As `Result.critical_path`."""
+        """See `Result.critical_path`."""
         return path_of_tables(self.spans, self.transfers, self.admissions)
 
     @property
     def critical_path_parts(self) -> pd.DataFrame:
-        """As `Result.critical_path_parts`."""
+        """See `Result.critical_path_parts`."""
         return path_parts((self.critical_path,))
 
     def _occupation(self) -> Occupation:
@@ -164,7 +164,7 @@ class LoadedRun(ReadOff):
 
     @property
     def _nodes(self) -> Sequence[str]:
-        """Those of the spans' table, in its order."""
+        """Names of nodes in the spans' table, in its order."""
         return [str(one) for one in self.spans["node"].astype("category").cat.categories]
 
     def table(self, name: str) -> pd.DataFrame:
@@ -186,7 +186,7 @@ class LoadedRun(ReadOff):
         return decoded(read, name, path, self.workers)
 
     def chunks(self, name: str) -> Iterator[pd.DataFrame]:
-        """The same rows in order, in frames of a bounded size; the whole is never in memory.
+        """Give the rows in order, in frames of a bounded size; the whole is never in memory.
 
         Raises:
             FileFormatError: the file is missing or not the one that was written.

@@ -68,7 +68,7 @@ _FORKING: Final = threading.Lock()
 
 
 class LocalSlots(RunExecutor):
-    """So many processes at a time, each of which may take so long."""
+    """Make runs in a few processes at a time, each of which may take so long."""
 
     is_local = True
 

@@ -74,7 +74,7 @@ def _hash(content: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class RunKey:
     """What a run is known by: its key, and the witness of its row if the key is of one."""
 
     key: str
@@ -82,7 +82,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Keeping:
+class RunCache:
     """Where finished runs are kept, and taken from.
 
     Args:
@@ -104,7 +104,7 @@ class Keeping:
         """The folder of runs, which is made when the first is kept."""
         return self.folder / FOLDER
 
-    def take(self, task: Task, known: Known) -> Run | None:
+    def take(self, task: Task, known: RunKey) -> Run | None:
         """A run from the store, if it is there and may be taken."""
         self._used.add(known.key)
         if self.is_fresh:
@@ -119,7 +119,7 @@ class Keeping:
             self.say(f"{name}: kept from before")
         return kept
 
-    def read(self, known: Known) -> Run | None:
+    def read(self, known: RunKey) -> Run | None:
         """The run of that key, by no name; None where it is not there.
 
         Raises:
@@ -138,7 +138,7 @@ class Keeping:
             raise FileFormatError(f"{NUMBERS} has no {error}") from None
         return Run(failure=content["failure"], **numbers, **tables)
 
-    def put(self, known: Known, run: Run) -> None:
+    def put(self, known: RunKey, run: Run) -> None:
         """Keep a run that was made; its numbers are written last, so that it is whole or not there.
 
         Raises:
@@ -202,7 +202,7 @@ class Keeping:
 
 def known_by(
     row: Row, seeds: Sequence[int], witness: Witness | None = None, **more: Any
-) -> list[Known]:
+) -> list[RunKey]:
     """What the runs of a row are known by, one for each seed: SHA-256 over all that decides them.
 
     Args:
@@ -216,7 +216,7 @@ def known_by(
     what = {"inputs": {**row.decided_by, **more}, **itself}
     digest = _hash({**what, "numbers": NUMBER_FIELDS, "tables": TABLE_FIELDS})
     keys = (hashlib.sha256(f"{digest}, seed {seed}".encode()).hexdigest() for seed in seeds)
-    return [Known(key, witness) for key in keys]
+    return [RunKey(key, witness) for key in keys]
 
 
 def named(run: Run, task: Task) -> Run:

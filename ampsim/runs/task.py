@@ -65,7 +65,7 @@ class Task:
     key: str = ""  # by which whoever makes it knows it; empty where nobody else has it made
 
     def learning_in(self, folder: Path, key: str = "") -> Task:
-        """The same run, which keeps in a folder what it learns, and finds what others learned."""
+        """Give the run that keeps in a folder what it learns, and finds what others learned."""
         chosen = self.plan.options.learning
         learning = DEFAULT_APART if chosen == "live" else chosen
         plan = self.plan.having(learning=learning, learnings=folder, repeats_passes=True)

@@ -39,12 +39,12 @@ class Leading:
 
     @property
     def name(self) -> str:
-        """That of the whole."""
+        """See the whole data set."""
         return self.whole.name
 
     @property
     def description(self) -> str:
-        """That of the whole."""
+        """See the whole data set."""
         return self.whole.description
 
     def count(self, split: Split) -> int:

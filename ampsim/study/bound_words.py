@@ -27,7 +27,7 @@ def bound_by(largest: str | None, shares: Iterable[float]) -> str | None:
 
 
 def some_nodes(at: str, longest: int = _LONGEST) -> str:
-    """As many names of a list "linear-3, relu-3" as fit, and how many more there are.
+    """Give as many names of a list "linear-3, relu-3" as fit, and how many more there are.
 
     >>> some_nodes("linear-3, relu-3, loss", 18)
     'linear-3 +2'
@@ -39,7 +39,7 @@ def some_nodes(at: str, longest: int = _LONGEST) -> str:
 
 
 def fitting(names: Sequence[str], longest: int) -> str:
-    """As many of the names as fit, at least the first, and the count of the others.
+    """Give as many names as fit, at least the first, and the count of the others.
 
     >>> fitting(["linear-1", "relu-1", "loss"], 28), fitting(["linear-1", "relu-1", "loss"], 16)
     ('linear-1, relu-1, loss', 'linear-1 +2')

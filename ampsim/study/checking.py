@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from ampsim.arguments import checked
 from ampsim.data import Split
 from ampsim.dataflow import Dataflow
-from ampsim.errors import OptionError
+from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import load_cluster
 from ampsim.ir import Isu
-from ampsim.model_parallel import RunSettings, paper_placement
+from ampsim.learning import Replay
+from ampsim.model_parallel import PassOrder, Pipeline, RunSettings, paper_placement
 from ampsim.rng import stream
-from ampsim.study.model import Model
+from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings
-from ampsim.study.schedule_names import schedules_of
 from ampsim.study.simulation import ModelLike, model_of
 from ampsim.study.training import Training
 
 _BATCHES = 1000  # chosen: among these the smallest is looked for
 _WORKERS = 2  # chosen: heavy nodes on both, so that messages cross
 _OVERHEAD_S = 1e-9  # chosen: with any, each node is asked for the work of each step
+_TOGETHER = 4  # chosen: a sum of so many gradients tells in which order they were added
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of it.
+    """A model that was tried out: how, and with how much.
 
     Args:
         mode: "sleep", or "numeric" where control flow reads values, and of a program only.
@@ -46,10 +50,11 @@ def try_out(model: ModelLike) -> Trial:
     """Send the smallest of the first instances through the graph, forward and backward.
 
     Every `Isu` checks its inverse on every state that it meets, and every node says what its steps
-    cost. A program, where the model has one, trains on it too.
+    cost. A program, where the model has one, trains on it too. A few instances are learned in one
+    order and in the reverse, which must not change a bit of a weight.
 
     Raises:
-        GraphError: the graph breaks a rule, or an inverse is none.
+        GraphError: the graph breaks a rule, an inverse is none, or the order of messages counts.
         OptionError: there are no data to train on.
         SimulationError: a step failed, or messages were left behind.
     """
@@ -59,14 +64,14 @@ def try_out(model: ModelLike) -> Trial:
 
 def _try_out(model: Model) -> Trial:
     graph = model.graph()
-    smallest = _smallest(model, "train")
+    smallest, *others = _smallest(model, "train")
     trainings: list[tuple[Training, Any]] = []
     if model.make_program is not None:
         settings = RunSettings()
         cluster = load_cluster("tflops-1", workers=model.program.workers)
         training = Training(model, graph, cluster, [], Dataflow(), settings=settings)
         has_own = model.program.train is not None
-        trainings.append((training, _smallest(model, "valid") if has_own else smallest))
+        trainings.append((training, _smallest(model, "valid")[0] if has_own else smallest))
     if not model.is_program_only:
         trainings.append((_of_messages(model), smallest))
     for training, validated in trainings:
@@ -76,17 +81,22 @@ def _try_out(model: Model) -> Trial:
     recorder = training.recorder
     recorder.flush()
     mode = "sleep" if training.is_abstract else "numeric"
-    return Trial(mode, smallest.rows, recorder.summary.messages)
+    trial = Trial(mode, smallest.rows, recorder.summary.messages)
+    if mode == "sleep" and not any(node.is_shape_only for node in graph.nodes):
+        order = training.train([smallest, *others]).order
+        assert order is not None, "a pass of training has an order"
+        _require_one_learning(model, [smallest, *others], order)
+    return trial
 
 
-def _smallest(model: Model, split: Split) -> Any:
-    """The smallest of the first batches of a split."""
+def _smallest(model: Model, split: Split) -> list[Any]:
+    """The smallest of the first batches of a split, the smallest first."""
     batches = model.data(0, None).batches(split, epoch=0, seed=0)
     first = list(itertools.islice(batches, _BATCHES))
     if not first:
         what = "train on" if split == "train" else "validate on"
         raise OptionError(f"the data of model {model.name} must have a batch to {what}, got none")
-    return min(first, key=lambda batch: batch.rows)
+    return sorted(first, key=lambda batch: batch.rows)[:_TOGETHER]
 
 
 def _of_messages(model: Model) -> Training:
@@ -99,4 +109,27 @@ def _of_messages(model: Model) -> Training:
     charging = cluster.devices[0].model_copy(update={"operation_overhead_s": _OVERHEAD_S})
     cluster = cluster.model_copy(update={"devices": (charging,) * _WORKERS})
     workers = paper_placement(graph, _WORKERS, stream(0, "placement"))
-    return Training(model, graph, cluster, workers, schedules_of("sequential")[0])
+    settings = replace(RunSettings.of_trial(graph), keeps_order=True)
+    return Training(model, graph, cluster, workers, Pipeline(_TOGETHER), settings=settings)
+
+
+def _require_one_learning(model: Model, batches: Sequence[Any], order: PassOrder) -> None:
+    """Refuse nodes that learn something else where messages come in another order.
+
+    Runs that read and update the same versions share what one of them learned, on any hardware.
+    """
+    graphs, ends = (model.graph(), model.graph()), 2 * order.first_instance + len(batches) - 1
+    there, back = (job_of(model, graph) for graph in graphs)
+
+    def turned(instance: int, batch: Any) -> Any:
+        return there.pump(ends - instance, batch)
+
+    Replay(there, averages=True).train(batches, order)
+    Replay(replace(back, pump=turned), averages=True).train(batches[::-1], order)
+    for node, other in zip(*(one.parameterized for one in graphs), strict=True):
+        if not np.array_equal(node.theta, other.theta, equal_nan=True):
+            raise GraphError(
+                f"{node.describe()} learns something else where messages come in another order; "
+                "add gradients in the order of their states, and read no clock, no counter and no "
+                "random numbers of the process (docs/own-node.md)"
+            )

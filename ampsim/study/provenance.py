@@ -65,7 +65,7 @@ def source_digest() -> str:
 
 @cache
 def code_digest() -> str:
-    """The same to the letter, comments too; quick, for what only has to outlive a restart."""
+    """Hash the code to the letter, comments too; quick, for what only outlives a restart."""
     return _digest_of(str)
 
 

@@ -191,7 +191,7 @@ class Occupation(NamedTuple):
 
 
 class ReadOff(WithRates, ABC):
-    """The same, and what its memory and sums over all its spans say."""
+    """Rates of a run, and what its memory and sums over all its spans say."""
 
     @property
     @abstractmethod

@@ -215,7 +215,7 @@ class Result(ReadOff):
 
     @property
     def memory(self) -> pd.DataFrame:
-        """As `ReadOff.memory`."""
+        """See `ReadOff.memory`."""
         if "memory" not in self._frames:
             columns = self.recorder.columns("memory")
             if not self.recorder.memory and self.recount is not None:
@@ -245,7 +245,7 @@ class Result(ReadOff):
 
     @property
     def validations_within(self) -> pd.DataFrame:
-        """As `validations` if some validation is within an epoch; else empty."""
+        """The table `validations` if some validation is within an epoch; else empty."""
         is_more = len(self.recorder.validations) > len(self.epochs)
         return self.validations if is_more else pd.DataFrame()
 

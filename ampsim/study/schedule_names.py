@@ -117,7 +117,7 @@ def option_types() -> dict[str, type]:
 
 
 def option_fields() -> dict[str, Any]:
-    """The same as fields of a record of a file, for `pydantic.create_model`: each may be absent."""
+    """Give options as fields for `pydantic.create_model`; each may be absent."""
     return {name: (_FIELDS[kind] | None, None) for name, kind in option_types().items()}
 
 

@@ -40,7 +40,7 @@ from ampsim.study.read_off import crossings_of
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import schedules_of as schedules_named
 from ampsim.study.training import PROBE_SEED, EpochTotals, Training, resolved, validations
-from ampsim.trace import Columns, OnRows, Step
+from ampsim.trace import Columns, LatestStep, OnRows
 
 ModelLike: TypeAlias = Annotated[
     Model | str | os.PathLike[str], "a model, or the name or path of one"
@@ -300,7 +300,7 @@ class Simulation:
         """The training batches of an epoch, for methods that do not wait for validation."""
         return self._data.batches("train", epoch=epoch, seed=self._seed)
 
-    def latest_steps(self, count: int) -> list[Step]:
+    def latest_steps(self, count: int) -> list[LatestStep]:
         """The last steps, at most so many, in the order of their ends; for a live view."""
         return self._training.recorder.latest_steps(count)
 

@@ -175,7 +175,7 @@ class ModelParallel:
         self._epoch, self._before = -1, 0
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
-        """As of `Training`."""
+        """See `Training`."""
         if self._apart is not None:
             self._apart.replay.on_items = on_items
             return
@@ -186,7 +186,7 @@ class ModelParallel:
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
     ) -> Iterator[Part]:
-        """As of `Training`; what is in flight finishes where a part ends."""
+        """See `Training`; what is in flight finishes where a part ends."""
         parts = Parts(batches, every)
         while not parts.is_over:
             report = self._train(epoch, parts.next_part())
@@ -212,7 +212,7 @@ class ModelParallel:
         return replace(report, totals=self._apart.train(batches, report.order, self.chain))
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Training`, on the same devices and clock unless there is an observer."""
+        """See `Training`, on the same devices and clock unless there is an observer."""
         if self._apart is not None:
             return self._validate_apart(self._apart, batches)
         if self._observer is None:
@@ -246,13 +246,13 @@ class OfPrograms:
         self._engine, self._graph, self._batches_of = engine, graph, batches_of
 
     def tell_items(self, on_items: Callable[[int], None]) -> None:
-        """As of `Training`."""
+        """See `Training`."""
         self._engine.on_items = on_items
 
     def parts(
         self, epoch: int, batches: Iterable[Any], every: int | None, later: Later | None
     ) -> Iterator[Part]:
-        """As of `Training`."""
+        """See `Training`."""
         parts, count = Parts(batches, every), self._batches_of(epoch)
         epochs = (epoch + number / count for number in itertools.count())
         while not parts.is_over:
@@ -261,7 +261,7 @@ class OfPrograms:
             yield report, parts.is_over
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """As of `Training`, on the same devices and clock."""
+        """See `Training`, on the same devices and clock."""
         return self._engine.validate(batches)
 
 

@@ -74,7 +74,7 @@ OnRows: TypeAlias = Callable[[str, pd.DataFrame], None]
 """Takes the name of a table and rows of it, in order."""
 
 
-class Step(NamedTuple):
+class LatestStep(NamedTuple):
     """A span, as far as a live view shows it."""
 
     worker: int
@@ -197,15 +197,15 @@ class Recorder:
         end_s: float = rows[0][2] if rows else self.summary.end_s  # they are added as they end
         return (self.spans.count - 1, end_s) if self.spans.count else (START, 0.0)
 
-    def latest_steps(self, count: int) -> list[Step]:
+    def latest_steps(self, count: int) -> list[LatestStep]:
         """Return what workers computed last and is no column yet, in the order of the ends."""
         kinds: list[tuple[int, ...]] = self.kinds.all
-        steps: list[Step] = []
+        steps: list[LatestStep] = []
         for number, start_s, end_s, *_rest in self.spans.latest(count):
             kind = kinds[int(number)]
             worker, direction, lane = kind[0], kind[2], kind[-1]
             if worker >= 0 and lane == COMPUTE_LANE:
-                steps.append(Step(worker, DIRECTIONS[direction], start_s, end_s))
+                steps.append(LatestStep(worker, DIRECTIONS[direction], start_s, end_s))
         return steps
 
     def note_closure(self, time_s: float, is_closed: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections import defaultdict
 from dataclasses import replace
@@ -99,14 +100,25 @@ def test_weights_that_are_predicted_are_predicted_apart_too():
         assert told(result_of(*args)) == told(result_of(*args, learning="apart"))
 
 
+@pytest.mark.parametrize("name", ["mlp", "rnn", "tree_lstm"])
+def test_messages_that_are_one_step_are_learned_one_by_one_apart_as_live(name):
+    """A group is one step of the clock, and its members are served each by itself."""
+    schedule = ampsim.Amp(5, min_update_interval=3, max_group=4, group_wait_s=1e-8)
+    what = small_model(name), cluster_of("links", rate=1e9), schedule
+    live, asleep = result_of(*what), result_of(*what, mode="sleep")
+    assert live.group_size_mean > 1
+    assert told(result_of(*what, learning="apart")) == told(live)
+    assert asleep.learning_digest == live.learning_digest
+
+
 MODEL = {"data": "synthetic", "hidden": 6, "layers": 3, "batch": 10, "learning_rate": 0.02}
 REMEMBERING = {**MODEL, "optimizer": "adam", "rate_policy": "exponential:0.5"}
 """What goes on from weights needs the optimizer's state, and the rate of its own epoch."""
 
 
-def drawn(chance: random.Random) -> Cluster:
+def drawn(chance: random.Random, workers: tuple[int, ...] = (2, 3, 4)) -> Cluster:
     """A cluster whose devices and links are drawn."""
-    rates = [10 ** chance.uniform(10, 13) for _worker in range(chance.choice((2, 3, 4)))]
+    rates = [10 ** chance.uniform(10, 13) for _worker in range(chance.choice(workers))]
     devices = tuple(Device(name=f"d{rate:.3g}", flop_per_s=rate) for rate in rates)
     return Cluster(name="drawn", devices=devices, link=Link(latency_s=10 ** chance.uniform(-9, -5)))
 
@@ -134,19 +146,18 @@ def test_equal_digests_have_equal_weights_and_most_unequal_ones_have_unequal_wei
     assert len(weights) >= 0.95 * len(by_digest)
 
 
-@pytest.mark.parametrize("name", ["mlp", "rnn"])
-def test_schedules_that_drain_have_one_digest_on_every_hardware(name):
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "count"), [("mlp", 100), ("rnn", 24)])
+def test_schedules_that_drain_have_one_digest_on_every_hardware(name, count):
+    """On each of so many drawn clusters one of the schedules."""
     chance, model = random.Random(11), small_model(name)
     schedules = [ampsim.Pipeline(4), ampsim.GPipe(4)]
     schedules += [ampsim.OneFOneB(4), ampsim.ZeroBubbleH1(4)] if name == "mlp" else []
     digests = {
-        result_of(model, drawn(chance), schedule, mode="sleep").learning_digest
-        for _cluster in range(12)
+        result_of(model, drawn(chance, (4,)), schedule, mode="sleep").learning_digest
+        for _cluster in range(count // len(schedules))
         for schedule in schedules
-        if name == "rnn" or schedule.order.turns is None
     }
-    chain = cluster_of("links")
-    digests |= {result_of(model, chain, one, mode="sleep").learning_digest for one in schedules}
     assert len(digests) == 1
 
 
@@ -436,6 +447,20 @@ def test_what_cannot_be_learned_apart_runs_live_and_has_no_digest(case):
     found = result_of(model, cluster, schedule(), epochs=1, learning="apart")
     assert found.learning_digest is None
     assert found.digest == live.digest
+
+
+def test_a_node_that_decides_by_values_is_learned_live(monkeypatch):
+    """Its model says so; the clock without numbers would go another way."""
+    monkeypatch.setattr("ampsim.nodes.ReLU.reads_values", True)
+    model, cluster, schedule = small_model("mlp"), cluster_of("links"), ampsim.Amp(3)
+    said = apart.why_live(model.graph(), cluster, schedule)
+    assert re.fullmatch(r"relu-1 \(ReLU\) decides by values", said), said
+    live, found = (
+        result_of(model, cluster, schedule, epochs=1, learning=learning)
+        for learning in ("live", "batched")
+    )
+    assert found.digest == live.digest
+    assert live.learning_digest is None and found.learning_digest is None
 
 
 def test_another_way_of_learning_is_refused():

@@ -39,7 +39,7 @@ TESTS = (
 LEARNING = (
     "unit/test_learning_subject.py", "oracle/test_learning_apart.py",
     "unit/test_learning_killed.py", "oracle/test_learning_batched.py",
-    "oracle/test_one_learning.py",
+    "oracle/test_one_learning.py", "property/test_learning_apart_at_random.py",
 )  # fmt: skip
 """Those that ought to see another order, digest, key, or learning kept."""
 

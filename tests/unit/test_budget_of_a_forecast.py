@@ -24,7 +24,7 @@ from ampsim.forecasting.change import (
     contenders,
     what_would_change,
 )
-from ampsim.forecasting.making import Made, RunMaker, entries_of, short_task
+from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
     Choice,
@@ -252,7 +252,7 @@ def test_what_would_settle_an_answer_is_typed_so_that_it_buys_these_seeds(
     )
     looks = pd.DataFrame({"instances": [100], "valid_instances": [10]})
     one = Run(messages=round(1 / budget.MESSAGE_S), epochs=looks)  # a second
-    made = Made(((one,) * 5,) * 2, None, ())
+    made = ForecastRuns(((one,) * 5,) * 2, None, ())
     (line,) = spending._more(Ranking("too few seeds", 0, (None, None), 5, seeds, ()), made)
     assert line.startswith(f"about {seeds} seeds would likely settle it: {said}")
     budget_s = seconds_of("--budget", line.rpartition(" ")[2])

@@ -13,16 +13,16 @@ from ampsim.cli.run import LiveView, rows, watching
 from ampsim.clock import WallClock
 from ampsim.runs.folder import run_to_keep
 from ampsim.study.simulation import RunOptions
-from ampsim.trace import Step
+from ampsim.trace import LatestStep
 
 
 def test_a_row_shows_what_a_worker_did_last_in_each_part_of_the_window():
     steps = [
-        Step(0, "forward", 0.0, 1.0),  # over before the window
-        Step(0, "forward", 1.5, 3.5),
-        Step(1, "backward", 4.0, 6.0),
-        Step(1, "update", 6.5, 7.5),
-        Step(0, "backward", 5.0, 5.0),  # took no time
+        LatestStep(0, "forward", 0.0, 1.0),  # over before the window
+        LatestStep(0, "forward", 1.5, 3.5),
+        LatestStep(1, "backward", 4.0, 6.0),
+        LatestStep(1, "update", 6.5, 7.5),
+        LatestStep(0, "backward", 5.0, 5.0),  # took no time
     ]
     assert rows(steps, 2, (2.0, 10.0), 8) == ["FF······", "··BBUU··"]
 

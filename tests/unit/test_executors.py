@@ -22,7 +22,7 @@ from dask_processes import DaskProcesses, blas_threads, hold, tasks_there, under
 
 import ampsim
 from ampsim.errors import ExecutorError, OptionError
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 from ampsim.runs import executor as executors
 from ampsim.runs.jobs import Listeners, opened, run_all
 from ampsim.runs.task import RunPlan, Task
@@ -192,7 +192,7 @@ def test_a_run_that_exits_one_that_eats_memory_and_one_that_never_ends_are_a_sen
     )
     with named(kind, cluster) as which:
         asked = partial(mine, executor=which, run_limit_s=LIMIT_S[kind])
-        made = asked(keeping=Keeping(tmp_path), on_run=said.append)
+        made = asked(keeping=RunCache(tmp_path), on_run=said.append)
         assert len(made.lost) == 3
         for seed, sentence in enumerate(SENTENCES[kind], 1):
             assert made.lost[seed - 1].startswith(f"amp, seed {seed}: {sentence}")
@@ -294,7 +294,7 @@ def kept(out):
 def assert_resumed(asked, out, alone):
     """The same forecast takes what is kept as it is, makes the rest, and gives the same table."""
     before, said = kept(out), []
-    made = asked(keeping=Keeping(out, say=said.append))
+    made = asked(keeping=RunCache(out, say=said.append))
     assert sum("kept from before" in line for line in said) == len(before) >= 2
     assert {name: kept(out)[name] for name in before} == before
     assert made.table.equals(alone.table)
@@ -323,7 +323,7 @@ def test_a_worker_and_a_nanny_that_are_killed_lose_nothing_and_nothing_is_made_t
         cluster.add_worker(OPENBLAS_NUM_THREADS="4")
 
     told = At(after_2=kill)
-    keeping = Keeping(tmp_path)
+    keeping = RunCache(tmp_path)
     made = forecast(path, executor=client, keeping=keeping, on_run=told)
     assert_same(alone, made)
     assert told.ended == len(kept(tmp_path)) == 12
@@ -362,7 +362,7 @@ def test_ctrl_c_ends_runs_and_those_that_never_end_and_keeps_what_finished(
 
     settings = {"hangs": 3, "while_there": str(there)}
     asked = partial(forecast, path, settings=settings, executor=executor)
-    made = asked(keeping=Keeping(tmp_path), on_run=At(after_3=interrupt))
+    made = asked(keeping=RunCache(tmp_path), on_run=At(after_3=interrupt))
     told = r"interrupted: \d+ of 12 runs did not finish \((sequential, )?"
     assert re.match(told, made.interrupted or "")
     until(lambda: is_idle(client), 20)  # on a quiet machine one or two
@@ -376,12 +376,12 @@ def test_ctrl_c_ends_runs_and_those_that_never_end_and_keeps_what_finished(
 CLIENT = """
 import ampsim
 from pathlib import Path
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 
 schedules = [ampsim.Sequential(), ampsim.Pipeline(3), ampsim.Amp(3)]
 ampsim.forecast(
     ampsim.load_model({path!r}), "tflops-1", schedules, **{options!r}, executor={executor!r},
-    keeping=Keeping(Path({out!r})), on_progress=lambda _progress: None,
+    keeping=RunCache(Path({out!r})), on_progress=lambda _progress: None,
 )
 """
 
@@ -413,7 +413,7 @@ def test_a_scheduler_that_is_killed_is_told_and_a_new_one_goes_on(cluster, path,
     asked = partial(forecast, path, settings=settings, executor=cluster.executor)
     gone = r"^the Dask scheduler at tcp://\S+ is gone; start it, and run again to go on$"
     with pytest.raises(ExecutorError, match=gone):
-        asked(keeping=Keeping(tmp_path), on_run=At(after_2=kill))
+        asked(keeping=RunCache(tmp_path), on_run=At(after_2=kill))
     assert time.monotonic() - killed_s[0] < 5  # Dask itself tries for 30 to reach it again
     cluster.stop()
     there.unlink()

@@ -23,7 +23,7 @@ from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.cells import Estimate, LeftOut, call
 from ampsim.exploring.explore import sentences_of
 from ampsim.exploring.predicting import Guess
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 from ampsim.runs.store import TIMINGS
 
 OVER: dict[str, Any] = {"latency_s": "1e-7..1e-5:log", "device.flop_per_s": [1e11, 1e13]}
@@ -110,7 +110,7 @@ class Stopped:
 @pytest.mark.parametrize("after", [5, 15])
 def test_a_map_that_was_stopped_goes_on_to_the_same_bytes(setup, whole, after, tmp_path):
     def explored(stop: Any) -> ampsim.Exploration:
-        keeping = Keeping(tmp_path)
+        keeping = RunCache(tmp_path)
         return ampsim.explore(
             *setup, over=OVER, **HOW, sure=0.999, keeping=keeping, on_progress=stop
         )
@@ -133,7 +133,7 @@ def test_a_budget_ends_it_and_says_so(setup, tmp_path, monkeypatch):
     ticks = itertools.count()
     clock = SimpleNamespace(monotonic=lambda: float(next(ticks)))
     monkeypatch.setattr(making, "time", clock)
-    keeping = Keeping(tmp_path)
+    keeping = RunCache(tmp_path)
     found = ampsim.explore(*setup, over=OVER, **HOW, budget_s=60, sure=0.999, keeping=keeping)
     assert found.interrupted is not None
     assert found.interrupted.startswith("the budget of 60.0 s was spent: ")

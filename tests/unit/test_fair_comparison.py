@@ -16,7 +16,7 @@ from ampsim import assets
 from ampsim.cli.forecast import TRIALS
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, UnknownNameError
-from ampsim.forecasting.making import Made, RunMaker, entries_of, looks_of
+from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of, looks_of
 from ampsim.forecasting.settings import (
     LADDER,
     Score,
@@ -289,8 +289,10 @@ class Losing(RunMaker):
             self.made += one.label.startswith("pipeline")
             if not one.label.startswith("pipeline") or self.made <= 4:
                 kept.append(one)
-        made = super().make(kept) if kept else Made((), None, ())
-        return Made(made.rows, made.interrupted, ("a process died",) * (len(tasks) - len(kept)))
+        made = super().make(kept) if kept else ForecastRuns((), None, ())
+        return ForecastRuns(
+            made.rows, made.interrupted, ("a process died",) * (len(tasks) - len(kept))
+        )
 
 
 def test_a_row_that_lost_a_trial_is_not_tuned_and_not_compared(model, cluster):

@@ -19,7 +19,7 @@ import pytest
 import ampsim
 from ampsim.errors import OptionError
 from ampsim.runs import store
-from ampsim.runs.store import FOLDER, NUMBERS, Keeping
+from ampsim.runs.store import FOLDER, NUMBERS, RunCache
 
 METHODS = multiprocessing.get_all_start_methods()
 RUNS = [("sequential", 1), ("sequential", 2), ("amp", 1), ("amp", 2)]
@@ -36,7 +36,7 @@ def model() -> ampsim.Model:
 
 
 def make(
-    model: ampsim.Model, keeping: Keeping | None, on_progress: Any = None, **options: Any
+    model: ampsim.Model, keeping: RunCache | None, on_progress: Any = None, **options: Any
 ) -> ampsim.Forecast:
     return ampsim.forecast(
         model,
@@ -95,7 +95,7 @@ def refuse() -> None:
 def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(model, act, count, tmp_path):
     whole = make(model, None)
     try:
-        before = make(model, Keeping(tmp_path), Counted(count, act))
+        before = make(model, RunCache(tmp_path), Counted(count, act))
         assert before.interrupted == (
             f"interrupted: {4 - count} of 4 runs did not finish "
             f"({'amp' if count > 1 else 'sequential, amp'})"
@@ -103,11 +103,11 @@ def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(model, ac
     except (LookupError, OptionError):
         assert act is not interrupt
     said, counted = list[str](), Counted()
-    assert is_same(make(model, Keeping(tmp_path, say=said.append), counted), whole)
+    assert is_same(make(model, RunCache(tmp_path, say=said.append), counted), whole)
     assert counted.made == RUNS[count:]
     assert said == [f"{name}, seed {2 + repeat}: kept from before" for name, repeat in RUNS[:count]]
     again = Counted()  # each run lies under its own key by now, whoever was made when
-    assert is_same(make(model, Keeping(tmp_path), again), whole)
+    assert is_same(make(model, RunCache(tmp_path), again), whole)
     assert again.made == []
 
 
@@ -128,23 +128,23 @@ class KilledOnce:
 @pytest.mark.skipif("fork" not in METHODS, reason="this system cannot fork")
 def test_a_process_that_dies_costs_its_own_run_and_no_other(model, tmp_path):
     fatal = dataclasses.replace(model, pump=KilledOnce(model.pump, tmp_path / "mark"))
-    first = make(fatal, Keeping(tmp_path / "kept"), jobs=2, repeats=3, max_epochs=2)
+    first = make(fatal, RunCache(tmp_path / "kept"), jobs=2, repeats=3, max_epochs=2)
     assert 1 <= len(first.lost) <= 2  # another may begin before the mark is made
     again = Counted()
-    whole = make(model, Keeping(tmp_path / "kept"), again, repeats=3, max_epochs=2)
+    whole = make(model, RunCache(tmp_path / "kept"), again, repeats=3, max_epochs=2)
     assert len(again.made) == 2 * len(first.lost)
     assert is_same(whole, make(model, None, repeats=3, max_epochs=2))
 
 
 @pytest.mark.slow
 def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, tmp_path):
-    whole = make(model, Keeping(tmp_path))
+    whole = make(model, RunCache(tmp_path))
     for place in (tmp_path / FOLDER).glob(f"*/{NUMBERS}"):
         content = json.loads(place.read_text())
         content["numbers"]["utilisation"] = 0.99
         place.write_text(json.dumps(content))
     said, counted = list[str](), Counted()
-    assert is_same(make(model, Keeping(tmp_path, say=said.append), counted), whole)
+    assert is_same(make(model, RunCache(tmp_path, say=said.append), counted), whole)
     assert counted.made == RUNS
     assert len(said) == 4
     assert all("it is run again: numbers.json is not as it was written" in line for line in said)
@@ -156,10 +156,10 @@ def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, tmp_path):
     [{"seed": 9}, {"max_epochs": 2}, {"mode": "sleep"}],
 )
 def test_a_run_of_other_options_is_never_taken(model, other, tmp_path):
-    make(model, Keeping(tmp_path))
+    make(model, RunCache(tmp_path))
     said = list[str]()
     assert is_same(
-        make(model, Keeping(tmp_path, say=said.append), **other), make(model, None, **other)
+        make(model, RunCache(tmp_path, say=said.append), **other), make(model, None, **other)
     )
     assert said == []
 
@@ -167,10 +167,10 @@ def test_a_run_of_other_options_is_never_taken(model, other, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["code_digest", "linear_algebra"])
 def test_a_run_of_other_code_is_never_taken(model, name, tmp_path, monkeypatch):
-    make(model, Keeping(tmp_path), repeats=1)
+    make(model, RunCache(tmp_path), repeats=1)
     monkeypatch.setattr(store, name, lambda: "another")
     said, counted = list[str](), Counted()
-    make(model, Keeping(tmp_path, say=said.append), counted, repeats=1)
+    make(model, RunCache(tmp_path, say=said.append), counted, repeats=1)
     assert (said, counted.made) == ([], [("sequential", 1), ("amp", 1)])
 
 
@@ -178,10 +178,10 @@ def test_a_run_of_other_code_is_never_taken(model, name, tmp_path, monkeypatch):
 def test_runs_that_failed_are_kept_only_where_they_are_wanted(tmp_path):
     model = ampsim.load_model("rnn", hidden=4, replicas=1, learning_rate=1e30)
     for with_failures, count in ((False, 0), (True, 4)):
-        first = make(model, Keeping(tmp_path, with_failures=with_failures))
+        first = make(model, RunCache(tmp_path, with_failures=with_failures))
         assert len(first.failures) == 4
         said = list[str]()
-        keeping = Keeping(tmp_path, with_failures=with_failures, say=said.append)
+        keeping = RunCache(tmp_path, with_failures=with_failures, say=said.append)
         assert make(model, keeping).failures == first.failures
         assert len(said) == count
     keeping.forget()
@@ -190,12 +190,12 @@ def test_runs_that_failed_are_kept_only_where_they_are_wanted(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_forgotten_are_a_forecasts_own_runs(model, tmp_path):
-    make(model, Keeping(tmp_path), repeats=1, seed=5)
-    keeping, said = Keeping(tmp_path), list[str]()
+    make(model, RunCache(tmp_path), repeats=1, seed=5)
+    keeping, said = RunCache(tmp_path), list[str]()
     make(model, keeping, repeats=1)
     keeping.forget()
     for seed in (3, 5):
-        make(model, Keeping(tmp_path, say=said.append), repeats=1, seed=seed)
+        make(model, RunCache(tmp_path, say=said.append), repeats=1, seed=seed)
     assert said == ["sequential, seed 5: kept from before", "amp, seed 5: kept from before"]
 
 
@@ -205,14 +205,14 @@ def test_a_model_that_no_file_holds_cannot_be_kept(model, tmp_path):
         model.set_parameters(model.parameters()),
     ):
         with pytest.raises(OptionError, match=r"^finished runs are kept of models that load_"):
-            make(other, Keeping(tmp_path))
+            make(other, RunCache(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_has_a_result_unless_it_is_kept(model, tmp_path):
     assert make(model, None).runs[0].result.messages
     with pytest.raises(OptionError, match=r"^sequential, seed 3: a run that is kept in a "):
-        _ = make(model, Keeping(tmp_path)).runs[0].result
+        _ = make(model, RunCache(tmp_path)).runs[0].result
 
 
 def start(folder: Path) -> subprocess.Popen[str]:

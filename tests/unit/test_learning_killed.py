@@ -16,7 +16,7 @@ import pytest
 from ampsim.cli import main
 from ampsim.learning import LearningStore, Replay
 from ampsim.learning.replay import Learner
-from ampsim.runs.store import Keeping
+from ampsim.runs.store import RunCache
 from ampsim.study.apart import LearningApart
 
 METHODS = multiprocessing.get_all_start_methods()
@@ -33,7 +33,7 @@ POINTS: dict[str, tuple[type, str, int]] = {
     "weights written, losses not": (LearningStore, "_write", 2),
     "weights of the epoch before still there": (LearningStore, "forget_weights", 2),
     "all learned, validation not": (Replay, "validate", 2),
-    "all learned, run not kept": (Keeping, "put", 1),
+    "all learned, run not kept": (RunCache, "put", 1),
     "what another run learned is found": (LearningApart, "train", 3),
 }
 """Where a process is killed: before which call of what."""
@@ -67,10 +67,10 @@ def after(owner: type, name: str, act: Callable[..., object]) -> None:
 def forecast(folder: Path, point: tuple[type, str, int] | None) -> None:
     """What the process does: the command, which notes what it finishes, and is killed."""
     os.chdir(folder)
-    Keeping.forget = lambda _self: None  # pyright: ignore[reportAttributeAccessIssue] - to look at
+    RunCache.forget = lambda _self: None  # pyright: ignore[reportAttributeAccessIssue] - to look at
     with Path("finished").open("a", encoding="utf-8", buffering=1) as notes:
         after(LearningStore, "put", lambda digest, *_rest: notes.write(f"pass {digest}\n"))
-        after(Keeping, "put", lambda known, *_rest: notes.write(f"run {known.key}\n"))
+        after(RunCache, "put", lambda known, *_rest: notes.write(f"run {known.key}\n"))
         if point is not None:
             owner, name, count = point
             ends = {count: lambda: os.kill(os.getpid(), signal.SIGKILL)}

@@ -10,7 +10,15 @@ from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction, Standin, Work
 from ampsim.ir.work import Calls
 from ampsim.nodes import Conv2d, Embedding, Linear
-from ampsim.nodes.linear import LARGE_ROWS, ROWS_JOINED, by_state
+from ampsim.nodes.linear import (
+    FEW_WEIGHTS,
+    LARGE_ROWS,
+    ROWS_JOINED,
+    SMALL_WEIGHT,
+    Transposed,
+    by_state,
+    product_of_few,
+)
 
 
 class One(NamedTuple):
@@ -251,6 +259,26 @@ def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
     assert sparse.work(Direction.FORWARD, (5, 6)) == Work(0, 2 * looked_up, 2)
     gathered = (5 + 4) * 12 * 8  # an update's passes, and a gather and a scatter of the rows
     assert sparse.work(Direction.UPDATE, (3,)) == Work(12, 3 * 12 * 8, 13, pass_bytes=gathered)
+
+
+@pytest.mark.parametrize("rows", [*range(1, 10), LARGE_ROWS, LARGE_ROWS + 1])
+@pytest.mark.parametrize("shape", [(40, 64), (200, 170), (520, 512)])
+def test_products_are_the_same_whichever_way_rows_and_weights_are_cut(shape, rows):
+    """A weight below the least that is cut at all, one that is copied, and one that is not."""
+    assert 40 * 64 < FEW_WEIGHTS < 200 * 170 < SMALL_WEIGHT < 520 * 512
+    random = np.random.default_rng(rows)
+    weight, x = random.normal(size=shape) / shape[0], random.normal(size=(rows, shape[0]))
+    gradient = random.normal(size=(rows, shape[1]))
+    forward, back = np.einsum("ri,io->ro", x, weight), np.einsum("ro,io->ri", gradient, weight)
+    transposed = Transposed(weight)
+    for found, expected in (
+        (product_of_few(x, weight), forward),
+        (product_of_few(gradient, weight, transposed=True), back),
+        (transposed.after(gradient), back),
+        (transposed.after_few(gradient), back),
+    ):
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
 
 
 def test_a_matrix_charges_its_gradient_to_the_update_and_its_weights_to_each_step():

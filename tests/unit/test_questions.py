@@ -19,7 +19,7 @@ from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.exploring.making import How
 from ampsim.forecasting.making import RunMaker
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -122,7 +122,7 @@ def test_a_search_of_which_every_trial_failed_is_tried_again_by_the_same_call(ca
         assert (ended.code, ended.out) == (2, "")
         assert ended.err.startswith("ampsim: none of 2 points can be run; the first: ")
         assert ended.err.count("\n") == 1
-    how: dict[str, Any] = {**LEARNS, **QUESTIONS["search"][2], "keeping": Keeping(tmp_path)}
+    how: dict[str, Any] = {**LEARNS, **QUESTIONS["search"][2], "keeping": RunCache(tmp_path)}
     with pytest.raises(SimulationError, match="no room for seed 0"):
         ampsim.search(short_of_memory_at(0), CLUSTER, BOTH, **how)
     whole = ampsim.search(MODEL, CLUSTER, BOTH, **how)

@@ -13,7 +13,7 @@ from ampsim.recipes.checking import check_again
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import RecipeOptions, run_recipe
-from ampsim.runs.store import Keeping, known_by
+from ampsim.runs.store import RunCache, known_by
 from ampsim.runs.witness import tiny_run
 
 RECIPE = """
@@ -90,7 +90,7 @@ def test_a_rerun_takes_nothing_from_the_store_even_where_it_was_edited_with_its_
 ):
     recipe = read_recipe(folder)
     make_report(folder)
-    keeping = Keeping(folder)
+    keeping = RunCache(folder)
     for row in make_rows(recipe).rows:
         witness = tiny_run(row, make_rows(recipe).goal, 0).witness
         for seed in (0, 1):

@@ -30,7 +30,7 @@ AFTER = {
     "Carried": "runs/executor.py",
     "Run": "runs/run.py",
     "LoadedRun": "runs/loaded_run.py",
-    "Known": "runs/store.py",
+    "RunKey": "runs/store.py",
     "Witness": "runs/witness.py",
     "TinyRun": "runs/witness.py",
 }

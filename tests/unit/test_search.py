@@ -22,7 +22,7 @@ from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.sampling import Proposals, Space
 from ampsim.exploring.search import sentences_of
 from ampsim.exploring.trials import dominates, reference_of
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -118,7 +118,7 @@ class Stopped(Exception):
 def test_a_search_that_was_killed_goes_on_to_the_same_bytes(
     setup, where, after, tmp_path, monkeypatch
 ):
-    whole = ampsim.search(*setup, **TIMES, trials=16, keeping=Keeping(tmp_path / "whole"))
+    whole = ampsim.search(*setup, **TIMES, trials=16, keeping=RunCache(tmp_path / "whole"))
     owner: Any = {"ask": Proposals, "tell": Proposals, "point": making}[where]
     name = {"ask": "_ask", "tell": "tell", "point": "setup_at"}[where]
     usual, calls = getattr(owner, name), itertools.count()
@@ -131,8 +131,8 @@ def test_a_search_that_was_killed_goes_on_to_the_same_bytes(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, cut)
         with pytest.raises(Stopped):
-            ampsim.search(*setup, **TIMES, trials=16, keeping=Keeping(tmp_path / "cut"))
-    later = ampsim.search(*setup, **TIMES, trials=16, keeping=Keeping(tmp_path / "cut"))
+            ampsim.search(*setup, **TIMES, trials=16, keeping=RunCache(tmp_path / "cut"))
+    later = ampsim.search(*setup, **TIMES, trials=16, keeping=RunCache(tmp_path / "cut"))
     assert later.to_json() == whole.to_json()
 
 
@@ -151,8 +151,8 @@ def test_a_trial_that_was_cut_off_between_two_of_its_values_gets_the_others(
     with monkeypatch.context() as patch:
         patch.setattr(sampling, "_suggested", cut)
         with pytest.raises(Stopped):
-            ampsim.search(*setup, **TIMES, trials=8, keeping=Keeping(tmp_path))
-    later = ampsim.search(*setup, **TIMES, trials=8, keeping=Keeping(tmp_path))
+            ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
+    later = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
     assert later.to_json() == whole.to_json()
 
 
@@ -163,7 +163,7 @@ def test_ctrl_c_keeps_what_finished_and_the_same_call_goes_on(setup, learned, tm
         if progress.is_epoch_end and next(left, None) is None:
             raise KeyboardInterrupt
 
-    how = {**LEARNS, "keeping": Keeping(tmp_path)}
+    how = {**LEARNS, "keeping": RunCache(tmp_path)}
     part = ampsim.search(*setup, **how, on_progress=stop)
     assert part.is_stopped
     assert (part.interrupted or "").startswith("interrupted: ")
@@ -176,15 +176,15 @@ def test_what_stops_before_any_point_is_tried_is_no_answer(setup, tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ampsim.search(*setup, **LEARNS, keeping=Keeping(tmp_path), on_progress=stop)
+        ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), on_progress=stop)
     with pytest.raises(OptionError, match=r"budget_s must be enough to time a point, got 1e-06"):
-        ampsim.search(*setup, **LEARNS, keeping=Keeping(tmp_path), budget_s=1e-6)
+        ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), budget_s=1e-6)
 
 
 def test_the_journal_is_one_of_optunas_which_its_own_tools_open(setup, tmp_path):
     """With what was minimised, every trial's point and values, and the same front."""
     optuna: Any = pytest.importorskip("optuna")
-    found = ampsim.search(*setup, **TIMES, trials=12, keeping=Keeping(tmp_path))
+    found = ampsim.search(*setup, **TIMES, trials=12, keeping=RunCache(tmp_path))
     journal = optuna.storages.journal
     file = journal.JournalFileBackend(str(tmp_path / ".runs" / sampling.JOURNAL))
     (study,) = optuna.study.get_all_study_summaries(journal.JournalStorage(file))
@@ -200,9 +200,9 @@ def test_the_journal_is_one_of_optunas_which_its_own_tools_open(setup, tmp_path)
 
 
 def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):
-    first = ampsim.search(*setup, **TIMES, trials=8, keeping=Keeping(tmp_path))
+    first = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
     other = {**TIMES, "minimise": "epoch_s"}
-    second = ampsim.search(*setup, **other, trials=8, keeping=Keeping(tmp_path)).table
+    second = ampsim.search(*setup, **other, trials=8, keeping=RunCache(tmp_path)).table
     names = [*OVER, "schedule"]
     known = first.table.drop_duplicates(names)[names].head(4).reset_index(drop=True)
     assert second[names].head(len(known)).astype(str).equals(known.astype(str))

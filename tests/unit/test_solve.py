@@ -19,7 +19,7 @@ from ampsim.exploring.axes import Axis, unit_of
 from ampsim.exploring.condition import condition_of
 from ampsim.exploring.crossings import Crossings, find
 from ampsim.exploring.solve import nearest
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 
 RANGE = Axis("latency_s", low=1e-3, high=1e3)
 
@@ -263,7 +263,7 @@ def test_what_is_learned_has_a_root_for_each_seed_and_drains_learn_once(tmp_path
     cluster = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6)
     found = ampsim.solve(
         MODEL, cluster, "pipeline", over={"flop_per_s": "1e8..1e11"}, until="time_s <= 0.01",
-        target=0.05, max_epochs=2, repeats=3, keeping=Keeping(tmp_path), **HOW,
+        target=0.05, max_epochs=2, repeats=3, keeping=RunCache(tmp_path), **HOW,
     )  # fmt: skip
     (row,) = found.table.to_dict("records")
     assert row["low"] <= row["value"] <= row["high"]
@@ -271,7 +271,7 @@ def test_what_is_learned_has_a_root_for_each_seed_and_drains_learn_once(tmp_path
     said: list[str] = []
     again = ampsim.solve(
         MODEL, cluster, "pipeline", over={"flop_per_s": "1e8..1e11"}, until="time_s <= 0.01",
-        target=0.05, max_epochs=2, repeats=3, keeping=Keeping(tmp_path, say=said.append), **HOW,
+        target=0.05, max_epochs=2, repeats=3, keeping=RunCache(tmp_path, say=said.append), **HOW,
     )  # fmt: skip
     assert len(said) == len(found.curve)
     assert all(line.endswith("kept from before") for line in said)

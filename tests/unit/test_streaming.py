@@ -12,7 +12,7 @@ from ampsim.cli.progress import Bars, Filling
 from ampsim.errors import OptionError
 from ampsim.forecasting.forecast import table_so_far
 from ampsim.metric import Goal, Metric
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 
 ALL = [ampsim.Sequential(), ampsim.Amp(3)]
 
@@ -74,7 +74,7 @@ def test_kept_runs_are_told_too(cluster, tmp_path):
     told = []
     for _ in range(2):
         ampsim.forecast(
-            "rnn", cluster, ALL, instances=20, max_epochs=1, keeping=Keeping(tmp_path),
+            "rnn", cluster, ALL, instances=20, max_epochs=1, keeping=RunCache(tmp_path),
             on_run=told.append,
         )  # fmt: skip
     assert [run.label for run in told] == ["sequential", "amp"] * 2

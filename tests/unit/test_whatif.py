@@ -15,7 +15,7 @@ from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring.changes import changes_of, sped
 from ampsim.hardware import Cluster, Device, Event
-from ampsim.runs import Keeping
+from ampsim.runs import RunCache
 from ampsim.study import Simulation
 from ampsim.study.elasticity import elasticities
 
@@ -147,7 +147,7 @@ def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_p
     twice = drains["device ampnet-core", 2.0]
     ratio = twice["epoch_s"] / now["epoch_s"]
     assert twice["time_to_target_s"] == pytest.approx(now["time_to_target_s"] * ratio, rel=1e-12)
-    made = ampsim.whatif(MODEL, LATE, "amp", learn=1, keeping=Keeping(tmp_path), **how)
+    made = ampsim.whatif(MODEL, LATE, "amp", learn=1, keeping=RunCache(tmp_path), **how)
     learned = [key for key, row in rows(made).items() if row["basis"] == "learned"]
     assert learned == [("now", 1.0), ("device ampnet-core", 2.0)]
     row = rows(made)["device ampnet-core", 2.0]
@@ -155,7 +155,7 @@ def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_p
     assert (row["seeds"], row["seeds_agree"]) == (2, 2)
     said: list[str] = []
     again = ampsim.whatif(
-        MODEL, LATE, "amp", learn=1, keeping=Keeping(tmp_path, say=said.append), **how
+        MODEL, LATE, "amp", learn=1, keeping=RunCache(tmp_path, say=said.append), **how
     )
     assert again.table.equals(made.table)
     assert all(line.endswith("kept from before") for line in said)

@@ -158,7 +158,7 @@ class Gradients:
         return reduce(np.add, values) if parts else np.zeros_like(values[0])
 
     def sums(self, flow: Any, *, static: Any, dtype: Any) -> Any:
-        """Those of all places, in order."""
+        """Sums of all places, in order."""
         return _stacked([self.sum(place) for place in range(self._of.size)], static, dtype)
 
 

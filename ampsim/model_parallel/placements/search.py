@@ -121,7 +121,7 @@ class _Climb:
         return True
 
     def _key(self, placement: Sequence[int]) -> tuple[Any, ...]:
-        """The same for placements that differ by names of workers alone, which are alike."""
+        """Give one key to placements that differ by names of workers alone, which are alike."""
         cluster = self._cluster
         if cluster.links or cluster.has_shared_bandwidth:
             return tuple(placement)

@@ -79,7 +79,7 @@ class Amp(Asynchronous):
 
 @dataclass(frozen=True)
 class AmpBudget(Asynchronous):
-    """As `Amp`, but an instance waits while its gradients would come back too old.
+    """`Amp`, but an instance waits while its gradients would come back too old.
 
     The paper's scheduler "is greedy and pumps in a forward message whenever the first layer is
     unoccupied, which leads to large gradient staleness" (Appendix B.1). This one pumps only while

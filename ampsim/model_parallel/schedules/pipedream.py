@@ -23,7 +23,7 @@ class Stashing:
 
     @property
     def admission(self) -> Admission:
-        """As many at a time as there are stages, or fewer; it never drains."""
+        """Admit as many at a time as there are stages, or fewer; it never drains."""
         return Admission(self.max_active_keys)
 
     @property
@@ -104,7 +104,7 @@ class _First(VersionRule):
         return latest
 
     def updated(self, latest: int) -> None:
-        """As of `VersionRule`."""
+        """See `VersionRule`."""
         self._latest = latest
 
     def may_give(self, version: int) -> bool:
@@ -133,7 +133,7 @@ class _GivenByFirst(VersionRule):
         first.readers.append(self._given)
 
     def pick(self, instance: int, latest: int) -> int:
-        """As given."""
+        """Pick the version that was given."""
         return self._given.pop(instance)
 
     def awaits(self, version: int) -> bool:

@@ -66,7 +66,7 @@ class _OneBehind(VersionRule):
         self._at_start = self._next = 0
 
     def pick(self, instance: int, latest: int) -> int:
-        """As of the instance's place in its pass."""
+        """Pick by the instance's place in its pass."""
         place = instance - self._admitted.first
         if place == 0:
             self._at_start = latest

@@ -92,7 +92,7 @@ def _are_in(frame: DataFrame, window_s: Window) -> NDArray[np.bool_]:
 
 
 def _are_drawn(spans: DataFrame, window_s: Window) -> NDArray[np.bool_]:
-    """The same of steps, of which free ones (length 0) have no box."""
+    """Tell which steps are drawn: free ones (length 0) have no box."""
     return _are_in(spans, window_s) & (floats(spans, "end_s") > floats(spans, "start_s"))
 
 

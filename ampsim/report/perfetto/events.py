@@ -439,7 +439,7 @@ def memory_events(memory: DataFrame, pid: int) -> Iterator[list[str]]:
 
 
 def sliced(chunks: Iterable[DataFrame]) -> Iterator[DataFrame]:
-    """The same rows in chunks that are no longer than what is written at once."""
+    """Cut rows into chunks that are no longer than what is written at once."""
     for chunk in chunks:
         for start in range(0, len(chunk), CHUNK_ROWS):
             yield chunk[start : start + CHUNK_ROWS]

@@ -412,7 +412,7 @@ def _panels(count: int, size_in: tuple[float, float, float], label: str) -> tupl
 
 
 def _fitting(name: str) -> str:
-    """As much of a name as has room beside the mean."""
+    """Cut a name to what has room beside the mean."""
     longest = next(n for n in range(30, 0, -1) if text_width_pt(plain(name, n), 10.0) <= _TITLE_PT)
     return plain(name, longest)
 

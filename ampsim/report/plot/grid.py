@@ -128,7 +128,7 @@ def _range(costs: Costs) -> str:
 
 
 def costs_cells(costs: Costs) -> list[list[str]]:
-    """The same as a table of texts: headings, then a line a schedule.
+    """Make a table of texts: headings, then a line a schedule.
 
     A cell has a value, and how many times that of the first point it is.
     """

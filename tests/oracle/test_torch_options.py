@@ -1,0 +1,197 @@
+"""Options of PyTorch's layers and losses that have no counterpart are refused; modes are heeded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from torch_oracle import torch
+from torch_zoo import case
+
+import ampsim
+from ampsim.errors import GraphError, OptionError
+
+nn, F = torch.nn, torch.nn.functional
+ROWS = 12
+ITEMS = {
+    "rows": torch.randn(ROWS, 4),
+    "steps": torch.randn(ROWS, 5, 4),
+    "images": torch.randn(ROWS, 2, 6, 6),
+    "words": torch.randint(0, 9, (ROWS, 5)),
+}
+LABELS = torch.randint(0, 3, (ROWS,))
+
+
+class Ended(nn.Module):
+    """A layer, what of its output is taken, and a last layer."""
+
+    def __init__(self, layer: Any, end: Callable[[Any], Any], example: Any):
+        super().__init__()
+        self.layer, self.end = layer, end
+        self.last = nn.Linear(end(layer(example)).shape[1], 3)
+
+    def forward(self, x):
+        return self.last(self.end(self.layer(x)))
+
+
+def flat(y: Any) -> Any:
+    return y.flatten(1)
+
+
+def at_end(y: Any) -> Any:
+    return y[0][:, -1]
+
+
+def imported(module: Any, x: Any, **changes: Any) -> ampsim.Model:
+    given: dict[str, Any] = {
+        "loss": nn.CrossEntropyLoss(),
+        "data": ((x, LABELS), (x, LABELS)),
+        "optimizer": torch.optim.SGD(module.parameters(), 0.1),
+    }
+    return ampsim.from_torch(module, x[:6], **{**given, **changes})
+
+
+LAYERS: dict[str, tuple[str, Callable[[], Any], Callable[[Any], Any], str]] = {
+    "dilation": ("images", lambda: nn.Conv2d(2, 2, 2, dilation=2), flat, "take nn.Conv2d with dil"),
+    "turned": ("images", lambda: nn.ConvTranspose2d(2, 2, 2), flat, "take nn.Conv2d"),
+    "reflected": (
+        "images", lambda: nn.Conv2d(2, 2, 3, padding=1, padding_mode="reflect"), flat, "join parts"
+    ),
+    "three axes": (
+        "images", lambda: nn.Sequential(nn.Unflatten(1, (1, 2)), nn.Conv3d(1, 1, 2)), flat,
+        "take nn.Conv2d",
+    ),
+    "rounded up": ("images", lambda: nn.MaxPool2d(4, ceil_mode=True), flat, "leave both as"),
+    "a pool's dilation": ("images", lambda: nn.MaxPool2d(2, dilation=2), flat, "leave both as"),
+    "a mean of pixels": ("images", lambda: nn.AvgPool2d(2), flat, "take nn.MaxPool2d, or"),
+    "groups": ("images", lambda: nn.GroupNorm(1, 2), flat, "take nn.LayerNorm"),
+    "instances": ("images", lambda: nn.InstanceNorm2d(2), flat, "take nn.LayerNorm"),
+    "a projection": (
+        "steps", lambda: nn.LSTM(4, 4, batch_first=True, proj_size=2), at_end, "and proj_size=0"
+    ),
+    "no biases": ("steps", lambda: nn.GRU(4, 4, batch_first=True, bias=False), at_end, "bias=True"),
+    "Elman's": ("steps", lambda: nn.RNN(4, 4, batch_first=True), at_end, "take nn.GRU or nn.LSTM"),
+    "Elman's cell": ("rows", lambda: nn.RNNCell(4, 4), flat, "take nn.GRUCell or nn.LSTMCell"),
+    "sparse": ("words", lambda: nn.Embedding(9, 4, sparse=True), flat, "leave both False"),
+    "by frequency": (
+        "words", lambda: nn.Embedding(9, 4, scale_grad_by_freq=True), flat, "leave both False"
+    ),
+    "bags": ("words", lambda: nn.EmbeddingBag(9, 4), flat, "take nn.Embedding, and a mean"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, of layers that are seldom used
+@pytest.mark.parametrize("what", LAYERS)
+def test_an_option_of_a_layer_without_counterpart_is_refused_with_a_remedy(what):
+    items, make, end, remedy = LAYERS[what]
+    x = ITEMS[items]
+    with pytest.raises(GraphError) as caught:
+        imported(Ended(make(), end, x), x)
+    said = str(caught.value)
+    assert said.startswith("Ended: ") and "\n" not in said
+    assert remedy in said.partition("; ")[2], said
+    assert f"({__file__}, line " in said
+
+
+LOSSES: dict[str, tuple[Any, str]] = {
+    "weights of classes": (nn.CrossEntropyLoss(weight=torch.ones(3)), "has weight"),
+    "a class that is left out": (nn.CrossEntropyLoss(ignore_index=2), "has ignore_index"),
+    "one for each item": (
+        lambda output, target: F.cross_entropy(output, target, reduction="none").mean(),
+        "has reduction",
+    ),
+    "a sum": (nn.MSELoss(reduction="sum"), "has reduction"),
+}
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_an_option_of_a_loss_is_refused_by_its_name(what):
+    loss, said = LOSSES[what]
+    x, y = ITEMS["rows"], LABELS if what != "a sum" else torch.randn(ROWS, 3)
+    with pytest.raises(GraphError, match=rf"^Linear: the loss {said}.*; leave it at its default$"):
+        imported(nn.Linear(4, 3), x, loss=loss, data=((x, y), (x, y)))
+
+
+def test_a_module_in_evaluation_is_imported_as_it_trains():
+    """Or dropout would vanish."""
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 3)).eval()
+    model = imported(module, ITEMS["rows"])
+    assert "1.dropout" in [node.name for node in model.graph().nodes]
+    assert not any(one.training for one in module.modules())
+
+
+def test_what_a_loop_in_python_calls_in_each_step_is_one_node():
+    """With states that have a step: the cells, and a layer that is called twice."""
+    given = case("loop over cells")
+    model = imported(
+        given.module, given.data[0][0][:ROWS], data=given.data, optimizer=given.optimizer
+    )
+    kinds = Counter(type(node).__name__ for node in model.graph().parameterized)
+    assert kinds == {"LSTMCell": 1, "GRUCell": 1, "Linear": 2}
+    result = ampsim.simulate(model, "tflops-1", "sequential", instances=ROWS)
+    served = result.spans.query("direction == 'forward' and instance == 0")
+    steps = served.drop_duplicates(["node", "state"]).groupby("node").size()
+    assert sorted(steps[[node.name for node in model.graph().parameterized]]) == [1, 2, 4, 4]
+
+
+class Recursive(nn.Module):
+    """A cell over a tree of tuples."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = nn.Linear(8, 4), nn.Linear(4, 3)
+
+    def reduced(self, tree):
+        if isinstance(tree, torch.Tensor):
+            return tree
+        return torch.tanh(self.cell(torch.cat([self.reduced(one) for one in tree], 1)))
+
+    def forward(self, tree):
+        return self.last(self.reduced(tree))
+
+
+def test_an_input_with_a_structure_is_refused_with_the_way_that_there_is():
+    x, module = ITEMS["rows"], Recursive()
+    with pytest.raises(
+        OptionError, match=r"^example_inputs must be a tensor.*; of a tree or graph"
+    ):
+        ampsim.from_torch(
+            module, ((x, (x, x)),), loss=nn.CrossEntropyLoss(), data=((x, LABELS), (x, LABELS)),
+            optimizer=torch.optim.SGD(module.parameters(), 0.1),
+        )  # fmt: skip
+
+
+def test_a_scan_over_sequences_of_several_lengths_is_refused():
+    scan = pytest.importorskip("torch._higher_order_ops.scan").scan
+
+    class Scanning(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell, self.last = nn.GRUCell(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            def step(state, row):
+                state = self.cell(row, state)
+                return state, state.clone()
+
+            return self.last(scan(step, x.new_zeros(x.shape[0], 4), x.transpose(0, 1), dim=0)[0])
+
+    batches = [(torch.randn(6, steps, 4), LABELS[:6]) for steps in (3, 5)]
+    with pytest.raises(GraphError, match=r"^Scanning: sequences must have one length beside"):
+        imported(Scanning(), batches[0][0], data=(batches, batches))
+
+
+def test_dropout_between_layers_of_a_reader_drops_in_training_only():
+    torch.manual_seed(0)
+    x = ITEMS["steps"]
+    reader = nn.LSTM(4, 4, num_layers=2, batch_first=True, dropout=0.5)
+    model = imported(Ended(reader, at_end, x), x)
+    (node,) = (one for one in model.graph().nodes if type(one).__name__ == "Dropout")
+    ((_port, _state, dropped),) = node.forward(0, (0, 0), np.ones((100, 4)))
+    assert {*np.unique(dropped)} == {0.0, 2.0}
+    node.is_training = False
+    ((_port, _state, kept),) = node.forward(0, (1, 0), np.ones((100, 4)))
+    assert (kept == 1).all()
