@@ -317,11 +317,10 @@ def forecast(
         else:
             budget = Allowance(budget_s, tuple(fixed), scale_rate, repeats, sure)
             spent = Spending(entries, budget, seed, maker, on_run).spend()
-        made = with_spreads(spent.tuned.entries, spent.made, seed, maker)
-    changes, buys = ([], pd.DataFrame()) if budget_s is None else _changes(spent.tuned, made)
+        spent = replace(spent, made=with_spreads(spent.tuned.entries, spent.made, seed, maker))
+    changes, buys = ([], pd.DataFrame()) if budget_s is None else _changes(spent.tuned, spent.made)
     told = {"budget": [*said, *spent.said], "changes": changes}
-    found = _collect(plan, replace(spent, made=made), told, seed=seed, advice=advice)
-    return replace(found, buys=buys)
+    return replace(_collect(plan, spent, told, seed=seed, advice=advice), buys=buys)
 
 
 def _require_compared(

@@ -2,16 +2,6 @@
 
 from ampsim.runs.jobs import jobs_here, opened
 from ampsim.runs.loaded_run import LoadedRun, load_run
-from ampsim.runs.store import RunCache
+from ampsim.runs.store import Keeping, RunCache
 
-Keeping = RunCache
-"""Its name before 0.1."""
-
-__all__ = [
-    "Keeping",
-    "LoadedRun",
-    "RunCache",
-    "jobs_here",
-    "load_run",
-    "opened",
-]
+__all__ = ["Keeping", "LoadedRun", "RunCache", "jobs_here", "load_run", "opened"]

@@ -200,6 +200,10 @@ class RunCache:
             self._drop()
 
 
+Keeping = RunCache
+"""Its former name, for one release."""
+
+
 def known_by(
     row: Row, seeds: Sequence[int], witness: Witness | None = None, **more: Any
 ) -> list[RunKey]:

@@ -415,7 +415,7 @@ def test_a_page_tells_in_a_fold_what_takes_the_time_and_what_twice_as_fast_would
     written = found.contents()
     assert "What takes the time, and what twice as fast would buy" in str(written["index.html"])
     assert str(written["buys.csv"]).count("\n") == 1 + len(found.buys)
-    as_asked = ampsim.forecast(model, cluster, schedules, **asked)
+    as_asked = ampsim.forecast(model, cluster, schedules, placement="paper", **asked)
     assert not len(as_asked.buys)
     assert "buys.csv" not in as_asked.contents()
 
