@@ -359,6 +359,6 @@ def test_that_no_run_reaches_the_target_is_told_by_every_question(question, tmp_
         assert "is unknown from latency_s = 1e-07 to 1e-06" in found.sentences[0]
     if question == "whatif":
         assert set(found.table.query("what != 'now'")["basis"]) == {"shared", "timing"}
-        assert any(re.fullmatch(r"worker \d and \d more", line[1]) for line in found.cells[1])
+        assert any(re.fullmatch(r"worker \d and \d more", line[0]) for line in found.cells[1])
     found = ask(**how | {"target": 0.02})
     assert not any("No run reached" in one for one in found.sentences)
