@@ -157,7 +157,7 @@ def bought(forecast: RunTable) -> list[NamedTable]:
         ]
         for row in rows(forecast.buys)
     ]  # fmt: skip
-    headings = ["with", "what", "share of the time", "time where twice as fast"]
+    headings = ["with", "what", "share", "twice as fast"]
     return [(BUYS, [headings, *lines])] if lines else []
 
 
