@@ -61,7 +61,8 @@ def format_bytes(size_bytes: float | None) -> str:
 _LEAST_SHARE: Final = 1e-4
 """Fraction below which a share is only called smaller (chosen: nobody acts on its digits)."""
 
-_NO_CHANGE: Final = 1e-6  # chosen: sums in another order differ by less
+NO_CHANGE: Final = 1e-6
+"""Relative difference below which two times are called equal (chosen: nobody acts on it)."""
 
 
 def format_percent(fraction: float | None) -> str:
@@ -84,7 +85,7 @@ def format_change(share: float) -> str:
     """
     if math.isnan(share):
         return ""
-    if abs(share) < _NO_CHANGE:
+    if abs(share) < NO_CHANGE:
         return "0 %"
     size = format_percent(abs(share))
     return size if size.startswith("<") else f"{'+' if share > 0 else '-'}{size}"

@@ -49,7 +49,7 @@ from ampsim.runs.task import Row
 from ampsim.study.elasticity import elasticities
 from ampsim.study.result import Result
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
-from ampsim.units import format_change, format_percent, format_seconds
+from ampsim.units import NO_CHANGE, format_change, format_percent, format_seconds
 
 Basis: TypeAlias = Literal["learned", "shared", "timing"]
 """Whether a row was learned again, learns what the first row does, or is taken to."""
@@ -57,9 +57,6 @@ Basis: TypeAlias = Literal["learned", "shared", "timing"]
 NOW: Final = Change("now", lambda cluster, under, _factor: (cluster, under), None)
 CURVES_MAX: Final = 3
 """Things whose curve is drawn, and that are said in words (chosen)."""
-
-_SAME: Final = 1e-6
-"""Relative difference of two times below which they are called equal; chosen: no one acts on it."""
 
 
 @question
@@ -162,7 +159,7 @@ class _Question:
             self._learn_again(first[:learn])
         table = table_of([self._record(one) for one in (self.now, *tried)])
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
-        first = [one for one in first[:CURVES_MAX] if self._effect(one) > _SAME]
+        first = [one for one in first[:CURVES_MAX] if self._effect(one) > NO_CHANGE]
         said = [f"{row.label}: {_sentence(dict(twice.loc[one.what]))}" for one in first]
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
@@ -282,7 +279,7 @@ def _change(before: float, after: float) -> float:
 
 
 def _sign(value: float) -> int:
-    return (value > _SAME) - (value < -_SAME)
+    return (value > NO_CHANGE) - (value < -NO_CHANGE)
 
 
 def _times(factor: float) -> str:
@@ -384,17 +381,16 @@ class WhatIf(Finding):
         for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
             records: Any = own.to_dict("records")
             if what != NOW.what and not any(
-                abs(o["change"]) > _SAME or o["share"] for o in records
+                abs(o["change"]) > NO_CHANGE or o["share"] for o in records
             ):
                 idle.setdefault(str(schedule), []).append(str(what))
                 continue
             by_factor = {one["factor"]: one for one in records}
             twice = by_factor.get(2.0) or by_factor.get(math.inf) or by_factor[1.0]
-            unknown = {"change": math.nan}
-            changes = [by_factor.get(one, unknown)["change"] for one in (0.5, 2.0, math.inf)]
+            changes = {factor: format_change(one["change"]) for factor, one in by_factor.items()}
             time, share = format_seconds(twice["time_to_target_s"]), format_percent(twice["share"])
-            told = [share, *map(format_change, changes), time]
-            lines.append([str(schedule), str(what), *told, str(twice["basis"])])
+            shown = [changes.get(factor, "") for factor in (0.5, 2.0, math.inf)]
+            lines.append([str(schedule), str(what), share, *shown, time, str(twice["basis"])])
         for schedule, names in idle.items():
             what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
             lines.append([schedule, what, *["0 %"] * 4, "", ""])
@@ -403,8 +399,8 @@ class WhatIf(Finding):
             "to target": self.table["time_to_target_s"].notna().any(),
         }
         kept = [is_told.get(name, True) for name in headings]
-        told = [[*itertools.compress(line, kept)] for line in (headings, *lines)]
-        return told[0], told[1:]
+        headings, *lines = ([*itertools.compress(line, kept)] for line in (headings, *lines))
+        return headings, lines
 
     def figures(self) -> Figures:
         """Its figures, by their files."""

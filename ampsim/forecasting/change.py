@@ -66,9 +66,6 @@ NUMBERS: Final = (
 OF_LINK: Final = ("latency_s", "bandwidth_bytes_per_s")
 """Those of a link."""
 
-BUYS: Final = ("schedule", "what", "share", "change")
-"""Columns of what each number buys."""
-
 _WHOSE: Final = {"worker": "", "link": " of links", "host": " of the host", "waits": "set times"}
 """What is said behind a time constant of such a place; that of waits has no name."""
 
@@ -94,18 +91,19 @@ class Contender:
         """
         made = self._run_on(cluster)
         ratio = rated(made, None)[0].time_s(*self._items) / self.base.time_s(*self._items)
-        digests = [one.learning_digest for one in (made, self._result)]
-        return self.time_s * ratio, None not in digests and digests[0] == digests[1]
+        digest = made.learning_digest
+        return self.time_s * ratio, digest is not None and digest == self._result.learning_digest
 
     def bought(self) -> Iterator[tuple[str, float, float]]:
         """What the time hangs on: its name, its share, and the change where it is twice as fast.
 
-        The change is NaN where no one number of devices or links says it.
+        The largest share is first; the change is NaN where no number of devices or links says it.
         """
         cluster, shares = self._short.plan.cluster, defaultdict[tuple[str, str], float](float)
         for (place, key), share in elasticities(self._result, cluster).by_constant.items():
             shares[place[0], key] += share
-        for (kind, key), share in sorted(shares.items(), key=lambda one: -one[1]):
+        told = {of: share for of, share in shares.items() if share >= STILL}
+        for (kind, key), share in sorted(told.items(), key=lambda one: -one[1]):
             change = math.nan
             if kind == "worker" or (kind == "link" and _is_even(cluster)):
                 with contextlib.suppress(AmpsimError):
@@ -138,8 +136,8 @@ def what_each_buys(rows: Sequence[Contender]) -> pd.DataFrame:
     of its time where it is twice as fast everywhere, its epochs held, missing where no number says
     it.
     """
-    found = [(row.label, *one) for row in rows for one in row.bought() if one[1] >= STILL]
-    return pd.DataFrame(found, columns=list(BUYS))
+    found = [(row.label, *one) for row in rows for one in row.bought()]
+    return pd.DataFrame(found, columns=["schedule", "what", "share", "change"])
 
 
 def what_would_change(

@@ -39,12 +39,12 @@ class Leading:
 
     @property
     def name(self) -> str:
-        """See the whole data set."""
+        """Name of the whole data set."""
         return self.whole.name
 
     @property
     def description(self) -> str:
-        """See the whole data set."""
+        """Description of the whole data set."""
         return self.whole.description
 
     def count(self, split: Split) -> int:

@@ -84,7 +84,6 @@ def html_page(
 def _answer(forecast: RunTable) -> dict[str, Any]:
     """The table with what its headings mean, the lines below, and all columns for a fold."""
     table, has_target = forecast.table, forecast.target is not None
-    changes = [plain(line, _SENTENCES) for line in changes_of(forecast)]
     headings, *lines = answer_cells(table, has_target=has_target)
     return {
         "headings": list(zip(headings, answer_titles(table, has_target=has_target), strict=True)),
@@ -94,11 +93,8 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
         ],
         "best": best_rows(table) if len(lines) > 1 else [],
         "notes": [plain(line, _SENTENCES) for line in lines_below(forecast)],
-        "columns": [
-            *([(CHANGES, [[CHANGES], *([one] for one in changes)])] if changes else []),
-            *bought(forecast),
-            (ALL_COLUMNS, columns_folded(table)),
-        ],
+        "changes": (CHANGES, [plain(line, _SENTENCES) for line in changes_of(forecast)]),
+        "columns": [*bought(forecast), (ALL_COLUMNS, columns_folded(table))],
     }
 
 

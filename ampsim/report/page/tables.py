@@ -30,8 +30,6 @@ NamedTable: TypeAlias = tuple[str, list[list[str]]]
 LEFT: Final = ("node", "worker", "device", "direction", "what", "with", "column", "what it is")
 """Headings over words; the others stand over numbers."""
 
-BUYS: Final = "What takes the time, and what twice as fast would buy"
-
 _LONGEST: Final = 60
 _PATH_MAX: Final = 15  # chosen: what fits beside the other tables
 
@@ -158,7 +156,8 @@ def bought(forecast: RunTable) -> list[NamedTable]:
         for row in rows(forecast.buys)
     ]  # fmt: skip
     headings = ["with", "what", "share", "twice as fast"]
-    return [(BUYS, [headings, *lines])] if lines else []
+    name = "What takes the time, and what twice as fast would buy"
+    return [(name, [headings, *lines])] if lines else []
 
 
 def _each(of: list[Row], name: str, show: Callable[[float], str]) -> str:
