@@ -28,6 +28,9 @@ JOURNAL: Final = "search.journal"
 _TRIAL: Final = "ampsim"
 _STARTS: Final = "starts"
 
+IMPORTANCES_MIN: Final = 30
+"""Complete trials at least for importances (chosen: three of them are the best tenth)."""
+
 
 def optuna_here() -> Any:
     """Optuna, as far as it is installed.
@@ -123,11 +126,32 @@ class Proposals:
         """The complete trials that no other one dominates, by number."""
         return {frozen.number for frozen in self._memory.best_trials}
 
-    def volume(self, reference: Values) -> float:
-        """The volume that its complete trials dominate, up to a reference beyond all of them."""
-        points = [one.values for _point, one in self.known.values() if one.outcome == "complete"]
+    def volumes(self, reference: Values) -> list[float]:
+        """What the complete ones of its first trials dominate, up to a reference beyond all."""
+        told = [one for _point, one in self.known.values()]
+        points = [one.values if one.outcome == "complete" else reference for one in told]
         lines, end = (np.array(of, float) for of in (points, reference))
-        return float(self._optuna._hypervolume.compute_hypervolume(lines, end)) if points else 0.0
+        volume = self._optuna._hypervolume.compute_hypervolume
+        return [float(volume(lines[:count], end)) for count in range(1, len(told) + 1)]
+
+    @property
+    def importances(self) -> dict[str, float]:
+        """Of each key its share, of 1, in telling the best tenth of complete trials from all.
+
+        Largest first; empty where too few are complete, or nothing tells them. The best are those
+        that others dominate least. Source: Watanabe, Bansal and Hutter, "PED-ANOVA", 2023.
+        """
+        frozen = _trials(self._memory)
+        complete = [one for one in frozen if _outcome(one).outcome == "complete"]
+        if len(complete) < IMPORTANCES_MIN:
+            return {}
+        study = self._optuna.create_study(directions=self._memory.directions)
+        study.add_trials(complete)
+        with warnings.catch_warnings(action="ignore"):  # that conditional keys are seldom there
+            found = self._optuna.importance.PedAnovaImportanceEvaluator().evaluate(study)
+        whole = sum(found.values())
+        told = [(key, found[key] / whole) for key in sorted(found) if whole]
+        return dict(sorted(told, key=lambda pair: -pair[1]))
 
     def start_from_others(self, most: int) -> None:
         """Let the first points be those that other searches in the journal completed.

@@ -39,6 +39,7 @@ from ampsim.runs.rows import table_of
 from ampsim.runs.task import Row
 from ampsim.study.provenance import code_digest
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
+from ampsim.units import format_percent
 
 TRIALS: Final = 100
 """Points tried unless told otherwise (chosen: ten times what starts at random)."""
@@ -212,7 +213,8 @@ class _Searcher:
     ) -> Searched:
         """What is known, without sentences, of which this was told."""
         reference = reference_of([one.values for one in told if one.outcome == "complete"])
-        volumes = {name: proposals.volume(reference) for name, proposals in of_each.items()}
+        volumes = {name: proposals.volumes(reference) for name, proposals in of_each.items()}
+        of_all = {name: next(reversed(of), 0.0) for name, of in volumes.items()}
         objectives, front = self._aim.objectives, of_each[sampler].front
         names = ("outcome", *objectives, "violation", "seeds", "is_pareto", "note")
         unknown = (math.nan,) * len(objectives)
@@ -227,8 +229,9 @@ class _Searcher:
         return Searched(
             table=table_of(table), objectives=objectives, keys=self._keys, sampler=sampler,
             model=model.name, cluster=place_words(cluster.name, varies),
-            sentences=(), hypervolume=volumes[sampler], reference=reference,
-            hypervolume_random=None if sampler == "random" else volumes.get("random"),
+            sentences=(), hypervolume=of_all[sampler], reference=reference, volumes=volumes,
+            hypervolume_random=None if sampler == "random" else of_all.get("random"),
+            importances=of_each[sampler].importances,
             manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 
@@ -253,13 +256,17 @@ class Searched(Finding):
         hypervolume: what the front dominates, up to `reference`.
         hypervolume_random: the same of as many points at random; None where none were tried.
         reference: a tenth beyond the largest value of each objective, of all complete trials.
+        volumes: of each sampler the hypervolume of its first trial, its first two, and so on.
+        importances: of each key the share that it has in telling the best tenth of the complete
+            trials from all of them (PED-ANOVA), largest first; empty of fewer than 30.
         sentences, model, cluster, manifest, interrupted, is_stopped: as of `Finding`.
     """
 
     kind: ClassVar[Kind] = "search"
     files: ClassVar = {"index.html": "page", "search.csv": "table"}
     told = (
-        "verdict", "objectives", "hypervolume", "hypervolume_random", "interrupted", "rows",
+        "verdict", "objectives", "hypervolume", "hypervolume_random", "importances", "interrupted",
+        "rows",
     )  # fmt: skip
 
     objectives: tuple[str, ...]
@@ -268,6 +275,8 @@ class Searched(Finding):
     hypervolume: float
     hypervolume_random: float | None
     reference: tuple[float, ...]
+    volumes: Mapping[str, Sequence[float]]
+    importances: Mapping[str, float]
 
     @property
     def title(self) -> str:
@@ -301,8 +310,9 @@ class Searched(Finding):
             }
             for row in known.to_dict("records")
         ]  # fmt: skip
-        data = {"objectives": list(self.objectives), "trials": trials}
-        return self.html("search.html", data=data)
+        data = {"objectives": list(self.objectives), "trials": trials, "volumes": self.volumes}
+        told = [[key, format_percent(share)] for key, share in self.importances.items()]
+        return self.html("search.html", data=data, importances=told)
 
 
 def sentences_of(found: Searched) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,10 +19,10 @@ from ampsim.cli import questions as command
 from ampsim.errors import OptionError
 from ampsim.exploring import making, sampling
 from ampsim.exploring import search as library
-from ampsim.exploring.axes import Setup, setup_at
+from ampsim.exploring.axes import Setup, axes_over, setup_at
 from ampsim.exploring.sampling import Proposals, Space
 from ampsim.exploring.search import sentences_of
-from ampsim.exploring.trials import dominates, reference_of
+from ampsim.exploring.trials import PointOutcome, dominates, reference_of
 from ampsim.runs import RunCache
 
 pytest.importorskip("optuna", reason="optuna is not installed")
@@ -78,6 +79,32 @@ def test_the_front_is_that_of_the_whole_space(setup):
     assert found.hypervolume_random is not None
     assert found.hypervolume >= found.hypervolume_random > 0
     assert "as many points at random" in " ".join(found.sentences)
+    of_each = found.volumes["tpe"], found.volumes["random"]
+    assert [len(of) for of in of_each] == [64, 64]
+    assert [of[-1] for of in of_each] == [found.hypervolume, found.hypervolume_random]
+    assert all(list(of) == sorted(of) and of[0] < of[-1] for of in of_each)
+    first = found.table.loc[0, ["epoch_s", "peak_bytes"]].to_numpy(float)
+    alone = math.prod(end - one for end, one in zip(found.reference, first, strict=True))
+    assert found.volumes["tpe"][0] == pytest.approx(alone, rel=1e-12)
+
+
+@pytest.mark.parametrize("told", [29, 30])
+def test_what_decides_is_told_from_what_does_nothing_once_there_are_trials_enough(setup, told):
+    axes = {"workers": [1, 2, 3, 4], "latency_s": "1e-8..1e-5:log"}
+    space = Space(list(axes_over(axes, setup)), setup)
+    trials = Proposals(
+        "one", space, objectives=("epoch_s",), journal=None, sampler="random", seed=3
+    )  # fmt: skip
+    for number in range(told + 1):
+        (point,) = trials.batch(1, number + 1)[0].values()
+        failed = PointOutcome("failed", (math.inf,))
+        decided = PointOutcome("complete", (float(point["latency_s"]),))
+        trials.tell(number, decided if number else failed)
+    found = trials.importances
+    assert list(found) == (["latency_s", "workers"] if told == 30 else [])
+    if found:
+        assert sum(found.values()) == pytest.approx(1.0)
+        assert found["latency_s"] > 0.8
 
 
 def test_an_option_varies_only_under_schedules_that_take_it(setup):
@@ -326,7 +353,7 @@ def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
     table = pd.DataFrame({"outcome": outcomes, "note": ""})
     found: Any = SimpleNamespace(
         table=table, front=table[table["outcome"] == "complete"], objectives=["time_s"],
-        hypervolume=0.0, hypervolume_random=None,
+        hypervolume=0.0, hypervolume_random=None, volumes={}, importances={},
     )  # fmt: skip
     first, *_rest = sentences_of(found)
     assert first.startswith(said)
