@@ -160,7 +160,7 @@ class _Question:
         table = table_of([self._record(one) for one in (self.now, *tried)])
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
         first = [one for one in first[:CURVES_MAX] if self._effect(one) > NO_CHANGE]
-        said = [f"{row.label}: {_sentence(dict(twice.loc[one.what]))}" for one in first]
+        said = [f"{row.label}: {sentence_of(dict(twice.loc[one.what]))}" for one in first]
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
         return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
@@ -253,7 +253,9 @@ class _Question:
         known = [change for change in changes if not math.isnan(change)]
         found, is_by_seed = median_interval(known), basis == "learned" and not is_now
         change = found.middle if known else self._ratio(one) - 1
-        agree = sum(_sign(its) == _sign(change or 0.0) for its in known)
+        if is_by_seed and 2 * len(known) <= len(changes):  # most arrive neither now nor then
+            change = None
+        agree = sum(_sign(its) == _sign(median(known)) for its in known)
         epochs_s = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
         epochs = [its_s / epochs_s[seed] for seed, its_s in after.items() if epochs_s[seed]]
         return {
@@ -272,10 +274,8 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def _change(before: float, after: float) -> float:
-    """How much longer; NaN where neither arrives, infinite where only the first does."""
-    if math.isinf(before):
-        return math.nan if math.isinf(after) else -1.0
-    return after / before - 1
+    """How much longer; NaN where neither arrives, infinite, of either sign, where only one does."""
+    return after / before - 1 if math.isfinite(before) else after - before
 
 
 def _sign(value: float) -> int:
@@ -317,17 +317,23 @@ def _step_words(step: tuple[Any, ...] | None) -> str:
     return f"{direction} of {node} for instance {instance}{f' ({state})' if state else ''}"
 
 
-def _sentence(record: dict[str, Any]) -> str:
-    """What doubling one thing buys."""
+def sentence_of(record: dict[str, Any]) -> str:
+    """What doubling one thing buys, as the table's row says."""
     change, share = record["change"], record["share"]
     if math.isnan(change):
-        return f"{record['what']} twice as fast: most seeds do not reach the target."
+        arrives = not math.isnan(record["time_to_target_s"])
+        then = "reach the target, and do not now" if arrives else "do not reach the target"
+        return f"{record['what']} twice as fast: most seeds {then}."
     way = "sooner" if change < 0 else "later"
     said = f"{record['what']} twice as fast: {format_percent(abs(change))} {way}"
     if not math.isnan(record["low"]) and not math.isnan(record["high"]):
-        low, high = sorted(abs(record[name]) for name in ("low", "high"))
+        ends: tuple[float, float] = (record["low"], record["high"])
+        is_one_way = ends[0] * ends[1] >= 0
+        told = (
+            map(format_percent, sorted(map(abs, ends))) if is_one_way else map(format_change, ends)
+        )
         seeds = f"{record['seeds_agree']:.0f} of {record['seeds']} seeds"
-        said += f" ({format_percent(low)} to {format_percent(high)}, {seeds})"
+        said += f" ({' to '.join(told)}, {seeds})"
     elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):
         said += ", if it takes as many epochs as now"
     if share is None or math.isnan(share):
