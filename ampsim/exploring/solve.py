@@ -34,7 +34,6 @@ from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import both_sides
-from ampsim.runs.ranking import finite
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
@@ -249,11 +248,9 @@ class _Points:
         return [self._record(EVERYWHERE if found.most[0] else NOWHERE)]
 
     def _row(self, root: Root) -> dict[str, Any]:
-        more = {**root._asdict(), "value": finite(root.value)}
-        if math.isfinite(root.value):
-            below, above = nearest(self.axis.key, root.value)
-            bound_by = self._bound_at(root.value)
-            more |= {"bound_by": bound_by, "device_below": below, "device_above": above}
+        below, above = nearest(self.axis.key, root.value)
+        more = {**root._asdict(), "bound_by": self._bound_at(root.value)}
+        more |= {"device_below": below, "device_above": above}
         return self._record(ABOVE if more.pop("rises") else BELOW, **more)
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
@@ -311,10 +308,8 @@ def nearest(key: str, value: float) -> tuple[str | None, str | None]:
 def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start, holds = f"{row['schedule']}: {condition.text}", row["holds"]
     if row["value"] is None:
-        where = {one: f"holds {one}" for one in (EVERYWHERE, NOWHERE)} | {UNKNOWN: "is unknown"}
-        beyond = "begins or ends to hold with most seeds outside of"
-        found = f"{where[holds]} from" if holds in where else beyond
-        return f"{start} {found} {axis.key} = {axis.low:g} to {axis.high:g}."
+        found = "is unknown" if holds == UNKNOWN else f"holds {holds}"
+        return f"{start} {found} from {axis.key} = {axis.low:g} to {axis.high:g}."
     way = "from" if holds == ABOVE else "up to"
     said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
     low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))

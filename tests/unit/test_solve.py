@@ -157,6 +157,15 @@ def test_a_seed_that_crosses_elsewhere_counts_by_what_it_is_at_the_crossing(rise
     assert first.high == pytest.approx(300, rel=1e-2)
 
 
+@pytest.mark.parametrize("rises", [True, False])
+def test_where_half_of_the_seeds_never_cross_the_root_is_where_most_begin_to_hold(rises):
+    """A median of numbers and of what lies beyond an end is none, though most cross within."""
+    edges = [1e-4, 1e-4, 0.7, 0.6] if rises else [0.6, 0.7, 5e3, 5e3]
+    (found,) = crossings(lambda seed, x: (x >= edges[seed]) == rises, range(4)).roots()
+    assert found.value == pytest.approx(0.6 if rises else 0.7, rel=1e-2)
+    assert (found.seeds_below, found.seeds_above) == ((2, 0) if rises else (0, 2))
+
+
 def test_where_most_seeds_do_not_cross_there_is_no_root():
     edges = [0.5, 5e3, 6e3]
     found = crossings(lambda seed, x: x >= edges[seed], range(3))
