@@ -319,7 +319,9 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
         said += f" ({low} to {high}, {100 * row['coverage']:.3g} % by {row['seeds']} seeds)"
     outside = row["seeds_below"] + row["seeds_above"]
     said += f"; {outside} of {row['seeds']} seeds do not cross in the range" if outside else ""
-    said += f"; what binds there: {row['bound_by']}" if row["bound_by"] else ""
+    named = condition.schedules if all(name for _column, name in condition.values) else ()
+    whose = f"{named[-1]} " if len(named) > 1 else ""
+    said += f"; what binds {whose}there: {row['bound_by']}" if row["bound_by"] else ""
     words = {"device_below": "less", "device_above": "more" if holds == BELOW else "enough"}
     bought = [f"{row[name]} has {word}" for name, word in words.items() if row[name]]
     return f"{said}; {' and '.join(bought)}." if bought else f"{said}."

@@ -265,6 +265,7 @@ def test_a_ratio_of_two_schedules_has_a_row_of_its_own():
     assert row["schedule"] == "pipeline:4, sequential"
     sides = found.curve.set_index("value").loc[row["value"]]
     assert sides["left"] <= sides["right"]
+    assert f"what binds sequential there: {row['bound_by']}" in found.sentences[0]
     assert found.curve["is_held"].tolist() == (found.curve["left"] <= found.curve["right"]).tolist()
 
 
