@@ -22,6 +22,7 @@ from ampsim.exploring.axes import (
     Point,
     axes_over,
     place_words,
+    require_open,
     setup_at,
     setup_of,
     unit_of,
@@ -163,7 +164,8 @@ class _Searcher:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
         self._keys = tuple(axis.key for axis in axes)
         self._space = Space(sorted(axes, key=lambda axis: axis.key != "schedule"), setup)
-        names = [name for axis in axes if axis.key == "schedule" for name in axis.values]
+        names = [str(name) for axis in axes if axis.key == "schedule" for name in axis.values]
+        require_open(names, axes)
         first = [setup_at(setup, {"schedule": name}).schedules[0] for name in names]
         of_names = replace(asked, setup=setup._replace(schedules=tuple(first)))
         self._rows: dict[Any, Row] = dict(zip(names, of_names.rows, strict=True))

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, axes_over, place_words, setup_of, unit_of
+from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
@@ -105,6 +105,7 @@ def solve(
     is_learned, topics = condition.is_learned, _topics(condition, schedules)
     setup = setup_of(model, cluster, next(iter(topics.values())))
     axis = _range(axes_over(over, setup))
+    require_open(condition.schedules, [axis])
     mode: Mode = "numeric" if is_learned else "sleep"
     beside = tuple(one for own in topics.values() for one in own)
     repeats = repeats if is_learned else 1

@@ -226,6 +226,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "of another": ({"subject_to": "epoch_s(amp) <= 1"}, r"got epoch_s\(amp\); leave \(amp\) out"),
     "no price": ({"minimise": "dollars", "trials": 1}, "cost_to_target_usd is unknown of .*prices"),
     "no power": ({"minimise": "joules", "trials": 1}, "energy_to_target_j is unknown of"),
+    "twice said": (
+        {"over": {"schedule": ["amp:4", "pipeline:8"], "max_active_keys": [2, 3]}},
+        "amp:4 says max_active_keys itself, got 2 besides",
+    ),
     "no key": ({"over": {"latency": "1"}}, "nothing named 'latency' can vary"),
 }
 
