@@ -310,12 +310,13 @@ class Searched(Finding):
 def sentences_of(found: Searched) -> tuple[str, ...]:
     """How many points were tried, how many are on the front, and how far it is ahead of chance."""
     table, front, of = found.table, len(found.front), " and ".join(found.objectives)
+    points = len(table.drop_duplicates([*found.keys]))  # of which some may be tried again
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
     are = "is" if front == 1 else "are"
-    said = [f"{front} of {len(table)} points tried {are} beaten by none in {of}."]
-    if not front and len(table):
+    said = [f"{front} of {points} points tried {are} beaten by none in {of}."]
+    if not front and points:
         why = "reaches the target" if set(table["outcome"]) == {"not reached"} else "is complete"
-        said = [f"None of {len(table)} points tried {why}, so that {of} cannot be compared."]
+        said = [f"None of {points} points tried {why}, so that {of} cannot be compared."]
     said += [f"Of all trials: {told}."] if told else []
     failed = table[table["outcome"] == "failed"]["note"]
     said += [f"Where one failed: {note}." for note in failed[:1]]

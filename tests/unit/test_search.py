@@ -327,13 +327,22 @@ def test_beside_solvers_validation_takes_no_time_as_in_a_forecast(setup):
     ],
 )
 def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
-    table = pd.DataFrame({"outcome": outcomes, "note": ""})
-    found: Any = SimpleNamespace(
-        table=table, front=table[table["outcome"] == "complete"], objectives=["time_s"],
-        hypervolume=0.0, hypervolume_random=None,
-    )  # fmt: skip
-    first, *_rest = sentences_of(found)
+    first, *_rest = sentences_of(told(outcomes, [*range(len(outcomes))]))
     assert first.startswith(said)
+
+
+def test_a_point_that_is_tried_again_is_no_further_point():
+    first, all_trials = sentences_of(told(["complete", "complete", "not reached"], [2, 2, 4]))
+    assert first == "1 of 2 points tried is beaten by none in time_s."
+    assert all_trials == "Of all trials: 2 complete, 1 not reached."
+
+
+def told(outcomes: list[str], workers: list[int]) -> Any:
+    table = pd.DataFrame({"workers": workers, "outcome": outcomes, "note": ""})
+    return SimpleNamespace(
+        table=table, front=table[table["outcome"] == "complete"].head(1), objectives=["time_s"],
+        keys=("workers",), hypervolume=0.0, hypervolume_random=None,
+    )  # fmt: skip
 
 
 class Diverges:
