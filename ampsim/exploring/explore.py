@@ -56,7 +56,10 @@ REPEATS: Final = 8
 POINTS_MAX: Final = 4096
 """Most points of a map (chosen: more are not timed in a day, and fill no page)."""
 
-NOT_TUNED: Final = "Nothing is tuned: learning rates are the model's own for all schedules."
+NOT_TUNED: Final = (
+    "Nothing is tuned: learning rates are the model's own, raised by rule where an update takes "
+    "the mean of several gradients."
+)
 
 
 @question
