@@ -20,16 +20,8 @@ from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, se
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import (
-    FirstEpoch,
-    How,
-    Many,
-    PointRuns,
-    Query,
-    question,
-    rows_at,
-    traced,
-)  # fmt: skip
+from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
+from ampsim.forecasting.making import traced
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind

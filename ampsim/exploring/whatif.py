@@ -30,16 +30,8 @@ from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import (
-    FirstEpoch,
-    How,
-    Many,
-    PointRuns,
-    Query,
-    question,
-    rows_at,
-    traced,
-)
+from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
+from ampsim.forecasting.making import traced
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
