@@ -272,7 +272,7 @@ class PointRuns:
         """
         is_spent, budget_s = time.monotonic() >= self._end_s, self._asked.budget_s
         if not done and is_spent:
-            said = f"budget_s must be enough to time a point, got {budget_s:g}; give more"
+            said = f"budget_s must be enough for a first point, got {budget_s:g}; give more"
             raise OptionError(said) from None
         if not done:
             raise KeyboardInterrupt

@@ -177,7 +177,7 @@ def test_what_stops_before_any_point_is_tried_is_no_answer(setup, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), on_progress=stop)
-    with pytest.raises(OptionError, match=r"budget_s must be enough to time a point, got 1e-06"):
+    with pytest.raises(OptionError, match=r"budget_s must be enough for a first point, got 1e-06"):
         ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), budget_s=1e-6)
 
 
