@@ -239,6 +239,13 @@ _TRIED_MAX: Final = 1000
 """Sets of values of other keys that one is tried with at most (chosen: a second)."""
 
 
+def require_open(names: Iterable[str], axes: Iterable[Axis]) -> None:
+    """Refuse a schedule's name that says what varies, such as "amp:8" beside max_active_keys."""
+    options = {one.key: one.points(2)[0] for one in axes if one.key in option_names()}
+    for name in names:
+        schedules_of(name, **options)
+
+
 def _require_fit(key: str, value: Value, axes: Mapping[str, Axis], setup: Setup) -> None:
     """Try a value alone, then with those of other keys: some have an effect together only."""
     others = [(one.key, of) for one in axes.values() if one.key != key for of in one.points(2)]

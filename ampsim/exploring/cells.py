@@ -300,7 +300,11 @@ class Cells:
             gives_nothing = not method.learned and len(method.lost) >= LEARNED_MIN
             if not weights or gives_nothing:
                 continue
-            chosen = [*{_first_alike(method, point): None for point in weights}]
+            alike = (  # one point for all that learn the same: the first that is open
+                next((one for one in method.alike(point) if method.source(one) is None), point)
+                for point in weights
+            )
+            chosen = [*dict.fromkeys(alike)]
             told = self._predictors[place].told(
                 *([method.points.index(one) for one in points] for points in (chosen, weights))
             )
@@ -346,11 +350,6 @@ class Cells:
         called, (low, high) = call(blind), guess.interval(COVERED)
         is_wrong = called.best != self.calls[point].best
         return is_wrong, called.wrong, low <= method.value(point) <= high
-
-
-def _first_alike(method: Entrant, point: int) -> int:
-    """One point for all that learn the same: the first that is open."""
-    return next((one for one in method.alike(point) if method.source(one) is None), point)
 
 
 def stated_wrong(cells: Cells, left_out: LeftOut) -> float:

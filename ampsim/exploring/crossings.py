@@ -60,7 +60,7 @@ def between(points: Sequence[float], holds: Sequence[bool]) -> list[Bracket]:
 class Root(NamedTuple):
     """A crossing of most of the functions; of one function a bracket, without a coverage."""
 
-    value: float  # the median of their roots, infinite beyond an end; of one, where it holds
+    value: float  # the median of their roots, or where most hold; of one, where it holds
     low: float | None  # of its interval, or bracket; None where that has no such end
     high: float | None
     rises: bool  # whether the condition holds above it
@@ -94,9 +94,10 @@ class Crossings:
         values = sorted(self._of(seed, about) for seed in self.holds)
         found = median_interval(values, WANTED)
         below, above = values.count(-math.inf), values.count(math.inf)
-        middle = median if not self.is_whole else median_high if about.rises else median_low
-        ends = found.low, found.high
-        return Root(middle(values), *ends, about.rises, below, above, found.coverage)
+        value, ends = median(values), (found.low, found.high)
+        if self.is_whole or not math.isfinite(value):  # as where half of the seeds do not cross
+            value = (median_high if about.rises else median_low)(values)
+        return Root(value, *ends, about.rises, below, above, found.coverage)
 
     def _of(self, seed: int, about: Bracket) -> float:
         """The root of one function that goes with a crossing of most; infinite where it has none.

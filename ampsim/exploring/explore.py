@@ -56,7 +56,10 @@ REPEATS: Final = 8
 POINTS_MAX: Final = 4096
 """Most points of a map (chosen: more are not timed in a day, and fill no page)."""
 
-NOT_TUNED: Final = "Nothing is tuned: learning rates are the model's own for all schedules."
+NOT_TUNED: Final = (
+    "Nothing is tuned: learning rates are the model's own, raised by rule where an update takes "
+    "the mean of several gradients."
+)
 
 
 @question
@@ -163,11 +166,6 @@ class Explorer:
                     self.methods[place].timed[point] = {asked.seed: FirstEpoch(failure=row)}
                     self.methods[place].unfit.add(point)
 
-    @property
-    def learnings(self) -> int:
-        """Cells that were trained."""
-        return sum(len(method.learned) for method in self.methods)
-
     def run(self, sure: float) -> dict[str, Any]:
         """Go on until all is sure; say why not, if something came first.
 
@@ -182,13 +180,14 @@ class Explorer:
             while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
                 self._runs.require_time()
                 self._learn(*chosen)
-            if not self.learnings and any(method.lost for method in self.methods):
+            if any(one.lost for one in self.methods) and not any(o.learned for o in self.methods):
                 raise SimulationError(self._runs.said()[0])
         except KeyboardInterrupt:
             timed = sum(len(method.timed) for method in self.methods)
             told = f"{timed} of {self._cells} cells are timed, none is trained" if timed else ""
             if timed == self._cells:
-                told = f"{self.learnings} of {self._cells} cells are trained"
+                learnings = sum(len(method.learned) for method in self.methods)
+                told = f"{learnings} of {self._cells} cells are trained"
             return self._runs.stopped(told)
         return {}
 
@@ -209,13 +208,18 @@ class Explorer:
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
         row, method = self._rows[point, place], self.methods[place]
-        made = self._runs.learn([(row, seed) for seed in self._seeds])
-        runs = [one for one in made if isinstance(one, Run)]
+        runs = self._made(row)
+        if given := self._runs.as_given(row, runs):
+            row, runs = given, self._made(given)
         if not runs:
             method.lost |= {point, *method.alike(point)}
             return
         self._time([(one, place, seed) for one in method.alike(point) for seed in self._seeds])
         method.learned[point] = dict(times_of(row.plan.goal, runs))
+
+    def _made(self, row: Row) -> list[Run]:
+        made = self._runs.learn([(row, seed) for seed in self._seeds])
+        return [one for one in made if isinstance(one, Run)]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,14 @@ from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
 from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
-from ampsim.forecasting.making import ASSUMPTION, RunMaker, require_fit, times_validation
+from ampsim.forecasting.making import (
+    ASSUMPTION,
+    RunMaker,
+    none_arrived,
+    require_fit,
+    times_validation,
+    where_diverged,
+)
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
@@ -40,7 +47,7 @@ from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of
-from ampsim.study.simulation import Mode, PlacementLike, RunOptions, Simulation
+from ampsim.study.simulation import Mode, PlacementLike, RunOptions
 from ampsim.text import mapping
 from ampsim.units import format_seconds
 
@@ -232,17 +239,6 @@ def timed(result: Result | Run, failure: str | None) -> FirstEpoch:
     )  # fmt: skip
 
 
-def traced(row: Row, seed: int) -> Result:
-    """An epoch of a row in mode "sleep", with all of its records."""
-    plan = row.plan
-    options = replace(
-        plan.options, seed=seed, mode="sleep", target=None, spans_kept=None, counts_memory=True
-    )
-    simulation = Simulation(plan.model, plan.cluster, row.schedule, options)
-    simulation.run_epoch()
-    return simulation.result()
-
-
 class PointRuns:
     """Makes the runs of a question, or finds those that are kept, as long as there is time."""
 
@@ -251,6 +247,7 @@ class PointRuns:
         self._asked, keeping = asked, asked.keeping
         self._end_s = math.inf if asked.budget_s is None else time.monotonic() + asked.budget_s
         self._maker = RunMaker(executor, self._tell, keeping)
+        self._diverged: dict[str, str] = {}  # the rate of rows that are run again, by label
         self._lost: dict[str, None] = {}
         self._learned: list[tuple[Goal, Run]] = []
         self._file = None if keeping is None else keeping.runs / TIMINGS
@@ -275,7 +272,7 @@ class PointRuns:
         """
         is_spent, budget_s = time.monotonic() >= self._end_s, self._asked.budget_s
         if not done and is_spent:
-            said = f"budget_s must be enough to time a point, got {budget_s:g}; give more"
+            said = f"budget_s must be enough for a first point, got {budget_s:g}; give more"
             raise OptionError(said) from None
         if not done:
             raise KeyboardInterrupt
@@ -348,27 +345,25 @@ class PointRuns:
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
 
+    def as_given(self, row: Row, runs: Sequence[Run]) -> Row | None:
+        """The row to run in its place, as in a forecast, where it diverged at a rate by rule."""
+        given = where_diverged([row], {row.label: runs}).get(row.label)
+        self._diverged |= {} if given is None else {row.label: given.plan.rate.rule}
+        return given
+
     def said(self) -> list[str]:
         """What is to be said of all runs: how they are compared, which gave nothing, none arrived.
 
         Where none did, nothing is known of times to the target, whatever the hardware.
         """
         said = [f"{one}: nothing is known of it." for one in self._lost]
+        for label, rule in [*self._diverged.items()][:1]:
+            more = f", one of {len(self._diverged)}" if len(self._diverged) > 1 else ""
+            said.append(f"{label}{more}: its learning rate is {rule}.")
         asked = (*self._asked.setup.schedules, *self._asked.beside)
         if len({isinstance(one, Solver) for one in asked}) > 1:
             said.append(f"{ASSUMPTION[0].upper()}{ASSUMPTION[1:]}.")
-        looks = [(goal, run.looks[goal.metric.kind]) for goal, run in self._learned]
-        if any(goal.target is None or goal.reached_by(of) is not None for goal, of in looks):
-            return said
-        for goal, _run in self._learned[-1:]:
-            most = max(len(run.epochs) for _goal, run in self._learned)
-            bests = [one for _goal, of in looks if (one := goal.metric.best(of)) is not None]
-            said.append(
-                f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
-                f"{goal.metric.kind} was {goal.metric.text(goal.metric.best(bests))}. Give another "
-                "target, more epochs, or other options of the model."
-            )
-        return said
+        return [*said, *none_arrived(self._learned)]
 
 
 def _read(file: Any) -> dict[str | None, FirstEpoch]:

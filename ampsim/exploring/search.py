@@ -22,6 +22,7 @@ from ampsim.exploring.axes import (
     Point,
     axes_over,
     place_words,
+    require_open,
     setup_at,
     setup_of,
     unit_of,
@@ -164,7 +165,8 @@ class _Searcher:
             raise OptionError("over must name what varies, such as latency_s, got nothing")
         self._keys = tuple(axis.key for axis in axes)
         self._space = Space(sorted(axes, key=lambda axis: axis.key != "schedule"), setup)
-        names = [name for axis in axes if axis.key == "schedule" for name in axis.values]
+        names = [str(name) for axis in axes if axis.key == "schedule" for name in axis.values]
+        require_open(names, axes)
         first = [setup_at(setup, {"schedule": name}).schedules[0] for name in names]
         of_names = replace(asked, setup=setup._replace(schedules=tuple(first)))
         self._rows: dict[Any, Row] = dict(zip(names, of_names.rows, strict=True))
@@ -318,12 +320,13 @@ class Searched(Finding):
 def sentences_of(found: Searched) -> tuple[str, ...]:
     """How many points were tried, how many are on the front, and how far it is ahead of chance."""
     table, front, of = found.table, len(found.front), " and ".join(found.objectives)
+    points = len(table.drop_duplicates([*found.keys]))  # of which some may be tried again
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())
     are = "is" if front == 1 else "are"
-    said = [f"{front} of {len(table)} points tried {are} beaten by none in {of}."]
-    if not front and len(table):
+    said = [f"{front} of {points} points tried {are} beaten by none in {of}."]
+    if not front and points:
         why = "reaches the target" if set(table["outcome"]) == {"not reached"} else "is complete"
-        said = [f"None of {len(table)} points tried {why}, so that {of} cannot be compared."]
+        said = [f"None of {points} points tried {why}, so that {of} cannot be compared."]
     said += [f"Of all trials: {told}."] if told else []
     failed = table[table["outcome"] == "failed"]["note"]
     said += [f"Where one failed: {note}." for note in failed[:1]]

@@ -16,25 +16,16 @@ import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, axes_over, place_words, setup_of, unit_of
+from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of, unit_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import (
-    FirstEpoch,
-    How,
-    Many,
-    PointRuns,
-    Query,
-    question,
-    rows_at,
-    traced,
-)  # fmt: skip
+from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
+from ampsim.forecasting.making import traced
 from ampsim.hardware import load_device
 from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import both_sides
-from ampsim.runs.ranking import finite
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
@@ -106,6 +97,7 @@ def solve(
     is_learned, topics = condition.is_learned, _topics(condition, schedules)
     setup = setup_of(model, cluster, next(iter(topics.values())))
     axis = _range(axes_over(over, setup))
+    require_open(condition.schedules, [axis])
     mode: Mode = "numeric" if is_learned else "sleep"
     beside = tuple(one for own in topics.values() for one in own)
     repeats = repeats if is_learned else 1
@@ -249,11 +241,9 @@ class _Points:
         return [self._record(EVERYWHERE if found.most[0] else NOWHERE)]
 
     def _row(self, root: Root) -> dict[str, Any]:
-        more = {**root._asdict(), "value": finite(root.value)}
-        if math.isfinite(root.value):
-            below, above = nearest(self.axis.key, root.value)
-            bound_by = self._bound_at(root.value)
-            more |= {"bound_by": bound_by, "device_below": below, "device_above": above}
+        below, above = nearest(self.axis.key, root.value)
+        more = {**root._asdict(), "bound_by": self._bound_at(root.value)}
+        more |= {"device_below": below, "device_above": above}
         return self._record(ABOVE if more.pop("rises") else BELOW, **more)
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
@@ -311,10 +301,8 @@ def nearest(key: str, value: float) -> tuple[str | None, str | None]:
 def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start, holds = f"{row['schedule']}: {condition.text}", row["holds"]
     if row["value"] is None:
-        where = {one: f"holds {one}" for one in (EVERYWHERE, NOWHERE)} | {UNKNOWN: "is unknown"}
-        beyond = "begins or ends to hold with most seeds outside of"
-        found = f"{where[holds]} from" if holds in where else beyond
-        return f"{start} {found} {axis.key} = {axis.low:g} to {axis.high:g}."
+        found = "is unknown" if holds == UNKNOWN else f"holds {holds}"
+        return f"{start} {found} from {axis.key} = {axis.low:g} to {axis.high:g}."
     way = "from" if holds == ABOVE else "up to"
     said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
     low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
@@ -324,7 +312,9 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
         said += f" ({low} to {high}, {100 * row['coverage']:.3g} % by {row['seeds']} seeds)"
     outside = row["seeds_below"] + row["seeds_above"]
     said += f"; {outside} of {row['seeds']} seeds do not cross in the range" if outside else ""
-    said += f"; what binds there: {row['bound_by']}" if row["bound_by"] else ""
+    named = condition.schedules if all(name for _column, name in condition.values) else ()
+    whose = f"{named[-1]} " if len(named) > 1 else ""
+    said += f"; what binds {whose}there: {row['bound_by']}" if row["bound_by"] else ""
     words = {"device_below": "less", "device_above": "more" if holds == BELOW else "enough"}
     bought = [f"{row[name]} has {word}" for name, word in words.items() if row[name]]
     return f"{said}; {' and '.join(bought)}." if bought else f"{said}."

@@ -103,7 +103,7 @@ def _violation(condition: Condition, columns: Mapping[str, float | None]) -> flo
     return max(abs(math.log(left / right)), 1e-9)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Candidate:
     row: Row
     timed: FirstEpoch  # with the first seed
@@ -192,6 +192,13 @@ class Evaluator:
             reached_s = times_of(one.row.plan.goal, [run])[seed]
             if by == one.epochs_max or run.failure or reached_s < math.inf:
                 one.whole.add(seed)
+        again = list[tuple[_Candidate, int, int]]()
+        for one in dict.fromkeys(one for one, _seed, _by in asked):
+            if given := self.runs.as_given(one.row, [*one.runs.values()]):
+                again += [(one, seed, one.epochs_max) for seed in one.runs]
+                one.row, one.runs, one.whole = given, {}, set()
+        if again:
+            self._run(again)
 
     def _cap(self, one: _Candidate, front: Sequence[Values]) -> int:
         """After how many epochs a run that has not arrived is dominated, as its first one tells."""

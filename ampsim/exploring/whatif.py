@@ -30,16 +30,8 @@ from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.finding import Figures, Finding, Lines
-from ampsim.exploring.making import (
-    FirstEpoch,
-    How,
-    Many,
-    PointRuns,
-    Query,
-    question,
-    rows_at,
-    traced,
-)
+from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
+from ampsim.forecasting.making import traced
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
@@ -126,11 +118,6 @@ class _Tried:
     epochs: dict[int, FirstEpoch] = field(default_factory=dict[int, FirstEpoch])  # by seed
     times_s: dict[int, float] = field(default_factory=dict[int, float])  # to the target, by seed
 
-    @property
-    def what(self) -> str:
-        """What is so fast."""
-        return self.change.what
-
 
 @dataclass(frozen=True)
 class _Question:
@@ -153,14 +140,14 @@ class _Question:
         if not epoch.epoch_s > 0:
             why = epoch.failure or "nothing takes time, so that nothing binds"
             raise SimulationError(f"{row.label}: {why}")
-        doubled = [one for one in tried if one.factor == 2.0 and one.what != "everything"]
+        doubled = [one for one in tried if one.factor == 2.0 and one.change.what != "everything"]
         first = sorted(doubled, key=lambda one: -self._effect(one))
         if self._is_learned:
             self._learn_again(first[:learn])
         table = table_of([self._record(one) for one in (self.now, *tried)])
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
         first = [one for one in first[:CURVES_MAX] if self._effect(one) > NO_CHANGE]
-        said = [f"{row.label}: {_sentence(dict(twice.loc[one.what]))}" for one in first]
+        said = [f"{row.label}: {sentence_of(dict(twice.loc[one.change.what]))}" for one in first]
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
         return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
@@ -198,13 +185,13 @@ class _Question:
 
     def _curves(self, first: Sequence[_Tried], tried: Sequence[_Tried]) -> pd.DataFrame:
         """What factors between do to the time of an epoch; what was tried is taken."""
-        known = {(one.what, one.factor): one for one in tried}
-        known |= {(one.what, 1.0): self.now for one in first}
-        points = [(one.what, factor) for one in first for factor in CURVE]
-        of = {one.what: one.change for one in first}
+        known = {(one.change.what, one.factor): one for one in tried}
+        known |= {(one.change.what, 1.0): self.now for one in first}
+        points = [(one.change.what, factor) for one in first for factor in CURVE]
+        of = {one.change.what: one.change for one in first}
         new = [self._tried(of[what], by) for what, by in points if (what, by) not in known]
         self._time(new)
-        known |= {(one.what, one.factor): one for one in new}
+        known |= {(one.change.what, one.factor): one for one in new}
         rows = [(self.row.label, *point, self._ratio(known[point]) - 1) for point in points]
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
@@ -217,7 +204,7 @@ class _Question:
         for change, one in sorted(odd, key=lambda pair: -abs(pair[0]))[:CURVES_MAX]:
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
             yield (
-                f"{self.row.label}: {one.what} {_times(one.factor)} makes an epoch {way}, "
+                f"{self.row.label}: {one.change.what} {_times(one.factor)} makes an epoch {way}, "
                 f"an anomaly of order: {parting(base, traced(one.row, seed))}."
             )
 
@@ -253,11 +240,13 @@ class _Question:
         known = [change for change in changes if not math.isnan(change)]
         found, is_by_seed = median_interval(known), basis == "learned" and not is_now
         change = found.middle if known else self._ratio(one) - 1
-        agree = sum(_sign(its) == _sign(change or 0.0) for its in known)
+        if is_by_seed and 2 * len(known) <= len(changes):  # most arrive neither now nor then
+            change = None
+        agree = sum(_sign(its) == _sign(median(known)) for its in known)
         epochs_s = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
         epochs = [its_s / epochs_s[seed] for seed, its_s in after.items() if epochs_s[seed]]
         return {
-            "schedule": self.row.label, "what": one.what, "factor": one.factor,
+            "schedule": self.row.label, "what": one.change.what, "factor": one.factor,
             "time_to_target_s": _median(after.values()), "change": change,
             "low": found.low if is_by_seed else None, "high": found.high if is_by_seed else None,
             "epoch_s": _median(epochs_s.values()), "epochs_to_target": _median(epochs),
@@ -272,10 +261,8 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def _change(before: float, after: float) -> float:
-    """How much longer; NaN where neither arrives, infinite where only the first does."""
-    if math.isinf(before):
-        return math.nan if math.isinf(after) else -1.0
-    return after / before - 1
+    """How much longer; NaN where neither arrives, infinite, of either sign, where only one does."""
+    return after / before - 1 if math.isfinite(before) else after - before
 
 
 def _sign(value: float) -> int:
@@ -317,17 +304,23 @@ def _step_words(step: tuple[Any, ...] | None) -> str:
     return f"{direction} of {node} for instance {instance}{f' ({state})' if state else ''}"
 
 
-def _sentence(record: dict[str, Any]) -> str:
-    """What doubling one thing buys."""
+def sentence_of(record: dict[str, Any]) -> str:
+    """What doubling one thing buys, as the table's row says."""
     change, share = record["change"], record["share"]
     if math.isnan(change):
-        return f"{record['what']} twice as fast: most seeds do not reach the target."
+        arrives = not math.isnan(record["time_to_target_s"])
+        then = "reach the target, and do not now" if arrives else "do not reach the target"
+        return f"{record['what']} twice as fast: most seeds {then}."
     way = "sooner" if change < 0 else "later"
     said = f"{record['what']} twice as fast: {format_percent(abs(change))} {way}"
     if not math.isnan(record["low"]) and not math.isnan(record["high"]):
-        low, high = sorted(abs(record[name]) for name in ("low", "high"))
+        ends: tuple[float, float] = (record["low"], record["high"])
+        is_one_way = ends[0] * ends[1] >= 0
+        told = (
+            map(format_percent, sorted(map(abs, ends))) if is_one_way else map(format_change, ends)
+        )
         seeds = f"{record['seeds_agree']:.0f} of {record['seeds']} seeds"
-        said += f" ({format_percent(low)} to {format_percent(high)}, {seeds})"
+        said += f" ({' to '.join(told)}, {seeds})"
     elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):
         said += ", if it takes as many epochs as now"
     if share is None or math.isnan(share):

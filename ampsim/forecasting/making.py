@@ -47,6 +47,7 @@ from ampsim.study.progress import OnProgress, Progress, Tracker
 from ampsim.study.provenance import data_files
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of
+from ampsim.study.simulation import Simulation
 from ampsim.study.training import Training
 
 
@@ -355,7 +356,7 @@ def run_rows(
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
-        given = _diverged_by_rule(entries, rows)
+        given = where_diverged(entries, rows)
         if given and not made.interrupted:
             made = maker.make(_tasks([*given.values()], seed, range(count)))
             lost += made.lost
@@ -369,12 +370,27 @@ def run_rows(
     return tuple(entries), made
 
 
-def _diverged_by_rule(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> dict[str, Row]:
+def where_diverged(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> dict[str, Row]:
     """The rows, at the rate as given, of which a run diverged at the rate of the scaling rule."""
     return {
         one.label: one.at(one.plan.rate.as_given(one.plan.model)) for one in entries
         if any(diverged_by_rule(run.failure) for run in runs[one.label])
     }  # fmt: skip
+
+
+def none_arrived(runs: Sequence[tuple[Goal, Run]]) -> list[str]:
+    """A sentence if no run reached its target; none if one did, or has no target."""
+    looks = [(goal, run.looks[goal.metric.kind]) for goal, run in runs]
+    if any(goal.target is None or goal.reached_by(of) is not None for goal, of in looks):
+        return []
+    most = max((len(run.epochs) for _goal, run in runs), default=0)
+    bests = [one for goal, of in looks if (one := goal.metric.best(of)) is not None]
+    return [
+        f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
+        f"{goal.metric.kind} was {goal.metric.text(goal.metric.best(bests))}. Give another "
+        "target, more epochs, or other options of the model."
+        for goal, _run in runs[-1:]
+    ]
 
 
 def _tasks(entries: Sequence[Row], seed: int, repeats: range) -> list[Task]:
@@ -424,6 +440,17 @@ def short_task(entry: Row, seed: int) -> Task:
     plan = replace(entry.plan, model=model)
     plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
     return Task(plan, entry.schedule, seed, f"{entry.label} at its devices' numbers", 1, 1)
+
+
+def traced(row: Row, seed: int) -> Result:
+    """An epoch of a row in mode "sleep", with all of its records."""
+    plan = row.plan
+    options = replace(
+        plan.options, seed=seed, mode="sleep", target=None, spans_kept=None, counts_memory=True
+    )
+    simulation = Simulation(plan.model, plan.cluster, row.schedule, options)
+    simulation.run_epoch()
+    return simulation.result()
 
 
 def leading_of(entry: Row) -> tuple[int, int]:

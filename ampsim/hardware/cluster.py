@@ -148,6 +148,13 @@ class Cluster(ClusterKeys):
         return self.offloads or any(device.dispatch_s for device in self.devices)
 
     @property
+    def messages_vary(self) -> bool:
+        """Tell whether devices pay for messages in steps that may take longer than their price."""
+        jitters = any(one.jitter_cv for one in self.devices)
+        costs = any(one.message_overhead_s for one in self.devices)
+        return costs and bool(jitters or self.events or self.failures)
+
+    @property
     def is_host_free(self) -> bool:
         """Tell whether nothing that the host does takes time."""
         host = self.host

@@ -67,7 +67,7 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
     """
     spans, found = result.recorder.columns("spans"), defaultdict[tuple[Place, str], float](float)
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
-    path = held_path(result.recorder, result.crossings, down_s)
+    path = held_path(result.recorder, result.crossings, down_s, by_message=cluster.messages_vary)
     total_s, prices = sum(path.values()), _Prices(result, cluster)
     for held, seconds in path.items():
         for place, key, share in prices.shares(held):
@@ -79,7 +79,7 @@ class _Prices:
     """What the steps of a run are charged by."""
 
     def __init__(self, result: Result, cluster: Cluster) -> None:
-        self._cluster, kinds = cluster, result.recorder.kinds
+        self._cluster, self._vary, kinds = cluster, cluster.messages_vary, result.recorder.kinds
         self._seconds_on = {
             kind: kinds.seconds_on[number] for number, kind in enumerate(kinds.all)
             if number in kinds.seconds_on
@@ -111,8 +111,12 @@ class _Prices:
             yield "dispatch_s", 1.0
         else:
             priced_s, parts = self._parts(held.step, held.worker)
-            is_longer = device.message_overhead_s and held.size > priced_s
-            yield from _split(parts, "message_overhead_s", held.size if is_longer else priced_s)
+            key, overhead_s = "message_overhead_s", held.messages * device.message_overhead_s
+            if self._vary:
+                parts, priced_s = parts | {key: overhead_s}, priced_s + overhead_s
+            elif device.message_overhead_s:  # what is not priced is of messages
+                priced_s = max(held.size, priced_s)
+            yield from _split(parts, key, priced_s)
 
     def _priced(self, step: tuple[int, ...], worker: int) -> tuple[float, dict[str, float]]:
         """What a step is priced, and the seconds of it of each time constant.
@@ -142,8 +146,6 @@ def _split(parts: Mapping[str, float], rest: str, size: float) -> Iterator[tuple
     known = sum(parts.values())
     left = max(0.0, size - known) if size - known > 1e-9 * size else 0.0
     whole = known + left
-    for key, seconds in parts.items():
+    for key, seconds in (*parts.items(), (rest, left)):
         if seconds:
             yield key, seconds / whole
-    if left:
-        yield rest, left / whole

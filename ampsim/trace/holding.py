@@ -16,7 +16,7 @@ who shares with it may change, too.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -41,6 +41,7 @@ class Holding(NamedTuple):
         source_worker: who sends; -2 of what is no transfer.
         step: the kind of the step, as `ampsim.trace.Kinds` has it; () of what is no step.
         size: of the step's seconds as recorded, which tell it from others of its kind; 0 of others.
+        messages: how many the step takes from other places, and sends there, if they are counted.
     """
 
     kind: Kind
@@ -48,13 +49,18 @@ class Holding(NamedTuple):
     source_worker: int
     step: tuple[int, ...]
     size: float
+    messages: int = 0
 
 
 _ROUNDING: Final = 1e-12
 
 
 def held_path(
-    recorder: Recorder, crossings: Crossings | None = None, down_s: np.ndarray | None = None
+    recorder: Recorder,
+    crossings: Crossings | None = None,
+    down_s: np.ndarray | None = None,
+    *,
+    by_message: bool = False,
 ) -> dict[Holding, float]:
     """Seconds of each part of the path, which add up to the makespan.
 
@@ -62,6 +68,7 @@ def held_path(
         recorder: a run's, which has kept all of its records.
         crossings: what messages cross where they share links; None where each pair has its own.
         down_s: of each span, for how long its device was down meanwhile; None for not at all.
+        by_message: whether steps are told apart by their messages, too.
     """
     spans, transfers = recorder.columns("spans"), recorder.columns("transfers")
     assert len(spans["end_s"]) == recorder.spans.count, "the path needs all spans of the run"
@@ -71,6 +78,8 @@ def held_path(
     if down_s is not None:
         of_spans: list[float] = down_s.tolist()
         walk.down_s = dict(enumerate(of_spans))
+    if by_message:
+        walk.count_messages()
     return walk.walked()
 
 
@@ -89,6 +98,7 @@ class _Walk:
         self._causes: list[int] = spans["cause"].tolist()
         times_and_ends = (transfers[name].tolist() for name in _OF_TRANSFER)
         self._transfers: list[tuple[Any, ...]] = list(zip(*times_and_ends, strict=True))
+        self.messages: dict[int, int] = {}  # of spans, if they are counted
         self._admissions: list[tuple[float, int]] = list(
             zip(admissions["time_s"].tolist(), admissions["cause"].tolist(), strict=True)
         )
@@ -127,6 +137,12 @@ class _Walk:
                 now_s = self._waited(now_s, time_s)
         raise AssertionError("the path through whoever held the device runs in a circle")
 
+    def count_messages(self) -> None:
+        """Count what each step takes from other places and sends to them."""
+        far = Counter(one[-1] for one in self._transfers if one[4] != one[5])
+        far.update(n for n, one in enumerate(self._causes) if record_of(one)[0] == "transfer")
+        self.messages = far
+
     def _add(self, part: Holding, seconds: float) -> None:
         if seconds > 0:
             self.found[part] += seconds
@@ -145,9 +161,9 @@ class _Walk:
         down_s = self.down_s.get(number, 0.0)
         size = self._ends[number] - start_s - down_s
         self._add(_WAIT, down_s)
-        self._add(
-            Holding("step", self._workers[number], NOBODY, kind, size), now_s - start_s - down_s
-        )
+        messages = self.messages.get(number, 0)
+        step = Holding("step", self._workers[number], NOBODY, kind, size, messages)
+        self._add(step, now_s - start_s - down_s)
         now_s = min(now_s, start_s)
         cause = self._causes[number]
         if self._has_come(cause, now_s):

@@ -132,6 +132,7 @@ HARDWARE: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
         0.0,
     ),
     "jitter": ({"link": LATE}, {"jitter_cv": 0.2}, 0.0),
+    "jitter of messages": ({"link": LATE}, {"jitter_cv": 0.2, "message_overhead_s": 1.7e-6}, 0.0),
     "pause": (
         {"link": LATE, "events": (Event(kind="pause", worker=0, from_s=1e-4, until_s=4e-4),)},
         {},

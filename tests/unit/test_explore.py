@@ -141,7 +141,7 @@ def test_a_budget_ends_it_and_says_so(setup, tmp_path, monkeypatch):
 
 
 def test_a_budget_in_which_nothing_can_be_timed_is_a_mistake(setup):
-    with pytest.raises(OptionError, match=r"budget_s must be enough to time a point, got 1e-09"):
+    with pytest.raises(OptionError, match=r"budget_s must be enough for a first point, got 1e-09"):
         ampsim.explore(*setup, over=OVER, **HOW, budget_s=1e-9)
 
 
@@ -156,7 +156,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"over": {"latency_s": "0..1", "workers": "1..64"}, "points": 1000},
         "at most 4096 points, got 64000",
     ),
-    "no budget": ({"budget_s": 0.0}, "budget_s must be enough to time a point, got 0"),
+    "no budget": ({"budget_s": 0.0}, "budget_s must be enough for a first point, got 0"),
 }
 
 

@@ -345,6 +345,31 @@ def test_a_row_that_our_rule_breaks_is_run_at_the_rate_as_given_and_says_so(name
     assert rate_line(plain) in " ".join(notes(made.table))
 
 
+def test_a_map_and_a_search_run_what_our_rule_breaks_at_the_rate_as_given_as_a_forecast_does(
+    model, cluster
+):
+    """Else a schedule is behind for a rate that nobody chose."""
+    fragile, over = breaks_above(model, 0.1), {"latency_s": [1e-6]}
+    how: dict[str, Any] = {"instances": 200, "max_epochs": 2, "target": 0.12, "repeats": 3}
+    two = [ampsim.Sequential(), ampsim.Pipeline(4)]
+    there = cluster.model_copy(update={"link": ampsim.Link(latency_s=1e-6)})
+    made = ampsim.forecast(fragile, there, two, placement="paper", **how).table
+    rule = made["learning_rate_rule"][1]
+    assert rule.startswith("as given; it diverged at 0.4")
+    found = ampsim.explore(fragile, cluster, two, over=over, **how)
+    times_s = made["time_to_target_s"].tolist()
+    assert found.table["time_to_target_s"].tolist() == pytest.approx(times_s, rel=1e-12)
+    said = f"pipeline, latency_s = 1e-06: its learning rate is {rule}."
+    assert said in found.sentences
+    for prunes in (True, False):
+        tried = ampsim.search(
+            fragile, cluster, two, over=over, trials=8, in_flight=1, prunes=prunes, **how
+        )
+        whole = tried.table[tried.table["outcome"] == "complete"].set_index("schedule")
+        assert {*whole.loc[["pipeline"], "time_to_target_s"]} == {times_s[1]}
+        assert any(f"its learning rate is {rule}." in one for one in tried.sentences)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*assets.names("models")} - PROGRAMS_ONLY - {"profile"}))
 def test_no_shipped_model_has_a_row_that_our_rule_broke_and_others_are_praised_against(name):

@@ -204,7 +204,7 @@ def test_what_stops_before_any_point_is_tried_is_no_answer(setup, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), on_progress=stop)
-    with pytest.raises(OptionError, match=r"budget_s must be enough to time a point, got 1e-06"):
+    with pytest.raises(OptionError, match=r"budget_s must be enough for a first point, got 1e-06"):
         ampsim.search(*setup, **LEARNS, keeping=RunCache(tmp_path), budget_s=1e-6)
 
 
@@ -253,6 +253,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "of another": ({"subject_to": "epoch_s(amp) <= 1"}, r"got epoch_s\(amp\); leave \(amp\) out"),
     "no price": ({"minimise": "dollars", "trials": 1}, "cost_to_target_usd is unknown of .*prices"),
     "no power": ({"minimise": "joules", "trials": 1}, "energy_to_target_j is unknown of"),
+    "twice said": (
+        {"over": {"schedule": ["amp:4", "pipeline:8"], "max_active_keys": [2, 3]}},
+        "amp:4 says max_active_keys itself, got 2 besides",
+    ),
     "no key": ({"over": {"latency": "1"}}, "nothing named 'latency' can vary"),
 }
 
@@ -350,13 +354,22 @@ def test_beside_solvers_validation_takes_no_time_as_in_a_forecast(setup):
     ],
 )
 def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
-    table = pd.DataFrame({"outcome": outcomes, "note": ""})
-    found: Any = SimpleNamespace(
-        table=table, front=table[table["outcome"] == "complete"], objectives=["time_s"],
-        hypervolume=0.0, hypervolume_random=None, volumes={}, importances={},
-    )  # fmt: skip
-    first, *_rest = sentences_of(found)
+    first, *_rest = sentences_of(told(outcomes, [*range(len(outcomes))]))
     assert first.startswith(said)
+
+
+def test_a_point_that_is_tried_again_is_no_further_point():
+    first, all_trials = sentences_of(told(["complete", "complete", "not reached"], [2, 2, 4]))
+    assert first == "1 of 2 points tried is beaten by none in time_s."
+    assert all_trials == "Of all trials: 2 complete, 1 not reached."
+
+
+def told(outcomes: list[str], workers: list[int]) -> Any:
+    table = pd.DataFrame({"workers": workers, "outcome": outcomes, "note": ""})
+    return SimpleNamespace(
+        table=table, front=table[table["outcome"] == "complete"].head(1), objectives=["time_s"],
+        keys=("workers",), hypervolume=0.0, hypervolume_random=None,
+    )  # fmt: skip
 
 
 class Diverges:

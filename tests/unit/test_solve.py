@@ -157,6 +157,15 @@ def test_a_seed_that_crosses_elsewhere_counts_by_what_it_is_at_the_crossing(rise
     assert first.high == pytest.approx(300, rel=1e-2)
 
 
+@pytest.mark.parametrize("rises", [True, False])
+def test_where_half_of_the_seeds_never_cross_the_root_is_where_most_begin_to_hold(rises):
+    """A median of numbers and of what lies beyond an end is none, though most cross within."""
+    edges = [1e-4, 1e-4, 0.7, 0.6] if rises else [0.6, 0.7, 5e3, 5e3]
+    (found,) = crossings(lambda seed, x: (x >= edges[seed]) == rises, range(4)).roots()
+    assert found.value == pytest.approx(0.6 if rises else 0.7, rel=1e-2)
+    assert (found.seeds_below, found.seeds_above) == ((2, 0) if rises else (0, 2))
+
+
 def test_where_most_seeds_do_not_cross_there_is_no_root():
     edges = [0.5, 5e3, 6e3]
     found = crossings(lambda seed, x: x >= edges[seed], range(3))
@@ -256,6 +265,7 @@ def test_a_ratio_of_two_schedules_has_a_row_of_its_own():
     assert row["schedule"] == "pipeline:4, sequential"
     sides = found.curve.set_index("value").loc[row["value"]]
     assert sides["left"] <= sides["right"]
+    assert f"what binds sequential there: {row['bound_by']}" in found.sentences[0]
     assert found.curve["is_held"].tolist() == (found.curve["left"] <= found.curve["right"]).tolist()
 
 
@@ -312,6 +322,7 @@ MISTAKES = {
     ("latency=1e-6..1", "epoch_s <= 1"): "nothing named 'latency' can vary",
     ("latency_s=1e-6..1e-3", "time_s(nope) <= 1"): "no schedule named 'nope'",
     ("latency_s=1e-6..1e-3", "time_s(amp:8) <= 1"): "schedules have no effect on",
+    ("max_active_keys=1..8", "epoch_s(amp:4) <= epoch_s"): "amp:4 says max_active_keys itself",
     ("latency_s=1e-6..1e-3", "cost_to_target_usd <= 1"): "says no cost_to_target_usd",
 }
 

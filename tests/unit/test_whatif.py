@@ -14,10 +14,13 @@ import ampsim
 from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring.changes import changes_of, sped
+from ampsim.exploring.whatif import sentence_of
 from ampsim.hardware import Cluster, Device, Event
+from ampsim.metric import Goal
 from ampsim.runs import RunCache
+from ampsim.runs.rows import times_of
 from ampsim.study import Simulation
-from ampsim.study.elasticity import elasticities
+from ampsim.study.elasticity import Elasticities, elasticities
 
 MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
 CLUSTER = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-6)
@@ -197,6 +200,51 @@ def test_times_of_what_is_only_timed_follow_from_the_epochs_of_each_seed():
     assert abs(ratios[0] - median(ratios)) > 1e-3
     assert row["change"] == pytest.approx(median(ratios) - 1, rel=1e-12)
     assert row["epoch_s"] == median(times_s[1])
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ((-0.25, -0.05), "5.87 % sooner (5.00 % to 25.0 %, 4 of 5 seeds)"),
+        ((-0.25, 0.13), "5.87 % sooner (-25.0 % to +13.0 %, 4 of 5 seeds)"),
+    ],
+)
+def test_an_interval_around_no_change_is_not_said_to_lie_on_one_side(ends, said):
+    row = {"what": "host", "low": ends[0], "high": ends[1], "seeds": 5, "seeds_agree": 4}
+    row |= {"change": -0.0587, "share": None, "basis": "learned", "time_to_target_s": 1.0}
+    assert sentence_of(row) == f"host twice as fast: {said}."
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("latency_s", "target"), [(1e-5, 0.15), (1e-4, 0.15), (1e-4, 0.18)])
+def test_what_is_learned_again_is_compared_seed_by_seed_also_where_one_does_not_arrive(
+    latency_s, target
+):
+    how: dict[str, Any] = {"instances": 200, "target": target, "max_epochs": 3, "repeats": 5}
+    cluster = ampsim.load_cluster("ampnet-core", workers=4, latency_s=latency_s)
+    found = ampsim.whatif(MODEL, cluster, "amp", learn=1, **how)
+    (row,) = [one for (_, by), one in rows(found).items() if one["basis"] == "learned" and by == 2]
+    change = next(
+        one
+        for one in changes_of(cluster, ampsim.Amp(), Elasticities({}))
+        if one.what == row["what"]
+    )
+    times: list[dict[int, float]] = []
+    for on in (cluster, change.on(cluster, ampsim.Amp(), 2.0)[0]):
+        made = ampsim.forecast(MODEL, on, "amp", placement="paper", **how)
+        times.append(dict(times_of(Goal(made.metric, target), made.runs)))
+    (said,) = [one for one in found.sentences if f": {row['what']} twice" in one]
+    pairs = [(times[0][seed], times[1][seed]) for seed in times[0]]
+    known = [after / before - 1 if before < math.inf else -math.inf
+             for before, after in pairs if min(before, after) < math.inf]  # fmt: skip
+    if 2 * len(known) > len(pairs) and math.isfinite(median(known)):
+        assert row["change"] == pytest.approx(median(known), rel=1e-12)
+        way = "sooner" if row["change"] < 0 else "later"
+        assert f" {way}" in said
+    else:
+        assert math.isnan(row["change"])
+        arrives = math.isfinite(median(times[1].values()))
+        assert ("most seeds reach the target" in said) is arrives
 
 
 @pytest.mark.thorough
