@@ -26,13 +26,14 @@ from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import (
     ASSUMPTION,
+    End,
     RunMaker,
+    end_of,
     none_arrived,
     require_fit,
     times_validation,
     where_diverged,
 )
-from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.executor import RunExecutor
@@ -249,7 +250,7 @@ class PointRuns:
         self._maker = RunMaker(executor, self._tell, keeping)
         self._diverged: dict[str, str] = {}  # the rate of rows that are run again, by label
         self._lost: dict[str, None] = {}
-        self._learned: list[tuple[Goal, Run]] = []
+        self._ends: list[End] = []
         self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
 
@@ -338,9 +339,10 @@ class PointRuns:
             return [str(error)] * len(tasks)
         if made.interrupted is not None:
             raise KeyboardInterrupt
-        found = {(run.label, run.seed): run for of_row in made.rows for run in of_row}
+        runs = [replace(run, made=None) for of_row in made.rows for run in of_row]  # but numbers
+        found = {(run.label, run.seed): run for run in runs}
         goals = {row.label: row.plan.goal for row, _seed in wanted}
-        self._learned += [(goals[run.label], run) for run in found.values()]
+        self._ends += [end_of(goals[run.label], run) for run in runs]
         self._lost |= dict.fromkeys(made.lost)
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
@@ -363,7 +365,7 @@ class PointRuns:
         asked = (*self._asked.setup.schedules, *self._asked.beside)
         if len({isinstance(one, Solver) for one in asked}) > 1:
             said.append(f"{ASSUMPTION[0].upper()}{ASSUMPTION[1:]}.")
-        return [*said, *none_arrived(self._learned)]
+        return [*said, *none_arrived(self._ends)]
 
 
 def _read(file: Any) -> dict[str | None, FirstEpoch]:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
@@ -378,18 +378,33 @@ def where_diverged(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) ->
     }  # fmt: skip
 
 
-def none_arrived(runs: Sequence[tuple[Goal, Run]]) -> list[str]:
+class End(NamedTuple):
+    """What is remembered of a run to say whether any arrived: a run itself has its trace."""
+
+    goal: Goal
+    is_reached: bool
+    best: float | None  # value of the metric
+    epochs: int
+
+
+def end_of(goal: Goal, run: Run) -> End:
+    """How a run ended."""
+    looks = run.looks[goal.metric.kind]
+    is_reached = goal.target is None or goal.reached_by(looks) is not None
+    return End(goal, is_reached, goal.metric.best(looks), len(run.epochs))
+
+
+def none_arrived(ends: Sequence[End]) -> list[str]:
     """A sentence if no run reached its target; none if one did, or has no target."""
-    looks = [(goal, run.looks[goal.metric.kind]) for goal, run in runs]
-    if any(goal.target is None or goal.reached_by(of) is not None for goal, of in looks):
+    if any(one.is_reached for one in ends):
         return []
-    most = max((len(run.epochs) for _goal, run in runs), default=0)
-    bests = [one for goal, of in looks if (one := goal.metric.best(of)) is not None]
+    most = max((one.epochs for one in ends), default=0)
+    bests = [one.best for one in ends if one.best is not None]
     return [
         f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
         f"{goal.metric.kind} was {goal.metric.text(goal.metric.best(bests))}. Give another "
         "target, more epochs, or other options of the model."
-        for goal, _run in runs[-1:]
+        for goal, *_rest in ends[-1:]
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import multiprocessing
@@ -17,9 +18,10 @@ import pytest
 import ampsim
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.explore import evidence_from_plain
-from ampsim.exploring.making import How
+from ampsim.exploring.making import How, PointRuns
 from ampsim.forecasting.making import RunMaker
 from ampsim.runs import RunCache
+from ampsim.study.result import Result
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -66,6 +68,24 @@ def test_runs_of_an_executor_give_the_same_to_the_bit(asked):
     ask, found = asked
     with ThreadPoolExecutor(2) as executor:
         assert ask(executor=executor).to_json() == found.to_json()
+
+
+@pytest.mark.parametrize("asked", ["explore"], indirect=True)
+def test_no_run_of_a_question_keeps_its_trace(asked, monkeypatch):
+    """A map holds hundreds of runs, of which each has some 20 MB of records."""
+    made, learn = list[Any](), PointRuns.learn
+
+    def noted(self: PointRuns, wanted: Any) -> Any:
+        found = learn(self, wanted)
+        made.extend(found)
+        return found
+
+    monkeypatch.setattr(PointRuns, "learn", noted)
+    results = {id(one) for one in gc.get_objects() if isinstance(one, Result)}
+    asked[0]()
+    gc.collect()
+    assert made
+    assert results >= {id(one) for one in gc.get_objects() if isinstance(one, Result)}
 
 
 def short_of_memory_at(wrong: int) -> Any:
