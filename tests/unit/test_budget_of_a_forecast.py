@@ -396,6 +396,7 @@ def test_a_solver_is_asked_about_too_and_takes_there_what_a_forecast_there_says(
     assert not any("(now" in one for one in tied)  # it was "with 4 workers (now 4): async-sgd"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_tells_in_a_fold_what_takes_the_time_and_what_twice_as_fast_would_buy():
     model = ampsim.load_model("mlp", hidden=16, data="synthetic", batch=50, valid_images=50)
     cluster = ampsim.load_cluster("tflops-1", workers=2, latency_s=1e-7)
