@@ -6,6 +6,7 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +48,20 @@ def make(
         on_progress=on_progress,
         keeping=keeping,
     )
+
+
+@pytest.fixture(scope="module")
+def whole(model: ampsim.Model) -> ampsim.Forecast:
+    """What `make` gives where nothing is kept."""
+    return make(model, None)
+
+
+@pytest.fixture(scope="module")
+def finished(model: ampsim.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with its finished runs, to be copied."""
+    folder = tmp_path_factory.mktemp("finished")
+    make(model, RunCache(folder))
+    return folder
 
 
 class Counted:
@@ -92,8 +107,9 @@ def refuse() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("act", "count"), [(interrupt, 0), (interrupt, 3), (fail, 1), (refuse, 2)])
-def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(model, act, count, tmp_path):
-    whole = make(model, None)
+def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(
+    model, whole, act, count, tmp_path
+):
     try:
         before = make(model, RunCache(tmp_path), Counted(count, act))
         assert before.interrupted == (
@@ -137,8 +153,8 @@ def test_a_process_that_dies_costs_its_own_run_and_no_other(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, tmp_path):
-    whole = make(model, RunCache(tmp_path))
+def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, whole, finished, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     for place in (tmp_path / FOLDER).glob(f"*/{NUMBERS}"):
         content = json.loads(place.read_text())
         content["numbers"]["utilisation"] = 0.99
@@ -155,8 +171,8 @@ def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, tmp_path):
     "other",
     [{"seed": 9}, {"max_epochs": 2}, {"mode": "sleep"}],
 )
-def test_a_run_of_other_options_is_never_taken(model, other, tmp_path):
-    make(model, RunCache(tmp_path))
+def test_a_run_of_other_options_is_never_taken(model, finished, other, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     said = list[str]()
     assert is_same(
         make(model, RunCache(tmp_path, say=said.append), **other), make(model, None, **other)
