@@ -85,8 +85,12 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ampsim calibrate machine` times one call of each operation, for a test of something else."""
+    """`ampsim calibrate machine` times one call of each operation, for a test of something else.
+
+    And in a call for the gradient of a weight few products.
+    """
     monkeypatch.setattr("ampsim.calibration.machine.CALLS", 1)
+    monkeypatch.setattr("ampsim.calibration.machine.STACKED", 2)
 
 
 @pytest.fixture(scope="module")

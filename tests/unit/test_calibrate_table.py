@@ -33,8 +33,8 @@ TRUE = Device(name="true", flop_per_s=3e10, step_overhead_s=2e-5)
 HEAD = """
 name = "found"
 workers = 4
-train_instances = 16
-valid_instances = 6
+train_instances = 8
+valid_instances = 4
 
 [fit.flop_per_s]
 start = 1e10
@@ -57,7 +57,7 @@ def row(label: str, replicas: int, hidden: int, keys: int, **more: Any) -> str:
 
 def truth(replicas: int, hidden: int, keys: int) -> dict[str, float]:
     """What the device of these tests gives, asked for without any calibration."""
-    model = leading(load_model("rnn", replicas=replicas, hidden=hidden), 16, 6)
+    model = leading(load_model("rnn", replicas=replicas, hidden=hidden), 8, 4)
     cluster = Cluster(name="true", devices=(TRUE,) * 4)
     result = simulate(model, cluster, Amp(max_active_keys=keys), mode="sleep")
     return {"train_per_s": result.train_per_s, "valid_per_s": result.valid_per_s}

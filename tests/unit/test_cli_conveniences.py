@@ -26,7 +26,8 @@ from ampsim.study.schedule_names import METHODS
 
 PROGRAM: Any = typer.main.get_command(app)
 COMMANDS = PROGRAM.commands
-SMALL = ("--instances", "100", "--set", "hidden=8", "--mode", "sleep", "--schedule", "amp")
+RNN = ("--instances", "100", "--set", "hidden=8", "--set", "replicas=1")
+SMALL = (*RNN, "--mode", "sleep", "--schedule", "amp")
 CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "forecast": (
         ("rnn", *SMALL, "--jobs", "1", "--quiet"),
@@ -34,17 +35,17 @@ CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "run": (("rnn", *SMALL, "--quiet"), "model cluster seed rows folder ended epochs"),
     "whatif": (
-        ("rnn", *SMALL, "--jobs", "1", "--quiet"),
+        ("rnn", *SMALL, "--workers", "2", "--jobs", "1", "--quiet"),
         "model cluster seed sentences rows curves elasticities",
     ),
     "solve": (
-        ("rnn", *SMALL[:-4], "--for", "latency_s=1e-6..1", "--until", "epoch_s <= 1", "--quiet"),
+        ("rnn", *RNN, "--for", "workers=1..2", "--until", "epoch_s <= 1", "--quiet"),
         "model cluster seed sentences rows curve",
     ),
     "explore": (
         (
             "rnn",
-            *SMALL[:4],
+            *RNN,
             "--for",
             "workers=1,2",
             "--target",
@@ -62,7 +63,7 @@ CALLS: dict[str, tuple[tuple[str, ...], str]] = {
     "search": (
         (
             "rnn",
-            *SMALL[:4],
+            *RNN,
             "--for",
             "workers=1,2",
             "--minimise",

@@ -8,6 +8,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
+from unpainted import savefig
 
 from ampsim.cli.run import _kept_time
 from ampsim.runs.folder import TABLES as TABLE_NAMES
@@ -20,6 +22,7 @@ TABLES = {f"{name}.parquet" for name in (*TABLE_NAMES, "memory")}
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 def test_run_keeps_manifest_and_tables(call):
     ended = call("run", "rnn", *SMALL, "--epochs", "2", "--schedule", "pipeline", "--out", "kept")
     assert ended.code == 0
@@ -172,7 +175,9 @@ def page_data(name):
 @pytest.mark.slow
 def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
     Path("two.toml").write_text(TWO_KINDS)
-    call("run", "rnn", *SMALL, "--quiet", "--device", "two.toml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", savefig)  # of its page, which nobody looks at
+        call("run", "rnn", *SMALL, "--quiet", "--device", "two.toml")
     kept = load_run("run-rnn")
     assert kept.devices == ["tflops-1"] * 3 + ["p100"] * 2
     call("gantt", "run-rnn", "--out", "run.html", "--window", "0.3us:1us")

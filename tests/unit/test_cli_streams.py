@@ -20,7 +20,8 @@ from ampsim.cli.progress import title_of
 from ampsim.metric import Metric
 from ampsim.study import Progress
 
-SMALL = ("--instances", "20", "--set", "hidden=4", "--mode", "sleep")
+RNN = ("--instances", "20", "--set", "hidden=4", "--set", "replicas=1")
+SMALL = (*RNN, "--mode", "sleep")
 FEW = (*SMALL, "--workers", "2")
 RECIPE = """
 title = "A test"
@@ -32,8 +33,8 @@ epochs = 1
 name = "amp"
 label = "=amp"
 """
-ASKED = (*SMALL[:4], "--quiet", "--for", "workers=1,2", "--jobs", "1")
-SOLVED = (*SMALL[:4], "--workers", "2")
+ASKED = (*RNN, "--quiet", "--for", "workers=1,2", "--jobs", "1")
+LEARNED = ("--target", "0.11", "--max-epochs", "1", "--repeats", "1")
 COMMANDS = {
     "forecast": ("rnn", *SMALL, "--schedule", "amp", "--out", "f", "--jobs", "1"),
     "run": ("rnn", *SMALL, "--out", "g"),
@@ -48,9 +49,9 @@ COMMANDS = {
     "whatif": ("rnn", *FEW, "--out", "w", "--jobs", "1"),
     "solve": (
         "rnn",
-        *SOLVED,
+        *RNN,
         "--for",
-        "latency_s=1e-6..1",
+        "workers=1..2",
         "--until",
         "epoch_s <= 1",
         "--out",
@@ -58,7 +59,7 @@ COMMANDS = {
         "--jobs",
         "1",
     ),
-    "explore": ("rnn", *ASKED, "--target", "0.11", "--max-epochs", "1", "--out", "e"),
+    "explore": ("rnn", *ASKED, *LEARNED, "--out", "e"),
     "search": ("rnn", *ASKED, "--minimise", "epoch_s", "--trials", "2", "--out", "o"),
     "import": ("net.py:make", "--out", "made.py"),
 }
@@ -85,7 +86,7 @@ def test_every_command_is_tried_here():
     assert set(COMMANDS) == set(command.commands)
 
 
-@pytest.mark.slow(10)
+@pytest.mark.slow(6)
 @pytest.mark.usefixtures("prepared", "undrawn", "hasty")
 def test_a_command_whose_streams_are_closed_does_its_work_and_ends_with_the_right_code(
     monkeypatch, capsys

@@ -16,6 +16,7 @@ from ampsim.ir import Direction, Graph, Work
 from ampsim.model_parallel import assembly
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.nodes import Linear, SoftmaxCrossEntropy
+from ampsim.runs.witness import leading
 
 CURVE = ((1, 0.1), (100, 0.9))
 DEVICE = Device(
@@ -45,14 +46,14 @@ def one_layer(chain: Any, layer: Any, **options: Any) -> Any:
 
 
 def small(name: str, **more: Any) -> Any:
-    """A shipped model with few weights."""
+    """A shipped model with few weights, and few instances to validate with."""
     options: dict[str, Any] = {"hidden": 8, **more}
     if name == "rnn":
         model = load_model("rnn", **options)
         data = ListReduction.generate(0, 240, 40, batch=4)
         return replace(model, make_data=lambda _seed, _count: data)
     sizes = {"tree_lstm": {"embedding": 3, "words": 40}, "ggnn": {"hidden": 12}}
-    return load_model(name, data="synthetic", **options | sizes[name])
+    return leading(load_model(name, data="synthetic", **options | sizes[name]), LEARN_LATE, 4)
 
 
 def grouped(name: str, device: str = "p100", **options: Any) -> Any:

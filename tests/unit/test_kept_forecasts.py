@@ -6,8 +6,8 @@ import dataclasses
 import json
 import multiprocessing
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.cli import main
 from ampsim.errors import OptionError
 from ampsim.runs import store
 from ampsim.runs.store import FOLDER, NUMBERS, RunCache
@@ -47,6 +48,20 @@ def make(
         on_progress=on_progress,
         keeping=keeping,
     )
+
+
+@pytest.fixture(scope="module")
+def whole(model: ampsim.Model) -> ampsim.Forecast:
+    """What `make` gives where nothing is kept."""
+    return make(model, None)
+
+
+@pytest.fixture(scope="module")
+def finished(model: ampsim.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with its finished runs, to be copied."""
+    folder = tmp_path_factory.mktemp("finished")
+    make(model, RunCache(folder))
+    return folder
 
 
 class Counted:
@@ -92,8 +107,9 @@ def refuse() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("act", "count"), [(interrupt, 0), (interrupt, 3), (fail, 1), (refuse, 2)])
-def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(model, act, count, tmp_path):
-    whole = make(model, None)
+def test_exactly_what_had_not_finished_is_made_when_a_forecast_goes_on(
+    model, whole, act, count, tmp_path
+):
     try:
         before = make(model, RunCache(tmp_path), Counted(count, act))
         assert before.interrupted == (
@@ -137,8 +153,8 @@ def test_a_process_that_dies_costs_its_own_run_and_no_other(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, tmp_path):
-    whole = make(model, RunCache(tmp_path))
+def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, whole, finished, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     for place in (tmp_path / FOLDER).glob(f"*/{NUMBERS}"):
         content = json.loads(place.read_text())
         content["numbers"]["utilisation"] = 0.99
@@ -155,8 +171,8 @@ def test_a_kept_run_that_was_edited_is_refused_and_made_again(model, tmp_path):
     "other",
     [{"seed": 9}, {"max_epochs": 2}, {"mode": "sleep"}],
 )
-def test_a_run_of_other_options_is_never_taken(model, other, tmp_path):
-    make(model, RunCache(tmp_path))
+def test_a_run_of_other_options_is_never_taken(model, finished, other, tmp_path):
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     said = list[str]()
     assert is_same(
         make(model, RunCache(tmp_path, say=said.append), **other), make(model, None, **other)
@@ -215,43 +231,59 @@ def test_a_run_has_a_result_unless_it_is_kept(model, tmp_path):
         _ = make(model, RunCache(tmp_path)).runs[0].result
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def command(folder: Path) -> None:
+    """What a process does: the command, which says nothing on standard output."""
+    os.chdir(folder)
+    for name, stream in (("/dev/null", 1), ("../err", 2)):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
+    main(WORDS)
+
+
+def start(folder: Path) -> Any:
+    """Begin the command in a copy of this process, which has imported what it needs."""
     folder.mkdir(exist_ok=True)
-    words = [sys.executable, str(Path(__file__).parents[1] / "unpainted.py"), *WORDS]
-    return subprocess.Popen(
-        words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
+    process = multiprocessing.get_context("fork").Process(target=command, args=(folder,))
+    process.start()
+    return process
+
+
+def ended(process: Any, folder: Path) -> tuple[int, str]:
+    """The exit code of a command, and what it said on standard error."""
+    process.join(120)
+    return process.exitcode, (folder.parent / "err").read_text("utf-8")
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
 
-@pytest.mark.slow(12)
+@pytest.mark.slow(8)
+@pytest.mark.skipif("fork" not in METHODS, reason="this system cannot fork")
+@pytest.mark.usefixtures("undrawn")
 def test_a_forecast_that_was_killed_is_finished_to_the_bit_by_the_same_command(tmp_path):
-    whole = start(tmp_path / "whole")
-    assert whole.communicate(timeout=120)[1] == ""
-    assert whole.returncode == 0
+    whole = tmp_path / "whole"
+    assert ended(start(whole), whole) == (0, "")
     folder = tmp_path / "killed"
     for name in ("TERM", "KILL"):
         before = len(list(folder.glob(f"out/.runs/*/{NUMBERS}")))
         process = start(folder)
-        while process.poll() is None:
+        while process.is_alive():
             if len(list(folder.glob(f"out/.runs/*/{NUMBERS}"))) > before:
-                process.send_signal(signal.Signals[f"SIG{name}"])
+                os.kill(process.pid, signal.Signals[f"SIG{name}"])
                 break
             time.sleep(0.005)
-        err = process.communicate(timeout=60)[1]
+        code, err = ended(process, folder)
         number = signal.Signals[f"SIG{name}"].value
-        assert process.returncode == (-number if name == "KILL" else 128 + number), err
+        assert code == (-number if name == "KILL" else 128 + number), err
         assert err.count("\n") == (name != "KILL")
     kept = {path: path.stat().st_mtime_ns for path in folder.glob(f"out/.runs/*/{NUMBERS}")}
     assert len(kept) >= 2
     last = start(folder)
-    while last.poll() is None:
+    while last.is_alive():
         for path, time_ns in kept.items():
             if path.exists():
                 assert path.stat().st_mtime_ns == time_ns
         time.sleep(0.02)
-    assert (last.returncode, last.communicate()[1]) == (0, "")
-    assert content_of(folder) == content_of(tmp_path / "whole")
+    assert ended(last, folder) == (0, "")
+    assert content_of(folder) == content_of(whole)

@@ -22,7 +22,8 @@ from ampsim.study.apart import LearningApart
 METHODS = multiprocessing.get_all_start_methods()
 WORDS = (
     "forecast", "mlp", "--set", "data=synthetic", "--set", "hidden=6", "--set", "layers=3", "--set",
-    "batch=10", "--instances", "150", "--schedule", "pipeline,gpipe,amp", "--max-active-keys", "3",
+    "batch=10", "--set", "valid_images=40", "--instances", "80", "--schedule",
+    "pipeline,gpipe,amp", "--max-active-keys", "3",
     "--repeats", "1", "--max-epochs", "2", "--workers", "3", "--latency-s", "1e-6", "--seed", "3",
     "--jobs", "1", "--quiet", "--out", "out", "--json", "rows.json",
 )  # fmt: skip

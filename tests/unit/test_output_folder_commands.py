@@ -11,8 +11,9 @@ import typer
 from ampsim.cli.entry import app
 from ampsim.output_folder import MANIFEST, taken
 
-SMALL = ("rnn", "--instances", "20", "--set", "hidden=4", "--mode", "sleep", "--quiet")
-ASKED = (*SMALL[:5], "--quiet", "--for", "workers=1,2", "--out", "out", "--jobs", "1")
+RNN = ("rnn", "--instances", "20", "--set", "hidden=4", "--set", "replicas=1", "--quiet")
+SMALL = (*RNN, "--mode", "sleep")
+ASKED = (*RNN, "--for", "workers=1,2", "--out", "out", "--jobs", "1")
 COMMANDS = {
     "run": ("run", *SMALL, "--schedule", "amp", "--out", "out"),
     "forecast": ("forecast", *SMALL, "--schedule", "amp", "--out", "out", "--jobs", "1"),
@@ -21,10 +22,9 @@ COMMANDS = {
     "whatif": ("whatif", *SMALL, "--workers", "2", "--schedule", "amp", "--out", "out", "-j", "1"),
     "solve": (
         "solve",
-        *SMALL[:-3],
-        "--quiet",
+        *RNN,
         "--for",
-        "latency_s=1e-6..1",
+        "workers=1..2",
         "--until",
         "epoch_s <= 1",
         "--out",
@@ -32,7 +32,7 @@ COMMANDS = {
         "--jobs",
         "1",
     ),
-    "explore": ("explore", *ASKED, "--target", "0.11", "--max-epochs", "1"),
+    "explore": ("explore", *ASKED, "--target", "0.11", "--max-epochs", "1", "--repeats", "1"),
     "search": ("search", *ASKED, "--minimise", "epoch_s", "--trials", "2"),
 }
 NAMES = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import multiprocessing
 import os
 import pkgutil
 import re
@@ -21,7 +22,8 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,11 +159,26 @@ def _run_here(start: Callable[[], object], folder: Path, *streams: int) -> None:
     os._exit(code)
 
 
-def needs_torch(program: str, words: list[str], folder: Path) -> bool:
-    """Whether a command computes with PyTorch, which need not work in a copy of this process.
+@cache
+def beside() -> ProcessPoolExecutor:
+    """A process that has imported PyTorch and computes nothing with it: copies of it do.
 
-    Once it has had threads, a backward pass in a copy waits for one of them forever.
+    In a copy of this process they might not: once PyTorch has had threads here, a backward pass in
+    a copy waits for one of them forever.
     """
+    start_anew = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, start_anew, initializer=import_torch)
+
+
+def import_torch() -> None:
+    """What the first export of a module would import."""
+    import_all()
+    for name in ("torch", "torch._dynamo", "torch._export", "torch.export._trace"):
+        importlib.import_module(name)
+
+
+def needs_torch(program: str, words: list[str], folder: Path) -> bool:
+    """Whether a command computes with PyTorch."""
     if program == "python":
         return "torch" in (folder / words[0]).read_text(encoding="utf-8")
     return words[0] == "import"
@@ -178,10 +195,12 @@ def run(command: Command, folder: Path) -> None:
     """Run a command of a page; figures of its pages are not drawn."""
     program, *words = shlex.split(command.line)
     is_script = program == "python"
-    if sys.platform != "linux" or needs_torch(program, words, folder):
+    start = partial(as_script, folder / words[0]) if is_script else partial(main, words)
+    if sys.platform != "linux":
         done = in_a_process(words if is_script else ["-m", program, *words], folder)
+    elif needs_torch(program, words, folder):
+        done = beside().submit(in_a_fork, start, folder).result()
     else:
-        start = partial(as_script, folder / words[0]) if is_script else partial(main, words)
         done = in_a_fork(start, folder)
     assert done.code == 0, f"{command.line}\n{done.err}"
     if command.output:
@@ -207,16 +226,31 @@ def test_every_block_of_a_page_is_one_that_is_tested(page):
     assert any(isinstance(step, Command) for step in found)
 
 
-@pytest.fixture(scope="module")
-def imported() -> None:
-    """All of ampsim, so that no copy of this process imports it."""
+def import_all() -> None:
+    """All of ampsim."""
     for module in pkgutil.walk_packages(ampsim.__path__, "ampsim."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 
 
+@pytest.fixture(scope="module")
+def imported() -> Iterator[None]:
+    """No copy of this process imports what is here, and none is left at the end."""
+    import_all()
+    yield
+    if beside.cache_info().currsize:
+        beside().shutdown()
+        beside.cache_clear()
+
+
+@pytest.fixture
+def one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that are not told how many processes to take make their runs themselves."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0})
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("undrawn", "imported")
+@pytest.mark.usefixtures("undrawn", "imported", "hasty", "one_processor")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.stem)
 def test_who_follows_a_page_gets_what_it_says(page, tmp_path):
     assert follow(page.read_text(encoding="utf-8"), tmp_path) > 0

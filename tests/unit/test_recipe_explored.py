@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 from dataclasses import replace
@@ -30,7 +31,7 @@ set = { hidden = 4, replicas = 2, batch = 20 }
 workers = 3
 latency_s = 1e-6
 seeds = [1, 2]
-instances = 400
+instances = 200
 target = 0.09
 max_epochs = 3
 
@@ -76,10 +77,11 @@ def test_a_trained_cell_is_what_a_forecast_of_the_row_gives_with_its_own_options
         start = Setup(model, ampsim.load_cluster("tflops-1", workers=3), (method,))
         at = setup_at(start, {key: row[key] for key in ("latency_s", "device.flop_per_s")})
         known = ampsim.forecast(
-            *at, target=0.09, max_epochs=3, repeats=2, instances=400, seed=1, placement="paper",
+            *at, target=0.09, max_epochs=3, repeats=2, instances=200, seed=1, placement="paper",
             scale_rate="none",
         )  # fmt: skip
         time_s = known.table["time_to_target_s"].iloc[0]
+        assert math.isfinite(time_s)
         assert row["time_to_target_s"] == pytest.approx(time_s, rel=1e-12)
 
 
@@ -185,15 +187,17 @@ def test_what_has_no_effect_or_makes_no_sense_is_one_line(tmp_path, before, afte
     assert str(caught.value).removeprefix(f"{tmp_path / 'recipe.toml'}: ").startswith(said)
 
 
-@pytest.mark.slow(11)
+@pytest.mark.slow(4)
 def test_the_command_makes_checks_and_runs_a_map_again(call, tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
-    (folder / "recipe.toml").write_text(GOOD)
-    assert call("report", str(folder), "--quiet").code == 0
+    line = GOOD.replace(", flop_per_s = [1e11, 1e13]", "")
+    (folder / "recipe.toml").write_text(line)
+    assert call("report", str(folder), "--quiet", "-j", "2").code == 0
     assert call("report", str(folder), "--check").out == "mine: follows\n"
-    assert call("report", str(folder), "--check", "--rerun", "--quiet").out == "mine: follows\n"
-    assert "8 cells" in call("check", str(folder / "recipe.toml")).out
+    again = call("report", str(folder), "--check", "--rerun", "--quiet", "-j", "1")
+    assert again.out == "mine: follows\n"
+    assert "4 cells" in call("check", str(folder / "recipe.toml")).out
 
 
 def test_what_is_kept_does_not_hang_on_which_run_ended_first(made):

@@ -18,11 +18,11 @@ from ampsim.recipes.rows import make_rows
 from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
 from ampsim.text import mapping
 
-MODEL = {"data": "synthetic", "hidden": 32, "batch": 20}
+MODEL = {"data": "synthetic", "hidden": 32, "batch": 20, "valid_images": 200}
 RECIPE = """
 title = "Tuned"
 model = "mlp"
-set = { data = "synthetic", hidden = 32, batch = 20 }
+set = { data = "synthetic", hidden = 32, batch = 20, valid_images = 200 }
 workers = 4
 instances = 200
 seeds = [0, 1]

@@ -28,7 +28,7 @@ title = "Two cells"
 model = "ggnn"
 mode = "sleep"
 workers = 4
-instances = 60
+instances = 20
 epochs = 1
 figures = ["throughput"]
 set = { data = "synthetic", hidden = 12 }

@@ -197,7 +197,7 @@ def test_what_is_drawn_otherwise_gets_a_new_hash_and_the_origin_stays(report, mo
     assert check_report(read_recipe(report), report).follows
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 def test_the_gantt_chart_stays_as_it_is_on_disk_and_on_the_page(report):
     (report / "gantt.png").write_bytes(b"a chart")
     list_anew(report, "gantt.png")
@@ -232,7 +232,7 @@ def test_outlines_that_were_edited_or_are_of_other_runs_are_refused(report):
         read_results(read_recipe(report), report)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 def test_title_and_text_may_change_before_a_report_is_redrawn(report):
     said = RECIPE.replace('title = "A *small* test"', 'title = "Another"\ntext = "In other words."')
     (report / "recipe.toml").write_text(said)

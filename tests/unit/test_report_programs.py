@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -299,15 +300,25 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report that is right, to be copied to one of the same name."""
+    folder = tmp_path_factory.mktemp("reports") / "mine"
+    folder.mkdir()
+    (folder / "program.py").write_text(PROGRAM)
+    write(folder)
+    return folder
+
+
 @pytest.mark.parametrize("way", ["write", "--check"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_program_is_told_in_one_line_and_nothing_is_written(call, tmp_path, wrong, way):
+def test_a_wrong_program_is_told_in_one_line_and_nothing_is_written(
+    call, tmp_path, mine, wrong, way
+):
     before, after, said = WRONG[wrong]
     place = tmp_path / "outer" / "reports" / "mine"
-    place.mkdir(parents=True)
     assert before in PROGRAM
-    (place / "program.py").write_text(PROGRAM)
-    write(place)
+    shutil.copytree(mine, place)
     text = PROGRAM.replace(before, after)
     (place / "program.py").write_text(text, errors="surrogatepass")
     manifest = place / "manifest.toml"

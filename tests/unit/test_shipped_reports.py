@@ -17,11 +17,12 @@ import pandas as pd
 import pytest
 
 from ampsim.files import sha256_of
-from ampsim.recipes import checking
+from ampsim.recipes import beside, checking
 from ampsim.recipes.checking import Verdict, check_report, draw_again
 from ampsim.recipes.programs import check_program, read_program
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import files_of, read_manifest
+from ampsim.runs import witness
 from ampsim.runs.witness import tiny_run
 
 REPORTS = Path(__file__).parents[2] / "reports"
@@ -56,11 +57,40 @@ def check_recipe() -> Iterator[Callable[[Path], Verdict]]:
         return drawn[key]
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beside, "read_json", read_once())
+        patch.setattr(witness, "condense", condense_once())
         patch.setattr(checking, "_tuned_rows", rows_once)
         patch.setattr(checking, "tiny_run", tiny_once)
         patch.setattr(checking, "LONGER", 1)
         patch.setattr(checking, "draw_again", draw_once)
         yield lambda folder: check_report(read_recipe(folder), folder)
+
+
+def read_once() -> Callable[..., Any]:
+    """What reads a file of JSON; those of the same bytes, as of most checks, are parsed once."""
+    read, found = beside.read_json, dict[tuple[str, bytes], Any]()
+
+    def read_json(folder, name, kind, parse):
+        path = folder / name
+        key = kind, path.read_bytes() if path.is_file() else b""
+        if key not in found:
+            found[key] = read(folder, name, kind, parse)
+        return found[key]
+
+    return read_json
+
+
+def condense_once() -> Callable[..., Any]:
+    """What condenses a table; those of tiny runs, of which there is one a row, are so once."""
+    condense, found = witness.condense, dict[tuple[int, Any], Any]()
+
+    def condensed(frame, columns=None):
+        key = id(frame), columns
+        if key not in found:
+            found[key] = frame, condense(frame, columns)  # no other table gets this one's number
+        return found[key][1]
+
+    return condensed
 
 
 def edited(name: str, content: bytes) -> bytes:

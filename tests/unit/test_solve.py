@@ -348,8 +348,8 @@ def test_mistakes_are_one_line(mistake, words):
 @pytest.mark.parametrize("question", ["explore", "search", "solve", "whatif"])
 def test_that_no_run_reaches_the_target_is_told_by_every_question(question, tmp_path):
     """Else the answer would be that no hardware is fast enough."""
-    model = ampsim.load_model("rnn", hidden=8, batch=20)
-    how: dict[str, Any] = {"target": 0.999, "max_epochs": 2, "repeats": 1, "instances": 400}
+    model = ampsim.load_model("rnn", hidden=8, replicas=1, batch=20)
+    how: dict[str, Any] = {"target": 0.999, "max_epochs": 2, "repeats": 1, "instances": 100}
     how |= {
         "explore": {"over": {"workers": [2, 4]}},
         "search": {"over": {"workers": [2, 4]}, "trials": 2},

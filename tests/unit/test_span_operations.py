@@ -10,6 +10,7 @@ import pytest
 from ampsim import Amp, load_model, simulate
 from ampsim.hardware import Cluster, Device
 from ampsim.model_parallel import SCHEDULES
+from ampsim.runs.witness import leading
 
 OVERHEAD_S = 1e-3
 """Of an operation; on a device of 1e24 FLOP/s nothing else takes time."""
@@ -41,10 +42,10 @@ def require_time_is_operations(result: Any) -> None:
     assert (issued > 0).all(), issued
 
 
-@pytest.mark.slow  # the five of them together
 @pytest.mark.parametrize("name", SMALL)
 def test_a_step_of_any_model_takes_its_operations_times_their_overhead(name):
-    result = simulate(load_model(name, **SMALL[name]), cluster(), Amp(2), instances=8)
+    model = leading(load_model(name, **SMALL[name]), 8, 2)
+    result = simulate(model, cluster(), Amp(2), instances=8)
     require_time_is_operations(result)
 
 

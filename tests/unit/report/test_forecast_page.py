@@ -65,6 +65,7 @@ def test_the_same_forecast_gives_the_same_bytes(written, result, tmp_path):
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in written]
 
 
+@pytest.mark.usefixtures("unpainted")
 def test_without_accuracy_and_spans_their_figures_are_left_out(
     make_forecast, make_table, figure_1, tmp_path
 ):

@@ -49,7 +49,7 @@ def finished(kept):
     return kept(epochs=3)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 def test_the_folder_gets_figures_and_two_pages(finished, tmp_path):
     written = [path.name for path in write_run_page(finished, tmp_path)]
     assert written == [
@@ -98,7 +98,7 @@ def test_a_line_for_each_epoch_and_of_many_the_last(finished, kept):
     assert f"The last {EPOCHS_SHOWN} of {EPOCHS_SHOWN + 2} epochs" in index(many, [])
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 def test_without_numbers_there_is_no_convergence_and_an_older_figure_goes(finished, kept, tmp_path):
     write_run_folder(lambda _on_rows: finished, tmp_path)
     assert (tmp_path / "convergence.png").is_file()
@@ -140,7 +140,7 @@ def test_a_page_shows_the_leading_steps_only(finished, monkeypatch):
     assert "(50 of " in index(view, [])
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unpainted")
 def test_names_of_a_user_do_no_harm(finished, tmp_path):
     model = dataclasses.replace(finished.result.model, name=HOSTILE)
     origin = {**finished.result.origin, "cluster": {"name": "../../x"}}

@@ -17,6 +17,7 @@ from ampsim.assets import names
 from ampsim.errors import OptionError, OutputError
 from ampsim.report.perfetto.events import in_microseconds, in_nanoseconds
 from ampsim.report.perfetto.trace import Trace, write_perfetto
+from ampsim.runs.witness import leading
 from ampsim.study.loading import option_names
 
 HOSTILE = ["../../x", "<script>alert(1)</script>", 'a"b\n\\u0000 \x7f']
@@ -138,7 +139,7 @@ def test_an_activation_is_that_of_the_same_state_however_often_an_instance_passe
     name, tmp_path
 ):
     data = {"data": "synthetic"} if "data" in option_names(name) else {}
-    model = ampsim.load_model(name, **data)
+    model = leading(ampsim.load_model(name, **data), 4, 2)
     cluster = ampsim.load_cluster("tflops-1", workers=4)
     result = ampsim.simulate(model, cluster, ampsim.Amp(4), instances=4, mode="sleep")
     write_perfetto([result_trace(result)], tmp_path / "run.json")
