@@ -189,7 +189,7 @@ def search(
     sure. Writes a page, the table of trials and a manifest to --out (search-MODEL unless told). The
     journal of trials and finished runs are kept there: the same command goes on where it was. The
     object of --json: ampsim, model, cluster, seed, verdict, objectives, hypervolume,
-    hypervolume_random, interrupted, rows (one a trial, with the columns of search.csv).
+    hypervolume_random, importances, interrupted, rows (one a trial, columns as in search.csv).
     """
     from ampsim.exploring.sampling import optuna_here
     from ampsim.exploring.search import Searched

@@ -74,7 +74,8 @@ CALLS: dict[str, tuple[tuple[str, ...], str]] = {
             "1",
             "--quiet",
         ),
-        "model cluster seed verdict objectives hypervolume hypervolume_random interrupted rows",
+        "model cluster seed verdict objectives hypervolume hypervolume_random importances "
+        "interrupted rows",
     ),
     "gantt": (("rnn", *SMALL, "--out", "g.svg"), "file title workers schedules text"),
     "compare": (("run-rnn", "run-rnn"), "a b is_identical origin numbers tables"),
