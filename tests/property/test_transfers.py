@@ -47,22 +47,23 @@ def is_way(model: str, way: tuple[str, str]) -> bool:
     return frozenset(way) in edges_of(model)
 
 
-@pytest.mark.parametrize(("schedule", "model"), PAIRS)
-def test_a_transfer_joins_two_nodes_that_an_edge_joins_or_the_controller(schedule, model):
+@pytest.mark.parametrize(("pair", "schedule", "model"), [(at, *of) for at, of in enumerate(PAIRS)])
+def test_a_transfer_joins_two_nodes_that_an_edge_joins_or_the_controller(pair, schedule, model):
+    """Each placement; links and numbers of workers take turns with it and with the pair."""
     others = [name for name in PLACEMENTS if name != "search"]  # which tries these, at length
     for place, placement in enumerate(others):
-        for number, link in enumerate(LINKS):
-            workers = WORKERS[(place + number) % len(WORKERS)]
-            if needs_chain(SCHEDULES[schedule]()):
-                workers = 4
-            try:
-                ways = ways_of(model, schedule_of(schedule), placement, workers, LINKS[link])
-            except OptionError as error:  # stages of unequal cost need not have a worker each
-                if placement == "paper" or "take the placement 'paper'" not in str(error):
-                    raise
-                continue
-            strays = {way for way in ways if not is_way(model, way)}
-            assert ways and not strays, f"{placement}, {workers} workers, {link}"
+        link = [*LINKS][(place + pair) % len(LINKS)]
+        workers = WORKERS[(place + pair // len(LINKS)) % len(WORKERS)]
+        if needs_chain(SCHEDULES[schedule]()):
+            workers = 4
+        try:
+            ways = ways_of(model, schedule_of(schedule), placement, workers, LINKS[link])
+        except OptionError as error:  # stages of unequal cost need not have a worker each
+            if placement == "paper" or "take the placement 'paper'" not in str(error):
+                raise
+            continue
+        strays = {way for way in ways if not is_way(model, way)}
+        assert ways and not strays, f"{placement}, {workers} workers, {link}"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
