@@ -205,28 +205,30 @@ def check_path(result: EngineResult) -> None:
     What made an operation ready is followed back from the last one until a push did: from then on,
     the path has the work of just these operations, each at its own time.
     """
-    path, table = result.critical_path, result.operations
-    if not len(path):
+    path, table = result.critical_path.to_dict("records"), result.operations.to_dict("list")
+    if not path:
         assert not result.makespan_s
         return
-    assert path["start_s"].iloc[1:].tolist() == path["end_s"].iloc[:-1].tolist()
-    assert (path["start_s"].iloc[0], path["end_s"].iloc[-1]) == (0.0, result.makespan_s)
-    number, chain = int(path["operation"].iloc[-1]), list[int]()
-    while number >= 0 and path["kind"].iloc[-1] != "push":
+    assert [one["start_s"] for one in path[1:]] == [one["end_s"] for one in path[:-1]]
+    assert (path[0]["start_s"], path[-1]["end_s"]) == (0.0, result.makespan_s)
+    number, chain = int(path[-1]["operation"]), list[int]()
+    while number >= 0 and path[-1]["kind"] != "push":
         chain.append(number)
-        number = int(table["waited_for"].iloc[number])
-    sent = result.transfers.drop_duplicates("operation", keep="last").set_index("operation")
-    works = path[path["kind"].isin(("compute", "transfer"))]
-    for one in chain:
-        row: Any = sent.loc[one] if one in sent.index else table.loc[one]
-        if row["end_s"] > row["start_s"]:
-            own = works[works["operation"] == one]
-            times = own["start_s"].tolist() + own["end_s"].tolist()
-            assert len(own) == 1, f"operation {one} is not on the path"
-            assert abs(times[0] - row["start_s"]) + abs(times[1] - row["end_s"]) < ROUNDING_S, one
+        number = int(table["waited_for"][number])
+    times = {one: (table["start_s"][one], table["end_s"][one]) for one in chain}
+    sent = result.transfers.to_dict("list")
+    sent_s = zip(sent["operation"], sent["start_s"], sent["end_s"], strict=True)
+    times |= {one: tuple(ends_s) for one, *ends_s in sent_s if one in times}  # its last one's
+    works = [one for one in path if one["kind"] in ("compute", "transfer")]
+    for number, (start_s, end_s) in times.items():
+        if end_s > start_s:
+            own = [one for one in works if one["operation"] == number]
+            assert len(own) == 1, f"operation {number} is not on the path"
+            off_s = abs(own[0]["start_s"] - start_s) + abs(own[0]["end_s"] - end_s)
+            assert off_s < ROUNDING_S, number
     if chain:
-        later = path[path["start_s"] >= table["pushed_s"].iloc[chain[-1]]]
-        assert set(later["operation"][later["kind"] != "push"]) <= set(chain)
+        later = [one for one in path if one["start_s"] >= table["pushed_s"][chain[-1]]]
+        assert {one["operation"] for one in later if one["kind"] != "push"} <= set(chain)
 
 
 def check(seed: int) -> None:
