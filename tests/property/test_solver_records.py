@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from solver_cases import cluster, model, solver
+from solver_cases import Link, cluster, model, solver
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
@@ -70,6 +70,18 @@ def test_ranks_whose_period_is_longer_than_the_run_are_said_to_have_met_nobody(n
 @pytest.mark.parametrize("name", SOLVERS)
 def test_of_ranks_that_exchanged_nothing_is_said(name):
     assert with_period(name, 1).never_met == ""
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_run_ends_when_its_last_exchange_has(name):
+    """Six batches for three ranks: two rounds. What comes next is on its way from the host."""
+    link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e7)
+    hosts = cluster([1e9] * 4).model_copy(update={"link": link})
+    result = ampsim.simulate(model(18, 3), hosts, solver(name, ranks=3, period=2), epochs=2)
+    end_s = result.epochs["time_s"].iloc[-1]
+    assert end_s - link.latency_s * (1 + 1e-9) <= result.makespan_s <= end_s
+    assert not result.waits["end_s"].max() > result.makespan_s
+    assert result.critical_path["end_s"].iloc[-1] == result.makespan_s
 
 
 def test_a_rank_that_was_too_slow_to_exchange_is_named_with_its_period():
