@@ -84,6 +84,23 @@ def test_a_run_ends_when_its_last_exchange_has(name):
     assert result.critical_path["end_s"].iloc[-1] == result.makespan_s
 
 
+@pytest.mark.parametrize("name", SOLVERS)
+def test_the_time_of_a_node_is_told_for_each_worker_that_has_a_copy(name):
+    hosts, chosen = cluster([1e9] * 9), solver(name, ranks=8, period=2)
+    result = ampsim.simulate(model(400, 5, layers=2), hosts, chosen)
+    table, spans = result.time_by_node, result.spans
+    by_worker = table.groupby("worker")["share"].sum()
+    used = result.utilisation_by_worker.set_index("worker").sum(axis=1)
+    assert by_worker.to_numpy() == pytest.approx(used[used > 0].to_numpy(), rel=1e-9)
+    spans = spans.assign(busy_s=spans["end_s"] - spans["start_s"])
+    key = ["node", "worker", "direction"]
+    busy_s = spans[spans["busy_s"] > 0].groupby(key, observed=True)["busy_s"].agg(["size", "sum"])
+    found = table.set_index(key).loc[busy_s.index]
+    assert len(table) == len(busy_s)
+    assert found["steps"].tolist() == busy_s["size"].tolist()
+    assert found["busy_s"].to_numpy() == pytest.approx(busy_s["sum"].to_numpy(), rel=1e-9)
+
+
 def test_a_rank_that_was_too_slow_to_exchange_is_named_with_its_period():
     hosts = cluster([1e9, 1e6, 1e9, 1e10])
     result = ampsim.simulate(model(21, 3), hosts, ampsim.AsyncEASGD(ranks=3, period=2))
