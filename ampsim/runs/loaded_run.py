@@ -140,14 +140,9 @@ class LoadedRun(ReadOff):
         return path_parts((self.critical_path,))
 
     def _occupation(self) -> Occupation:
-        groups = self.manifest["cluster"]["groups"]
-        return Occupation(groups, self.outages, lambda: (self._computed,))
-
-    @property
-    def _computed(self) -> pd.DataFrame:
-        """The spans without other lanes."""
-        spans = self.spans
-        return spans[spans["lane"] == LANES[COMPUTE_LANE]] if "lane" in spans else spans
+        spans, groups = self.spans, self.manifest["cluster"]["groups"]
+        own = spans[spans["lane"] == LANES[COMPUTE_LANE]] if "lane" in spans else spans
+        return Occupation(groups, self.outages, lambda: (own,))
 
     @property
     def _totals(self) -> Summary:
