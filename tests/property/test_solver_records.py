@@ -9,6 +9,8 @@ from solver_cases import Link, cluster, model, solver
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
+from ampsim.errors import OutOfMemoryError
+from ampsim.hardware import Cluster, Device
 from ampsim.hardware.topology import Ports
 from ampsim.runs.run import from_plain, run_of, to_plain
 from ampsim.trace.kinds import record_of
@@ -82,6 +84,20 @@ def test_a_run_ends_when_its_last_exchange_has(name):
     assert end_s - link.latency_s * (1 + 1e-9) <= result.makespan_s <= end_s
     assert not result.waits["end_s"].max() > result.makespan_s
     assert result.critical_path["end_s"].iloc[-1] == result.makespan_s
+
+
+def test_ranks_of_a_run_that_fails_in_an_exchange_wait_for_a_part_of_it():
+    """The last step has ended long before the server's answer comes, for which there is no room."""
+    link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e8)
+    small = Device(name="small", flop_per_s=1e9, memory_bytes=150_000)
+    hosts = Cluster(name="test", devices=(small,) * 5, link=link)
+    made = ampsim.load_model("mlp", data="synthetic", hidden=16, batch=10)
+    chosen = ampsim.EAWild(ranks=1, inner="sync-sgd:3")
+    with pytest.raises(OutOfMemoryError) as caught:
+        ampsim.simulate(made, hosts, chosen, instances=200, placement="paper", mode="sleep")
+    partial = caught.value.partial
+    assert partial.waits["end_s"].max() > 2 * partial.makespan_s
+    assert 0 <= partial.wait_share <= 1
 
 
 @pytest.mark.parametrize("name", SOLVERS)
