@@ -260,7 +260,7 @@ class WeightAllReduce(AllReduce):
         if not setting.is_abstract:
             for node, theta in zip(rank.nodes, setting.centre.thetas, strict=True):
                 node.adopt(setting.solver.adopt(node.theta, theta))
-        return cause
+        return cause if self._group is not None else rank.note_adoption(cause)
 
     def _reduce(self) -> None:
         """Step from the mean of all weights; without a spring, each counts by its items."""

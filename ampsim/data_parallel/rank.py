@@ -18,10 +18,11 @@ from ampsim.data_parallel.batch_queue import Assignment
 from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.setting import ELASTIC, NOTHING, SELECTION, SUM, Setting, work_in_rank
 from ampsim.data_parallel.top_k import ErrorFeedback
-from ampsim.ir import ParameterizedNode
+from ampsim.ir import Direction, ParameterizedNode
 from ampsim.machine import Memory
 from ampsim.model_parallel.assembly import assemble
 from ampsim.model_parallel.called_off import StoppableWorker
+from ampsim.model_parallel.controller import BY_CONTROLLER
 from ampsim.model_parallel.footprint import GRADIENTS, OPTIMIZER, STASHES, take_parameters
 from ampsim.model_parallel.job import Job, PassTotals
 from ampsim.model_parallel.memories import SharedMachine
@@ -30,6 +31,7 @@ from ampsim.model_parallel.price import Charge, Charged
 from ampsim.model_parallel.update import Updater
 from ampsim.optim import Optimizer, Vector
 from ampsim.trace import Cause
+from ampsim.trace.recorder import NO_STALENESS
 
 Value = TypeVar("Value")
 
@@ -244,6 +246,13 @@ class Rank(ABC):
         for member in self.members:
             member.forget_centre()
 
+    def note_adoption(self, cause: Cause) -> Cause:
+        """Record that all copies have other weights now, which takes no time; return the record.
+
+        Without it a run that ends with an exchange would end, in its trace, before that.
+        """
+        return [member.note_adoption(cause) for member in self.members][-1]
+
     @abstractmethod
     def vectors_on(self) -> dict[int, list[int]]:
         """For each worker that exchanges for it, the places of the vectors that lie there."""
@@ -448,6 +457,16 @@ class ModelCopy(Rank):
         return [one for one in self.assembly.workers if isinstance(one, StoppableWorker)]
 
     # what it has
+
+    def note_adoption(self, cause: Cause) -> Cause:
+        """Record a step without time of each node that learns."""
+        recorder, now_s, noted = self._setting.recorder, self._setting.clock.now, cause
+        for placed in self._placed:
+            of = placed.worker, placed.index, Direction.UPDATE, 0, 0, 0
+            kind = recorder.kinds.number(of)
+            recorder.spans.append((kind, now_s, now_s, NO_STALENESS, BY_CONTROLLER, cause))
+            noted = recorder.span_number()
+        return noted
 
     def vectors_on(self) -> dict[int, list[int]]:
         """For each worker of its own, the places of the vectors that lie there."""

@@ -109,9 +109,7 @@ class Stash:
         Raises:
             OutOfMemoryError: there is no room.
         """
-        latest = self._node.version
-        self.versions = {**self.versions, latest - 1: theta}
-        self._rule.updated(latest)
+        self.versions = {**self.versions, self._node.version - 1: theta}
         self._forget()
 
     def _use(self, theta: np.ndarray, version: int) -> None:

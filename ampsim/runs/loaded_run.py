@@ -106,9 +106,12 @@ class LoadedRun(ReadOff):
 
     @property
     def max_active_keys(self) -> int | None:
-        """Instances in flight at most; None where there are as many as stages."""
-        limit = self.manifest["schedule"].get("max_active_keys", 1)
-        return limit if isinstance(limit, int) else None
+        """Instances in flight at most, in all ranks; None where there are as many as stages."""
+        schedule, ranks = self.manifest["schedule"], 1
+        while "inner" in schedule:
+            schedule, ranks = schedule["inner"], ranks * schedule["ranks"]
+        limit = schedule.get("max_active_keys", 1)
+        return ranks * limit if isinstance(limit, int) else None
 
     spans = _Kept()
     transfers = _Kept()
@@ -137,14 +140,9 @@ class LoadedRun(ReadOff):
         return path_parts((self.critical_path,))
 
     def _occupation(self) -> Occupation:
-        groups = self.manifest["cluster"]["groups"]
-        return Occupation(groups, self.outages, lambda: (self._computed,))
-
-    @property
-    def _computed(self) -> pd.DataFrame:
-        """The spans without other lanes."""
-        spans = self.spans
-        return spans[spans["lane"] == LANES[COMPUTE_LANE]] if "lane" in spans else spans
+        spans, groups = self.spans, self.manifest["cluster"]["groups"]
+        own = spans[spans["lane"] == LANES[COMPUTE_LANE]] if "lane" in spans else spans
+        return Occupation(groups, self.outages, lambda: (own,))
 
     @property
     def _totals(self) -> Summary:

@@ -163,11 +163,12 @@ def _copies_by_level(schedule: Mapping[str, Any]) -> list[int]:
 def wait_share(
     exchanges: pd.DataFrame, schedule: Mapping[str, Any], copies: int, makespan_s: float
 ) -> float:
-    """Share of their time that so many copies could do nothing for an exchange."""
+    """Share of the makespan in which so many copies could do nothing for an exchange."""
     if not copies or not makespan_s:
         return np.nan
-    waiting = copies_that_wait(exchanges, schedule)
-    return float((exchanges["stalled_s"] * waiting).sum()) / (copies * makespan_s)
+    beyond_s = (exchanges["end_s"] - makespan_s).clip(lower=0.0)  # as where a run fails later
+    stalled_s = (exchanges["stalled_s"] - beyond_s).clip(lower=0.0)
+    return float((stalled_s * copies_that_wait(exchanges, schedule)).sum()) / (copies * makespan_s)
 
 
 def never_met(exchanges: pd.DataFrame, solver: Solver, workers: int) -> str:

@@ -264,18 +264,18 @@ class Result(ReadOff):
 
     @property
     def time_by_node(self) -> pd.DataFrame:
-        """Of the whole run, one row a node and direction: how long its worker spends on it.
+        """Of the whole run, one row a node, worker and direction: how long it is spent on.
 
         node, worker, direction, steps (those that took time), busy_s, share (of the makespan).
-        Nodes stand in the order of the graph; directions that took no time are left out.
+        Nodes stand in the order of the graph, under a solver with a row for each worker that has a
+        copy; directions that took no time are left out.
         """
-        totals, placed, rows = self._totals, self._placed, list[tuple[Any, ...]]()
-        for place, node in enumerate(self.recorder.nodes):
-            for code in (2, 1, 0):
-                steps, busy_s = int(totals.node_steps[place, code]), totals.node_s[place, code]
-                if steps:
-                    spent = (steps, float(busy_s), float(busy_s) / self.makespan_s)
-                    rows.append((node, placed.get(node, -1), DIRECTIONS[code], *spent))
+        nodes = self.recorder.nodes
+        spent = sorted(self._totals.spent.items(), key=lambda one: (*one[0][:2], -one[0][2]))
+        rows = [
+            (nodes[node], worker, DIRECTIONS[code], steps, busy_s, busy_s / self.makespan_s)
+            for (node, worker, code), (steps, busy_s) in spent
+        ]
         columns = ["node", "worker", "direction", "steps", "busy_s", "share"]
         return pd.DataFrame(rows, columns=columns)
 
@@ -325,8 +325,9 @@ class Result(ReadOff):
             parts = self._path_parts
             steps = parts.loc[parts["kind"] == "compute", "node"]
             return ", ".join(dict.fromkeys(str(node) for node in steps))
-        works_s = self.recorder.summary.node_s.sum(axis=1).tolist()
-        busy_s = dict(zip(self.recorder.nodes, works_s, strict=True))
+        busy_s = dict.fromkeys(self.recorder.nodes, 0.0)
+        for (node, *_rest), (_steps, seconds) in sorted(self._totals.spent.items()):
+            busy_s[self.recorder.nodes[node]] += seconds
         placed = self._placed
         if isinstance(self.schedule, OfProgram):  # of hundreds of nodes few take time
             placed = {node: worker for node, worker in placed.items() if busy_s[node]}

@@ -26,8 +26,8 @@ class Summary:
         messages: messages served, updates among them.
         lane_s: of the host and of other lanes, seconds of service by (worker, lane).
         worked_s: seconds of service, (workers, directions), those as in `DIRECTIONS`.
-        node_s: the same of each node, (nodes, directions).
-        node_steps: how many steps these were that took time.
+        spent: of each (node, worker, direction), how many steps took time, and their seconds; under
+            a solver a node has copies on several workers.
         staleness: per node, {staleness in updates: count of gradients}.
         in_flight_max: per node, the most forward steps whose backward had not run; the engine
             counts them, for nodes with parameters.
@@ -39,8 +39,7 @@ class Summary:
     def __init__(self, nodes: int, workers: int) -> None:
         self.messages = 0
         self.worked_s = np.zeros((workers, len(DIRECTIONS)))
-        self.node_s = np.zeros((nodes, len(DIRECTIONS)))
-        self.node_steps = np.zeros((nodes, len(DIRECTIONS)), np.int64)
+        self.spent: dict[tuple[int, int, int], tuple[int, float]] = {}
         self.lane_s: dict[tuple[int, int], float] = {}
         self.end_s = 0.0
         self.flop = 0
@@ -53,8 +52,6 @@ class Summary:
     def grow(self, nodes: int) -> None:
         """Sum up for so many nodes from now on."""
         more = nodes - len(self.update_count)
-        self.node_s = np.pad(self.node_s, ((0, more), (0, 0)))
-        self.node_steps = np.pad(self.node_steps, ((0, more), (0, 0)))
         self.update_count = np.pad(self.update_count, (0, more))
 
     def __call__(self, spans: Columns) -> None:
@@ -67,7 +64,7 @@ class Summary:
         cell = spans["worker"] * len(DIRECTIONS) + spans["direction"]
         sums_s = np.bincount(cell, weights=duration_s, minlength=self.worked_s.size)
         self.worked_s += sums_s.reshape(self.worked_s.shape)
-        self._add_nodes(spans["node"] * len(DIRECTIONS) + spans["direction"], duration_s)
+        self._add_nodes(spans["node"].astype(np.int64), cell, duration_s)
         self.flop += int(spans["flop"].sum())
         self._add_staleness(spans["node"], spans["staleness"])
 
@@ -85,12 +82,16 @@ class Summary:
             self.lane_s[of] = self.lane_s.get(of, 0.0) + seconds
         return {name: column[is_own] for name, column in spans.items()}
 
-    def _add_nodes(self, cell: np.ndarray, duration_s: np.ndarray) -> None:
-        shape = self.node_s.shape
-        sums_s = np.bincount(cell, weights=duration_s, minlength=self.node_s.size)
-        self.node_s += sums_s.reshape(shape)
-        counts = np.bincount(cell[duration_s > 0], minlength=self.node_s.size)
-        self.node_steps += counts.reshape(shape)
+    def _add_nodes(self, node: np.ndarray, cell: np.ndarray, duration_s: np.ndarray) -> None:
+        lasts = duration_s > 0
+        keys, number = np.unique((node * self.worked_s.size + cell)[lasts], return_inverse=True)
+        sums_s = np.bincount(number, weights=duration_s[lasts], minlength=len(keys)).tolist()
+        counts = np.bincount(number, minlength=len(keys)).tolist()
+        for key, count, seconds in zip(keys.tolist(), counts, sums_s, strict=True):
+            place, rest = divmod(key, self.worked_s.size)
+            of = place, *divmod(rest, len(DIRECTIONS))
+            steps, spent_s = self.spent.get(of, (0, 0.0))
+            self.spent[of] = steps + count, spent_s + seconds
 
     def _add_staleness(self, node: np.ndarray, staleness: np.ndarray) -> None:
         is_gradient = staleness >= 0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from solver_cases import cluster, model, solver
+from solver_cases import Link, cluster, model, solver
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
+from ampsim.errors import OutOfMemoryError
+from ampsim.hardware import Cluster, Device
 from ampsim.hardware.topology import Ports
 from ampsim.runs.run import from_plain, run_of, to_plain
 from ampsim.trace.kinds import record_of
@@ -70,6 +72,49 @@ def test_ranks_whose_period_is_longer_than_the_run_are_said_to_have_met_nobody(n
 @pytest.mark.parametrize("name", SOLVERS)
 def test_of_ranks_that_exchanged_nothing_is_said(name):
     assert with_period(name, 1).never_met == ""
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_run_ends_when_its_last_exchange_has(name):
+    """Six batches for three ranks: two rounds. What comes next is on its way from the host."""
+    link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e7)
+    hosts = cluster([1e9] * 4).model_copy(update={"link": link})
+    result = ampsim.simulate(model(18, 3), hosts, solver(name, ranks=3, period=2), epochs=2)
+    end_s = result.epochs["time_s"].iloc[-1]
+    assert end_s - link.latency_s * (1 + 1e-9) <= result.makespan_s <= end_s
+    assert not result.waits["end_s"].max() > result.makespan_s
+    assert result.critical_path["end_s"].iloc[-1] == result.makespan_s
+
+
+def test_ranks_of_a_run_that_fails_in_an_exchange_wait_for_a_part_of_it():
+    """The last step has ended long before the server's answer comes, for which there is no room."""
+    link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e8)
+    small = Device(name="small", flop_per_s=1e9, memory_bytes=150_000)
+    hosts = Cluster(name="test", devices=(small,) * 5, link=link)
+    made = ampsim.load_model("mlp", data="synthetic", hidden=16, batch=10)
+    chosen = ampsim.EAWild(ranks=1, inner="sync-sgd:3")
+    with pytest.raises(OutOfMemoryError) as caught:
+        ampsim.simulate(made, hosts, chosen, instances=200, placement="paper", mode="sleep")
+    partial = caught.value.partial
+    assert partial.waits["end_s"].max() > 2 * partial.makespan_s
+    assert 0 <= partial.wait_share <= 1
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_the_time_of_a_node_is_told_for_each_worker_that_has_a_copy(name):
+    hosts, chosen = cluster([1e9] * 9), solver(name, ranks=8, period=2)
+    result = ampsim.simulate(model(400, 5, layers=2), hosts, chosen)
+    table, spans = result.time_by_node, result.spans
+    by_worker = table.groupby("worker")["share"].sum()
+    used = result.utilisation_by_worker.set_index("worker").sum(axis=1)
+    assert by_worker.to_numpy() == pytest.approx(used[used > 0].to_numpy(), rel=1e-9)
+    spans = spans.assign(busy_s=spans["end_s"] - spans["start_s"])
+    key = ["node", "worker", "direction"]
+    busy_s = spans[spans["busy_s"] > 0].groupby(key, observed=True)["busy_s"].agg(["size", "sum"])
+    found = table.set_index(key).loc[busy_s.index]
+    assert len(table) == len(busy_s)
+    assert found["steps"].tolist() == busy_s["size"].tolist()
+    assert found["busy_s"].to_numpy() == pytest.approx(busy_s["sum"].to_numpy(), rel=1e-9)
 
 
 def test_a_rank_that_was_too_slow_to_exchange_is_named_with_its_period():

@@ -83,6 +83,7 @@ def test_rows_written_as_they_come_are_the_run(method, chain, make_cluster, tmp_
         write_run(streamed, tmp_path, trace=trace)
     assert len(streamed.result.spans) < len(whole.result.spans)
     kept = load_run(tmp_path)
+    assert kept.max_active_keys in (None, whole.result.max_active_keys)
     for name in (*TABLES, *SELDOM):
         read, made = kept.table(name), getattr(whole.result, name)
         assert list(read) == list(made)

@@ -21,6 +21,7 @@ from ampsim import (
     simulate,
 )
 from ampsim.errors import AmpsimError, OptionError
+from ampsim.hardware import Device
 from ampsim.ir import Direction, Graph
 from ampsim.model_parallel import SCHEDULES, Admission, Order, Updates, Weights, needs_chain
 from ampsim.nodes import Embedding, GRUCell, Linear, ReLU, SoftmaxCrossEntropy, Sum
@@ -195,6 +196,18 @@ def test_options_of_pipedream_below_one_or_of_another_kind_are_refused():
         PipeDream2BW(0)
     with pytest.raises(OptionError, match=r"^vertical_sync must be True or False, got 'yes'$"):
         PipeDream(vertical_sync="yes")  # pyright: ignore[reportArgumentType]  # that is the test
+
+
+def test_vertical_sync_is_refused_where_an_update_may_be_of_two_gradients(chain, make_cluster):
+    """Versions of such a stage have fewer numbers than those of others."""
+    model = chain(((9, 9, 1), *((1, 2, 1),) * 3), instances=15, valid=1).model()
+    slow = Device(name="test", flop_per_s=1.0, dispatch_s=0.1)
+    cluster = make_cluster(4).model_copy(update={"devices": (slow,) * 4})
+    updates = simulate(model, cluster, PipeDream()).updates
+    assert updates["gradient_count"].max() == 2
+    text = r"^pipedream: vertical_sync needs stages that count their updates alike, but on a device"
+    with pytest.raises(OptionError, match=text):
+        simulate(model, cluster, PipeDream(vertical_sync=True))
 
 
 @pytest.mark.parametrize("kind", [PipeDream, PipeDream2BW])

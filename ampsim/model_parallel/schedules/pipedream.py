@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
+from ampsim.errors import OptionError
 from ampsim.model_parallel.schedules.turns import Admitted, one_forward_one_backward
 from ampsim.model_parallel.schedules.values import Admission, Order, Updates, VersionRule, Weights
 from ampsim.options import Count
@@ -69,9 +70,19 @@ class PipeDream(Stashing):
     updates = Updates(interval=1)
 
     def _versions(self, stages: int, admitted: Admitted) -> list[VersionRule]:
-        """Forward reads the latest, or the version that the first stage gave the instance."""
+        """Forward reads the latest, or the version that the first stage gave the instance.
+
+        Raises:
+            OptionError: stages may count updates differently, for one may be of two gradients.
+        """
         if not self.vertical_sync or stages == 1:
             return [VersionRule()] * stages
+        if admitted.updates_wait:
+            raise OptionError(
+                f"{self.name}: vertical_sync needs stages that count their updates alike, but on a "
+                "device with dispatch_s one update is of all gradients that come while it is "
+                "issued; leave vertical_sync out, or dispatch_s out of the device file"
+            )
         first = _First(min(stages, self.max_active_keys or stages), admitted)
         return [first, *(_GivenByFirst(first) for _ in range(1, stages))]
 
@@ -91,21 +102,17 @@ class _First(VersionRule):
 
     def __init__(self, in_flight: int, admitted: Admitted) -> None:
         self._in_flight, self._admitted = in_flight, admitted
-        self._latest = self._at_start = self._next = 0
+        self._at_start = self._next = 0
         self.readers: list[dict[int, int]] = []
 
     def pick(self, instance: int, latest: int) -> int:
         """The latest, for all stages."""
         if instance == self._admitted.first:
             self._at_start = latest
-        self._next, self._latest = instance + 1, latest
+        self._next = instance + 1
         for given in self.readers:
             given[instance] = latest
         return latest
-
-    def updated(self, latest: int) -> None:
-        """See `VersionRule`."""
-        self._latest = latest
 
     def may_give(self, version: int) -> bool:
         """Whether an instance is to come that gets a version which other stages already have.
@@ -117,9 +124,7 @@ class _First(VersionRule):
         if self._next >= admitted.known_until:
             return False
         without_room = admitted.first + self._in_flight - 1
-        oldest = self._latest
-        if not admitted.updates_wait:
-            oldest = self._at_start + max(self._next - without_room, 0)
+        oldest = self._at_start + max(self._next - without_room, 0)
         newest = self._at_start + max(admitted.known_until - 1 - without_room, 0)
         return oldest <= version <= newest
 

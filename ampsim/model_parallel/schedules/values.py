@@ -30,9 +30,6 @@ class VersionRule:
         """The version that the forward step of an instance reads: the latest, or one kept."""
         return latest
 
-    def updated(self, latest: int) -> None:
-        """Note that an update has made this version."""
-
     def awaits(self, version: int) -> bool:
         """Whether a forward step that is to come reads a version that is not the latest.
 
