@@ -26,7 +26,7 @@ from ampsim.files import prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import (
     ASSUMPTION,
-    End,
+    RunEnd,
     RunMaker,
     end_of,
     none_arrived,
@@ -250,7 +250,7 @@ class PointRuns:
         self._maker = RunMaker(executor, self._tell, keeping)
         self._diverged: dict[str, str] = {}  # the rate of rows that are run again, by label
         self._lost: dict[str, None] = {}
-        self._ends: list[End] = []
+        self._ends: list[RunEnd] = []
         self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
 

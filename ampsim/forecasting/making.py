@@ -378,7 +378,7 @@ def where_diverged(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) ->
     }  # fmt: skip
 
 
-class End(NamedTuple):
+class RunEnd(NamedTuple):
     """What is remembered of a run to say whether any arrived: a run itself has its trace."""
 
     goal: Goal
@@ -387,14 +387,14 @@ class End(NamedTuple):
     epochs: int
 
 
-def end_of(goal: Goal, run: Run) -> End:
+def end_of(goal: Goal, run: Run) -> RunEnd:
     """How a run ended."""
     looks = run.looks[goal.metric.kind]
     is_reached = goal.target is None or goal.reached_by(looks) is not None
-    return End(goal, is_reached, goal.metric.best(looks), len(run.epochs))
+    return RunEnd(goal, is_reached, goal.metric.best(looks), len(run.epochs))
 
 
-def none_arrived(ends: Sequence[End]) -> list[str]:
+def none_arrived(ends: Sequence[RunEnd]) -> list[str]:
     """A sentence if no run reached its target; none if one did, or has no target."""
     if any(one.is_reached for one in ends):
         return []

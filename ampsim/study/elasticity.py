@@ -145,7 +145,6 @@ def _split(parts: Mapping[str, float], rest: str, size: float) -> Iterator[tuple
     """Shares of the parts of a step of this size, and of what is left of it."""
     known = sum(parts.values())
     left = max(0.0, size - known) if size - known > 1e-9 * size else 0.0
-    whole = known + left
     for key, seconds in (*parts.items(), (rest, left)):
         if seconds:
-            yield key, seconds / whole
+            yield key, seconds / (known + left)

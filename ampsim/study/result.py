@@ -270,13 +270,12 @@ class Result(ReadOff):
         Nodes stand in the order of the graph, under a solver with a row for each worker that has a
         copy; directions that took no time are left out.
         """
-        nodes = self.recorder.nodes
         spent = sorted(self._totals.spent.items(), key=lambda one: (*one[0][:2], -one[0][2]))
-        rows = [
-            (nodes[node], worker, DIRECTIONS[code], steps, busy_s, busy_s / self.makespan_s)
-            for (node, worker, code), (steps, busy_s) in spent
-        ]
         columns = ["node", "worker", "direction", "steps", "busy_s", "share"]
+        rows = [
+            (self.recorder.nodes[node], worker, DIRECTIONS[code], *took, took[1] / self.makespan_s)
+            for (node, worker, code), took in spent
+        ]
         return pd.DataFrame(rows, columns=columns)
 
     @property

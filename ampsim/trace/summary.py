@@ -15,6 +15,9 @@ DIRECTIONS: Final = ("update", "backward", "forward")
 LANE_STEP: Final = 8
 """More than there are lanes."""
 
+_SPARSE: Final = 16
+"""Keys for each row of a chunk, above which they are sorted (chosen: then sums would be longer)."""
+
 
 class Summary:
     """Running totals of a trace; takes each chunk of spans once.
@@ -84,10 +87,13 @@ class Summary:
 
     def _add_nodes(self, node: np.ndarray, cell: np.ndarray, duration_s: np.ndarray) -> None:
         lasts = duration_s > 0
-        keys, number = np.unique((node * self.worked_s.size + cell)[lasts], return_inverse=True)
-        sums_s = np.bincount(number, weights=duration_s[lasts], minlength=len(keys)).tolist()
-        counts = np.bincount(number, minlength=len(keys)).tolist()
-        for key, count, seconds in zip(keys.tolist(), counts, sums_s, strict=True):
+        number, keys = (node * self.worked_s.size + cell)[lasts], None
+        if number.max(initial=0) > _SPARSE * len(number):  # sorting takes 20 times as long
+            keys, number = np.unique(number, return_inverse=True)
+        sums_s, counts = np.bincount(number, weights=duration_s[lasts]), np.bincount(number)
+        there = np.flatnonzero(counts)
+        parts = there if keys is None else keys, counts[there], sums_s[there]
+        for key, count, seconds in zip(*(one.tolist() for one in parts), strict=True):
             place, rest = divmod(key, self.worked_s.size)
             of = place, *divmod(rest, len(DIRECTIONS))
             steps, spent_s = self.spent.get(of, (0, 0.0))
