@@ -148,11 +148,9 @@ class Cluster(ClusterKeys):
         return self.offloads or any(device.dispatch_s for device in self.devices)
 
     @property
-    def messages_vary(self) -> bool:
-        """Tell whether devices pay for messages in steps that may take longer than their price."""
-        jitters = any(one.jitter_cv for one in self.devices)
-        costs = any(one.message_overhead_s for one in self.devices)
-        return costs and bool(jitters or self.events or self.failures)
+    def steps_vary(self) -> bool:
+        """Tell whether steps may take longer than their price."""
+        return bool(self.events or self.failures or any(one.jitter_cv for one in self.devices))
 
     @property
     def is_host_free(self) -> bool:

@@ -52,7 +52,7 @@ class Elasticities:
     @property
     def table(self) -> pd.DataFrame:
         """One row a time constant: where, constant, elasticity; the largest first."""
-        rows: list[tuple[str, str, float]] = []
+        rows = list[tuple[str, str, float]]()
         for ((kind, *numbers), key), one in self.by_constant.items():
             ends = " to ".join("host" if end == HOST else str(end) for end in numbers)
             rows.append((f"{kind} {ends}".strip(), key, one))
@@ -65,10 +65,10 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
 
     They add up to 1; there is none where no time passed.
     """
-    spans, found = result.recorder.columns("spans"), defaultdict[tuple[Place, str], float](float)
+    spans, prices = result.recorder.columns("spans"), _Prices(result, cluster)
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
-    path = held_path(result.recorder, result.crossings, down_s, by_message=cluster.messages_vary)
-    total_s, prices = sum(path.values()), _Prices(result, cluster)
+    path = held_path(result.recorder, result.crossings, down_s, by_message=prices.vary)
+    total_s, found = sum(path.values()), defaultdict[tuple[Place, str], float](float)
     for held, seconds in path.items():
         for place, key, share in prices.shares(held):
             found[place, key] += seconds * share / total_s
@@ -79,7 +79,8 @@ class _Prices:
     """What the steps of a run are charged by."""
 
     def __init__(self, result: Result, cluster: Cluster) -> None:
-        self._cluster, self._vary, kinds = cluster, cluster.messages_vary, result.recorder.kinds
+        self._cluster, kinds = cluster, result.recorder.kinds
+        self.vary = cluster.steps_vary and any(one.message_overhead_s for one in cluster.devices)
         self._seconds_on = {
             kind: kinds.seconds_on[number] for number, kind in enumerate(kinds.all)
             if number in kinds.seconds_on
@@ -103,16 +104,15 @@ class _Prices:
                 yield ("worker", held.worker), key, share
 
     def _of_step(self, held: Holding, device: Device) -> Iterator[tuple[str, float]]:
-        lane = held.step[-1]
-        if lane in (COPY_OUT_LANE, COPY_IN_LANE):
+        if held.step[-1] in (COPY_OUT_LANE, COPY_IN_LANE):
             known = {"copy_latency_s": device.copy_latency_s}
             yield from _split(known, "copy_bandwidth_bytes_per_s", held.size)
-        elif lane != COMPUTE_LANE:
+        elif held.step[-1] != COMPUTE_LANE:
             yield "dispatch_s", 1.0
         else:
             priced_s, parts = self._parts(held.step, held.worker)
             key, overhead_s = "message_overhead_s", held.messages * device.message_overhead_s
-            if self._vary:
+            if self.vary:
                 parts, priced_s = parts | {key: overhead_s}, priced_s + overhead_s
             elif device.message_overhead_s:  # what is not priced is of messages
                 priced_s = max(held.size, priced_s)
@@ -144,7 +144,7 @@ def _slower(device: Device, key: str, factor: float) -> Device:
 def _split(parts: Mapping[str, float], rest: str, size: float) -> Iterator[tuple[str, float]]:
     """Shares of the parts of a step of this size, and of what is left of it."""
     known = sum(parts.values())
-    left = max(0.0, size - known) if size - known > 1e-9 * size else 0.0
+    left = size - known if size - known > 1e-9 * size else 0.0
     for key, seconds in (*parts.items(), (rest, left)):
         if seconds:
             yield key, seconds / (known + left)

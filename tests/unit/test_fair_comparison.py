@@ -361,6 +361,7 @@ def test_a_map_and_a_search_run_what_our_rule_breaks_at_the_rate_as_given_as_a_f
     assert found.table["time_to_target_s"].tolist() == pytest.approx(times_s, rel=1e-12)
     said = f"pipeline, latency_s = 1e-06: its learning rate is {rule}."
     assert said in found.sentences
+    pytest.importorskip("optuna", reason="optuna is not installed")
     for prunes in (True, False):
         tried = ampsim.search(
             fragile, cluster, two, over=over, trials=8, in_flight=1, prunes=prunes, **how
