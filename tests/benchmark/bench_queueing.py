@@ -35,8 +35,7 @@ def main() -> None:
     options = parser.parse_args()
     for queue, (service, second_moment) in SERVICES.items():
         random = np.random.default_rng([76, round(100 * LOAD)])
-        runs = batches_of(random, service, LOAD, options.millions)
-        means_s = np.array([one.mean() for one in runs])
+        means_s = batches_of(random, service, LOAD, options.millions)
         tell(queue, means_s, LOAD * second_moment / (2 * (1 - LOAD)))
     for servers in (2, 4):
         expected_s = erlang_c(servers, LOAD) / (servers * (1 - LOAD))

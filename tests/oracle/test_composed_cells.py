@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,7 @@ def load(name: str, cell: str, **options: Any) -> ampsim.Model:
     return load_model(name.split(",")[0], cell=cell, data="synthetic", **options, **SIZES[name])
 
 
+@cache
 def after_a_pass(name: str, cell: str, cluster: Any, in_flight: int) -> tuple[Any, Any]:
     """Gradients over all training instances, as "parameters", and what validation said."""
     model = load(name, cell, dtype="float64")

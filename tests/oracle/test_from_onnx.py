@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,25 @@ PADDED = ("lstm tagger", "lstm tagger, classes second", "padded")
 """Those with a row for padding that does not learn, which no ONNX file tells."""
 
 
-def exported(name: str, exporter: str, path: Any) -> Any:
-    """The case, written to a file with a batch of any size; its loss is computed there."""
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Where exported files are. PyTorch's table of operators, each time the same, is made once."""
+    with pytest.MonkeyPatch.context() as patch:
+        with contextlib.suppress(ImportError, AttributeError):  # its place is PyTorch's own affair
+            place = importlib.import_module("torch.onnx._internal.exporter._registration")
+            made_once = staticmethod(cache(place.ONNXRegistry.from_torchlib))
+            patch.setattr(place.ONNXRegistry, "from_torchlib", made_once)
+        yield tmp_path_factory.mktemp("exported")
+
+
+def exported(name: str, exporter: str, files: Any) -> tuple[Any, Any]:
+    """The case, and its file with a batch of any size; its loss is computed there.
+
+    Of two that differ in their loss alone there is one file.
+    """
     given = case(name)
+    of = next(one for one in NETWORKS if NETWORKS[one].make is NETWORKS[name].make)
+    path = files / f"{of}, {exporter}.onnx"
     inputs = tuple(one[:2] for one in given.data[0][:-1])
     how: dict[str, Any] = {"dynamo": exporter == "dynamo"}
     if exporter == "dynamo":
@@ -48,21 +65,21 @@ def exported(name: str, exporter: str, path: Any) -> Any:
         how["input_names"] = [f"x{place}" for place in range(len(inputs))]
         how["dynamic_axes"] = {one: {0: "rows"} for one in how["input_names"]}
     given.module.eval()
-    quiet = io.StringIO()
-    with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
-        torch.onnx.export(given.module, inputs, str(path), verbose=False, **how)
-    return given
+    if not path.exists():
+        quiet = io.StringIO()
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+            torch.onnx.export(given.module, inputs, str(path), verbose=False, **how)
+    return given, path
 
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch's, of its exporters
 @pytest.mark.parametrize("exporter", EXPORTERS)
 @pytest.mark.parametrize("name", NETWORKS)
-def test_what_pytorch_exports_learns_as_there_and_its_weights_go_back(name, exporter, tmp_path):
+def test_what_pytorch_exports_learns_as_there_and_its_weights_go_back(name, exporter, files):
     """Five epochs of Adam, weights put back into the file, and its outputs by ONNX's evaluator."""
     if why := REFUSED.get((name, exporter)):
         pytest.skip(why)
-    path = tmp_path / "net.onnx"
-    given = exported(name, exporter, path)
+    given, path = exported(name, exporter, files)
     if name in PADDED:
         for one in given.module.modules():
             if isinstance(one, torch.nn.Embedding):

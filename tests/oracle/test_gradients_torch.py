@@ -19,6 +19,8 @@ pytestmark = pytest.mark.slow  # PyTorch takes over a second to load
 HIDDEN = 8
 WORKERS = 6
 NEVER = 10**9
+SEEDS = {1: range(4), 3: range(20), 8: range(20)}
+"""By instances in flight: draws of latencies; one instance alone arrives in few orders."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,14 @@ def close(found: Any, expected: Any, tolerance: float) -> None:
     )
 
 
-@pytest.mark.parametrize("in_flight", [1, 3, 8])
+@pytest.mark.parametrize("in_flight", SEEDS)
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_gradients_equal_automatic_differentiation_for_any_order_of_arrival(
     random_cluster, oracle, replicas, in_flight
 ):
     model = rnn(replicas)
     orders = set()
-    for seed in range(20):
+    for seed in SEEDS[in_flight]:
         cluster = random_cluster(WORKERS, seed=seed, latency_s_max=1e-7)
         schedule = Amp(max_active_keys=in_flight, min_update_interval=NEVER)
         result = simulate(model, cluster, schedule)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from covering import pairwise
+from covering import among, pairwise
 from short_runs import MODELS, PAIRS, schedule_of, small_model
 
 import ampsim
@@ -56,11 +56,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "counted": {"counts_memory": True},
     "balanced": {"placement": "balanced"},
 }
-CASES = [
+PAIRWISE = [
     case
     for case in pairwise(SCHEDULES, MODELS, VARIES, DEVICES, OPTIONS)
     if (case[0], case[1]) in PAIRS
 ]
+KEEPS = ("not kept", "kept")
+"""Whether what is learned goes to a folder, where a run like that one finds it."""
+
+CASES = among([(*case, keeps) for case in PAIRWISE for keeps in KEEPS])
 
 
 def cluster_of(varies: str, device: str = "as it is", workers: int = 4, rate: float = 1e12) -> Any:
@@ -82,11 +86,11 @@ def told(result: Any) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_what_is_learned_apart_is_what_is_learned_live(case, tmp_path):
-    """The order is learned from, or found: once by who learned it, once by a run like that one."""
+    """The order is learned from, or found: by who learned it, and where kept by a run like that."""
     schedule, model = schedule_of(case[0]), small_model(case[1])
     cluster, options = cluster_of(case[2], case[3]), OPTIONS[case[4]]
     live = told(result_of(model, cluster, schedule, **options))
-    for folder in (None, tmp_path, tmp_path):
+    for folder in (None,) if case[5] == "not kept" else (tmp_path, tmp_path):
         found = result_of(model, cluster, schedule, learning="apart", learnings=folder, **options)
         assert told(found) == live
     asleep = result_of(model, cluster, schedule, mode="sleep", **options)

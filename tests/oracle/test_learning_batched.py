@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ def any_rows(monkeypatch):
     monkeypatch.setattr(rows, "CAPACITY", 8)
 
 
+@cache
 def model_of(name: str, dtype: str = "float64", train: int = 5) -> Any:
     shipped, options = GRAPHS[name]
     whole = ampsim.load_model(shipped, **options, dtype=dtype)
