@@ -140,8 +140,7 @@ def _of_more(cluster: Cluster, schedule: Any) -> Iterator[Change]:
     if not all(map(light_is_free, cluster.devices)):
         same = _of_cluster("no light work", lambda one, _factor: one, None, math.inf)
         yield replace(same, frees_light=True)
-    varies = cluster.events or cluster.failures or cluster.checkpoints or cluster.messages
-    if varies or any(one.jitter_cv for one in cluster.devices):
+    if cluster.steps_vary or cluster.checkpoints or cluster.messages:
         yield _of_cluster("no stragglers", _steady, None, math.inf)
 
 
