@@ -166,6 +166,11 @@ class Explorer:
                     self.methods[place].timed[point] = {asked.seed: FirstEpoch(failure=row)}
                     self.methods[place].unfit.add(point)
 
+    @property
+    def learnings(self) -> int:
+        """Cells that were trained."""
+        return sum(len(method.learned) for method in self.methods)
+
     def run(self, sure: float) -> dict[str, Any]:
         """Go on until all is sure; say why not, if something came first.
 
@@ -180,14 +185,13 @@ class Explorer:
             while not (known := Cells(self.methods)).is_sure(sure) and (chosen := known.next()):
                 self._runs.require_time()
                 self._learn(*chosen)
-            if any(one.lost for one in self.methods) and not any(o.learned for o in self.methods):
+            if not self.learnings and any(method.lost for method in self.methods):
                 raise SimulationError(self._runs.said()[0])
         except KeyboardInterrupt:
             timed = sum(len(method.timed) for method in self.methods)
             told = f"{timed} of {self._cells} cells are timed, none is trained" if timed else ""
             if timed == self._cells:
-                learnings = sum(len(method.learned) for method in self.methods)
-                told = f"{learnings} of {self._cells} cells are trained"
+                told = f"{self.learnings} of {self._cells} cells are trained"
             return self._runs.stopped(told)
         return {}
 
