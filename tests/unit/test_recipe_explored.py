@@ -19,10 +19,11 @@ from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.files import sha256_of
 from ampsim.recipes.checking import check_again, check_report
-from ampsim.recipes.explored import map_tables
+from ampsim.recipes.explored import map_tables, run_exploration
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redraw_report
 from ampsim.recipes.rows import make_rows
+from ampsim.recipes.running import InterruptedReport, RecipeOptions
 
 HEAD = """
 title = "A test"
@@ -249,6 +250,16 @@ def test_cells_that_do_not_fit_say_so_and_the_others_are_asked(call, tmp_path):
     witnesses = (folder / "witness.json").read_text()
     assert witnesses.count("sequential, topology") == 3
     assert witnesses.count("1f1b, topology") == 2
+
+
+def test_a_map_that_is_interrupted_says_how_many_cells_are_kept(tmp_path):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    (tmp_path / "recipe.toml").write_text(UNFIT)
+    options = RecipeOptions(on_progress=stop)
+    with pytest.raises(InterruptedReport, match=r"^interrupted: 0 of 8 cells are kept; run again"):
+        run_exploration(read_recipe(tmp_path), tmp_path, options)
 
 
 def test_where_no_cell_fits_it_is_one_line(mistake, tmp_path):
