@@ -199,22 +199,19 @@ class Cluster(ClusterKeys):
         """
         if source == target:
             return Way(0.0, ())
-        way = self._way(source, target)
+        network, link = self.network, self._routes.get((source, target), self.link)
+        if network is not None and (network.has_host or HOST not in (source, target)):
+            way = network.way(source, target)
+        else:
+            rate = link.bandwidth_bytes_per_s
+            shares = () if rate is None else (Share((source, target, "link"), rate),)
+            way = Way(link.latency_s, shares)
         if self.ports is None:
             return way
         rates = (self.ports.rates(source)[0], self.ports.rates(target)[1])
         names = ((source, "egress"), (target, "ingress"))
         ports = [Share(of, rate) for of, rate in zip(names, rates, strict=True) if rate is not None]
         return Way(way.latency_s, (*way.shares, *ports))
-
-    def _way(self, source: int, target: int) -> Way:
-        network = self.network
-        if network is not None and (network.has_host or HOST not in (source, target)):
-            return network.way(source, target)
-        link = self._routes.get((source, target), self.link)
-        rate = link.bandwidth_bytes_per_s
-        shares = () if rate is None else (Share((source, target, "link"), rate),)
-        return Way(link.latency_s, shares)
 
     @property
     def is_link_free(self) -> bool:
