@@ -18,7 +18,7 @@ import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Setup, Value, setup_at, takes
-from ampsim.exploring.trials import PointOutcome, Values
+from ampsim.exploring.trials import PointOutcome, Values, dominates
 from ampsim.rng import stream
 from ampsim.study.schedule_names import option_names
 
@@ -128,11 +128,16 @@ class Proposals:
 
     def volumes(self, reference: Values) -> list[float]:
         """What the complete ones of its first trials dominate, up to a reference beyond all."""
-        told = [one for _point, one in self.known.values()]
-        points = [one.values if one.outcome == "complete" else reference for one in told]
-        lines, end = (np.array(of, float) for of in (points, reference))
-        volume = self._optuna._hypervolume.compute_hypervolume
-        return [float(volume(lines[:count], end)) for count in range(1, len(told) + 1)]
+        volume_of, end = self._optuna._hypervolume.compute_hypervolume, np.array(reference, float)
+        found, front, volume = list[float](), list[Values](), 0.0
+        for _point, one in self.known.values():
+            is_new = one.outcome == "complete" and one.values not in front
+            if is_new and not any(dominates(other, one.values) for other in front):
+                front = [other for other in front if not dominates(one.values, other)]
+                front.append(one.values)
+                volume = float(volume_of(np.array(front, float), end))
+            found.append(volume)
+        return found
 
     @property
     def importances(self) -> dict[str, float]:

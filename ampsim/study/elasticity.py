@@ -52,7 +52,7 @@ class Elasticities:
     @property
     def table(self) -> pd.DataFrame:
         """One row a time constant: where, constant, elasticity; the largest first."""
-        rows = list[tuple[str, str, float]]()
+        rows: list[tuple[str, str, float]] = []
         for ((kind, *numbers), key), one in self.by_constant.items():
             ends = " to ".join("host" if end == HOST else str(end) for end in numbers)
             rows.append((f"{kind} {ends}".strip(), key, one))
