@@ -23,6 +23,13 @@ def savefig(_figure: Any, target: Path | BinaryIO, **_options: Any) -> None:
     )
 
 
+def no_paint(patch: Any) -> None:
+    """Have figures written down as an empty picture, as long as pytest's patch lasts."""
+    from matplotlib.figure import Figure
+
+    patch.setattr(Figure, "savefig", savefig)
+
+
 def leave_empty() -> None:
     """Have each figure left empty, and written down as an empty picture."""
     from matplotlib.figure import Figure

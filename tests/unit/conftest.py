@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from matplotlib.figure import Figure
-from unpainted import DRAWN, savefig
+from unpainted import DRAWN, no_paint
 
 import ampsim
 from ampsim.cli import main
@@ -61,11 +61,6 @@ def no_drawing(patch: pytest.MonkeyPatch) -> None:
             is_drawing = getattr(draw, "__annotations__", {}).get("return") == "Figure"
             if is_drawing and draw.__module__.startswith(DRAWN):
                 patch.setattr(module, name, lambda *_, **_options: Figure())
-
-
-def no_paint(patch: pytest.MonkeyPatch) -> None:
-    """Have figures written down as an empty picture."""
-    patch.setattr(Figure, "savefig", savefig)
 
 
 @pytest.fixture

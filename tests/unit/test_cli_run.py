@@ -8,8 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
-from unpainted import savefig
+from unpainted import no_paint
 
 from ampsim.cli.run import _kept_time
 from ampsim.runs.folder import TABLES as TABLE_NAMES
@@ -176,7 +175,7 @@ def page_data(name):
 def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
     Path("two.toml").write_text(TWO_KINDS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", savefig)  # of its page, which nobody looks at
+        no_paint(patch)  # of its page, which nobody looks at
         call("run", "rnn", *SMALL, "--quiet", "--device", "two.toml")
     kept = load_run("run-rnn")
     assert kept.devices == ["tflops-1"] * 3 + ["p100"] * 2

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
-from unpainted import savefig
+from unpainted import no_paint
 
 import ampsim
 from ampsim.forecasting.forecast import to_json
@@ -96,7 +95,7 @@ def said(tmp_path_factory) -> Said:
     options = {"instances": 300, "max_epochs": 8, "target": 0.15, "repeats": 2, "jobs": 1}
     made = ampsim.forecast(model, cluster, schedules, **options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", savefig)  # figures are asked for their words below
+        no_paint(patch)  # figures are asked for their words below
         made.save(folder)
     rows = list(csv.DictReader((folder / "forecast.csv").read_text("utf-8").splitlines()))
     return Said(
