@@ -8,35 +8,25 @@ paragraph before it names ("Save it as `NAME`"). A `console` block holds command
 from __future__ import annotations
 
 import doctest
-import importlib
-import multiprocessing
 import os
-import pkgutil
 import re
-import runpy
 import shlex
-import signal
 import subprocess
 import sys
-import tempfile
-import traceback
-import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
+from in_copies import SURROUNDINGS, TIME_LIMIT_S, Done, as_script, beside, import_all, in_a_fork
 
-import ampsim
 from ampsim.cli import main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 WITH_EXAMPLES = [page for page in PAGES if "```" in page.read_text(encoding="utf-8")]
 pytestmark = pytest.mark.thorough
-TIME_LIMIT_S = 300  # chosen: several times what the longest command takes
 
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE)
 SAVED = re.compile(r"[Ss]ave\s+(?:it|this)\s+as\s+`(?P<name>[\w.-]+)`")
@@ -55,17 +45,6 @@ class Command(NamedTuple):
 
     line: str
     output: str
-
-
-class Done(NamedTuple):
-    """How a command ended, and what it said."""
-
-    code: int
-    out: str
-    err: str
-
-
-SURROUNDINGS = {"COLUMNS": "100", "MPLBACKEND": "Agg"}
 
 
 def steps(text: str) -> Iterator[File | Command]:
@@ -119,76 +98,11 @@ def in_a_process(words: list[str], folder: Path) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def in_a_fork(start: Callable[[], object], folder: Path) -> Done:
-    """Start a program in a copy of this process, which has imported what others import first."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Python 3.12, that there are threads
-            process = os.fork()
-        if not process:
-            try:
-                _run_here(start, folder, out.fileno(), err.fileno())
-            finally:
-                os._exit(70)  # who comes here has left by something that is no exit
-        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        said = [(stream.seek(0), stream.read().decode("utf-8"))[1] for stream in (out, err)]
-        return Done(code, *said)
-
-
-def _run_here(start: Callable[[], object], folder: Path, *streams: int) -> None:
-    """Start a program, say what it says to these streams, and end this process."""
-    signal.alarm(TIME_LIMIT_S)
-    for stream, number in zip(streams, (1, 2), strict=True):
-        os.dup2(stream, number)
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
-    os.chdir(folder)
-    os.environ.pop("AMPSIM_DATA", None)
-    os.environ.update(SURROUNDINGS)
-    warnings.resetwarnings()
-    warnings.simplefilter("error")
-    code: Any = 0
-    try:
-        start()
-    except SystemExit as ending:
-        code = ending.code or 0
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-@cache
-def beside() -> ProcessPoolExecutor:
-    """A process that has imported PyTorch and computes nothing with it: copies of it do.
-
-    In a copy of this process they might not: once PyTorch has had threads here, a backward pass in
-    a copy waits for one of them forever.
-    """
-    start_anew = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, start_anew, initializer=import_torch)
-
-
-def import_torch() -> None:
-    """What the first export of a module would import."""
-    import_all()
-    for name in ("torch", "torch._dynamo", "torch._export", "torch.export._trace"):
-        importlib.import_module(name)
-
-
 def needs_torch(program: str, words: list[str], folder: Path) -> bool:
     """Whether a command computes with PyTorch."""
     if program == "python":
         return "torch" in (folder / words[0]).read_text(encoding="utf-8")
     return words[0] == "import"
-
-
-def as_script(path: Path) -> None:
-    """Do what `python FILE` does: the file is the main module, and its folder comes first."""
-    sys.argv = [path.name]
-    sys.path.insert(0, str(path.parent))
-    runpy.run_path(str(path), run_name="__main__")
 
 
 def run(command: Command, folder: Path) -> None:
@@ -224,13 +138,6 @@ def test_every_block_of_a_page_is_one_that_is_tested(page):
     assert text.count("```") == 2 * len(FENCE.findall(text))
     assert any(isinstance(step, File) for step in found)
     assert any(isinstance(step, Command) for step in found)
-
-
-def import_all() -> None:
-    """All of ampsim."""
-    for module in pkgutil.walk_packages(ampsim.__path__, "ampsim."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
 
 
 @pytest.fixture(scope="module")
