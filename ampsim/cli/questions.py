@@ -53,7 +53,7 @@ class Question:
         self, model: str, schedules: str | None, over: Iterable[str] = ()
     ) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
         """Model, cluster and schedules, these unless others are named, and what varies around."""
-        from ampsim.exploring.axes import texts_over
+        from ampsim.exploring.axes import Setup, axes_over, require_open, texts_over
 
         varies = texts_over(over)
         for option, why in self._overruled(varies):
@@ -61,7 +61,14 @@ class Question:
         names = self.schedule or schedules
         made = None if names is None else self.tuning.schedules(names)
         loaded = options.make_model(model, self.settings, self.data)
-        return (loaded, self.hardware.cluster(), made), varies
+        cluster = self.hardware.cluster()
+        if self.schedule and made:
+            axes = axes_over(varies, Setup(loaded, cluster, tuple(made)))
+            require_open([self.schedule], axes)
+            tried = next((one.values for one in axes if one.key == "schedule"), None)
+            if tried and (left := [one.name for one in made if one.name not in tried]):
+                complain(f"note: {', '.join(left)} is left out, for --for says schedule")
+        return (loaded, cluster, made), varies
 
     def _overruled(self, varies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Options that were given and change nothing, and why."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
+import io
 import json
 import multiprocessing
 import re
@@ -16,6 +18,8 @@ from typing import Any
 import pytest
 
 import ampsim
+from ampsim.cli.options import Hardware, Tuning
+from ampsim.cli.questions import Question
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.explore import evidence_from_plain
 from ampsim.exploring.making import How, PointRuns
@@ -315,3 +319,31 @@ def test_beside_solvers_validation_takes_no_time_and_that_is_said():
     alone = ampsim.solve(MODEL, CLUSTER, "sequential", **how)
     assert not any("Validation" in said for said in alone.sentences)
     assert found.table["holds"].iloc[0] == "above" and alone.table["holds"].iloc[0] == "nowhere"
+
+
+def noted(hardware: dict[str, Any], schedules: str, *over: str) -> list[str]:
+    """What a question's command says of options that change nothing."""
+    asked = Question(
+        hardware=Hardware(**hardware), schedule=schedules, data="synthetic", tuning=Tuning()
+    )
+    with contextlib.redirect_stderr(io.StringIO()) as told:
+        asked.setup("mlp", None, over)
+    return [line.removeprefix("ampsim: note: ") for line in told.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("given", "over", "said"),
+    [
+        (({"workers": 2}, "amp"), "workers=1,2", "--workers has no effect, for --for says workers"),
+        (({}, "amp:4,1f1b"), "schedule=amp,gpipe", "1f1b is left out, for --for says schedule"),
+        (({}, "amp"), "schedule=amp,gpipe", ""),
+        (({}, "amp,sequential"), "max_active_keys=2,4", ""),
+    ],
+)
+def test_what_for_says_anew_is_not_dropped_without_a_word(given, over, said):
+    assert noted(*given, over) == [said] * bool(said)
+
+
+def test_a_schedule_does_not_say_beside_for_how_many_are_in_flight():
+    with pytest.raises(OptionError, match=r"amp:4 says max_active_keys itself, got 2 besides"):
+        noted({}, "amp:4,gpipe", "max_active_keys=2,4")
