@@ -212,18 +212,13 @@ class Explorer:
     def _learn(self, place: int, point: int) -> None:
         """Train a cell with all seeds, and look which points learn the same with each of them."""
         row, method = self._rows[point, place], self.methods[place]
-        runs = self._made(row)
-        if given := self._runs.as_given(row, runs):
-            row, runs = given, self._made(given)
+        made = self._runs.learn([(row, seed) for seed in self._seeds])
+        runs = [one for one in made if isinstance(one, Run)]
         if not runs:
             method.lost |= {point, *method.alike(point)}
             return
         self._time([(one, place, seed) for one in method.alike(point) for seed in self._seeds])
         method.learned[point] = dict(times_of(row.plan.goal, runs))
-
-    def _made(self, row: Row) -> list[Run]:
-        made = self._runs.learn([(row, seed) for seed in self._seeds])
-        return [one for one in made if isinstance(one, Run)]
 
 
 @dataclass(frozen=True)

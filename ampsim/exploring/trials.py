@@ -184,7 +184,7 @@ class Evaluator:
         pairs = [
             (replace(one.row, plan=one.row.plan.having(epochs=by)), seed) for one, seed, by in asked
         ]
-        for (one, seed, by), run in zip(asked, self.runs.learn(pairs), strict=True):
+        for (one, seed, by), run in zip(asked, self.runs.learn_once(pairs), strict=True):
             if isinstance(run, str):
                 one.trial = PointOutcome("failed", self._values(one), note=run)
                 continue

@@ -345,7 +345,7 @@ def test_a_row_that_our_rule_breaks_is_run_at_the_rate_as_given_and_says_so(name
     assert rate_line(plain) in " ".join(notes(made.table))
 
 
-def test_a_map_and_a_search_run_what_our_rule_breaks_at_the_rate_as_given_as_a_forecast_does(
+def test_questions_run_what_our_rule_breaks_at_the_rate_as_given_as_a_forecast_does(
     model, cluster
 ):
     """Else a schedule is behind for a rate that nobody chose."""
@@ -361,6 +361,14 @@ def test_a_map_and_a_search_run_what_our_rule_breaks_at_the_rate_as_given_as_a_f
     assert found.table["time_to_target_s"].tolist() == pytest.approx(times_s, rel=1e-12)
     said = f"pipeline, latency_s = 1e-06: its learning rate is {rule}."
     assert said in found.sentences
+    few: dict[str, Any] = {**how, "instances": 40, "target": 0.01, "repeats": 1}
+    changes = ampsim.whatif(fragile, there, two[1:], learn=1, **few)
+    solved = ampsim.solve(
+        fragile, cluster, two[1:], over={"latency_s": "1e-6..1e-4"}, until="time_s <= 1", **few
+    )
+    assert np.isfinite([changes.table["time_to_target_s"][0], *solved.curve["left"]]).all()
+    for sentences in (changes.sentences, solved.sentences):
+        assert any(rule in one for one in sentences)
     pytest.importorskip("optuna", reason="optuna is not installed")
     for prunes in (True, False):
         tried = ampsim.search(
