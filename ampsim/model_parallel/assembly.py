@@ -131,13 +131,12 @@ def _controller(setup: AssemblySetup) -> Controller:
     has_versions = setup.schedule.weights.versions is not None
     in_flight_max = admission.in_flight_max or len(setup.stages) or 1
     staleness, debts = admission.staleness_budget, list(dict.fromkeys(setup.debts.values()))
-    waits = has_versions and any(one.dispatch_s for one in setup.cluster.devices)
     admitting = Admitting(
         in_flight_max=in_flight_max,
         drains=admission.drains,
         budget=None if staleness is None else Budget(staleness, debts),
         look_ahead=in_flight_max if has_versions else 1,
-        admitted=Admitted(updates_wait=waits),
+        admitted=Admitted(),
         order=setup.order,
         send=send if setup.host is None else setup.host.send,
     )
@@ -168,16 +167,18 @@ def _inbox(setup: AssemblySetup, processor: Processor, admitted: Admitted) -> In
     """Build where messages wait for a worker; those of its stages, for their turn."""
     order, stages, machine = setup.schedule.order, setup.stages, setup.shared
     queues: dict[Direction, deque[Message]] = {kind: deque() for kind in order.kinds}
-    accept_update = machine.accept_update
+    accept_update, waits = machine.accept_update, False
     if accept_update is None:
-        accept_update = queues[Direction.UPDATE].append
-        accept_update = setup.lanes.update_acceptor(processor, accept_update)
+        append = queues[Direction.UPDATE].append
+        accept_update = setup.lanes.update_acceptor(processor, append)
+        waits = accept_update is not append
     own = [s for s, place in enumerate(stages) if setup.placement[place] == processor.index]
     if order.turns is None or not own:
         return Inbox(queues, accept_update)
     hosted = WorkerStages(tuple(own), len(stages), len(machine.workers))
     turns = order.turns(hosted, admitted)
-    return Inbox(queues, accept_update, TurnQueue(processor, queues, turns))
+    turn_queue = TurnQueue(processor, queues, turns, waits_for_updates=waits)
+    return Inbox(queues, accept_update, turn_queue)
 
 
 def _placed_nodes(

@@ -40,14 +40,21 @@ class Shared:
 
 
 class TurnQueue:
-    """Hands its worker one message of a stage at a time in training; in validation, as it comes."""
+    """Hands its worker one message of a stage at a time in training; in validation, as it comes.
+
+    Attributes:
+        waits_for_updates: whether an update that a step asks for ends before the next turn; else it
+            is the worker's most urgent message anyway, unless its device has to issue it first.
+    """
 
     def __init__(
-        self, processor: Processor, queues: Mapping[Direction, deque[Message]], turns: Turns
-    ) -> None:
+        self, processor: Processor, queues: Mapping[Direction, deque[Message]], turns: Turns,
+        *, waits_for_updates: bool,
+    ) -> None:  # fmt: skip
         self._processor = processor
         self._queues = queues
         self._turns = turns
+        self.waits_for_updates = waits_for_updates
         self._is_out = False
         self._waiting: dict[Turn, deque[Message]] = {}
         self._names: dict[Turn, str] = {}
@@ -174,20 +181,24 @@ class Worker:
             placed.footprint.settle(ended)
         if placed.stash is not None and direction is BACKWARD:
             placed.stash.ended(state[0])
+        turns = self.turn_queue if placed.has_turns else None
         if direction is UPDATE:
             if state is BY_CONTROLLER:
                 send(placed.training[UPDATE], placed.index, ((0, state, None),), number)
+            elif turns is not None and turns.waits_for_updates:
+                turns.served()
             return
         self.send_on(placed, direction, state, sends, number)
-        if staleness >= 0:
-            self.update_if_due(placed, state, number)
-        if placed.has_turns and self.turn_queue is not None:
-            self.turn_queue.served()
+        is_due = staleness >= 0 and self.update_if_due(placed, state, number)
+        if turns is not None and not (is_due and turns.waits_for_updates):
+            turns.served()
 
-    def update_if_due(self, placed: PlacedNode, state: State, cause: Cause) -> None:
+    def update_if_due(self, placed: PlacedNode, state: State, cause: Cause) -> bool:
         """Send the node of `placed` an update message, if it has accumulated enough gradients."""
-        if placed.learner is not None and placed.learner.asks_update():
-            self._accept_update((placed, 0, state, None, cause))
+        if placed.learner is None or not placed.learner.asks_update():
+            return False
+        self._accept_update((placed, 0, state, None, cause))
+        return True
 
     @property
     def has_free(self) -> bool:

@@ -198,16 +198,20 @@ def test_options_of_pipedream_below_one_or_of_another_kind_are_refused():
         PipeDream(vertical_sync="yes")  # pyright: ignore[reportArgumentType]  # that is the test
 
 
-def test_vertical_sync_is_refused_where_an_update_may_be_of_two_gradients(chain, make_cluster):
-    """Versions of such a stage have fewer numbers than those of others."""
+@pytest.mark.parametrize("dispatch_s", [0.1, 3.0])
+@pytest.mark.parametrize("schedule", [PipeDream(), PipeDream(vertical_sync=True), PipeDream2BW(4)])
+def test_a_stage_updates_before_its_next_step_also_where_its_device_has_to_issue_the_update(
+    schedule, dispatch_s, chain, make_cluster
+):
+    """Else one update is of the next gradient, too: versions mean another number at each stage."""
     model = chain(((9, 9, 1), *((1, 2, 1),) * 3), instances=15, valid=1).model()
-    slow = Device(name="test", flop_per_s=1.0, dispatch_s=0.1)
+    slow = Device(name="test", flop_per_s=1.0, dispatch_s=dispatch_s)
     cluster = make_cluster(4).model_copy(update={"devices": (slow,) * 4})
-    updates = simulate(model, cluster, PipeDream()).updates
-    assert updates["gradient_count"].max() == 2
-    text = r"^pipedream: vertical_sync needs stages that count their updates alike, but on a device"
-    with pytest.raises(OptionError, match=text):
-        simulate(model, cluster, PipeDream(vertical_sync=True))
+    result = simulate(model, cluster, schedule, epochs=2)
+    counts = result.updates.groupby("node")["gradient_count"].agg(list)
+    of, staleness_max = (4, 1) if isinstance(schedule, PipeDream2BW) else (1, 3)
+    assert [*counts] == [2 * ([of] * (15 // of) + [15 % of] * (15 % of > 0))] * 4
+    assert {*result.staleness["staleness"]} == {*range(staleness_max + 1)}
 
 
 @pytest.mark.parametrize("kind", [PipeDream, PipeDream2BW])

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ampsim.arguments import check_fields
-from ampsim.errors import OptionError
 from ampsim.model_parallel.schedules.turns import Admitted, one_forward_one_backward
 from ampsim.model_parallel.schedules.values import Admission, Order, Updates, VersionRule, Weights
 from ampsim.options import Count
@@ -70,19 +69,9 @@ class PipeDream(Stashing):
     updates = Updates(interval=1)
 
     def _versions(self, stages: int, admitted: Admitted) -> list[VersionRule]:
-        """Forward reads the latest, or the version that the first stage gave the instance.
-
-        Raises:
-            OptionError: stages may count updates differently, for one may be of two gradients.
-        """
+        """Forward reads the latest, or the version that the first stage gave the instance."""
         if not self.vertical_sync or stages == 1:
             return [VersionRule()] * stages
-        if admitted.updates_wait:
-            raise OptionError(
-                f"{self.name}: vertical_sync needs stages that count their updates alike, but on a "
-                "device with dispatch_s one update is of all gradients that come while it is "
-                "issued; leave vertical_sync out, or dispatch_s out of the device file"
-            )
         first = _First(min(stages, self.max_active_keys or stages), admitted)
         return [first, *(_GivenByFirst(first) for _ in range(1, stages))]
 

@@ -27,15 +27,12 @@ class Admitted:
         is_complete: whether no more come before those in flight have drained.
         known_until: number after the last instance that is known to come, in this pass; schedules
             that keep versions of weights know of as many as may be in flight, and come next.
-        updates_wait: whether a stage may serve another step before the update that its last one
-            asked for, as where a device's steps are issued one by one.
     """
 
     first: int = 0
     count: int = 0
     is_complete: bool = True
     known_until: int = 0
-    updates_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)
