@@ -101,20 +101,22 @@ class ProgramEngine:
     def _pass(self, batches: Iterable[Any], epochs: Iterator[float] | None) -> PassReport:
         clock, totals = self._settings.clock, PassTotals()
         start_s = clock.now
-        for batch in batches:
-            feeds = {**self._program.feed(batch)}
-            runs = self.runs(feeds)
-            plan, objective = runs.valid if epochs is None else runs.train
-            if epochs is not None:
-                feeds[EPOCH] = next(epochs)
-            done = self.run(plan, feeds)
-            totals.instances += batch.rows
-            if not self._settings.is_abstract:
-                totals.add(self._report(objective, done, batch.rows))
-            self._recorder.flush_if_full()
-            if self.on_items is not None:
-                self.on_items(batch.rows)
-        self._note_memory()
+        try:
+            for batch in batches:
+                feeds = {**self._program.feed(batch)}
+                runs = self.runs(feeds)
+                plan, objective = runs.valid if epochs is None else runs.train
+                if epochs is not None:
+                    feeds[EPOCH] = next(epochs)
+                done = self.run(plan, feeds)
+                totals.instances += batch.rows
+                if not self._settings.is_abstract:
+                    totals.add(self._report(objective, done, batch.rows))
+                self._recorder.flush_if_full()
+                if self.on_items is not None:
+                    self.on_items(batch.rows)
+        finally:
+            self._note_memory()
         return PassReport(start_s, clock.now, totals)
 
     def run(self, plan: Plan, feeds: Mapping[str, Any]) -> FlowResult:

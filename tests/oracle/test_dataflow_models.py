@@ -263,6 +263,11 @@ def test_memory_is_counted_and_ends():
         assert trained(model, name, cluster=cluster(peak)).peak_bytes[0] == peak
         with pytest.raises(OutOfMemoryError, match="small is out of memory"):
             trained(model, name, cluster=cluster(peak - 1))
+    row = ampsim.forecast(
+        model, cluster(peak - 1), name, instances=INSTANCES, max_epochs=1, repeats=1, target=0.5
+    ).table.iloc[0]
+    assert row["note"].startswith("1 of 1 runs failed: small is out of memory")
+    assert row["peak_bytes"] == peak  # it tells what was needed
 
 
 def test_swapping_trains_the_same_in_less_memory():
