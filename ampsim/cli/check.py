@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +17,9 @@ from ampsim.cli.console import (
 )
 from ampsim.cli.devices import load, summary
 from ampsim.cli.models import parameter_count
+from ampsim.cli.options import RECIPE_FILE, recipe_at
 from ampsim.errors import AmpsimError, FileFormatError
-from ampsim.files import expanded
 
-RECIPE_FILE = "recipe.toml"
 HARDWARE_KINDS: Final = ("device", "cluster")
 
 
@@ -67,8 +65,8 @@ def _row(file: str) -> dict[str, Any]:
 
 def _kind(file: str) -> str:
     """What a file is meant as, by its name, and for hardware and placements by its keys."""
-    path, suffix = expanded(file), Path(file).suffix.lower()
-    if Path(file).name == RECIPE_FILE or os.path.isfile(path / RECIPE_FILE):
+    suffix = Path(file).suffix.lower()
+    if recipe_at(file):
         return "recipe"
     if suffix == ".toml":
         return _kind_of_table(file)
@@ -118,11 +116,13 @@ def _device_words(file: str) -> str:
 
 def _recipe_words(file: str) -> str:
     from ampsim.recipes.recipe import read_recipe
-    from ampsim.recipes.rows import make_rows, space_of
+    from ampsim.recipes.rows import make_rows, search_of, space_of
 
-    path = expanded(file)
-    recipe = read_recipe(path if os.path.isdir(path) else path.parent)
-    if recipe.file.explore:
+    recipe = read_recipe(recipe_at(file) or file)
+    if recipe.file.search is not None:
+        rows, _how = search_of(recipe)
+        count = f"a search of {recipe.file.search.trials} trials"
+    elif recipe.file.explore:
         space = space_of(recipe)
         rows = space.at_ends
         count = f"a map of {len(space.points) * len(recipe.file.schedules)} cells"

@@ -174,6 +174,19 @@ class Panelled(TyperCommand):
 
 
 _IS_ASKED: Final = ContextVar("_IS_ASKED", default=False)
+_CONTEXT: Final[ContextVar[typer.Context]] = ContextVar("_CONTEXT")
+
+
+def typed_options() -> dict[str, str]:
+    """Options that were given to the command under way, by their names here, as they are typed."""
+    context = _CONTEXT.get()
+
+    def is_given(name: str | None) -> bool:
+        source = context.get_parameter_source(name or "")
+        return source is not None and source.name == "COMMANDLINE"
+
+    options = [one for one in context.command.params if one.param_type_name == "option"]
+    return {str(one.name): one.opts[0] for one in options if is_given(one.name)}
 
 
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
@@ -185,8 +198,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
     """
     given = inspect.signature(function, eval_str=True).parameters.values()
 
-    def run(*, traceback: bool, **typed: Any) -> Code:
-        asked = _IS_ASKED.set(traceback)
+    def run(context: typer.Context, *, traceback: bool, **typed: Any) -> Code:
+        asked, _of = _IS_ASKED.set(traceback), _CONTEXT.set(context)
         try:
             taken = {one.name: _taken(one.name, one.annotation, typed) for one in given}
             with ExitStack() as held:
@@ -198,10 +211,11 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
         finally:
             _IS_ASKED.reset(asked)
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
+    either, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     traceback = inspect.Parameter("traceback", keyword, annotation=bool, default=False)
     name = function.__name__
-    parameters = [of for one in (*given, traceback) for of in _declared(name, one)]
+    parameters = [inspect.Parameter("context", either, annotation=typer.Context)]
+    parameters += [of for one in (*given, traceback) for of in _declared(name, one)]
     untyped: Any = run
     untyped.__name__, untyped.__doc__ = function.__name__, function.__doc__
     untyped.__signature__ = inspect.Signature(parameters, return_annotation=Code)

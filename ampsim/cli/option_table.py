@@ -44,6 +44,12 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
             "of one or two digits; the paper's own is `rnn`]",
             completion.models,
         ),
+        "search.model": Option(
+            "MODEL|RECIPE",
+            "A shipped model's name, a .py file of your own, or a recipe.toml, or its folder, with "
+            'a table "search".',
+            completion.models,
+        ),
         "gantt.source": Option(
             "MODEL|RUN_DIR",
             "A model to run for a moment, or a folder of `ampsim run`.",

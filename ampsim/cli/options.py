@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import asdict, dataclass, make_dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ampsim.cli.console import complain
 from ampsim.cli.methods import OPTIONS, SEVERAL
 from ampsim.cli.option_table import ALL_SCHEDULES, DEVICE, OF_PROGRAMS
 from ampsim.errors import OptionError
+from ampsim.files import expanded
 
 if TYPE_CHECKING:
     from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
     from ampsim.study import Model
+
+
+RECIPE_FILE: Final = "recipe.toml"
+
+
+def recipe_at(file: str) -> Path | None:
+    """The folder of a recipe that is named by its path, or by its folder's; None of all else."""
+    path = expanded(file)
+    if path.name == RECIPE_FILE:
+        return path.parent
+    return path if os.path.isfile(path / RECIPE_FILE) else None
 
 
 ModeName: TypeAlias = Literal["numeric", "sleep"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json
+from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json, typed_options
 from ampsim.cli.option_table import ONE, SEVERAL
 from ampsim.cli.options import Tuning
+from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
     from ampsim.exploring.finding import Finding
@@ -192,8 +193,10 @@ def search(
 ) -> Code:
     """Search hardware and schedules for the points that no other one beats on MODEL.
 
-    Optuna proposes points (pip install 'ampsim[search]'); each is trained until it is dominated for
-    sure. Writes a page, the table of trials and a manifest to --out (search-MODEL unless told). The
+    A recipe with a table "search" says all that in a file; options of the search itself go before
+    what it says. Optuna proposes points (pip install 'ampsim[search]'); each is trained until it is
+    dominated for sure. Writes a page, the table of trials and a manifest to --out (search-MODEL
+    unless told). The
     journal of trials and finished runs are kept there: the same command goes on where it was. The
     object of --json: ampsim, model, cluster, seed, verdict, objectives, hypervolume,
     hypervolume_random, importances, interrupted, rows (one a trial, columns as in search.csv).
@@ -203,10 +206,32 @@ def search(
     from ampsim.exploring.search import search as ask
 
     optuna_here()
-    setup, varies = question.setup(model, SEVERAL, over or ())
-    how = {"over": varies, **searching.given(), **question.given()}
+    if folder := options.recipe_at(model):
+        about, setup, how = _asked_by(folder, searching)
+    else:
+        setup, varies = question.setup(model, SEVERAL, over or ())
+        how = {"over": varies, **searching.given(), **question.given()}
+        about = setup[0].name
     find = partial(ask, *setup, budget_s=options.seconds("--budget", budget), **how)
-    return making.answered(Searched, f"search-{setup[0].name}", find, keeps=True)
+    return making.answered(Searched, f"search-{about}", find, keeps=True)
+
+
+def _asked_by(folder: Path, searching: Searching) -> tuple[str, Any, dict[str, Any]]:
+    """What a recipe calls itself, the setup around which it searches, and how.
+
+    Raises:
+        OptionError: an option says what the recipe does.
+    """
+    from ampsim.recipes.recipe import read_recipe
+    from ampsim.recipes.rows import search_of
+
+    recipe = read_recipe(folder)
+    setup, how = search_of(recipe)
+    typed, own = typed_options(), searching.given()
+    beside = {"budget", "traceback", *own, *(one.name for one in fields(Making))}
+    if said := next((text for name, text in typed.items() if name not in beside), None):
+        raise OptionError(f"{said} has no effect beside {recipe.label}; say it there")
+    return recipe.name, setup, how | {name: own[name] for name in own if name in typed}
 
 
 def whatif(

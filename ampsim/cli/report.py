@@ -100,6 +100,11 @@ def _split(names: list[str]) -> tuple[list[Recipe], list[Path]]:
 
     folders = {name: program_folder(name) for name in names}
     recipes = [read_recipe(recipe_folder(name)) for name in names if folders[name] is None]
+    for one in recipes:
+        if one.file.search is not None:
+            raise OptionError(
+                f"{one.label}: a report has no search; make it with `ampsim search {one.folder}`"
+            )
     return recipes, [folder for name in names if (folder := folders[name]) is not None]
 
 

@@ -15,6 +15,8 @@ from pydantic import Field, create_model
 from ampsim.assets import shipped
 from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.exploring.explore import POINTS, POINTS_MAX
+from ampsim.exploring.sampling import SamplerName
+from ampsim.exploring.search import IN_FLIGHT, TRIALS
 from ampsim.files import expanded, sha256_of
 from ampsim.forecasting.tuning import require_budget
 from ampsim.options import Count
@@ -91,6 +93,22 @@ class Exploring(Record):
     over: Annotated[dict[str, str | list[Any]], Field(min_length=1)]
     points: Annotated[int, Field(ge=2, le=POINTS_MAX)] = POINTS
     sure: Annotated[float, Field(ge=0.5, le=0.999)] = SURE
+
+
+class SearchKeys(Record):
+    """A search, in place of a table of all rows: what `ampsim.search` takes, by the same names.
+
+    Learning rates are as there: the model's own, raised where an update takes a mean.
+    """
+
+    over: Annotated[dict[str, str | list[Any]], Field(min_length=1)]
+    minimise: Text | list[Text] = "time_s"
+    subject_to: Text | list[Text] = Field(default_factory=list[Text])
+    trials: Count = TRIALS
+    in_flight: Count = IN_FLIGHT
+    sampler: SamplerName = "tpe"
+    prunes: bool = True
+    against_random: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +207,7 @@ class RecipeFile(Record):
         schedules: the rows.
         grid: clusters on which every row is run; none unless given.
         explore: a space of hardware over which the rows are compared; none unless given.
+        search: a space in which `ampsim search` looks for the best rows; none unless given.
         published: numbers to compare with.
         figures: which to draw, as far as there are data for them; all unless given.
     """
@@ -215,6 +234,7 @@ class RecipeFile(Record):
     schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]
     grid: Grid | None = None
     explore: Exploring | None = None
+    search: SearchKeys | None = None
     published: list[Published] = Field(default_factory=list[Published])
     figures: list[Figure] = Field(default_factory=lambda: list(FIGURES))
 
@@ -341,19 +361,23 @@ _NOT_OF_ROWS: Final = ("mode", "placement", *HARDWARE)
 
 
 def _exploring_faults(file: RecipeFile) -> Iterator[str]:
-    """What has no effect beside `explore`, which has a page of its own and trains to a target."""
-    if file.explore is None:
+    """What has no effect beside what has a page of its own, and trains to a target."""
+    if file.explore is None and file.search is None:
         return
-    for key in _NOT_EXPLORED:
+    beside, without = "search", ("explore", *_NOT_EXPLORED)
+    of_rows = ("set", "label", *_NOT_OF_ROWS)  # a search has one model, and names rows itself
+    if file.search is None:
+        beside, without, of_rows = "explore", _NOT_EXPLORED, _NOT_OF_ROWS
+    for key in without:
         if key in file.model_fields_set:
-            yield f"{key} has no effect beside explore; leave one of them out"
+            yield f"{key} has no effect beside {beside}; leave one of them out"
     for index, entry in enumerate(file.schedules):
-        for key in _NOT_OF_ROWS:
-            if getattr(entry, key) is not None:
-                yield f"schedules[{index}].{key} has no effect beside explore; leave it out"
+        for key in of_rows:
+            if key in entry.model_fields_set:
+                yield f"schedules[{index}].{key} has no effect beside {beside}; leave it out"
     first, count = file.seeds[0], len(file.seeds)
     if file.seeds != [*range(first, first + count)]:
-        yield f"seeds must follow each other beside explore, such as [0, 1, 2], got {file.seeds}"
+        yield f"seeds must follow each other beside {beside}, such as [0, 1, 2], got {file.seeds}"
 
 
 def _row_faults(file: RecipeFile, cells: Sequence[Cell]) -> Iterator[str]:

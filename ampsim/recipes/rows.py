@@ -11,7 +11,7 @@ import pandas as pd
 
 from ampsim.assets import locate
 from ampsim.errors import FileFormatError, OptionError
-from ampsim.exploring.axes import Point, Setup, Value
+from ampsim.exploring.axes import Point, Setup, Value, axes_over
 from ampsim.exploring.explore import label_at, points_of, values_of
 from ampsim.exploring.making import rows_at
 from ampsim.forecasting.making import require_fit, times_validation
@@ -137,20 +137,44 @@ def space_of(recipe: Recipe) -> ExploredSpace:
     asked, base = recipe.file.explore, _rows(recipe)
     assert asked is not None, "the recipe explores"
     setup = Setup(base.model, base.cluster, tuple(row.schedule for row in base.rows))
-    named = {
-        key: tuple(map(str, given.split(",") if isinstance(given, str) else given))
-        for key, given in asked.over.items()
-        if key in _FILES
-    }
-    there = {key: [_beside(recipe, key, one) for one in named[key]] for key in named}
-    values = _told(
-        recipe, "explore.over", lambda: values_of({**asked.over, **there}, setup, asked.points)
-    )
+    there = {key: _beside_each(recipe, key, given) for key, given in asked.over.items()}
+    values = _told(recipe, "explore.over", lambda: values_of(there, setup, asked.points))
+    named = {key: _names(given) for key, given in asked.over.items() if key in _FILES}
     return ExploredSpace(recipe, base, values | named)
+
+
+def search_of(recipe: Recipe) -> tuple[Setup, dict[str, Any]]:
+    """Around what a recipe searches, and all else as `ampsim.search` takes it.
+
+    Raises:
+        FileFormatError: it does not say what is searched; else as of `make_rows`.
+        MissingDataError: as of `make_rows`.
+    """
+    file, asked = recipe.file, recipe.file.search
+    if asked is None:
+        raise FileFormatError(
+            f"{recipe.label}: missing key 'search', a table with over and what else "
+            "`ampsim search` takes; add it, or make its report by `ampsim report`"
+        )
+    base = _rows(recipe)
+    setup = Setup(base.model, base.cluster, tuple(row.schedule for row in base.rows))
+    over = {key: _beside_each(recipe, key, given) for key, given in asked.over.items()}
+    _told(recipe, "search.over", lambda: axes_over(over, setup))
+    how = {name: getattr(asked, name) for name in type(asked).model_fields} | {"over": over}
+    how |= {"target": file.target, "max_epochs": file.max_epochs, "instances": file.instances}
+    return setup, how | {"seed": file.seeds[0], "repeats": len(file.seeds)}
 
 
 _FILES: Final = ("cluster", "device")
 """Keys whose values may be paths from the recipe's folder."""
+
+
+def _names(given: str | Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(str, given.split(",") if isinstance(given, str) else given))
+
+
+def _beside_each(recipe: Recipe, key: str, given: str | list[Any]) -> str | list[Any]:
+    return [_beside(recipe, key, one) for one in _names(given)] if key in _FILES else given
 
 
 def _beside(recipe: Recipe, key: str, value: Value) -> Value:
@@ -211,7 +235,7 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
         validate_every=file.validate_every,
     )
     plan = RunPlan(model, own, options, rate_of(model, schedule, file.scale_rate))
-    if file.explore is None:  # else it need not fit where nothing varies
+    if not (file.explore or file.search):  # else it need not fit where nothing varies
         _told(recipe, where, lambda: resolved(schedule, own))
         (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
         plan = plan.having(placement=placed)
