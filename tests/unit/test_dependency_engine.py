@@ -190,6 +190,22 @@ def test_an_array_too_large_says_which_operation_wanted_it():
         a[0].numpy()
 
 
+def test_an_array_for_which_there_was_no_room_lies_nowhere():
+    engine = ampsim.DependencyEngine(cluster(memory_bytes=100))
+    a, b, c, d = Arrays(engine).new("a", "b", "c", "d")
+    a[0], b[0] = np.zeros(10), np.zeros(11)
+    with pytest.raises(OutOfMemoryError, match="it needs 168 bytes of 100"):
+        engine.wait_for_all()
+    a[0].delete()
+    c[0] = np.zeros(9)
+    engine.wait_for_all()
+    assert engine.result.peak_bytes.tolist() == [80]
+    d[0] = np.zeros(4)
+    with pytest.raises(OutOfMemoryError, match="it needs 104 bytes of 100"):
+        engine.wait_for_all()
+    assert engine.memory(0).total_bytes == 72
+
+
 def test_ctrl_c_in_a_function_ends_the_engine(engine):
     def interrupt() -> None:
         raise KeyboardInterrupt
