@@ -159,11 +159,11 @@ AnyRun: TypeAlias = "Run | Result | LoadedRun"
 
 def kept_of(run: AnyRun) -> KeptPart | None:
     """How much of a run its spans are; `WHOLE` where they are all, or their count is unknown."""
-    spans: DataFrame = run.spans
-    if not 0 < len(spans) < run.messages:
+    spans, steps = run.spans, len(_computed(run.spans))  # of lanes and the host are no messages
+    if not len(spans) or steps >= run.messages:
         return WHOLE
     until_s = float(np.max(floats(spans, "end_s")))
-    return KeptPart(until_s, float(run.makespan_s), len(spans), int(run.messages))
+    return KeptPart(until_s, float(run.makespan_s), steps, int(run.messages))
 
 
 def devices_of(forecast: RunTable) -> list[str]:
