@@ -106,7 +106,7 @@ def memory_of(places: Places) -> pd.DataFrame:
 
 
 def behind_of(columns: Known, dispatches: Known) -> np.ndarray:
-    """For each operation that waited for a thread: which had it before; else `START`."""
+    """For each operation that waited for a thread: which had it until then; else `START`."""
     start_s, end_s = columns["start_s"], columns["end_s"]
     ready_s = columns["ready_s"].copy()
     ready_s[dispatches["operation"]] = dispatches["end_s"]
@@ -114,8 +114,9 @@ def behind_of(columns: Known, dispatches: Known) -> np.ndarray:
     last: dict[int, int] = {}
     for one in np.lexsort((columns["number"], end_s, start_s)).tolist():
         thread = int(columns["thread"][one])
-        if start_s[one] > ready_s[one]:
-            behind[one] = last.get(thread, START)
+        before = last.get(thread, START)
+        if start_s[one] > ready_s[one] and before != START and end_s[before] == start_s[one]:
+            behind[one] = before
         if end_s[one] > start_s[one]:
             last[thread] = one
     return behind
@@ -233,9 +234,10 @@ class EngineResult:
         place (the worker; -1 for the host; of a copy the one whose lane it took), thread (its row
         in `rows`), pushed_s, ready_s, start_s, end_s, waited_for (the operation whose end made it
         ready, -1 where its push did), variable (through which it waited, "" where its push made it
-        ready), behind (the operation that had its thread until it started, -1 where it started as
-        soon as it was ready), flop, bytes, state ("done", "failed", or "skipped": for want of a
-        value that a failed operation was to give).
+        ready), behind (the operation that had its thread until it started, -1 where none had: it
+        started as soon as it was ready, or waited for a pool's thread or for its device to be up),
+        flop, bytes, state ("done", "failed", or "skipped": for want of a value that a failed
+        operation was to give).
         """
         behind = behind_of(self._columns, self._dispatches)
         known = {**self._columns, "behind": behind}

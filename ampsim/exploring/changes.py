@@ -19,7 +19,7 @@ from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.load import replaced
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
-from ampsim.study.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, Elasticities
+from ampsim.study.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, SCHEDULE_PLACE, Elasticities
 from ampsim.text import distinct
 
 FACTORS: Final = (0.5, 2.0, math.inf)
@@ -70,7 +70,7 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
     return [
         *_of_devices(cluster, shares),
         *_of_links(cluster, shares, are_apart=not isinstance(schedule, Solver)),
-        *_of_more(cluster, schedule),
+        *_of_more(cluster, schedule, shares),
         Change("everything", everything, 1.0, (0.5, 2.0)),
     ]
 
@@ -132,11 +132,12 @@ def _has(cluster: Cluster, key: str) -> bool:
     return any(found) or (key == BANDWIDTH and cluster.ports is not None)
 
 
-def _of_more(cluster: Cluster, schedule: Any) -> Iterator[Change]:
+def _of_more(cluster: Cluster, schedule: Any, shares: Elasticities) -> Iterator[Change]:
     """Waits of the schedule, and what can only be there or not."""
     for key in _SCHEDULE_WAITS:
         if getattr(schedule, key, None):
-            yield Change(f"{key} of the schedule", partial(_waits, keys=(key,)), None)
+            share = shares.of(SCHEDULE_PLACE, key) if key == "round_trip_s" else None
+            yield Change(f"{key} of the schedule", partial(_waits, keys=(key,)), share)
     if not all(map(light_is_free, cluster.devices)):
         same = _of_cluster("no light work", lambda one, _factor: one, None, math.inf)
         yield replace(same, frees_light=True)

@@ -66,7 +66,10 @@ NUMBERS: Final = (
 OF_LINK: Final = ("latency_s", "bandwidth_bytes_per_s")
 """Those of a link."""
 
-_WHOSE: Final = {"worker": "", "link": " of links", "host": " of the host", "waits": "set times"}
+_WHOSE: Final = {
+    "worker": "", "link": " of links", "host": " of the host", "schedule": " of the schedule",
+    "waits": "set times",
+}  # fmt: skip
 """What is said behind a time constant of such a place; that of waits has no name."""
 
 

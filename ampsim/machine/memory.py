@@ -55,7 +55,7 @@ class Memory:
         self._start_sample()
 
     def take(self, category: int, size_bytes: int) -> None:
-        """Let so many bytes lie in memory.
+        """Let so many bytes lie in memory; none of them do where there is no room.
 
         Raises:
             OutOfMemoryError: there is no room for them.
@@ -64,10 +64,12 @@ class Memory:
         held[category] += size_bytes
         self.total_bytes = total_bytes = self.total_bytes + size_bytes
         if total_bytes > self._crest_bytes:
+            if self._capacity_bytes is not None and total_bytes > self._capacity_bytes:
+                error = self._overflow(self._capacity_bytes)
+                self.give(category, size_bytes)
+                raise error
             self._crest_bytes = total_bytes
             self._crest = self._clock.now, held.copy()
-            if self._capacity_bytes is not None and total_bytes > self._capacity_bytes:
-                raise self._overflow(self._capacity_bytes)
         self._left = left = self._left - 1
         if not left:
             self._end_sample()

@@ -159,11 +159,11 @@ AnyRun: TypeAlias = "Run | Result | LoadedRun"
 
 def kept_of(run: AnyRun) -> KeptPart | None:
     """How much of a run its spans are; `WHOLE` where they are all, or their count is unknown."""
-    spans: DataFrame = run.spans
-    if not 0 < len(spans) < run.messages:
+    spans, steps = run.spans, len(_computed(run.spans))  # of lanes and the host are no messages
+    if not len(spans) or steps >= run.messages:
         return WHOLE
     until_s = float(np.max(floats(spans, "end_s")))
-    return KeptPart(until_s, float(run.makespan_s), len(spans), int(run.messages))
+    return KeptPart(until_s, float(run.makespan_s), steps, int(run.messages))
 
 
 def devices_of(forecast: RunTable) -> list[str]:
@@ -262,29 +262,30 @@ Hosts: TypeAlias = Mapping[int, Sequence[str]]
 
 
 def hosts_in(frames: Iterable[DataFrame]) -> Hosts:
-    """The nodes of each worker that has a span in any of these frames.
+    """The nodes of each worker that has a span in any of these frames; ranks have the same ones.
 
     The mapping is empty where two frames place a node on different workers, as no name then fits
     all rows, and for operations, which belong to no worker.
     """
-    busy_s: dict[str, float] = {}
-    places: dict[str, int] = {}
+    busy_s: dict[tuple[int, str], float] = {}
+    places: dict[str, list[int]] = {}
     for spans in map(_computed, frames):
         if is_of_operations(spans):
             return {}
-        nodes, place = np.unique(np.asarray(texts(spans, "node"), np.str_), return_inverse=True)
-        seconds = np.bincount(place, floats(spans, "end_s") - floats(spans, "start_s"), len(nodes))
-        worker = np.zeros(len(nodes), dtype=np.int64)
-        worker[place] = integers(spans, "worker")
-        for node, its_s, where in zip(
-            nodes.tolist(), seconds.tolist(), worker.tolist(), strict=True
-        ):
-            if places.setdefault(node, where) != where:
-                return {}
-            busy_s[node] = busy_s.get(node, 0.0) + its_s
+        nodes, node = np.unique(np.asarray(texts(spans, "node"), np.str_), return_inverse=True)
+        workers, worker = np.unique(integers(spans, "worker"), return_inverse=True)
+        pairs, of = np.unique(worker * len(nodes) + node, return_inverse=True)
+        seconds = np.bincount(of, floats(spans, "end_s") - floats(spans, "start_s"), len(pairs))
+        here: dict[str, list[int]] = {}
+        for pair, its_s in zip(pairs.tolist(), seconds.tolist(), strict=True):
+            own = int(workers[pair // len(nodes)]), str(nodes[pair % len(nodes)])
+            here.setdefault(own[1], []).append(own[0])
+            busy_s[own] = busy_s.get(own, 0.0) + its_s
+        if any(places.setdefault(name, where) != where for name, where in here.items()):
+            return {}
     found: dict[int, list[str]] = {}
-    for node in sorted(busy_s, key=lambda name: -busy_s[name]):
-        found.setdefault(places[node], []).append(node)
+    for worker, node in sorted(busy_s, key=lambda one: -busy_s[one]):
+        found.setdefault(worker, []).append(node)
     return found
 
 

@@ -1,11 +1,10 @@
 """Elasticities: by how many percent a run is longer where one time constant is one percent larger.
 
-A time constant is a duration, such as a latency, or one over a rate. A run's time is homogeneous of
-degree 1 in all of them together: twice of each is twice the time, with the same order of
-everything. So by Euler's theorem the elasticities over all time constants add up to 1. Each is the
-share of the path through whoever held the device (`ampsim.trace.holding`) that it accounts for: of
-a step, what the price of the step has of it, found by changing it a little where the step is
-priced.
+A time constant is a duration, such as a latency, or one over a rate. With twice of each a run takes
+twice the time, with the same order of everything. So by Euler's theorem the elasticities over all
+time constants add up to 1. Each is the share of the path through whoever held the device
+(`ampsim.trace.holding`) that it accounts for: of a step, what the price of the step has of it,
+found by changing it a little where the step is priced.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from ampsim.study.result import Result
 from ampsim.trace import COMPUTE_LANE, COPY_IN_LANE, COPY_OUT_LANE, Holding, held_path
 
 Place: TypeAlias = "tuple[str, int] | tuple[str, int, int] | tuple[str]"
-"""("worker", number), ("link", source, target), the host, or what is neither."""
+"""("worker", number), ("link", source, target), the host, the schedule, or what is none of them."""
 
 LATENCY: Final = "latency_s"
 BANDWIDTH: Final = "bandwidth_bytes_per_s"
 HOST_PLACE: Final = ("host",)
+SCHEDULE_PLACE: Final = ("schedule",)
 WAITS: Final = ("waits",)
 _STEP: Final = 2.0**-20
 """By how much a number is changed; chosen: a price is linear in it but for a kink."""
@@ -61,10 +61,7 @@ class Elasticities:
 
 
 def elasticities(result: Result, cluster: Cluster) -> Elasticities:
-    """The elasticities of the makespan of a run that kept all of its records.
-
-    They add up to 1; there is none where no time passed.
-    """
+    """The elasticities of a run's makespan, from all its records; they add up to 1, or are none."""
     spans, prices = result.recorder.columns("spans"), _Prices(result, cluster)
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
     path = held_path(result.recorder, result.crossings, down_s, by_message=prices.vary)
@@ -80,6 +77,7 @@ class _Prices:
 
     def __init__(self, result: Result, cluster: Cluster) -> None:
         self._cluster, kinds = cluster, result.recorder.kinds
+        self._has_client = hasattr(result.schedule, "round_trip_s")
         self.vary = cluster.steps_vary and any(one.message_overhead_s for one in cluster.devices)
         self._seconds_on = {
             kind: kinds.seconds_on[number] for number, kind in enumerate(kinds.all)
@@ -93,6 +91,8 @@ class _Prices:
         host, on_link = self._cluster.host, {"latency": LATENCY, "bandwidth": BANDWIDTH}
         if held.kind == "wait":
             yield WAITS, "", 1.0
+        elif self._has_client and HOST in (held.source_worker, held.worker):
+            yield SCHEDULE_PLACE, "round_trip_s", 1.0
         elif held.kind in on_link:
             yield ("link", held.source_worker, held.worker), on_link[held.kind], 1.0
         elif held.worker == HOST:

@@ -77,6 +77,27 @@ def test_an_operation_tells_what_it_stood_behind():
     assert engine.result.operations["behind"].tolist() == [-1, 0, 1]
 
 
+def test_an_operation_stands_behind_none_that_ended_before_it_could_start():
+    """It waits for a pool's thread, or for its device to be up: nothing had its own thread."""
+    pooled = ampsim.DependencyEngine(cluster(2), ampsim.Pooled(1))
+    for place in (1, 0, 1):
+        pooled.push(None, work=SECOND, on=place)
+    pause = Event(worker=0, kind="pause", from_s=2.0, until_s=4.0)
+    where = Cluster(name="c", devices=cluster().devices, events=(pause,))
+    paused = ampsim.DependencyEngine(where)
+    for _ in range(2):
+        paused.push(None, work=SECOND)
+        paused.wait_for_all()
+    paused.push(None, work=SECOND)
+    for engine in (pooled, paused):
+        engine.wait_for_all()
+        table = engine.result.operations
+        known = table[table["behind"] >= 0]
+        ends_s = table["end_s"].to_numpy()[known["behind"]].tolist()
+        assert ends_s == known["start_s"].tolist()
+    assert table["start_s"].iloc[-1] == 4.0
+
+
 def test_of_two_that_wait_the_one_with_more_priority_starts_first():
     engine = ampsim.DependencyEngine(cluster())
     for priority in (0, 1, 5, 5):
@@ -188,6 +209,22 @@ def test_an_array_too_large_says_which_operation_wanted_it():
         OutOfMemoryError, match=r"^a\[gpu0\] set \(reads nothing; mutates a\[gpu0\]\)"
     ):
         a[0].numpy()
+
+
+def test_an_array_for_which_there_was_no_room_lies_nowhere():
+    engine = ampsim.DependencyEngine(cluster(memory_bytes=100))
+    a, b, c, d = Arrays(engine).new("a", "b", "c", "d")
+    a[0], b[0] = np.zeros(10), np.zeros(11)
+    with pytest.raises(OutOfMemoryError, match="it needs 168 bytes of 100"):
+        engine.wait_for_all()
+    a[0].delete()
+    c[0] = np.zeros(9)
+    engine.wait_for_all()
+    assert engine.result.peak_bytes.tolist() == [80]
+    d[0] = np.zeros(4)
+    with pytest.raises(OutOfMemoryError, match="it needs 104 bytes of 100"):
+        engine.wait_for_all()
+    assert engine.memory(0).total_bytes == 72
 
 
 def test_ctrl_c_in_a_function_ends_the_engine(engine):

@@ -66,6 +66,18 @@ def test_links_of_a_hierarchy_are_made_faster_in_each_of_its_levels():
     assert row["epoch_s"] == run.makespan_s
 
 
+def test_the_round_trip_of_a_client_counts_for_the_schedule_not_for_a_link():
+    client, model = ampsim.OutOfGraph(round_trip_s=1e-6), ampsim.load_model("rnn", hidden=4)
+    cluster = ampsim.load_cluster("tflops-1", workers=1, latency_s=1e-6)
+    found = ampsim.whatif(model, cluster, [client], mode="sleep", instances=100, learn=0)
+    table = found.table.set_index(["what", "factor"])
+    share = table.loc[("round_trip_s of the schedule", 2.0), "share"]
+    assert share > 0.5
+    assert table.loc[("round_trip_s of the schedule", 0.5), "change"] == pytest.approx(share)
+    assert table.loc[("latency of links", 2.0), ["change", "share"]].tolist() == [0.0, 0.0]
+    assert found.elasticities["where"].tolist()[0] == "schedule"
+
+
 def test_elasticities_of_the_table_add_up_to_one(found):
     assert found.elasticities["elasticity"].sum() == pytest.approx(1.0, abs=1e-9)
     assert set(found.elasticities["constant"]) == {"flop_per_s", "step_overhead_s", "latency_s"}

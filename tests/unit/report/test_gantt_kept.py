@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import ampsim
+from ampsim.hardware import Cluster, Device
 from ampsim.model_parallel import SCHEDULES
 from ampsim.report.frames import KeptPart, kept_of
 from ampsim.report.gantt.boxes import ChartRun
@@ -52,4 +54,16 @@ def test_what_was_not_kept_is_hatched_under_every_schedule(schedule, result_of):
     corners = np.concatenate([np.asarray(path.vertices)[:, 0] for path in paths])
     scale = axes.get_xlim()[1] / end_s
     assert (corners.min() / scale, corners.max() / scale) == pytest.approx((until_s, end_s))
+    assert kept_of(result) is None
+
+
+def test_steps_of_lanes_are_no_messages_of_which_a_part_was_kept():
+    issuing = Device(name="issuing", flop_per_s=1e9, dispatch_s=2e-6)
+    cluster, model = Cluster(name="c", devices=(issuing,)), ampsim.load_model("rnn", hidden=4)
+    result = ampsim.simulate(model, cluster, ampsim.Dataflow(), mode="sleep", instances=20)
+    spans = result.spans[: len(result.spans) // 2]
+    assert len(spans) > result.messages > (spans["lane"] == "compute").sum()
+    kept = kept_of(Run(spans=spans, messages=result.messages, makespan_s=result.makespan_s))
+    assert kept is not None and kept.gap_s((0.0, result.makespan_s)) is not None
+    assert (kept.steps, kept.steps_all) == ((spans["lane"] == "compute").sum(), result.messages)
     assert kept_of(result) is None

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
 
+import ampsim
 from ampsim.errors import OptionError
 from ampsim.report.gantt import boxes as chart_arrows
 from ampsim.report.gantt import chart as charts
@@ -49,6 +50,15 @@ def ways(axes) -> Any:
         if isinstance(collection, LineCollection)
         for segment in collection.get_segments()
     ]
+
+
+def test_each_rank_has_the_nodes_of_its_copy():
+    solver, cluster = ampsim.AsyncSGD(ranks=2), ampsim.load_cluster("tflops-1", workers=3)
+    model = ampsim.load_model("mlp", hidden=8)
+    run = ampsim.simulate(model, cluster, solver, mode="sleep", instances=20)
+    copy = "linear-1, linear-4 +6"
+    told = ["0 (" + copy, "1 (" + copy, "2 (centre"]
+    assert names(gantt(run.spans, workers=3).axes[0]) == [f"worker {one})" for one in told]
 
 
 def test_rows_of_one_device_are_together_in_a_bracket_with_its_name(figure_1):
@@ -148,7 +158,8 @@ def test_a_worker_that_only_passes_messages_on_keeps_a_row_where_they_are_drawn(
     spans.loc[light, "node"] = "light"
     transfers = sent(("linear-0", "light", 8, 0.0, 1e-6))
     axes = gantt(ChartRun(spans, [transfers]), workers=6).axes[0]
-    assert names(axes) == [*(f"worker {n} (linear-{n})" for n in range(3)), "worker 3 (light)"]
+    hosts = [*(f"linear-{n}" for n in range(3)), "light, relu"]
+    assert names(axes) == [f"worker {n} ({nodes})" for n, nodes in enumerate(hosts)]
     assert "1 worker with only free steps, 1 worker with no steps" in notes(axes)
 
 
