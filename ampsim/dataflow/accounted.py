@@ -308,15 +308,13 @@ class CountingHost(Host):
             for place, name in enumerate(CATEGORIES)
             if memory.held(place)
         )
-        error = OutOfMemoryError(
+        raise OutOfMemoryError(
             f"{device.name} is out of memory at {format_seconds(self._clock.now)}: "
             f"{node.told}{f' in {state.tag}' if state.tag else ''} asks for "
             f"{buffer.size_bytes:,} bytes, and {memory.total_bytes:,} of "
             f"{self._capacity_bytes:,} are taken ({held or 'by nothing'}); try {remedy}, a "
             "smaller parallel_iterations, or a device with more memory_bytes"
         )
-        buffer.begin()  # so that the memory's history tells what was needed
-        raise error
 
     # --- who holds what the steps give: what an array makes takes its turn in the device's queue
 

@@ -267,7 +267,7 @@ def test_memory_is_counted_and_ends():
         model, cluster(peak - 1), name, instances=INSTANCES, max_epochs=1, repeats=1, target=0.5
     ).table.iloc[0]
     assert row["note"].startswith("1 of 1 runs failed: small is out of memory")
-    assert row["peak_bytes"] == peak  # it tells what was needed
+    assert 4 * parameters < row["peak_bytes"] < peak  # what lay there
 
 
 def test_swapping_trains_the_same_in_less_memory():
