@@ -35,7 +35,7 @@ from ampsim.forecasting.settings import (
     spaces_of,
     trials_of,
 )
-from ampsim.forecasting.tuning import Tuner
+from ampsim.forecasting.tuning import Tuned, Tuner
 from ampsim.hardware.load import replaced
 from ampsim.hardware.topology import Edge, HostPorts, Level, Link, Ports, Route, Topology
 from ampsim.model_parallel import placement_of
@@ -277,6 +277,27 @@ def test_a_budget_that_would_do_is_enough_for_the_seeds_that_were_named(model, c
         allowance = budget.Allowance(budget_s, repeats=30)
         spending = budget.Spending(entries, allowance, 0, RunMaker(NOBODY, None, None))
         assert (spending._start(once_s) is not None) == is_enough
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        ({"sequential": 26, "amp": 26}, ": each row tuned by 26 trials (in flight), then 0 seeds"),
+        ({"amp": 26}, ": 1 of 2 rows tuned by 26 trials (in flight), then 0 seeds"),
+        ({"sequential": 9, "amp": 26}, ": each row tuned by 9 to 26 trials (in flight), then 0"),
+        ({}, "s: 0 seeds; 0 s used"),
+    ],
+)
+def test_a_row_of_which_nothing_was_tried_is_not_told_to_be_tuned(model, cluster, trials, said):
+    """Where the rate was chosen, a row that has one instance in flight has nothing to try."""
+    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Amp()], target=0.3)
+    spending = budget.Spending(entries, budget.Allowance(6.0), 0, RunMaker(NOBODY, None, None))
+    spaces = spaces_of(entries, ("learning_rate",), None)
+    assert [one.is_free for one in spaces] == [False, True]
+    schedules = [label for label, count in trials.items() for _ in range(count)]
+    tuned = Tuned(entries, pd.DataFrame({"schedule": schedules}))
+    first = next(spending._what_was_done(spaces, tuned, ForecastRuns((), None, ())))
+    assert said in first
 
 
 @pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])
