@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from ampsim.data_parallel import Solver
 from ampsim.hardware import HOST, Cluster, Route, light_is_free
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
-from ampsim.hardware.load import replaced
+from ampsim.hardware.load import replaced, with_links
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
 from ampsim.study.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, SCHEDULE_PLACE, Elasticities
@@ -191,17 +191,7 @@ def _pair(source: int, target: int, cluster: Cluster, factor: float) -> Cluster:
 
 
 def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_RATES)) -> Cluster:
-    faster = partial(_faster, factor=factor, keys=keys)
-    topology, ports = faster(cluster.topology), faster(cluster.ports)
-    if topology is not None:
-        topology = topology.model_copy(update={"levels": tuple(map(faster, topology.levels))})
-    if ports is not None:
-        ports = ports.model_copy(update={"host": faster(ports.host)})
-    routes = (one.model_copy(update={"link": faster(one.link)}) for one in cluster.links)
-    return replaced(
-        cluster, link=faster(cluster.link), links=tuple(routes), topology=topology, ports=ports,
-        edges=tuple(map(faster, cluster.edges)),
-    )  # fmt: skip
+    return with_links(cluster, partial(_faster, factor=factor, keys=keys))
 
 
 def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:

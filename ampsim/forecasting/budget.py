@@ -289,12 +289,14 @@ class Spending:
     ) -> Iterator[str]:
         """What the budget bought, and what a user chose."""
         seeds = max((len(of) for of in made.rows), default=0)
-        trials = max(tuned.trials["schedule"].value_counts(), default=0)
+        trials: list[int] = sorted(tuned.trials["schedule"].value_counts().to_list())
+        who = "each row" if len(trials) == len(spaces) else f"{len(trials)} of {len(spaces)} rows"
+        count = " to ".join(map(str, dict.fromkeys(trials[:1] + trials[-1:])))
         what = ["learning rate"] * any(one.has_rate for one in spaces)
         what += ["optimizer"] * any(len(one.methods) > 1 for one in spaces)
         what += ["in flight"] * any(one.in_flight for one in spaces)
         what += ["decay"] * any(one.decays for one in spaces)
-        tried = f"each row tuned by {trials} trials ({', '.join(what)}), then " if trials else ""
+        tried = f"{who} tuned by {count} trials ({', '.join(what)}), then " if trials else ""
         yield (
             f"budget {format_seconds(self._budget.budget_s)}: "
             f"{tried}{seeds} seed{'s' * (seeds != 1)}; "

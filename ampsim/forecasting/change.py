@@ -32,7 +32,8 @@ from ampsim.errors import AmpsimError
 from ampsim.forecasting.intervals import Items, items_of
 from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
-from ampsim.hardware.device import sign_of
+from ampsim.hardware.device import NUMBERS, sign_of
+from ampsim.hardware.load import with_links
 from ampsim.model_parallel import PLACEMENTS, placement_of
 from ampsim.runs.ranking import SAME
 from ampsim.runs.rows import row_of, times_of
@@ -57,14 +58,13 @@ STEP: Final = 1.1
 STILL: Final = 0.005
 """Share of the ratio below which rows that learn the same are as soon, and nothing hangs."""
 
-NUMBERS: Final = (
-    "flop_per_s", "operation_overhead_s", "step_overhead_s", "message_overhead_s",
-    "memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s", "cache_bandwidth_bytes_per_s",
-)  # fmt: skip
-"""Numbers of a device on which an answer may hang."""
-
-OF_LINK: Final = ("latency_s", "bandwidth_bytes_per_s")
-"""Those of a link."""
+OF_LINK: Final = {
+    "latency_s": ("latency_s",),
+    "bandwidth_bytes_per_s": (
+        "bandwidth_bytes_per_s", "egress_bytes_per_s", "ingress_bytes_per_s"
+    ),
+}  # fmt: skip
+"""Numbers of links on which an answer may hang, and what each is called of links and ports."""
 
 _WHOSE: Final = {
     "worker": "", "link": " of links", "host": " of the host", "schedule": " of the schedule",
@@ -108,7 +108,7 @@ class Contender:
         told = {of: share for of, share in shares.items() if share >= STILL}
         for (kind, key), share in sorted(told.items(), key=lambda one: -one[1]):
             change = math.nan
-            if kind == "worker" or (kind == "link" and _is_even(cluster)):
+            if kind in ("worker", "link"):
                 with contextlib.suppress(AmpsimError):
                     there = _scaled(cluster, key, 2.0 if sign_of(key) > 0 else 0.5)
                     change = self.at(there)[0] / self.time_s - 1
@@ -311,21 +311,24 @@ def _of_link(cluster: Cluster, key: str, value: float) -> Cluster:
 
 
 def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:
-    """The cluster with a number of its link, or of those devices that say it, times a factor."""
+    """The cluster with a number of links and ports, or of devices that say it, times a factor."""
+
+    def changed(part: Any) -> Any:
+        known = {one: of for one in OF_LINK.get(key, (key,)) if (of := getattr(part, one, None))}
+        return part.model_copy(update={one: factor * of for one, of in known.items()})
+
     if key in OF_LINK:
-        return _of_link(cluster, key, factor * getattr(cluster.link, key))
-    devices = tuple(
-        one.model_copy(update={key: factor * getattr(one, key)}) if getattr(one, key) else one
-        for one in cluster.devices
-    )
-    return cluster.model_copy(update={"devices": devices})
+        return with_links(cluster, changed)
+    return cluster.model_copy(update={"devices": tuple(map(changed, cluster.devices))})
 
 
 def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
     """Which number moves the lead most."""
-    device: Any = cluster.devices[0]
-    keys = [key for key in NUMBERS if getattr(device, key, None)]
-    keys += [key for key in OF_LINK if getattr(cluster.link, key)]
+    keys = [
+        key
+        for key in (*filter(sign_of, NUMBERS), *OF_LINK)
+        if _scaled(cluster, key, STEP) != cluster
+    ]
     lead = rows[1].time_s / rows[0].time_s
     moved: dict[str, float] = {}
     for key in keys:

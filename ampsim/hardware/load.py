@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -226,6 +226,22 @@ def replaced(cluster: Cluster, **parts: Any) -> Cluster:
         OptionError: the parts do not fit.
     """
     return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
+
+
+def with_links(cluster: Cluster, changed: Callable[[Any], Any]) -> Cluster:
+    """A cluster with all that messages cross changed: links, edges and ports; None stays None."""
+    topology, ports = cluster.topology, cluster.ports
+    if topology is not None:
+        levels = tuple(map(changed, topology.levels))
+        topology = changed(topology).model_copy(update={"levels": levels})
+    if ports is not None:
+        host = None if ports.host is None else changed(ports.host)
+        ports = changed(ports).model_copy(update={"host": host})
+    routes = (one.model_copy(update={"link": changed(one.link)}) for one in cluster.links)
+    return replaced(
+        cluster, link=changed(cluster.link), links=tuple(routes), topology=topology, ports=ports,
+        edges=tuple(map(changed, cluster.edges)),
+    )  # fmt: skip
 
 
 TOPOLOGIES: Final = (

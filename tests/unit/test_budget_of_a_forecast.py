@@ -19,6 +19,7 @@ from ampsim.forecasting.budget import least_seeds, price_s
 from ampsim.forecasting.change import (
     Contender,
     _Axis,
+    _hangs_on,
     _scaled,
     _sentences,
     contenders,
@@ -34,7 +35,9 @@ from ampsim.forecasting.settings import (
     spaces_of,
     trials_of,
 )
-from ampsim.forecasting.tuning import Tuner
+from ampsim.forecasting.tuning import Tuned, Tuner
+from ampsim.hardware.load import replaced
+from ampsim.hardware.topology import Edge, HostPorts, Level, Link, Ports, Route, Topology
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
 from ampsim.report.page.tables import tuning_tables
@@ -276,6 +279,27 @@ def test_a_budget_that_would_do_is_enough_for_the_seeds_that_were_named(model, c
         assert (spending._start(once_s) is not None) == is_enough
 
 
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        ({"sequential": 26, "amp": 26}, ": each row tuned by 26 trials (in flight), then 0 seeds"),
+        ({"amp": 26}, ": 1 of 2 rows tuned by 26 trials (in flight), then 0 seeds"),
+        ({"sequential": 9, "amp": 26}, ": each row tuned by 9 to 26 trials (in flight), then 0"),
+        ({}, "s: 0 seeds; 0 s used"),
+    ],
+)
+def test_a_row_of_which_nothing_was_tried_is_not_told_to_be_tuned(model, cluster, trials, said):
+    """Where the rate was chosen, a row that has one instance in flight has nothing to try."""
+    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Amp()], target=0.3)
+    spending = budget.Spending(entries, budget.Allowance(6.0), 0, RunMaker(NOBODY, None, None))
+    spaces = spaces_of(entries, ("learning_rate",), None)
+    assert [one.is_free for one in spaces] == [False, True]
+    schedules = [label for label, count in trials.items() for _ in range(count)]
+    tuned = Tuned(entries, pd.DataFrame({"schedule": schedules}))
+    first = next(spending._what_was_done(spaces, tuned, ForecastRuns((), None, ())))
+    assert said in first
+
+
 @pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])
 def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more):
     with pytest.raises(OptionError, match="budget_s"):
@@ -461,6 +485,46 @@ def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster,
     )  # fmt: skip
     assert contender.at(fast)[0] == pytest.approx(0.5)
     assert contender.at(slow)[0] == pytest.approx(whole[0] / whole[1], rel=0.1)
+
+
+def wired(cluster, rate):
+    """Clusters of which each bandwidth is so many times what it is, or half as many."""
+    link = Link(bandwidth_bytes_per_s=rate * 1e8)
+    edge = Edge(between=(0, "hub"), bandwidth_bytes_per_s=rate * 5e7)
+    wide = Topology(kind="ring", bandwidth_bytes_per_s=rate * 3e7)
+    level = Level(members=2, bandwidth_bytes_per_s=rate * 3e7)
+    ports = Ports(egress_bytes_per_s=rate * 2e7, host=HostPorts(ingress_bytes_per_s=rate * 1e7))
+    edges = [edge.model_copy(update={"between": (worker, "hub")}) for worker in range(4)]
+    routes = [Route(source=0, target=worker, link=link) for worker in (1, 2, 3)]
+    return {
+        "link": replaced(cluster, link=link),
+        "links": replaced(cluster, links=tuple(routes)),
+        "ports": replaced(cluster, ports=ports),
+        "ring": replaced(cluster, link=link, topology=wide),
+        "hierarchy": replaced(cluster, topology=Topology(kind="hierarchy", levels=(level, level))),
+        "edges": replaced(cluster, edges=tuple(edges)),
+    }
+
+
+@pytest.mark.parametrize("name", ["link", "links", "ports", "ring", "hierarchy", "edges"])
+def test_twice_the_bandwidth_is_that_of_each_link_edge_and_port(model, cluster, name):
+    now, twice = (wired(cluster, rate)[name] for rate in (1.0, 2.0))
+    (entry,) = rows_of(model, now, [ampsim.Sequential()], instances=400)
+    row = Contender("one", 1.0, (400.0, 0.0), short_task(entry, 0))
+    (change,) = (change for what, _share, change in row.bought() if what.startswith("bandwidth"))
+    assert change == row.at(twice)[0] - 1
+    assert change < -0.4
+
+
+def test_a_lead_hangs_on_what_issuing_a_step_takes_too(model, cluster):
+    issues = cluster.devices[0].model_copy(update={"dispatch_s": 3e-7})
+    on = replaced(cluster, devices=(issues, *cluster.devices[1:]))
+    entries = rows_of(model, on, [ampsim.Sequential(), ampsim.Amp(8)])
+    shorts = [short_task(one, 0) for one in entries]
+    times = zip((1.0, 3.0), shorts, strict=True)
+    rows = [Contender("a row", time_s, (400.0, 0.0), short) for time_s, short in times]
+    (said,) = _hangs_on(rows, on)
+    assert "hangs most on dispatch_s" in said
 
 
 def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluster):
