@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 import ampsim
 from ampsim.dependency import EngineResult
@@ -178,57 +180,73 @@ class Program:
         self.steps[step.name] = step
         self.engine.delete_variable(self.variables[gone], lambda: step.apply(self.values))
 
-    def in_push_order(self, result: EngineResult) -> dict[int, str]:
-        """The values that the same operations come to one by one, in the order of pushes."""
+    def in_order(self, names: list[str]) -> dict[int, str]:
+        """The values that operations come to one by one."""
         values = {one: mixed("first", str(one)) for one in range(len(self.variables))}
-        for name in result.operations["name"]:
+        for name in names:
             if name in self.steps:
                 self.steps[name].apply(values)
         return values
 
 
+class Part(NamedTuple):
+    """Of a critical path."""
+
+    kind: str
+    operation: int
+    start_s: float
+    end_s: float
+
+
 def conflicts(result: EngineResult) -> list[tuple[int, int]]:
     """Pairs of operations of which one mutates what the other uses, the one pushed first first."""
     found: list[tuple[int, int]] = []
+    earlier: list[tuple[set[int], set[int]]] = []
     for second, use in enumerate(result.uses):
-        for first in range(second):
-            other = result.uses[first]
-            both = {*other.reads, *other.mutates} & {*use.reads, *use.mutates}
-            if both & {*other.mutates, *use.mutates}:
+        used, mutated = {*use.reads, *use.mutates}, {*use.mutates}
+        for first, (others, changed) in enumerate(earlier):
+            if not used.isdisjoint(changed) or not mutated.isdisjoint(others):
                 found.append((first, second))
+        earlier.append((used, mutated))
     return found
 
 
-def check_path(result: EngineResult) -> None:
+def columns_of(table: pd.DataFrame, names: str) -> dict[str, list[Any]]:
+    """Columns of a table as lists."""
+    return {name: table[name].tolist() for name in names.split()}
+
+
+def check_path(result: EngineResult, table: dict[str, list[Any]]) -> None:
     """The critical path joins from 0 to the end, and is that of the operations' own table.
 
     What made an operation ready is followed back from the last one until a push did: from then on,
     the path has the work of just these operations, each at its own time.
     """
-    path, table = result.critical_path.to_dict("records"), result.operations.to_dict("list")
+    columns = columns_of(result.critical_path, "kind operation start_s end_s")
+    path = [Part(*one) for one in zip(*columns.values(), strict=True)]
     if not path:
         assert not result.makespan_s
         return
-    assert [one["start_s"] for one in path[1:]] == [one["end_s"] for one in path[:-1]]
-    assert (path[0]["start_s"], path[-1]["end_s"]) == (0.0, result.makespan_s)
-    number, chain = int(path[-1]["operation"]), list[int]()
-    while number >= 0 and path[-1]["kind"] != "push":
+    assert [one.start_s for one in path[1:]] == [one.end_s for one in path[:-1]]
+    assert (path[0].start_s, path[-1].end_s) == (0.0, result.makespan_s)
+    number, chain = int(path[-1].operation), list[int]()
+    while number >= 0 and path[-1].kind != "push":
         chain.append(number)
         number = int(table["waited_for"][number])
     times = {one: (table["start_s"][one], table["end_s"][one]) for one in chain}
-    sent = result.transfers.to_dict("list")
-    sent_s = zip(sent["operation"], sent["start_s"], sent["end_s"], strict=True)
+    sent = columns_of(result.transfers, "operation start_s end_s")
+    sent_s = zip(*sent.values(), strict=True)
     times |= {one: tuple(ends_s) for one, *ends_s in sent_s if one in times}  # its last one's
-    works = [one for one in path if one["kind"] in ("compute", "transfer")]
+    works = [one for one in path if one.kind in ("compute", "transfer")]
     for number, (start_s, end_s) in times.items():
         if end_s > start_s:
-            own = [one for one in works if one["operation"] == number]
+            own = [one for one in works if one.operation == number]
             assert len(own) == 1, f"operation {number} is not on the path"
-            off_s = abs(own[0]["start_s"] - start_s) + abs(own[0]["end_s"] - end_s)
+            off_s = abs(own[0].start_s - start_s) + abs(own[0].end_s - end_s)
             assert off_s < ROUNDING_S, number
     if chain:
-        later = [one for one in path if one["start_s"] >= table["pushed_s"][chain[-1]]]
-        assert {one["operation"] for one in later if one["kind"] != "push"} <= set(chain)
+        later = [one for one in path if one.start_s >= table["pushed_s"][chain[-1]]]
+        assert {one.operation for one in later if one.kind != "push"} <= set(chain)
 
 
 def check(seed: int) -> None:
@@ -238,15 +256,14 @@ def check(seed: int) -> None:
     """
     program = Program(seed)
     result = program.run()
-    assert program.values == program.in_push_order(result), seed
-    table = result.operations
-    start_s, end_s = table["start_s"].to_numpy(), table["end_s"].to_numpy()
+    table = columns_of(result.operations, "name pushed_s start_s end_s waited_for")
+    assert program.values == program.in_order(table["name"]), seed
+    start_s, end_s = table["start_s"], table["end_s"]
     for first, second in conflicts(result):
         assert end_s[first] <= start_s[second], (seed, first, second)
-    names = table["name"].tolist()
-    top = [int(name[1:]) for name in names if name.startswith("s")]
+    top = [int(name[1:]) for name in table["name"] if name.startswith("s")]
     assert sorted(top) == sorted(set(top)), seed
     for number, variable in enumerate(program.variables):
         assert variable.version == sum(number in use.mutates for use in result.uses), seed
     assert program.engine.now_s == result.makespan_s, f"{seed}: time went on for nothing"
-    check_path(result)
+    check_path(result, table)

@@ -39,8 +39,8 @@ def test_a_program_runs_the_same_way_in_every_process():
         "from dependency_programs import Program\n"
         "print([Program(seed).run(40).digest for seed in range(8)])"
     )
-    told = set()
-    for hash_seed in ("0", "1", "4711"):
+    told = {f"{[Program(seed).run(40).digest for seed in range(8)]}\n"}  # by a seed of its own
+    for hash_seed in ("1", "4711"):
         environment = {
             "PYTHONHASHSEED": hash_seed,
             "PYTHONPATH": str(Path(ampsim.__file__).parents[1]),

@@ -25,26 +25,25 @@ CACHES = ("_saved", "_arrived", "_returned", "_filling", "_gradients")
 STATIC = ("weights", "gradients", "optimizer", "stashes")
 
 
-def arrays_of(kept: Any) -> Iterable[np.ndarray]:
-    """Every array in a node's cache, however deep."""
+def gather(kept: Any, arrays: dict[int, np.ndarray]) -> None:
+    """Put every array in a node's cache, however deep, among others by its identity."""
     if isinstance(kept, np.ndarray):
-        yield kept
+        arrays[id(kept)] = kept
     elif isinstance(kept, dict):
-        yield from (array for one in kept.values() for array in arrays_of(one))
-    elif isinstance(kept, list | tuple):
-        yield from (array for one in kept for array in arrays_of(one))
+        for one in kept.values():
+            gather(one, arrays)
+    elif isinstance(kept, (list, tuple)):
+        for one in kept:
+            gather(one, arrays)
     elif hasattr(kept, "waiting"):  # a Join
-        yield from arrays_of(kept.waiting)
+        gather(kept.waiting, arrays)
 
 
 def bytes_of_record(record: Any) -> int:
     """Bytes of the arrays of one record; views of another of them are counted with it."""
-    arrays = {id(array): array for array in arrays_of(record)}
-    return sum(
-        array.nbytes
-        for array in arrays.values()
-        if not any(array.base is other for other in arrays.values())
-    )
+    arrays: dict[int, np.ndarray] = {}
+    gather(record, arrays)
+    return sum(one.nbytes for one in arrays.values() if id(one.base) not in arrays)
 
 
 def bytes_of_node(node: Any) -> int:
@@ -61,7 +60,7 @@ def bytes_of_node(node: Any) -> int:
 
 
 def controls_of(record: Any) -> Iterable[Any]:
-    parts = record if isinstance(record, list | tuple) else (record,)
+    parts = record if isinstance(record, (list, tuple)) else (record,)
     return [part for part in parts if isinstance(part, Partition)]
 
 

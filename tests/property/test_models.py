@@ -75,7 +75,7 @@ def test_numeric_and_sleep_give_one_trace_and_caches_are_empty(name, schedule):
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_no_node_updates_itself_more_often_than_once_an_instance_in_the_mean(name):
     """Under AMP as the model prefers it: a node in a loop meets an instance once a step."""
-    model = load_model(name.split(",")[0], **SMALL[name])
+    model = leading(load_model(name.split(",")[0], **SMALL[name]), 10**9, 1)
     cluster = load_cluster("tflops-1", workers=4)
     count = 2_000 if name in INSTANCES else 10
     result = simulate(model, cluster, Amp(4), mode="sleep", instances=count)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from covering import among
 from solver_cases import (
     Link,
     cluster,
@@ -57,9 +58,12 @@ def test_the_solvers_of_which_ranks_agree_are_these():
     assert AGREE == ["sync-sgd", "local-sgd", "diloco"]
 
 
-@pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=OVER)
+GROUPED = [*((on, "fixed") for on in CLUSTERS), ("jitter", "random")]
+
+
 @pytest.mark.parametrize(
-    ("on", "groups"), [*((on, "fixed") for on in CLUSTERS), ("jitter", "random")]
+    ("outer", "inner", "on", "groups"),
+    [(*two, *of) for *two, of in among([(*pair, of) for pair in PAIRS for of in GROUPED])],
 )
 def test_a_pair_counts_each_item_once_and_has_a_path_and_the_same_trace_asleep(
     outer, inner, on, groups
@@ -103,8 +107,9 @@ def require_idle_waits(result: ampsim.Result) -> None:
         assert not during.any()
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 8, 9])
-@pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=OVER)
+@pytest.mark.parametrize(
+    ("outer", "inner", "rows"), among([(*pair, rows) for pair in PAIRS for rows in (1, 2, 5, 8, 9)])
+)
 def test_a_pair_ends_however_few_batches_there_are(outer, inner, rows):
     result = ampsim.simulate(model(rows, 1), CLUSTERS["slow"](), nested(outer, inner), epochs=3)
     assert result.epochs["instances"].tolist() == [rows] * 3

@@ -36,8 +36,14 @@ class TokenMachine:
         for node in self.nodes:
             for place, one in enumerate((*node.inputs, *node.controls)):
                 self.consumers.setdefault((one.node, one.output), []).append((node, place))
+        self.exits: dict[str, list[Node]] = {name: [] for name in self.enters}
+        for node in self.nodes:
+            if node.operator.name == "exit":
+                self.exits[node.attributes["loop"].name].append(node)
+        self.rules = {node: self.rule(node.operator.name) for node in self.nodes}
         self.arrived: dict[tuple[Node, Any], dict[int, Any]] = {}
         self.enabled: list[tuple[Node, Any]] = []
+        self.inside: Counter[tuple[Any, str]] = Counter()
         self.fired: Counter[Fired] = Counter()
         self.constants: dict[tuple[Any, str], list[tuple[Node, Any]]] = {}
         self.iterations: dict[tuple[Any, str], int] = {}
@@ -48,13 +54,32 @@ class TokenMachine:
     def run(self) -> list[Any]:
         for node in self.nodes:
             if not node.inputs and not node.controls:
-                self.enabled.append((node, ()))
+                self.enable(node, ())
         while self.enabled or self.iterations:
             if self.enabled:
                 place = self.random.randrange(len(self.enabled))
-                self.fire(*self.enabled.pop(place))
+                node, tag = self.enabled.pop(place)
+                self.count_inside(tag, -1)
+                self.fire(node, tag)
             self.close_frames()
         return [self.found[one] for one in self.asked]
+
+    def enable(self, node: Node, tag: tuple[Any, ...]) -> None:
+        self.enabled.append((node, tag))
+        self.count_inside(tag, 1)
+
+    def enter(self, tag: tuple[Any, ...], name: str) -> int:
+        """Note that an Enter of a loop fired; the last iteration that its frame has begun."""
+        self.entered[tag, name] += 1
+        if (tag, name) not in self.iterations:
+            self.iterations[tag, name] = 0
+            self.count_inside(tag, 1)
+        return self.iterations[tag, name]
+
+    def count_inside(self, tag: tuple[Any, ...], change: int) -> None:
+        """Of each frame that a tag lies in: what can fire there, and frames, is so many more."""
+        for depth, (name, _number) in enumerate(tag):
+            self.inside[tag[:depth], name] += change
 
     def fire(self, node: Node, tag: tuple[Any, ...]) -> None:
         got = self.arrived.pop((node, tag), {})
@@ -65,7 +90,7 @@ class TokenMachine:
             is_dead = all(value is DEAD for value in values)
             self.arrived[node, tag] = {-1: None}  # it never fires again
         self.fired[Fired(node.name, tag, is_dead)] += 1
-        self.rule(kind)(node, tag, values, is_dead)
+        self.rules[node](node, tag, values, is_dead)
 
     def rule(self, kind: str) -> Any:
         return getattr(self, "fire_" + kind.replace("-", "_"), self.fire_other)
@@ -81,14 +106,12 @@ class TokenMachine:
 
     def fire_enter(self, node: Node, tag: Any, values: list[Any], is_dead: bool) -> None:
         name = node.attributes["loop"].name
-        self.entered[tag, name] += 1
-        self.iterations.setdefault((tag, name), 0)
+        self.enter(tag, name)
         self.emit(node, 0, DEAD if is_dead else values[0], (*tag, (name, 0)))
 
     def fire_enter_constant(self, node: Node, tag: Any, values: list[Any], is_dead: bool) -> None:
         name = node.attributes["loop"].name
-        self.entered[tag, name] += 1
-        last = self.iterations.setdefault((tag, name), 0)
+        last = self.enter(tag, name)
         value = DEAD if is_dead else values[0]
         self.constants.setdefault((tag, name), []).append((node, value))
         for number in range(last + 1):
@@ -131,9 +154,8 @@ class TokenMachine:
         self.emit(node, 0, node.operator.kernel(*values, **node.attributes), tag)
 
     def emit(self, node: Node, output: int, value: Any, tag: tuple[Any, ...]) -> None:
-        tensor = node.outputs[output]
-        if tensor in self.asked and not tag:
-            self.found[tensor] = value
+        if not tag and node.outputs[output] in self.asked:
+            self.found[node.outputs[output]] = value
         for consumer, place in self.consumers.get((node, output), ()):
             self.arrive(consumer, place, value, tag)
 
@@ -151,20 +173,16 @@ class TokenMachine:
             can = len(got) == len(node.inputs) + len(node.controls)
         if can:
             self.arrived[node, tag] = _Fires(got) if is_merge else got
-            self.enabled.append((node, tag))
+            self.enable(node, tag)
 
     def close_frames(self) -> None:
         """Let dead Exits out of frames in which nothing can happen any more."""
-        for tag, name in list(self.iterations):
-            inside = (*tag, name)
-            is_busy = any(_is_inside(one, inside) for _node, one in self.enabled)
-            has_frames = any(_is_inside(one, inside) for one, _name in self.iterations)
-            if is_busy or has_frames or self.entered[tag, name] < self.enters[name]:
+        for tag, name in self.iterations:
+            if self.inside[tag, name] or self.entered[tag, name] < self.enters[name]:
                 continue
             del self.iterations[tag, name]
-            for node in self.nodes:
-                if node.operator.name != "exit" or node.attributes["loop"].name != name:
-                    continue
+            self.count_inside(tag, -1)
+            for node in self.exits[name]:
                 if (node, tag) not in self.left:
                     self.emit(node, 0, DEAD, tag)
             return
@@ -175,13 +193,6 @@ class _Fires(dict[int, Any]):
 
     def __contains__(self, place: object) -> bool:
         return place == -1 or super().__contains__(place)
-
-
-def _is_inside(tag: tuple[Any, ...], frame: tuple[Any, ...]) -> bool:
-    *outer, name = frame
-    return (
-        len(tag) > len(outer) and tag[: len(outer)] == tuple(outer) and tag[len(outer)][0] == name
-    )
 
 
 def needed(asked: list[Tensor]) -> list[Node]:
