@@ -324,19 +324,13 @@ def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:
 
 def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
     """Which number moves the lead most."""
-    keys = [
-        key
-        for key in (*filter(sign_of, NUMBERS), *OF_LINK)
-        if _scaled(cluster, key, STEP) != cluster
-    ]
     lead = rows[1].time_s / rows[0].time_s
     moved: dict[str, float] = {}
-    for key in keys:
+    for key in (*filter(sign_of, NUMBERS), *OF_LINK):
         there = _scaled(cluster, key, STEP)
-        try:
-            moved[key] = rows[1].at(there)[0] / rows[0].at(there)[0]
-        except AmpsimError:
-            continue
+        with contextlib.suppress(AmpsimError):
+            if there != cluster:
+                moved[key] = rows[1].at(there)[0] / rows[0].at(there)[0]
     if not moved:
         return
     most = max(moved, key=lambda key: abs(math.log(moved[key] / lead)))
