@@ -295,7 +295,7 @@ def test_a_row_of_which_nothing_was_tried_is_not_told_to_be_tuned(model, cluster
     spaces = spaces_of(entries, ("learning_rate",), None)
     assert [one.is_free for one in spaces] == [False, True]
     schedules = [label for label, count in trials.items() for _ in range(count)]
-    tuned = Tuned(entries, pd.DataFrame({"schedule": schedules}))
+    tuned = Tuned(tuple(entries), pd.DataFrame({"schedule": schedules}))
     first = next(spending._what_was_done(spaces, tuned, ForecastRuns((), None, ())))
     assert said in first
 
