@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,10 @@ from ampsim.cli import options
 from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json, typed_options
 from ampsim.cli.option_table import ONE, SEVERAL
 from ampsim.cli.options import Tuning
-from ampsim.errors import OptionError
+from ampsim.errors import AmpsimError, OptionError
 
 if TYPE_CHECKING:
+    from ampsim.exploring.axes import Axis
     from ampsim.exploring.finding import Finding
     from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
@@ -64,7 +66,9 @@ class Question:
         loaded = options.make_model(model, self.settings, self.data)
         cluster = self.hardware.cluster()
         if self.schedule and made:
-            axes = axes_over(varies, Setup(loaded, cluster, tuple(made)))
+            axes: tuple[Axis, ...] = ()
+            with suppress(AmpsimError):  # which is told later: a condition may name more schedules
+                axes = axes_over(varies, Setup(loaded, cluster, tuple(made)))
             require_open([self.schedule], axes)
             tried = next((one.values for one in axes if one.key == "schedule"), None)
             if tried and (left := [one.name for one in made if one.name not in tried]):

@@ -54,7 +54,7 @@ def ways(axes) -> Any:
 
 def test_each_rank_has_the_nodes_of_its_copy():
     solver, cluster = ampsim.AsyncSGD(ranks=2), ampsim.load_cluster("tflops-1", workers=3)
-    model = ampsim.load_model("mlp", hidden=8)
+    model = ampsim.load_model("mlp", hidden=8, data="synthetic")
     run = ampsim.simulate(model, cluster, solver, mode="sleep", instances=20)
     copy = "linear-1, linear-4 +6"
     told = ["0 (" + copy, "1 (" + copy, "2 (centre"]
