@@ -64,8 +64,13 @@ def report(
         how = _How(1, quiet, json == "-", [])
         _list(every, how)
         return how.told(json, Code.FINE)
-    names = every
-    recipes, programs = _split(names)
+    found, programs = _split(every)
+    recipes = [one for one in found if one.file.search is None]
+    if names and len(recipes) < len(found):
+        one = next(one for one in found if one not in recipes)
+        raise OptionError(
+            f"{one.label}: a report has no search; make it with `ampsim search {one.folder}`"
+        )
     makes = options.make_executor(jobs, executor)
     limit_s = options.seconds("--run-limit", run_limit)
     how = _How(makes, quiet, json == "-", [], limit_s)
@@ -79,7 +84,7 @@ def report(
     for folder in programs:
         target = folder if out is None else expanded(out) / folder.resolve().name
         codes.append(_do_program(folder, target, way, how))
-    return how.told(json, max(codes))
+    return how.told(json, max(codes, default=Code.FINE))
 
 
 def _what_to_do(*, check: bool, rerun: bool, redraw: bool) -> _Way:
@@ -100,11 +105,6 @@ def _split(names: list[str]) -> tuple[list[Recipe], list[Path]]:
 
     folders = {name: program_folder(name) for name in names}
     recipes = [read_recipe(recipe_folder(name)) for name in names if folders[name] is None]
-    for one in recipes:
-        if one.file.search is not None:
-            raise OptionError(
-                f"{one.label}: a report has no search; make it with `ampsim search {one.folder}`"
-            )
     return recipes, [folder for name in names if (folder := folders[name]) is not None]
 
 

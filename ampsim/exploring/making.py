@@ -321,9 +321,9 @@ class PointRuns:
             lines.write(f"\n{text}\n")  # the line before may have been cut
 
     def learn(self, wanted: Sequence[tuple[Row, int]]) -> list[Run | str]:
-        """The run of each row with a seed, as `learn_once`; as in a forecast, a row that diverges.
+        """What `learn_once` gives; a row that diverges at a rate by rule is run again as given.
 
-        That is run again, with all seeds wanted here, where its rate was raised by rule.
+        So it is in a forecast: with all seeds wanted here, if a run with one of them diverged.
         """
         found = self.learn_once(wanted)
         runs: dict[str, list[Run]] = {row.label: [] for row, _seed in wanted}

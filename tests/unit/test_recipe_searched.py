@@ -86,6 +86,14 @@ def test_it_is_checked_and_has_no_report(call, mistake, recipe):
     assert f"make it with `ampsim search {recipe.parent}`" in mistake("report", str(recipe.parent))
 
 
+def test_reports_of_a_folder_that_has_one_are_checked_without_it(call, recipe, monkeypatch):
+    (recipe.parent / "reports" / "sought").mkdir(parents=True)
+    recipe.rename(recipe.parent / "reports" / "sought" / recipe.name)
+    monkeypatch.chdir(recipe.parent)
+    assert call("report", "--check").code == 0
+    assert "sought" in call("report", "--list").out
+
+
 WRONG = {
     "another key": ("trials = 4", "trial = 4", "unknown key 'trial' in search; did you mean"),
     "no number": ("trials = 4", 'trials = "4"', "search.trials must be a whole number"),
