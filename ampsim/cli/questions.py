@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ampsim.exploring.finding import Finding
     from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
+    from ampsim.recipes.recipe import Recipe
     from ampsim.study import Model
 
 POINTS = 8
@@ -210,18 +211,25 @@ def search(
     from ampsim.exploring.search import search as ask
 
     optuna_here()
+    recipe = None
     if folder := options.recipe_at(model):
-        about, setup, how = _asked_by(folder, searching)
+        recipe, setup, how = _asked_by(folder, searching)
     else:
         setup, varies = question.setup(model, SEVERAL, over or ())
         how = {"over": varies, **searching.given(), **question.given()}
-        about = setup[0].name
-    find = partial(ask, *setup, budget_s=options.seconds("--budget", budget), **how)
+    budget_s = options.seconds("--budget", budget)
+
+    def find(**more: Any) -> Searched:
+        found = ask(*setup, budget_s=budget_s, **how, **more)
+        origin = {} if recipe is None else {"recipe": recipe.origin}
+        return replace(found, manifest={**found.manifest, **origin})
+
+    about = setup[0].name if recipe is None else recipe.name
     return making.answered(Searched, f"search-{about}", find, keeps=True)
 
 
-def _asked_by(folder: Path, searching: Searching) -> tuple[str, Any, dict[str, Any]]:
-    """What a recipe calls itself, the setup around which it searches, and how.
+def _asked_by(folder: Path, searching: Searching) -> tuple[Recipe, Any, dict[str, Any]]:
+    """A recipe, the setup around which it searches, and how.
 
     Raises:
         OptionError: an option says what the recipe does.
@@ -235,7 +243,7 @@ def _asked_by(folder: Path, searching: Searching) -> tuple[str, Any, dict[str, A
     beside = {"budget", "traceback", *own, *(one.name for one in fields(Making))}
     if said := next((text for name, text in typed.items() if name not in beside), None):
         raise OptionError(f"{said} has no effect beside {recipe.label}; say it there")
-    return recipe.name, setup, how | {name: own[name] for name in own if name in typed}
+    return recipe, setup, how | {name: own[name] for name in own if name in typed}
 
 
 def whatif(

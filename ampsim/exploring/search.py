@@ -282,8 +282,9 @@ class Searched(Finding):
 
     @property
     def title(self) -> str:
-        """What was searched."""
-        return f"Search: {self.model} on {self.cluster}"
+        """What was searched; of a recipe its title."""
+        told = self.manifest.get("recipe", {}).get("title")
+        return str(told or f"Search: {self.model} on {self.cluster}")
 
     @property
     def front(self) -> pd.DataFrame:

@@ -260,6 +260,11 @@ class Recipe:
         """Of its page."""
         return self.file.title
 
+    @property
+    def origin(self) -> dict[str, str]:
+        """What a manifest of its search says of it."""
+        return {"title": self.title, "file": self.label, "sha256": self.sha256}
+
     def beside(self, name_or_path: str, suffix: str) -> str:
         """A name as it is; a path as one from where the user is."""
         is_path = os.sep in name_or_path or name_or_path.endswith(suffix)
@@ -364,7 +369,7 @@ def _exploring_faults(file: RecipeFile) -> Iterator[str]:
     """What has no effect beside what has a page of its own, and trains to a target."""
     if file.explore is None and file.search is None:
         return
-    beside, without = "search", ("explore", *_NOT_EXPLORED)
+    beside, without = "search", ("explore", "text", *_NOT_EXPLORED)
     of_rows = ("set", "label", *_NOT_OF_ROWS)  # a search has one model, and names rows itself
     if file.search is None:
         beside, without, of_rows = "explore", _NOT_EXPLORED, _NOT_OF_ROWS

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ampsim.errors import FileFormatError
+from ampsim.files import sha256_of
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.rows import search_of
 
@@ -45,6 +46,9 @@ SAME = (
 )  # fmt: skip
 
 
+FILES = ("index.html", "manifest.toml")
+
+
 @pytest.fixture
 def recipe(tmp_path) -> Path:
     (tmp_path / "recipe.toml").write_text(GOOD, encoding="utf-8")
@@ -61,6 +65,9 @@ def test_it_finds_what_the_command_finds_with_all_of_it_as_options(call, recipe)
         )
     )  # fmt: skip
     assert found == same
+    page, manifest = ((recipe.parent / "a" / one).read_text("utf-8") for one in FILES)
+    assert "<h1>A test</h1>" in page
+    assert sha256_of(recipe) in manifest
     assert (len(found["rows"]), more["rows"]) == (4, found["rows"][:2])
 
 
@@ -103,6 +110,7 @@ WRONG = {
         "[search]", "[explore]\nover = { workers = [1, 2] }\n[search]",
         "explore has no effect beside search",
     ),
+    "words": ('model = "rnn"', 'model = "rnn"\ntext = "x"', "text has no effect beside search"),
     "own options": (
         'name = "amp"', 'name = "amp"\nset = { hidden = 8 }',
         r"schedules.1..set has no effect beside search",
