@@ -211,6 +211,7 @@ def search(
     from ampsim.exploring.search import search as ask
 
     optuna_here()
+    setup: Any
     recipe = None
     if folder := options.recipe_at(model):
         recipe, setup, how = _asked_by(folder, searching)
