@@ -85,11 +85,16 @@ def test_no_run_of_a_question_keeps_its_trace(asked, monkeypatch):
         return found
 
     monkeypatch.setattr(PointRuns, "learn", noted)
-    results = {id(one) for one in gc.get_objects() if isinstance(one, Result)}
+
+    def results() -> set[int]:
+        """By the type alone: asked for its class, an object of PyTorch's warns of what it is."""
+        return {id(one) for one in gc.get_objects() if issubclass(type(one), Result)}
+
+    before = results()
     asked[0]()
     gc.collect()
     assert made
-    assert results >= {id(one) for one in gc.get_objects() if isinstance(one, Result)}
+    assert before >= results()
 
 
 def short_of_memory_at(wrong: int) -> Any:
