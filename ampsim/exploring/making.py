@@ -326,13 +326,14 @@ class PointRuns:
         So it is in a forecast: with all seeds wanted here, if a run with one of them diverged.
         """
         found = self.learn_once(wanted)
-        runs: dict[str, list[Run]] = {row.label: [] for row, _seed in wanted}
+        rows, runs = {row.label: row for row, _seed in wanted}, dict[str, list[Run]]()
         for (row, _seed), one in zip(wanted, found, strict=True):
-            runs[row.label] += [one] if isinstance(one, Run) else []
-        given = [self.as_given(row, runs[row.label]) for row, _seed in wanted]
-        again = zip(given, wanted, strict=True)
-        made = iter(self.learn_once([(row, seed) for row, (_row, seed) in again if row]))
-        return [next(made) if row else one for row, one in zip(given, found, strict=True)]
+            runs.setdefault(row.label, []).extend([one] if isinstance(one, Run) else [])
+        given = {label: self.as_given(row, runs[label]) for label, row in rows.items()}
+        again = [(new, seed) for row, seed in wanted if (new := given[row.label])]
+        made = iter(self.learn_once(again))
+        pairs = zip(wanted, found, strict=True)
+        return [next(made) if given[row.label] else one for (row, _seed), one in pairs]
 
     def learn_once(self, wanted: Sequence[tuple[Row, int]]) -> list[Run | str]:
         """The run of each row with a seed; a sentence where it gave nothing, as its process died.

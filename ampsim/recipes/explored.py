@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.exploring.axes import NAMES, Setup, point_words
+from ampsim.exploring.axes import NAMES, point_words
 from ampsim.exploring.explore import (
     NOT_TUNED,
     Evidence,
@@ -173,10 +173,9 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     """
     space, file = space_of(recipe), recipe.file
     assert file.explore is not None, "the recipe explores"
-    setup = Setup(space.base.model, space.base.cluster, tuple(r.schedule for r in space.base.rows))
     keeping = RunCache(folder, options.is_fresh, say=options.say)
     asked = Query(
-        setup=setup, target=file.target, max_epochs=file.max_epochs or 1,
+        setup=space.base.setup, target=file.target, max_epochs=file.max_epochs or 1,
         repeats=len(file.seeds), seed=file.seeds[0], instances=file.instances,
         on_progress=options.on_progress, keeping=keeping,
     )  # fmt: skip

@@ -52,6 +52,11 @@ class Rows:
         return replace(self, rows=tuple(rows))
 
     @property
+    def setup(self) -> Setup:
+        """What varies around them."""
+        return Setup(self.model, self.cluster, tuple(row.schedule for row in self.rows))
+
+    @property
     def optimizers(self) -> list[str]:
         """The optimizer of each row, by its name."""
         return [row.plan.model.optimizer.name for row in self.rows]
@@ -136,9 +141,8 @@ def space_of(recipe: Recipe) -> ExploredSpace:
     """
     asked, base = recipe.file.explore, _rows(recipe)
     assert asked is not None, "the recipe explores"
-    setup = Setup(base.model, base.cluster, tuple(row.schedule for row in base.rows))
     there = {key: _beside_each(recipe, key, given) for key, given in asked.over.items()}
-    values = _told(recipe, "explore.over", lambda: values_of(there, setup, asked.points))
+    values = _told(recipe, "explore.over", lambda: values_of(there, base.setup, asked.points))
     named = {key: _names(given) for key, given in asked.over.items() if key in _FILES}
     return ExploredSpace(recipe, base, values | named)
 
@@ -156,8 +160,7 @@ def search_of(recipe: Recipe) -> tuple[Setup, dict[str, Any]]:
             f"{recipe.label}: missing key 'search', a table with over and what else "
             "`ampsim search` takes; add it, or make its report by `ampsim report`"
         )
-    base = _rows(recipe)
-    setup = Setup(base.model, base.cluster, tuple(row.schedule for row in base.rows))
+    setup = _rows(recipe).setup
     over = {key: _beside_each(recipe, key, given) for key, given in asked.over.items()}
     _told(recipe, "search.over", lambda: axes_over(over, setup))
     how = {name: getattr(asked, name) for name in type(asked).model_fields} | {"over": over}
