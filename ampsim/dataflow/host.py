@@ -33,12 +33,17 @@ UPDATE: Final = int(Direction.UPDATE)
 
 
 class KernelCost(NamedTuple):
-    """What a step costs on inputs of certain shapes; `output` stands for its value in `sleep`."""
+    """What a step costs on inputs of certain shapes; `output` stands for its value in `sleep`.
+
+    `steps` is the number of the variable that it steps, if any. Its gradient is never stale: a run
+    reads a variable as it was when the run began, and assigns it once.
+    """
 
     output: Standin | None
     seconds: float
     kind: int
     size_bytes: int
+    steps: int | None
 
 
 class Queued:
@@ -269,7 +274,9 @@ class Host:
         )
         self._recorder.kinds.seconds_on[kind] = seconds_on
         output = standin(shape, itemsize) if self._is_abstract else None
-        return KernelCost(output, seconds_on(self.device), kind, math.prod(shape) * itemsize)
+        steps = node.inputs[0].node.index if operator.name == op.STEP else None
+        seconds, size_bytes = seconds_on(self.device), math.prod(shape) * itemsize
+        return KernelCost(output, seconds, kind, size_bytes, steps)
 
     # --- a client that decides
 
@@ -316,7 +323,7 @@ class Host:
         """Let the device spend what the step that was just computed takes; whether it has."""
         cost, has_room = self._cost, self._running is None
         if has_room and not cost.seconds:
-            self._append(cost.kind, self._clock.now, iteration.state, self.cause)
+            self._append(cost, self._clock.now, iteration.state, self.cause)
             return True
         task = Queued((), None, then)
         task.cost, task.state, task.cause = cost, iteration.state, self.cause
@@ -363,17 +370,21 @@ class Host:
     def _record(self, task: Queued, start_s: float) -> None:
         """Leave the span of a kernel, and go on with what waited for it."""
         assert task.cost is not None, "only kernels leave a span"
-        self._append(task.cost.kind, start_s, task.state, task.cause)
+        self._append(task.cost, start_s, task.state, task.cause)
         self._finish(task)
 
     def _finish(self, task: Queued) -> None:
         if task.then is not None:
             task.then()
 
-    def _append(self, kind: int, start_s: float, state: Tag, cause: Cause) -> None:
+    def _append(self, cost: KernelCost, start_s: float, state: Tag, cause: Cause) -> None:
         """Record a span that ends now; what follows has it as its cause."""
         now_s = self._clock.now
-        self._add_span((kind, start_s, now_s, NO_STALENESS, state, cause))
+        staleness = NO_STALENESS
+        if cost.steps is not None:
+            staleness = 0
+            self._recorder.updates.append((cost.steps, now_s, 1, 0.0, 0))
+        self._add_span((cost.kind, start_s, now_s, staleness, state, cause))
         number = self._span_number()
         if start_s < now_s:
             self.cause = number

@@ -25,6 +25,9 @@ FLOAT: Final = np.dtype(np.float64)
 RESOURCE: Final = np.dtype(object)
 """The type of a handle: of a stack or of an array of tensors."""
 
+STEP: Final = "update"
+"""What an operator is called that steps a variable."""
+
 Sizes: TypeAlias = Sequence[tuple[int, ...]]
 GradientRule: TypeAlias = Callable[[Any, Any], Sequence[Any]]
 """The gradients of an operator's inputs, None for those that have none: of what

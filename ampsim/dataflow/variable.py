@@ -283,7 +283,7 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     kernel = partial(_step, held, optimizer.of_tensors([shape]))
     work = partial(_update_work, optimizer)
     told = None if optimizer.first is None else partial(_work_of_stage, optimizer)
-    update = op.Operator("update", kernel, op.first_shape, op.first_dtype, work, running_work=told)
+    update = op.Operator(op.STEP, kernel, op.first_shape, op.first_dtype, work, running_work=told)
     with open_graph().building(placed=target.node):
         return build(update, (target, slope, epoch), {})
 

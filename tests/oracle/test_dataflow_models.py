@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -75,6 +76,9 @@ def test_20_steps_are_those_of_messages_and_cost_as_much(name, way):
     assert np.abs(gap).max() <= 1e-12
     more = MORE_FLOP.get(name, 0) * int(expected.epochs["instances"].sum())
     assert int(result.spans["flop"].sum()) == int(expected.spans["flop"].sum()) + more
+    steps = 2 * model.data(0, TEN).batch_count("train")
+    assert set(Counter(result.updates["node"]).values()) == {steps}
+    assert (result.staleness_mean, result.staleness_max) == (0.0, 0)
 
 
 @pytest.mark.parametrize("way", WAYS)
