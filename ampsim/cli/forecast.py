@@ -153,7 +153,7 @@ def forecast(
     is_left_open = not (comparing.quick or comparing.by_hand or comparing.budget)
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
-    given["fixed"] = [*_named(settings), *tuning.given()]
+    given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}]
     prepare_json(json)
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         keeping = RunCache(folder.path, with_failures=False, say=_unsaid if quiet else complain)

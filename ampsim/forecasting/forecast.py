@@ -271,8 +271,8 @@ def forecast(
         budget_s: seconds of two processors to spend on tuning, then on seeds; counted in work, so
             that the answer is the same on every machine. `repeats` above 1 is then the number of
             seeds. None tunes nothing, and makes `repeats` runs.
-        fixed: names of options of the model and schedules, such as "max_active_keys", and
-            "placement", that are not tuned, beside those whose value is not their default.
+        fixed: names of options of the model, "max_active_keys" and "placement", that are not
+            tuned, beside those whose value is not their default.
         executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
             "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
         run_limit_s: seconds that a run may take; one that takes longer is ended, and `failures`

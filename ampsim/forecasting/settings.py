@@ -196,18 +196,22 @@ class SettingSpace:
 def spaces_of(
     entries: Sequence[Row], fixed: Collection[str], scaling: Scaling | None
 ) -> list[SettingSpace]:
-    """What may be set of each row: no option that is `fixed`, or whose value is not its default."""
+    """What may be set of each row: no option that is `fixed`, or whose value is not its default.
+
+    Momentum of a solver's servers leaves the optimizer to them; the rate is tuned beside it.
+    """
     known: dict[int, dict[str, Model]] = {}
     found: list[SettingSpace] = []
     for one in entries:
         model = one.plan.model
-        chosen = {*fixed, *_changed(model.config), *_changed(one.schedule)}
+        own = {*_changed(one.schedule)}
+        chosen = {*fixed, *_changed(model.config), *own.intersection([IN_FLIGHT])}
         methods = known.setdefault(id(model), methods_of(model))
         has_rate = not chosen.intersection(BY_RATE)
         in_flight = None if IN_FLIGHT in chosen else getattr(one.schedule, IN_FLIGHT, None)
         found.append(
             SettingSpace(
-                methods if has_rate else {model.optimizer.name: model},
+                methods if has_rate and "momentum" not in own else {model.optimizer.name: model},
                 has_rate,
                 in_flight if isinstance(in_flight, int) else 0,
                 not chosen.intersection(BY_DECAY),

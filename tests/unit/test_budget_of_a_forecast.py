@@ -132,6 +132,16 @@ def test_what_a_user_chose_is_not_tried(cluster):
     assert not given[0].is_free
 
 
+def test_momentum_of_servers_leaves_them_the_optimizer_and_its_rate_is_tuned(model, cluster):
+    """It is an option of the solver: beside others, whose rates are tuned, its own are, too."""
+    rows = [ampsim.AsyncSGD(ranks=2, momentum=momentum) for momentum in (0.0, 0.9)]
+    plain, heavy = spaces_of(rows_of(model, cluster, rows), (), None)
+    assert heavy.has_rate and heavy.decays and heavy.kept == ()
+    assert [list(one.methods) for one in (plain, heavy)] == [["sgd", "momentum", "adam"], ["sgd"]]
+    assert {one.optimizer for one in heavy.starts(8)} == {""}
+    assert len(heavy.starts(8)) == len(plain.starts(8)) == 8
+
+
 def test_a_model_that_knows_optimizers_is_tried_with_each(model, cluster):
     found = methods_of(model)
     assert list(found) == ["sgd", "momentum", "adam"]
