@@ -35,6 +35,7 @@ from ampsim.hardware import Cluster
 from ampsim.hardware.device import NUMBERS, sign_of
 from ampsim.hardware.load import with_links
 from ampsim.model_parallel import PLACEMENTS, placement_of
+from ampsim.report.words import listed
 from ampsim.runs.ranking import SAME
 from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
@@ -274,40 +275,39 @@ def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
         yield _Axis(
             now,
             LATENCIES_S,
-            lambda value: _of_link(cluster, "latency_s", value),
+            lambda value: cluster.model_copy(
+                update={"link": cluster.link.model_copy(update={"latency_s": value})}
+            ),
             lambda value: (
                 f"from a latency of {format_seconds(value)} {'on' if value > now else 'down'} "
                 f"(now {format_seconds(now)})"
             ),
-            f"at any latency up to {format_seconds(LATENCIES_S[-1])}",
+            f"at each latency tried, up to {format_seconds(LATENCIES_S[-1])}",
         )
     yield _Axis(
         1.0,
         FACTORS,
         lambda value: _scaled(cluster, "flop_per_s", value),
         lambda value: f"at {value:.2g} times the FLOP rate",
-        f"at {FACTORS[0]:g} to {FACTORS[-1]:g} times the FLOP rate",
+        f"at {listed([f'{one:g}' for one in FACTORS])} times the FLOP rate",
     )
     is_one = len(set(cluster.devices)) == 1 and not (cluster.events or cluster.ports)
     if is_even and is_one and can_move:
+        counts = [*(1 << place for place in range((count - 1).bit_length())), 2 * count]
         yield _Axis(
             count,
-            [*(1 << place for place in range((count - 1).bit_length())), 2 * count],
+            counts,
             lambda value: cluster.model_copy(
                 update={"devices": cluster.devices[:1] * round(value)}
             ),
             lambda value: f"with {round(value)} worker{'s' * (value >= 1.5)} (now {count})",
-            f"with 1 to {2 * count} workers",
+            f"with {listed([*map(str, counts)])} workers",
         )
 
 
 def _is_even(cluster: Cluster) -> bool:
     """Whether one link stands for all."""
     return not (cluster.topology or cluster.edges or cluster.links)
-
-
-def _of_link(cluster: Cluster, key: str, value: float) -> Cluster:
-    return cluster.model_copy(update={"link": cluster.link.model_copy(update={key: value})})
 
 
 def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:

@@ -426,7 +426,8 @@ def test_a_solver_is_asked_about_too_and_takes_there_what_a_forecast_there_says(
         assert is_known == (label == "sequential")
     (lead, *_more) = what_would_change(entries[::2], contenders(entries[::2], runs), pd.DataFrame())
     assert lead.startswith("not known, for a row may learn in another order there; with as many")
-    assert "local-sgd stays ahead at any latency up to 1.00 s" in lead
+    assert "local-sgd stays ahead at each latency tried, up to 1.00 s" in lead
+    assert "at 0.01, 0.1, 10 and 100 times the FLOP rate" in lead  # and nothing between
     tied = what_would_change(entries, contenders(entries, runs), pd.DataFrame())
     assert not any("(now" in one for one in tied)  # it was "with 4 workers (now 4): async-sgd"
 
