@@ -8,7 +8,8 @@ machine and with any number of jobs; a slower machine takes longer.
    FLOP, and is all that is made where the budget does not buy more.
 2. Each row gets as many trials of what its method needs (`ampsim.forecasting.settings`), on seeds
    of their own: as many as half of the budget buys.
-3. All rows run with seed after seed, looked at as `sure` says, while the budget lasts.
+3. All rows run with the least seeds that rank them, which tell what a seed costs; then with more,
+   looked at as `sure` says, while the budget lasts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import median
 from typing import Final
 
 from ampsim.data import MissingDataError
@@ -267,22 +267,22 @@ class Spending:
             if one.schedule == before.schedule and one.plan.model is before.plan.model
             and (one.plan.rate.factor, one.plan.rate.decay) == (before.plan.rate.factor, 1.0)
         }  # fmt: skip
-        least = least_seeds(len(tuned.entries))
-        each_s = self._each_s(tuned)
-        seeds = max(least, int((self._budget.work_s - self._spent_s) / each_s)) if each_s else least
-        self._looks = self._budget.looks(len(tuned.entries), seeds)
         self._maker.on_run = self._take
         for (run,) in known.values():
             self._on_run(run)
-        entries, made = run_rows(tuned.entries, self._looks, self._seed, self._maker, known)
+        least = least_seeds(len(tuned.entries))
+        first = Looks((min(least, self._budget.least(len(tuned.entries))),), Sureness())
+        entries, made = run_rows(tuned.entries, first, self._seed, self._maker, known)
+        if made.interrupted is None:
+            known = {of[0].label: of for of in made.rows}
+            spent_s = sum(price_s(run, self._flop) for of in made.rows for run in of)
+            each_s, left_s = spent_s / first.counts[0], self._budget.work_s - self._spent_s
+            more = max(int(left_s / each_s), 0) if each_s else 0
+            self._looks = self._budget.looks(len(tuned.entries), least + more)
+            entries, made = run_rows(entries, self._looks, self._seed, self._maker, known)
         ranking = ranking_of(entries, made.rows, self._looks.sureness)
         said = [*self._what_was_done(spaces, tuned, made), *self._more(ranking, made)]
         return Spent(replace(tuned, entries=entries), made, self._looks.sureness, tuple(said))
-
-    def _each_s(self, tuned: Tuned) -> float:
-        """What a seed of all rows costs, by the trials of the settings that were chosen."""
-        runs = [tuned.runs_of_best.get(label) or (run,) for label, run in self._first.items()]
-        return sum(median(price_s(run, self._flop) for run in mine) for mine in runs)
 
     def _what_was_done(
         self, spaces: Sequence[SettingSpace], tuned: Tuned, made: ForecastRuns

@@ -341,18 +341,17 @@ def run_rows(
     """Run each row until its order is clear, or as often as it may be.
 
     A row of which a run diverges at a learning rate that the scaling rule raised is run again at
-    the rate as given, with all its seeds. `known` has runs with the first seed, by row.
+    the rate as given, with all its seeds. `known` has runs that there are already, by row.
 
     Returns:
         The rows with the learning rates that they ran with, and their runs.
     """
-    done = 0
+    done, lost, made = 0, tuple[str, ...](), ForecastRuns((), None, ())
     rows: dict[str, tuple[Run, ...]] = {**{one.label: () for one in entries}, **(known or {})}
-    lost: tuple[str, ...] = ()
-    made = ForecastRuns((), None, ())
+    there = {(run.label, run.seed) for of in rows.values() for run in of}
     for count in looks.counts:
         tasks = _tasks(entries, seed, range(done, count))
-        made = maker.make([one for one in tasks if one.seed != seed or not rows[one.label]])
+        made = maker.make([one for one in tasks if (one.label, one.seed) not in there])
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)

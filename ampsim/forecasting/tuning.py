@@ -92,9 +92,6 @@ class Tuned:
     interrupted: str | None = None  # what was left out when Ctrl-C ended it
     lost: tuple[str, ...] = ()  # one sentence for each trial whose process died
     runs: tuple[Run, ...] = ()  # of all trials that ended
-    runs_of_best: Mapping[str, tuple[Run, ...]] = field(  # of the best setting, by label
-        default_factory=dict[str, tuple[Run, ...]]
-    )
 
 
 def no_trials() -> pd.DataFrame:
@@ -178,7 +175,6 @@ class Tuner:
     def _tuned(self, best: Sequence[Choice]) -> Tuned:
         """The rows with the settings that were best."""
         entries, untuned, chosen = [*self._entries], dict[str, str](), dict[int, Choice]()
-        of_best: dict[str, tuple[Run, ...]] = {}
         for row, (one, setting) in enumerate(zip(self._entries, best, strict=True)):
             why = self._why_not(row)
             if self._asked[row]:
@@ -187,11 +183,9 @@ class Tuner:
                 chosen[row] = setting
             else:
                 untuned[one.label] = why
-            mine = [run for key, run in self._runs.items() if key[:2] == (row, setting)]
-            of_best[one.label] = tuple(mine)
         return Tuned(
             tuple(entries), self._table(chosen), untuned, None, tuple(self._lost),
-            tuple(self._runs.values()), of_best,
+            tuple(self._runs.values()),
         )  # fmt: skip
 
     def _why_not(self, row: int) -> str | None:
