@@ -100,8 +100,7 @@ def search(
     """
     setup = setup_of(model, cluster, schedules)
     asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
-    conditions = tuple(map(_condition, _words(subject_to)))
-    aim = Aim(objectives_of(_words(minimise)), conditions, asked.seeds, prunes)
+    aim = Aim(*aims_of(minimise, subject_to), asked.seeds, prunes)
     if aim.learns and asked.aimed_at is None:
         raise OptionError(
             f"{setup.model.name} has no target, and what is minimised needs one; give target"
@@ -126,6 +125,17 @@ def search(
         raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
     found = searcher.found(of_each, sampler, told)
     return replace(found, sentences=(*sentences_of(found), *runs.said()), **stopped)
+
+
+def aims_of(
+    minimise: str | Sequence[str], subject_to: str | Sequence[str]
+) -> tuple[tuple[str, ...], tuple[Condition, ...]]:
+    """The columns that are minimised, and what must hold.
+
+    Raises:
+        OptionError: there is no such column, or that is no condition.
+    """
+    return objectives_of(_words(minimise)), tuple(map(_condition, _words(subject_to)))
 
 
 def _words(given: str | Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from ampsim.errors import FileFormatError, OptionError
 from ampsim.exploring.axes import Point, Setup, Value, axes_over
 from ampsim.exploring.explore import label_at, points_of, values_of
 from ampsim.exploring.making import rows_at
+from ampsim.exploring.search import aims_of
 from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
@@ -163,6 +164,7 @@ def search_of(recipe: Recipe) -> tuple[Setup, dict[str, Any]]:
     setup = _rows(recipe).setup
     over = {key: _beside_each(recipe, key, given) for key, given in asked.over.items()}
     _told(recipe, "search.over", lambda: axes_over(over, setup))
+    _told(recipe, "search", lambda: aims_of(asked.minimise, asked.subject_to))
     how = {name: getattr(asked, name) for name in type(asked).model_fields} | {"over": over}
     how |= {"target": file.target, "max_epochs": file.max_epochs, "instances": file.instances}
     return setup, how | {"seed": file.seeds[0], "repeats": len(file.seeds)}

@@ -106,6 +106,8 @@ WRONG = {
     "no number": ("trials = 4", 'trials = "4"', "search.trials must be a whole number"),
     "no axis": ("latency_s = ", "latencys = ", "search.over: nothing named 'latencys' can vary"),
     "no range": ("1e-7..1e-5", "1e-5..1e-7", "search.over: latency_s must be a range A..B"),
+    "no column": ('"epoch_s"', '"wall_s"', "search: minimise: no column named 'wall_s'"),
+    "no condition": ("peak_bytes <=", "peak_bytes ~", "search: subject_to must be"),
     "a map, too": (
         "[search]", "[explore]\nover = { workers = [1, 2] }\n[search]",
         "explore has no effect beside search",
