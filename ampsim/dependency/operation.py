@@ -229,6 +229,8 @@ def default_name(number: int) -> str:
 STATES: Final = ("done", "failed", "skipped")
 """Names of the codes of how an operation ended."""
 
+SKIPPED: Final = STATES.index("skipped")
+
 UNNAMED: Final = -1
 """In place of the number of a name: the operation has the name that its number gives it."""
 
@@ -288,7 +290,8 @@ class OperationLog:
     def end(self, operation: Operation, end_s: float) -> None:
         """Write the row of an operation that has ended."""
         number, name, failure = operation.number, operation.given_name, operation.failure
-        _seconds, flop, size_bytes = operation.cost
+        state = 0 if failure is None else 1 if failure.operation is operation else SKIPPED
+        _seconds, flop, size_bytes = (0.0, 0, 0) if state == SKIPPED else operation.cost
         _pack_into(
             self._rows,
             number * _ROW_BYTES,
@@ -307,7 +310,7 @@ class OperationLog:
             operation.read_count,
             len(operation.used) - operation.read_count,
             UNNAMED if name is None else self._names.setdefault(name, len(self._names)),
-            0 if failure is None else 1 if failure.operation is operation else 2,
+            state,
         )
 
     def columns(self) -> dict[str, Any]:

@@ -335,10 +335,11 @@ class EngineResult:
     def critical_path(self) -> pd.DataFrame:
         """The waits and operations that led to the last end, one row each, the earliest first.
 
-        start_s, end_s, kind, operation, name, place. Rows join, from 0 to `makespan_s`. A `kind` is
-        "compute"; "push", the host's for pushing; "dispatch", a device's for issuing; "queue", an
-        operation that is ready, or whose push is, and waits for a thread; "transfer", a copy on its
-        way; "link queue", one that waits for its lane or its link.
+        start_s, end_s, kind, operation, name, place (of a copy on its way, to where). Rows join,
+        from 0 to `makespan_s`. A `kind` is "compute"; "push", the host's for pushing; "dispatch", a
+        device's for issuing; "queue", an operation that is ready, or whose push is, and waits for a
+        thread; "transfer", a copy on its way; "link queue", one that waits for its lane or its
+        link.
         """
         path, names = self._path, self._columns["name"]
         kinds = path_kinds_of(path, self.rows)

@@ -177,9 +177,9 @@ def test_a_failure_surfaces_at_the_wait_and_names_operation_variables_and_time(e
         with pytest.raises(SimulationError, match=text):
             engine.wait_for(variable)
     engine.wait_for_all()  # it has been told
-    assert engine.result.operations.set_index("name")["state"][
-        ["the one", "after", "beside"]
-    ].tolist() == ["failed", "skipped", "done"]
+    told = engine.result.operations.set_index("name").loc[["the one", "after", "beside"]]
+    assert told["state"].tolist() == ["failed", "skipped", "done"]
+    assert (told["flop"] > 0).tolist() == [True, False, True]  # what did not run computed nothing
 
 
 def test_wait_for_all_tells_of_a_failure_once(engine):
