@@ -319,6 +319,7 @@ class Exploration(Finding):
         """What the map draws: axes, methods, and the cells of each point in the table's order."""
         columns = (
             "time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing", "note",
+            "learning",
         )  # fmt: skip
         return {
             "keys": [

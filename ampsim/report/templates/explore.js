@@ -1,8 +1,9 @@
-const TIME = 0, LOW = 1, HIGH = 2, BASIS = 3, DOUBT = 4, FIRST = 5, STANDING = 6, NOTE = 7;
+const TIME = 0, LOW = 1, HIGH = 2, BASIS = 3, DOUBT = 4, FIRST = 5, STANDING = 6, NOTE = 7, LEARNING = 8;
 const DOUBTFUL = 0.1;
 const counts = data.keys.map((key) => key.values.length);
 const several = data.keys.map((_, place) => place).filter((place) => counts[place] > 1);
-const state = { x: several[0] ?? 0, y: several[1] ?? -1, at: counts.map(() => 0) };
+const state = { x: several[0] ?? 0, y: several[1] ?? -1, at: counts.map(() => 0), learner: -1 }; // -1 colours who is first
+const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "var(--f332288, #332288)", "#999933"];
 
 const index = (at) => at.reduce((sum, one, place) => sum * counts[place] + one, 0);
 const seconds = (value) => {
@@ -94,6 +95,11 @@ const panel = (fixed) => {
       "aria-label": lines(here).join(", "), fill: best < 0 ? "var(--idle)" : standing === "first" ? data.methods[best].colour : `url(#ahead-${best})`,
       "fill-opacity": best < 0 || lead === null ? 0.5 : lightness(lead),
     });
+    const learning = state.learner < 0 ? undefined : data.points[index(here)][state.learner][LEARNING];
+    if (learning !== undefined) {
+      cell.setAttribute("fill", learning === null ? "var(--idle)" : COLOURS[(learning - 1) % COLOURS.length]);
+      cell.setAttribute("fill-opacity", 0.6);
+    }
     cell.addEventListener("pointermove", (event) => show(here, event));
     cell.addEventListener("pointerleave", () => { tip.hidden = true; });
     cell.addEventListener("focus", () => say(here));
@@ -101,6 +107,7 @@ const panel = (fixed) => {
     cell.addEventListener("click", choose);
     cell.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); part(`cell-${index(here)}`).focus(); } });
     drawn.append(cell);
+    if (learning) drawn.append(svg("text", { class: "mark", x: cx, y: cy - size / 5, "text-anchor": "middle" }, learning));
     const r = Math.min(4, size / 7), ring = { class: "mark", cx, cy, r, stroke: "var(--ground)", "stroke-width": 1.6 };
     if (basis === "learned") drawn.append(svg("circle", { ...ring, fill: "var(--ink)" }));
     if (basis === "shared") drawn.append(svg("circle", { ...ring, fill: "none", stroke: "var(--ink)" }));
@@ -135,7 +142,7 @@ const panels = () => {
   }));
   const tools = [chooser("horizontal", "x", several), chooser("vertical", "y", several)];
   for (const place of others) if (place !== spread) tools.push(values(place));
-  part("tools").replaceChildren(...(several.length > 1 ? tools : []));
+  part("tools").replaceChildren(...(several.length > 1 ? tools : []), colouring());
 };
 const options = (words, chosen) => words.map(([value, text]) => html("option", { value, textContent: text, selected: value === chosen }));
 const chooser = (text, axis, places) => {
@@ -147,6 +154,11 @@ const chooser = (text, axis, places) => {
     draw();
   });
   return html("label", {}, `${text} `, select);
+};
+const colouring = () => {
+  const select = html("select", {}, ...options([[-1, "who is first"], ...data.methods.map(({ name }, place) => [place, `what ${name} learns`])], state.learner));
+  select.addEventListener("change", () => { state.learner = Number(select.value); draw(); });
+  return html("label", {}, "colour ", select);
 };
 const values = (place) => {
   const select = html("select", {}, ...options(data.keys[place].words.map((word, one) => [one, word]), state.at[place]));
@@ -224,8 +236,7 @@ const product = () => {
   const latency = data.keys.findIndex((key) => key.name === "latency_s"), rate = data.keys.findIndex((key) => key.name === "device.flop_per_s");
   if (latency < 0 || rate < 0 || data.methods.length !== 2) return;
   const third = several.find((place) => place !== latency && place !== rate);
-  const colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "var(--f332288, #332288)", "#999933"];
-  const series = (third === undefined ? [0] : data.keys[third].values).map((_, one) => ({ colour: colours[one % colours.length], points: [] }));
+  const series = (third === undefined ? [0] : data.keys[third].values).map((_, one) => ({ colour: COLOURS[one % COLOURS.length], points: [] }));
   const visit = (at, place) => {
     if (place === counts.length) {
       const found = balance(at), [l, r] = [data.keys[latency].values[at[latency]], data.keys[rate].values[at[rate]]];
@@ -248,14 +259,14 @@ const product = () => {
   );
 };
 const legend = () => {
-  const found = data.methods.map(({ name, colour }) => coloured(colour, `${name} first; paler where it leads by less`));
-  found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
-  if (data.points.some((cells) => !cells.some((cell) => cell[FIRST]))) found.push(item(html("span", { className: "swatch idle" }), "nobody is known to reach the target"));
+  const found = state.learner < 0 ? data.methods.map(({ name, colour }) => coloured(colour, `${name} first; paler where it leads by less`))
+    : [item("1 2 ", `cells with one number: ${data.methods[state.learner].name} learns the same in its first epoch`)];
+  if (state.learner < 0) found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
+  if (state.learner < 0 && data.points.some((cells) => !cells.some((cell) => cell[FIRST]))) found.push(item(html("span", { className: "swatch idle" }), "nobody is known to reach the target"));
   if (data.methods.length === 2 && several.length > 1) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
   found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
   if (data.points.some((cells) => cells.every((cell) => cell[BASIS] === "unfit"))) found.push(item("× ", "none fits"));
   part("legend").replaceChildren(...found);
 };
-const draw = () => { tip.hidden = true; panels(); slice(); product(); say(state.at); };
-legend();
+const draw = () => { tip.hidden = true; legend(); panels(); slice(); product(); say(state.at); };
 draw();

@@ -24,13 +24,23 @@ COLOURS = """
 return [...document.querySelectorAll(".slice path[fill=none]:not(.axis)")]
   .map((one) => getComputedStyle(one).stroke);
 """
+LEARNERS = """
+const select = [...document.querySelectorAll("select")].at(-1);
+select.value = arguments[0];
+select.dispatchEvent(new Event("change"));
+const cells = [...document.querySelectorAll(".panels rect.cell")];
+const number = (cell) => cell.nextSibling.nodeName === "text" ? cell.nextSibling.textContent : "";
+const of = (place) => cells.filter((one) => one.ariaLabel.startsWith(place)).map(number);
+const places = ["100 ns", "1 µs", "10 µs", "100 µs"].map((one) => of(`${one}, `));
+return [...places, cells.map((one) => one.getAttribute("fill"))];
+"""
 PLACES = 'return [...document.querySelectorAll(".slice circle")].map((one) => one.cx.baseVal.value)'
 
 
-def cell(time_s, *, is_first=False):
+def cell(time_s, *, is_first=False, learning=1):
     low, high = (None, None) if time_s is None else (0.9 * time_s, 1.1 * time_s)
-    standing = "first" if is_first else None
-    return [time_s, low, high, "learned", 1e-6 if is_first else None, is_first, standing, ""]
+    doubt, standing = (1e-6, "first") if is_first else (None, None)
+    return [time_s, low, high, "learned", doubt, is_first, standing, "", learning]
 
 
 @pytest.fixture
@@ -39,7 +49,9 @@ def open_map(open_page, tmp_path):
 
     def open_it(reached):
         points = [
-            [cell(1.0), cell(0.5, is_first=True)] if place < reached else [cell(None)] * 2
+            [cell(1.0), cell(0.5, is_first=True, learning=2 + place)]
+            if place < reached
+            else [cell(None), cell(None, learning=None)]
             for place in range(len(LATENCIES))
             for _rate in RATES
         ]
@@ -87,6 +99,20 @@ def test_a_key_chooses_a_cell_and_stays_on_it(open_map):
     focused = "return document.activeElement.ariaLabel"
     assert page.browser.execute_script(focused).startswith("10 µs, slow")
     assert page.find(".note").text.startswith("10 µs, slow")
+
+
+def test_a_map_is_coloured_by_what_a_method_learns(open_map):
+    """One colour and one number for cells that learn the same; what is not timed has none."""
+    page = open_map(2)
+    told = page.browser.execute_script(LEARNERS, "1")
+    assert told[:4] == [["2", "2"], ["3", "3"], ["", ""], ["", ""]]
+    assert len(set(told[4])) == 3
+    assert "amp learns the same" in page.find(".legend").text
+    assert page.browser.execute_script(LEARNERS, "0")[:4] == [["1", "1"]] * 4
+    assert (
+        "first; paler"
+        in (page.browser.execute_script(LEARNERS, "-1"), page.find(".legend").text)[1]
+    )
 
 
 def test_the_product_of_latency_and_rate_is_left_out_where_nothing_is_known_of_it(open_map):
