@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,13 @@ def _made(path: Path, name: str, source: str) -> Any:
         known = [one for one, value in vars(module).items() if callable(value) and one[0] != "_"]
         raise UnknownNameError(f"{path}: {one_of('function', name, known)}")
     made: Any = getattr(module, name)
-    if callable(made) and not isinstance(made, Model):
+    is_module = hasattr(made, "forward") and not inspect.isclass(made)
+    if callable(made) and not (is_module or isinstance(made, Model)):
         with user_code(f"{source} failed", FileFormatError):
             made = made()
     if not isinstance(made, Model):
         raise FileFormatError(
-            f"{source} must return ampsim.from_torch(module, …), got {type(made).__name__}"
+            f"{source} must be a function that returns ampsim.from_torch(module, …), got "
+            f"{type(made).__name__}; write one that says its examples, loss and data"
         )
     return made

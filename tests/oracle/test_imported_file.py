@@ -149,7 +149,8 @@ WRONG = {
     "nowhere.py:make": "nowhere.py: no such file",
     "{}:mak": "no function named 'mak'; did you mean 'make'?",
     "{}:shipped": "must give what ampsim.from_torch(module, …) gives, got another model",
-    "{}:nothing": "must return ampsim.from_torch(module, …), got Linear",
+    "{}:nothing": "must be a function that returns ampsim.from_torch(module, …), got Linear",
+    "{}:net": "must be a function that returns ampsim.from_torch(module, …), got Linear",
     "{}:failing": "failed: ValueError: no such data (",
     "{}:of_ours": "a file can be written of an optimizer of torch.optim alone",
 }
