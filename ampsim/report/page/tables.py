@@ -95,13 +95,13 @@ def _spent(row: Mapping[str, Any], seconds: str) -> list[str]:
 
 
 def _memory(records: list[Row]) -> list[list[str]]:
-    """What lay in each worker's memory at its fullest moment; categories that nobody has left out.
+    """What lay in each worker's memory at its fullest moment; what nobody has is left out.
 
     Moments of the workers are apart, so that columns do not add up.
     """
     shown = [name for name in MEMORY_CATEGORIES if any(number(row, name) for row in records)]
     lines = [["worker", "at", "peak", *shown]]
-    for row in records:
+    for row in (one for one in records if number(one, "bytes")):
         sizes = [format_bytes(number(row, name)) for name in ("bytes", *shown)]
         at = format_seconds(number(row, "time_s"))
         lines.append([f"worker {number(row, 'worker'):.0f}", at, *sizes])

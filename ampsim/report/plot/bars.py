@@ -367,22 +367,31 @@ def utilisation(
 ) -> Figure:
     """A panel a schedule, in it a bar a worker: shares of the makespan, worker 0 on top.
 
+    Of more workers than can be named, those that idle in every panel are left out.
+
     Args:
         shares_by_schedule: for each schedule a frame with columns worker, update, backward,
             forward; the last three are fractions whose sum is at most 1.
         busy: share of all workers' time, by schedule, to be marked; the mean of these bars unless
             given.
     """
-    workers = max((len(frame) for frame in shares_by_schedule.values()), default=0)
-    rows_in = min(_ROW_IN * max(4, workers), _ROWS_IN_MAX)
-    count = len(shares_by_schedule)
-    figure, panels = _panels(count, (1.2, 0.7, rows_in + 0.65), "share of the run (%)")
-    for axes, (name, frame) in zip(panels, shares_by_schedule.items(), strict=True):
+    known = {
+        name: frame.set_index("worker")[list(DIRECTIONS)].fillna(0.0)
+        for name, frame in shares_by_schedule.items()
+    }
+    every = sorted({worker for frame in known.values() for worker in frame.index})
+    works = {worker for frame in known.values() for worker in frame.index[frame.sum(axis=1) > 0]}
+    shown = every if len(every) <= _WORKERS_NAMED else [one for one in every if one in works]
+    rows_in = min(_ROW_IN * max(4, len(shown)), _ROWS_IN_MAX)
+    figure, panels = _panels(len(known), (1.2, 0.7, rows_in + 0.65), "share of the run (%)")
+    left_out = f" ({len(every) - len(shown):,} more idle)" if len(shown) < len(every) else ""
+    for axes, (name, frame) in zip(panels, known.items(), strict=True):
         axes.set_title(_fitting(name))
-        _draw_workers(axes, frame, (busy or {}).get(name))
-        _set_up(axes, workers)
+        mean = frame.sum(axis=1).mean() if busy is None or name not in busy else busy[name]
+        _draw_workers(axes, frame.reindex(shown, fill_value=0.0), mean)
+        _set_up(axes, shown)
         if axes.get_subplotspec().is_first_col():
-            axes.set_ylabel("worker")
+            axes.set_ylabel(f"worker{left_out}")
     looks = [
         Patch(facecolor=one.fill, edgecolor=one.hatch_ink, hatch=one.hatch, linewidth=0.0,
               label=one.label)
@@ -417,34 +426,31 @@ def _fitting(name: str) -> str:
     return plain(name, longest)
 
 
-def _draw_workers(axes: Axes, frame: DataFrame, busy: float | None) -> None:
-    worker = integers(frame, "worker").astype(np.float64)
-    height = _WORKER_BAR if len(worker) <= _WORKERS_NAMED else 1.0
-    begin: Floats = np.zeros(len(worker))
-    axes.barh(worker, np.full(len(worker), 100.0), height=height, color=IDLE)
+def _draw_workers(axes: Axes, shares: DataFrame, mean: float) -> None:
+    rows = np.arange(len(shares), dtype=np.float64)
+    height = _WORKER_BAR if len(rows) <= _WORKERS_NAMED else 1.0
+    begin: Floats = np.zeros(len(rows))
+    axes.barh(rows, np.full(len(rows), 100.0), height=height, color=IDLE)
     for direction, look in DIRECTIONS.items():
-        share = np.nan_to_num(floats(frame, direction)) * 100.0
+        share = floats(shares, direction) * 100.0
         axes.barh(
-            worker, share, left=begin, height=height, color=look.fill, edgecolor=look.hatch_ink,
+            rows, share, left=begin, height=height, color=look.fill, edgecolor=look.hatch_ink,
             hatch=look.hatch, linewidth=0.0, label=direction,
         )  # fmt: skip
         begin = begin + share
-    if len(begin):
-        mean = float(np.mean(begin)) if busy is None else 100 * busy
-        axes.axvline(mean, color=INK, linestyle=(0, (4, 3)), linewidth=1.0)
+    if math.isfinite(mean):
+        axes.axvline(100 * mean, color=INK, linestyle=(0, (4, 3)), linewidth=1.0)
         axes.set_title(
-            f"all: {format_percent(mean / 100)}", loc="right", fontsize=8, color=FAINT_INK,
+            f"all: {format_percent(mean)}", loc="right", fontsize=8, color=FAINT_INK,
             fontweight="normal",
         )  # fmt: skip
 
 
-def _set_up(axes: Axes, workers: int) -> None:
+def _set_up(axes: Axes, workers: Sequence[int]) -> None:
     axes.set_xlim(0.0, 100.0)
-    axes.set_ylim(max(workers, 1) - 0.4, -0.6)
-    if workers <= _WORKERS_NAMED:
-        axes.set_yticks(range(workers))
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=16))
+    axes.set_ylim(max(len(workers), 1) - 0.4, -0.6)
+    step = -(-len(workers) // _WORKERS_NAMED) or 1
+    axes.set_yticks(range(0, len(workers), step), [str(one) for one in workers[::step]])
     axes.tick_params(axis="y", length=0, labelsize=7.5)
 
 

@@ -208,6 +208,19 @@ def test_utilisation_of_many_workers_stays_on_a_page():
     assert len(figure.axes[0].get_yticks()) < 40
 
 
+def test_of_many_workers_those_that_idle_in_every_panel_are_left_out_and_counted():
+    """They stay in the mean; of few workers each has its row."""
+    part = np.zeros(1024)
+    frame = pd.DataFrame({"worker": np.arange(1024), "update": part, "backward": part})
+    one, two = (frame.assign(forward=np.where(np.arange(1024) == at, 0.5, 0)) for at in (3, 900))
+    axes = utilisation({"one": one, "two": two}).axes[0]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["3", "900"]
+    assert axes.get_ylabel() == "worker (1,022 more idle)"
+    assert axes.get_title(loc="right") == "all: 0.0488 %"
+    axes = utilisation({"one": one[:8], "two": two[:8]}).axes[0]
+    assert (len(axes.get_yticks()), axes.get_ylabel()) == (8, "worker")
+
+
 def test_bounds_are_four_bars_a_row_and_the_largest_is_named(sweep):
     figure = bounds(sweep)
     axes = figure.axes[0]
