@@ -456,6 +456,7 @@ def _set_up(axes: Axes, workers: Sequence[int]) -> None:
 
 _NODE_IN = 0.42
 _FULL = 0.82  # chosen: height of a node's tallest bar; rows are 1 apart
+_NODES_MAX = 32  # chosen: more are several pages
 
 
 @styled
@@ -463,14 +464,18 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
     """A panel per schedule, in it a histogram per node, all over the same range of staleness.
 
     Each histogram is as high as its row; beside it stand mean, maximum, and the share of the node's
-    gradients that is in its tallest bar.
+    gradients that is in its tallest bar. Of many nodes those are drawn whose gradients are stalest.
 
     Args:
         counts_by_schedule: for each schedule a frame with columns node, staleness, count; rows of
             one node and staleness are added up, so frames of several repeats may be joined.
     """
     panels = {name: _histograms(frame) for name, frame in counts_by_schedule.items()}
-    nodes = list(dict.fromkeys(node for group in panels.values() for node in group))
+    stalest = dict[str, float]()
+    for node, counts in (one for group in panels.values() for one in group.items()):
+        stalest[node] = max(stalest.get(node, 0.0), _mean(counts))
+    drawn_of = set(sorted(stalest, key=lambda node: -stalest[node])[:_NODES_MAX])
+    nodes = [node for node in stalest if node in drawn_of]
     styles = line_styles(panels)
     every = [counts for group in panels.values() for counts in group.values()]
     highest = max(map(_highest, every), default=0)
@@ -484,7 +489,8 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
         name_rows(axes, nodes, 24)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         axes.set_xlim(-0.7, (highest + 0.7) * 1.55)
-    words = "share of a node's gradients\n(peak: the tallest bar)"
+    which = f" of the {len(nodes)} stalest of {len(stalest)} nodes" * (len(nodes) < len(stalest))
+    words = f"share of a node's gradients{which}\n(peak: the tallest bar)"
     figure.supylabel(words, fontsize=8, color=FAINT_INK)
     return figure
 
@@ -504,6 +510,11 @@ def _highest(counts: Floats) -> int:
     return int(np.max(np.flatnonzero(counts), initial=0))
 
 
+def _mean(counts: Floats) -> float:
+    """Mean staleness, 0 without gradients."""
+    return float((np.arange(len(counts)) * counts).sum() / max(counts.sum(), 1))
+
+
 def _draw_histogram(axes: Axes, counts: Floats, base: float, **look: Any) -> None:
     """A node's histogram over that line, with the numbers beside it."""
     axes.axhline(base, color="#dfe3e6", linewidth=0.6, zorder=0.5)
@@ -512,9 +523,9 @@ def _draw_histogram(axes: Axes, counts: Floats, base: float, **look: Any) -> Non
         return
     values = np.arange(len(counts))
     axes.bar(values, -counts / counts.max() * _FULL, bottom=base, width=0.8, **look)
-    mean, peak = float((values * counts).sum() / counts.sum()), counts.max() / counts.sum()
+    peak = counts.max() / counts.sum()
     axes.annotate(
-        f"mean {mean:.3g}\nmax {_highest(counts)}\npeak {format_percent(peak)}",
+        f"mean {_mean(counts):.3g}\nmax {_highest(counts)}\npeak {format_percent(peak)}",
         (1.0, base - _FULL / 2), xycoords=("axes fraction", "data"), fontsize=6.5,
         ha="right", va="center",
     )  # fmt: skip

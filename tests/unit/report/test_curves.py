@@ -201,6 +201,15 @@ def test_a_histogram_tells_share_mean_and_maximum_of_each_node():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
 
 
+def test_of_many_nodes_the_stalest_are_drawn_in_their_order():
+    names = [f"linear-{place}" for place in range(1, 101)]
+    counts = pd.DataFrame({"node": names, "staleness": [*range(100)], "count": 1})
+    figure = staleness_histogram({"amp": counts, "sequential": counts.assign(staleness=0)})
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == names[-32:]
+    assert "of the 32 stalest of 100 nodes" in figure.get_supylabel()
+
+
 def test_all_schedules_share_nodes_and_range_of_staleness(make_staleness):
     figure = staleness_histogram({name: make_staleness(name) for name in SCHEDULES})
     assert [axes.get_title("left") for axes in figure.axes] == list(SCHEDULES)
