@@ -194,7 +194,8 @@ def _rows(recipe: Recipe) -> Rows:
         _told(recipe, cell.where, partial(schedule_of_row, entry.name, entry))
         for entry, cell in pairs
     ]
-    rows = tuple(_row(recipe, index, cluster, schedules) for index in range(len(schedules)))
+    known: dict[str, Any] = {}
+    rows = tuple(_row(recipe, index, cluster, schedules, known) for index in range(len(schedules)))
     goal = Goal(rows[0].plan.model.measure, file.target)
     return Rows(rows, goal, rows[0].plan.model, cluster)
 
@@ -220,14 +221,20 @@ def _cluster(recipe: Recipe, own: Mapping[str, Any]) -> Cluster:
     return load_cluster(path, **asked)
 
 
-def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Schedule]) -> Row:
+def _row(
+    recipe: Recipe, index: int, cluster: Cluster, schedules: list[Schedule], known: dict[str, Any]
+) -> Row:
+    """One row; `known` has, by their options, the models of rows before, and what these read."""
     file, entry = recipe.file, recipe.file.schedules[index]
     where = recipe.cells[index].where
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = schedules[index]
     settings = {**file.set, **entry.set}
     path = recipe.beside(file.model, ".py")
-    model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
+    if (asked := repr(settings)) not in known:
+        model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
+        known[asked] = model, data_files(model), file_digest(locate("models", path))
+    model, data, code = known[asked]
     _told(recipe, "target", lambda: model.measure.require_target(file.target))
     if file.tune_optimizer:
         _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model))
@@ -244,10 +251,9 @@ def _row(recipe: Recipe, index: int, cluster: Cluster, schedules: Sequence[Sched
         _told(recipe, where, lambda: resolved(schedule, own))
         (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
         plan = plan.having(placement=placed)
-    code = file_digest(locate("models", path))
     has_own = bool(entry.hardware)
     plan = times_validation(plan, schedule, schedules)
-    return Row(entry.title, schedule, plan, entry.set, data_files(model), code, has_own)
+    return Row(entry.title, schedule, plan, entry.set, data, code, has_own)
 
 
 def _require_choice(model: Model) -> None:

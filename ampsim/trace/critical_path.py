@@ -178,7 +178,7 @@ def _with_wait(link: _Link, from_s: float) -> Iterator[Part]:
     yield link.part
     until_s = link.part.start_s
     if until_s > from_s:
-        yield link.part._replace(kind=link.queue, start_s=from_s, end_s=until_s)
+        yield Part(from_s, until_s, link.queue, *link.part[3:])
 
 
 def _met(records: CausalRecords, cause: Cause, later: _Link | None) -> _Link | None:

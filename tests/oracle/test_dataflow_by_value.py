@@ -407,7 +407,7 @@ def test_sleep_says_what_decides(name):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "instances", "chance", "reached"),
-    [("moe_rnn", 8_000, 0.5, 0.65), ("act_rnn", 8_000, 0.6, 0.7)],
+    [("moe_rnn", 8_000, 0.5, 0.65), ("act_rnn", 4_000, 0.6, 0.7)],
 )
 def test_they_learn_in_one_epoch(name, instances, chance, reached):
     """Who guesses the most frequent label of each instance is right less often than `chance`."""

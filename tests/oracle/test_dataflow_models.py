@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -81,18 +81,24 @@ def test_20_steps_are_those_of_messages_and_cost_as_much(name, way):
     assert (result.staleness_mean, result.staleness_max) == (0.0, 0)
 
 
+@cache
+def subtracted(name: str, way: str) -> dict[str, np.ndarray]:
+    """What one step at a rate of 1 subtracts from each parameter; nobody changes it."""
+    model = replace(made(name), optimizer=optim.sgd(1.0))
+    schedule = WAYS.get(way, ampsim.Sequential())
+    result = ampsim.simulate(model, "tflops-1", schedule, instances=OPTIONS[name]["batch"])
+    after = result.model.parameters()
+    return {key: value - after[key] for key, value in model.parameters().items()}
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_gradient_is_that_of_messages(name, way):
     """A step of gradient descent at a rate of 1 subtracts it."""
-    model = replace(made(name), optimizer=optim.sgd(1.0))
-    start = model.parameters()
-    steps = [
-        ampsim.simulate(model, "tflops-1", one, instances=OPTIONS[name]["batch"])
-        for one in (ampsim.Sequential(), WAYS[way])
-    ]
-    for key, value in start.items():
-        expected, found = (value - one.model.parameters()[key] for one in steps)
+    steps = subtracted(name, "messages"), subtracted(name, way)
+    assert steps[0].keys() == made(name).parameters().keys()
+    for key in steps[0]:
+        expected, found = (one[key] for one in steps)
         assert np.abs(expected).max() > 0, key
         assert np.abs(found - expected).max() <= 1e-12, key
 
@@ -258,17 +264,16 @@ def test_memory_is_counted_and_ends():
         return Cluster(name="one", devices=(device,))
 
     model = made("rnn")
-    peaks = {
-        name: int(trained(model, name, cluster=cluster(10**7)).peak_bytes[0]) for name in PROGRAMS
-    }
+    run = partial(trained, model, instances=30)
+    peaks = {name: int(run(name, cluster=cluster(10**7)).peak_bytes[0]) for name in PROGRAMS}
     parameters = 8 * sum(one.size for one in model.parameters().values())
     for name, peak in peaks.items():
         assert peak > 4 * parameters, name  # Adam keeps two arrays, and a step writes a new one
-        assert trained(model, name, cluster=cluster(peak)).peak_bytes[0] == peak
+        assert run(name, cluster=cluster(peak)).peak_bytes[0] == peak
         with pytest.raises(OutOfMemoryError, match="small is out of memory"):
-            trained(model, name, cluster=cluster(peak - 1))
+            run(name, cluster=cluster(peak - 1))
     row = ampsim.forecast(
-        model, cluster(peak - 1), name, instances=INSTANCES, max_epochs=1, repeats=1, target=0.5
+        model, cluster(peak - 1), name, instances=30, max_epochs=1, repeats=1, target=0.5
     ).table.iloc[0]
     assert row["note"].startswith("1 of 1 runs failed: small is out of memory")
     assert 4 * parameters < row["peak_bytes"] < peak  # what lay there

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from covering import pairwise
 from short_runs import schedule_of
 
 from ampsim.hardware import Cluster, Device, Link, MemoryRemedy
@@ -46,8 +47,8 @@ def cluster_of(kind: str, way: str, workers: int = STAGES) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def run(chain):
-    """`run(schedule, kind, way, mode)` trains a chain for two epochs."""
+def train(chain):
+    """`train(schedule, kind, way, mode)` trains a chain for two epochs."""
 
     @cache
     def made(schedule: str, kind: str, way: str = "slow", mode: Any = "sleep") -> Any:
@@ -62,24 +63,14 @@ def run(chain):
     return made
 
 
-@pytest.fixture(params=SCHEDULES)
-def schedule(request):
-    return request.param
+@pytest.fixture(scope="module")
+def run(train):
+    """`run(schedule, kind, way, mode)` is what that training gave."""
+    return cache(lambda *how: train(*how).result())
 
 
-@pytest.fixture(params=KINDS)
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(params=WAYS)
-def way(request):
-    return request.param
-
-
-def way_of(schedule: str, kind: str) -> str:
-    """One for both: every schedule, and every kind, meets every way."""
-    return list(WAYS)[(list(SCHEDULES).index(schedule) + list(KINDS).index(kind)) % len(WAYS)]
+every = pytest.mark.parametrize(("schedule", "kind", "way"), pairwise(SCHEDULES, KINDS, WAYS))
+"""Every schedule with every kind, and either with every way."""
 
 
 def computed(spans: pd.DataFrame) -> pd.DataFrame:
@@ -88,9 +79,10 @@ def computed(spans: pd.DataFrame) -> pd.DataFrame:
     return own[own["lane"] == "compute"] if "lane" in own else own
 
 
+@every
 def test_a_run_does_all_its_work(run, schedule, kind, way):
     """The same steps at the same nodes, and as many gradients in updates, at other times."""
-    result, usual = (run(schedule, one, way).result() for one in (kind, "usual"))
+    result, usual = (run(schedule, one, way) for one in (kind, "usual"))
     for columns in (["node", "direction"], ["worker", "instance"]):
         counts, as_usual = (
             spans[spans["direction"] != "update"].groupby(columns, observed=True).size()
@@ -102,8 +94,9 @@ def test_a_run_does_all_its_work(run, schedule, kind, way):
     assert result.messages == len(computed(result.spans))
 
 
+@every
 def test_no_two_spans_of_a_lane_overlap_and_time_never_falls(run, schedule, kind, way):
-    spans = run(schedule, kind, way).result().spans
+    spans = run(schedule, kind, way).spans
     assert (np.diff(spans["end_s"]) >= 0).all()
     lanes = spans["lane"] if "lane" in spans else pd.Series("compute", spans.index)
     assert set(lanes) <= set(LANES)
@@ -112,8 +105,9 @@ def test_no_two_spans_of_a_lane_overlap_and_time_never_falls(run, schedule, kind
         assert (starts_s[1:] >= ends_s[:-1]).all()
 
 
+@every
 def test_the_critical_path_is_the_makespan_without_a_gap(run, schedule, kind, way):
-    result = run(schedule, kind, way).result()
+    result = run(schedule, kind, way)
     path, spans = result.critical_path, result.spans
     assert path["start_s"].iloc[0] == 0
     assert path["end_s"].iloc[-1] == result.makespan_s == spans["end_s"].max()
@@ -125,8 +119,9 @@ def test_the_critical_path_is_the_makespan_without_a_gap(run, schedule, kind, wa
     assert result.critical_path_parts["seconds"].sum() == pytest.approx(result.makespan_s)
 
 
+@every
 def test_a_cause_stands_earlier_and_has_ended_when_its_step_begins(run, schedule, kind, way):
-    result = run(schedule, kind, way).result()
+    result = run(schedule, kind, way)
     spans, transfers, admissions = result.spans, result.transfers, result.admissions
     ends = {
         "span": spans["end_s"].to_numpy(),
@@ -140,17 +135,18 @@ def test_a_cause_stands_earlier_and_has_ended_when_its_step_begins(run, schedule
             assert what == "start" or ends[what][number] <= start_s + 1e-12
 
 
-def test_without_numbers_the_trace_is_the_same(run, schedule, kind):
+@every
+def test_without_numbers_the_trace_is_the_same(run, schedule, kind, way):
     """The critical path of both, and every table, to the bit."""
-    way = way_of(schedule, kind)
-    sleep, numeric = (run(schedule, kind, way, mode).result() for mode in ("sleep", "numeric"))
+    sleep, numeric = (run(schedule, kind, way, mode) for mode in ("sleep", "numeric"))
     for table in ("spans", "transfers", "admissions", "updates", "stashes", "critical_path"):
         pd.testing.assert_frame_equal(getattr(sleep, table), getattr(numeric, table))
 
 
-def test_what_is_left_in_memory_after_an_epoch_is_what_learning_needs(run, schedule, kind):
+@every
+def test_what_is_left_in_memory_after_an_epoch_is_what_learning_needs(train, schedule, kind, way):
     for mode in ("sleep", "numeric"):
-        engine = run(schedule, kind, way_of(schedule, kind), mode)._training._method._engine
+        engine = train(schedule, kind, way, mode)._training._method._engine
         for memory in engine.memories:
             assert not memory.held(4)
             assert not memory.held(5)
