@@ -80,6 +80,13 @@ def of_runs(file: str, right: str, wrong: str) -> Planted:
     return Planted(file, right, wrong, RUNS)
 
 
+def of_budget(file: str, right: str, wrong: str) -> Planted:
+    """A fault in what a forecast's budget counts and buys, or in what would change its answer."""
+    return Planted(
+        file, right, wrong, ("unit/test_spending.py", "unit/test_budget_of_a_forecast.py")
+    )
+
+
 FAULTS = {
     "last come, first served": Planted(
         "model_parallel/worker.py", "message = queue.popleft()", "message = queue.pop()"
@@ -292,6 +299,34 @@ FAULTS = {
     "a large loop that no dead value leaves": Planted(
         "dataflow/executor.py", "if step.number not in frame.left:",
         "if step.number not in frame.left and len(frame.plan.exits) < 6:", CLOSED_FLOWS,
+    ),
+    "trials that cost nothing": of_budget(
+        "forecasting/budget.py", "            self._count(tuned.runs)\n", ""
+    ),
+    "a seed at its least price": of_budget(
+        "forecasting/budget.py", "return sum(median(price_s", "return sum(min(price_s"
+    ),
+    "a budget that would not do": of_budget(
+        "forecasting/budget.py", "seeds, trials / TUNING)", "seeds, trials)"
+    ),
+    "tuning that spends all": of_budget(
+        "forecasting/budget.py", "return cost_s >= TUNING * ", "return cost_s >= "
+    ),
+    "trials that end an epoch early": of_budget(
+        "forecasting/budget.py", "SLACK * (index + 1)", "SLACK * index"
+    ),
+    "a first run of another optimizer": of_budget(
+        "forecasting/budget.py", " and one.plan.model is before.plan.model", ""
+    ),
+    "the slowest run for the median": of_budget(
+        "forecasting/change.py", "[(len(times) - 1) // 2]", "[-1]"
+    ),
+    "the host's ports left as they are": of_budget(
+        "hardware/load.py", "host = None if ports.host is None else changed(ports.host)",
+        "host = ports.host",
+    ),
+    "edges left as they are": of_budget(
+        "hardware/load.py", "edges=tuple(map(changed, cluster.edges))", "edges=cluster.edges"
     ),
 }  # fmt: skip
 
