@@ -328,6 +328,18 @@ FAULTS = {
     "edges left as they are": of_budget(
         "hardware/load.py", "edges=tuple(map(changed, cluster.edges))", "edges=cluster.edges"
     ),
+    "a row broken with one seed of several": Planted(
+        "exploring/making.py", "self.as_given(row, runs[label])",
+        "self.as_given(row, runs[label][:1])", ("unit/test_fair_comparison.py",),
+    ),
+    "a map that scales what a recipe does not": Planted(
+        "exploring/making.py", "rate_of(at.model, schedule, scaling)",
+        "rate_of(at.model, schedule, None)", ("unit/test_recipe_explored.py",),
+    ),
+    "a search by other seeds": Planted(
+        "recipes/rows.py", '"seed": file.seeds[0], "repeats"', '"seed": 0, "repeats"',
+        ("unit/test_recipe_searched.py",),
+    ),
 }  # fmt: skip
 
 
