@@ -87,6 +87,11 @@ def of_budget(file: str, right: str, wrong: str) -> Planted:
     )
 
 
+def of_engine(file: str, right: str, wrong: str) -> Planted:
+    """A fault in what a dependency engine tells of its operations and its places."""
+    return Planted(file, right, wrong, ("unit/test_dependency_engine.py",))
+
+
 FAULTS = {
     "last come, first served": Planted(
         "model_parallel/worker.py", "message = queue.popleft()", "message = queue.pop()"
@@ -343,6 +348,27 @@ FAULTS = {
     "nodes of another chart's worker": Planted(
         "report/frames.py", "places.setdefault(name, where) != where", "False",
         ("unit/report/test_gantt_rows.py",),
+    ),
+    "behind what made it ready": of_engine(
+        "dependency/result.py", "start_s[one] > ready_s[one] and before", "before"
+    ),
+    "behind another while it was issued": of_engine(
+        "dependency/result.py", 'ready_s[dispatches["operation"]] = dispatches["end_s"]', "pass"
+    ),
+    "behind what takes no time": of_engine(
+        "dependency/result.py", "if end_s[one] > start_s[one]:", "if end_s[one] >= start_s[one]:"
+    ),
+    "what had no room lies there": of_engine(
+        "machine/memory.py", "                self.give(category, size_bytes)\n", ""
+    ),
+    "an update that has no turn": Planted(
+        "model_parallel/assembly.py", "waits = accept_update is not append", "waits = False",
+        ("unit/test_schedules.py",),
+    ),
+    "no peak where memory ran out": Planted(
+        "dataflow/engine.py", "        finally:\n            self._note_memory()\n",
+        "        except KeyError:\n            raise\n        self._note_memory()\n",
+        ("oracle/test_dataflow_models.py",),
     ),
 }  # fmt: skip
 
