@@ -321,7 +321,7 @@ def test_an_ignore_carries_its_reason_on_the_same_line():
     expect_none(CODE + SCRIPTS + TESTS, find)
 
 
-def test_every_planted_fault_still_has_its_line():
+def test_every_planted_fault_still_has_its_line_and_its_tests():
     spec = importlib.util.spec_from_file_location(
         "planted_faults", ROOT / "tests" / "robustness" / "planted_faults.py"
     )
@@ -333,5 +333,6 @@ def test_every_planted_fault_still_has_its_line():
         name
         for name, fault in planted.FAULTS.items()
         if (ROOT / "ampsim" / fault.file).read_text(encoding="utf-8").count(fault.right) != 1
+        or not all((ROOT / "tests" / one).exists() for one in fault.tests)
     ]
     assert lost == []

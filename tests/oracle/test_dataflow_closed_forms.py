@@ -212,6 +212,33 @@ def test_a_loop_on_a_branch_that_is_not_taken_runs_once_dead():
     assert result.frames["tag"].tolist() == ["while-1/0"]
 
 
+@pytest.mark.parametrize("is_taken", [True, False])
+@pytest.mark.parametrize("trips", [0, 1, 7])
+@pytest.mark.parametrize("variables", [1, 2, 7])
+def test_each_variable_leaves_a_loop_once_however_many_there_are(variables, trips, is_taken):
+    """Its Exit is dead in all iterations but the last; on a side that is not taken, in the one.
+
+    Of two loops one after the other, so that the second one waits for what leaves the first.
+    """
+    with flow.FlowGraph():
+        x, p = flow.input("x"), flow.input("p", (), "bool")
+
+        def looped() -> list[flow.Tensor]:
+            body = lambda i, *y: (i + 1, *(one + 1.0 for one in y))  # noqa: E731  # as users write it
+            state = [x + float(number) for number in range(variables)]
+            for _ in range(2):
+                state = list(flow.while_loop(lambda i, *y: i < trips, body, (0, *state))[1:])
+            return state
+
+        asked = flow.cond(p, looped, lambda: [x] * variables)
+    result = flow.run(asked, {"x": 0.0, "p": is_taken})
+    left = [number + 2 * trips if is_taken else 0.0 for number in range(variables)]
+    assert [float(one) for one in result.values] == left
+    exits = result.evaluations.groupby("operator")[["live", "dead"]].sum().T["exit"].tolist()
+    expected = [variables, variables * trips] if is_taken else [0, variables]
+    assert exits == [2 * one for one in expected]
+
+
 @pytest.mark.parametrize("inner", [0, 1, 3])
 def test_every_value_that_a_loop_pushes_is_popped(inner):
     with flow.FlowGraph():

@@ -104,6 +104,28 @@ def test_every_schedule_of_programs_every_option_and_every_model_is_here():
     assert {"mlp", "rnn", "lstm_mnist"} <= set(WITH_PROGRAM)
 
 
+def under_way(spans: Any) -> dict[Any, int]:
+    """Of each run of a loop, the most iterations of which the host has begun some, and not all."""
+    rows: dict[Any, dict[str, list[int]]] = {}
+    columns = spans[spans["lane"] == "dispatch"][["instance", "state"]].to_numpy()
+    for row, (instance, state) in enumerate(columns):
+        frame, _, number = state.rpartition("/")
+        if frame:
+            rows.setdefault((instance, frame), {}).setdefault(number, []).append(row)
+    most: dict[Any, int] = {}
+    for frame, iterations in rows.items():
+        ways = [(own[0], own[-1]) for own in iterations.values()]
+        most[frame] = max(sum(a <= row <= b for a, b in ways) for row, _end in ways)
+    return most
+
+
+@pytest.mark.parametrize("window", [1, 2, 3])
+def test_as_many_iterations_are_under_way_as_the_schedule_lets(window):
+    schedule = ampsim.Dataflow(parallel_iterations=window)
+    result = made("dynamic_lstm", schedule, "sleep", cluster_of(DEVICES["dispatch"]))
+    assert set(under_way(result.spans).values()) == {window}
+
+
 class Case(NamedTuple):
     """A schedule and a model, and on what they run."""
 
@@ -142,6 +164,10 @@ def test_programs_run_under_all_options_and_learn_alike(case):
     assert set(result.spans["worker"]) == {0}
     assert result.makespan_s >= result.spans["flop"].sum() / 1e9 / (2 if "jitter" in device else 1)
     assert (len(result.transfers) > 0) == (schedule.name == "out-of-graph" and name != "mlp")
+    if schedule.running.window is not None and "dispatch" in device:
+        most = under_way(result.spans)
+        assert max(most.values(), default=0) <= schedule.running.window
+        assert (len(most) > 0) == (name != "mlp")
     if has_memory:
         assert 0 < result.peak_bytes[0] <= MEMORY["memory_bytes"]
         assert result.memory.equals(other.memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from short_runs import (
     REFUSED,
     ROUNDING_S,
     RUNS,
+    STAGES,
     Run,
     cluster_of,
     run_of,
@@ -22,7 +24,9 @@ from short_runs import (
 
 from ampsim import simulate
 from ampsim.errors import OptionError
-from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.model_parallel import SCHEDULES, RunSettings, needs_chain, paper_placement
+from ampsim.rng import stream
+from ampsim.study.training import Training
 from ampsim.trace.kinds import record_of
 
 ROUNDING = 1 + 1e-9
@@ -176,6 +180,31 @@ def test_a_gradient_is_as_stale_as_its_node_was_updated_since_it_read_the_weight
         assert (recorded >= recounted).all()
     else:
         assert recorded.tolist() == recounted
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_order_that_is_learned_by_is_that_of_the_trace(schedule):
+    """Of each gradient, which weights its step read, and how many updates come before its own."""
+    model, made = small_model("mlp"), schedule_of(schedule)
+    graph, cluster = model.graph(), cluster_of(STAGES, *LINKS["both"])
+    place = paper_placement(graph, STAGES, stream(0, "placement"))
+    settings = RunSettings(is_abstract=True, keeps_order=True)
+    training = Training(model, graph, cluster, place, made, settings=settings)
+    order = training.train(model.data(0, None).batches("train", epoch=0, seed=0)).order
+    assert order is not None
+    version = dict.fromkeys(order.learners, 0)
+    gradients: dict[str, list[Any]] = {name: [] for name in version}
+    for span in training.recorder.frame("spans").itertuples():
+        if span.direction == "update":
+            version[span.node] += 1
+        elif span.staleness >= 0:
+            lag = span.staleness if made.weights.versions is not None else 0
+            met = version[span.node]
+            gradients[span.node].append((span.instance, (met - lag, met)))
+    for name, learner in order.learners.items():
+        noted = [(state[0], versions) for state, versions in learner.gradients.items()]
+        assert sorted(noted) == sorted(gradients[name])
+        assert learner.last == version[name] > 0
 
 
 def test_no_more_instances_are_in_flight_than_the_schedule_allows(run):

@@ -98,6 +98,17 @@ def test_the_critical_path_by_causes_is_the_makespan_without_gap(name, on):
     require_whole_path(learned(name, on))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_where_nobody_queues_the_critical_path_is_of_steps_and_messages_alone(name):
+    """It leads through what the last rank computed, whose end its exchange has for a cause."""
+    hosts = cluster([1e8, 1e9, 1e12], link=Link(latency_s=1e-7))
+    result = ampsim.simulate(
+        model(8, 2), hosts, solver(name, ranks=2, period=2), epochs=2, mode="sleep"
+    )
+    path = result.critical_path
+    assert set(path["kind"][path["end_s"] > path["start_s"]]) <= {"compute", "transfer"}
+
+
 @pytest.mark.parametrize("on", CLUSTERS)
 @pytest.mark.parametrize("name", CASES)
 def test_sleep_mode_has_the_trace_of_numeric_mode(name, on):

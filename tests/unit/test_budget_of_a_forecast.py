@@ -25,7 +25,7 @@ from ampsim.forecasting.change import (
     contenders,
     what_would_change,
 )
-from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of, short_task
+from ampsim.forecasting.making import RunMaker, entries_of, short_task
 from ampsim.forecasting.settings import (
     MOVES,
     Choice,
@@ -35,21 +35,19 @@ from ampsim.forecasting.settings import (
     spaces_of,
     trials_of,
 )
-from ampsim.forecasting.tuning import Tuned, Tuner
+from ampsim.forecasting.tuning import Tuner
 from ampsim.hardware.load import replaced
 from ampsim.hardware.topology import Edge, HostPorts, Level, Link, Ports, Route, Topology
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
 from ampsim.report.page.tables import tuning_tables
 from ampsim.runs.jobs import opened
-from ampsim.runs.ranking import Ranking
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
 from ampsim.study.learning_rates import USUAL, methods_of, with_rate
 from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
-UNRANKED: Any = {"instances": 100, "target": 0.3, "epochs": 2}
 NOBODY: Any = None
 """In place of what makes runs, where none is made."""
 
@@ -253,42 +251,6 @@ def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fix
     assert used_s == pytest.approx(sum(priced) / budget.PROCESSORS / budget.SHARE, rel=6e-3)
 
 
-@pytest.mark.slow
-def test_a_seed_is_priced_by_seeds_so_that_a_budget_lasts(model, cluster, monkeypatch):
-    """Trials of the setting that was chosen were lucky: here a seed costs three times as much."""
-    monkeypatch.setattr(budget, "price_s", lambda run, _flop: 0.01 if "rate" in run.label else 0.03)
-    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Pipeline(4)], **UNRANKED)
-    with opened(1) as makes:
-        maker = RunMaker(makes, None, None)
-        spending = budget.Spending(entries, budget.Allowance(1.2), 0, maker)
-        spent = spending.spend()
-    assert least_seeds(2) < len(spent.made.rows[0]) == len(spent.made.rows[1])
-    assert spending._budget.work_s - 0.06 < spending._spent_s <= spending._budget.work_s
-
-
-@pytest.mark.parametrize(
-    ("repeats", "seeds", "said"),
-    [(1, 40, "--budget 3m"), (1, 400, "--repeats 400 --budget 21m"), (5, 9, "--repeats 9 --bud")],
-)
-def test_what_would_settle_an_answer_is_typed_so_that_it_buys_these_seeds(
-    model, cluster, repeats, seeds, said
-):
-    """Seeds that were named stay as many, whatever the budget, which alone buys 200 at most."""
-    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Pipeline(4)], target=0.3)
-    spending = budget.Spending(
-        entries, budget.Allowance(6.0, repeats=repeats), 0, RunMaker(NOBODY, None, None)
-    )
-    looks = pd.DataFrame({"instances": [100], "valid_instances": [10]})
-    one = Run(messages=round(1 / budget.MESSAGE_S), epochs=looks)  # a second
-    made = ForecastRuns(((one,) * 5,) * 2, None, ())
-    (line,) = spending._more(Ranking("too few seeds", 0, (None, None), 5, seeds, ()), made)
-    assert line.startswith(f"about {seeds} seeds would likely settle it: {said}")
-    budget_s = seconds_of("--budget", line.rpartition(" ")[2])
-    assert budget_s * budget.PROCESSORS * budget.SHARE * (1 - budget.TUNING) >= 2 * seeds
-    few = budget.Allowance(budget_s, repeats=repeats).looks(2, seeds).counts[-1]
-    assert min(seeds, budget.SEEDS_MAX) == few or repeats > 1
-
-
 def test_a_budget_that_would_do_is_enough_for_the_seeds_that_were_named(model, cluster):
     made = ask(model, cluster, 0.01, repeats=30)
     found = re.search(
@@ -301,27 +263,6 @@ def test_a_budget_that_would_do_is_enough_for_the_seeds_that_were_named(model, c
         allowance = budget.Allowance(budget_s, repeats=30)
         spending = budget.Spending(entries, allowance, 0, RunMaker(NOBODY, None, None))
         assert (spending._start(once_s) is not None) == is_enough
-
-
-@pytest.mark.parametrize(
-    ("trials", "said"),
-    [
-        ({"sequential": 26, "amp": 26}, ": each row tuned by 26 trials (in flight), then 0 seeds"),
-        ({"amp": 26}, ": 1 of 2 rows tuned by 26 trials (in flight), then 0 seeds"),
-        ({"sequential": 9, "amp": 26}, ": each row tuned by 9 to 26 trials (in flight), then 0"),
-        ({}, "s: 0 seeds; 0 s used"),
-    ],
-)
-def test_a_row_of_which_nothing_was_tried_is_not_told_to_be_tuned(model, cluster, trials, said):
-    """Where the rate was chosen, a row that has one instance in flight has nothing to try."""
-    entries = rows_of(model, cluster, [ampsim.Sequential(), ampsim.Amp()], target=0.3)
-    spending = budget.Spending(entries, budget.Allowance(6.0), 0, RunMaker(NOBODY, None, None))
-    spaces = spaces_of(entries, ("learning_rate",), None)
-    assert [one.is_free for one in spaces] == [False, True]
-    schedules = [label for label, count in trials.items() for _ in range(count)]
-    tuned = Tuned(tuple(entries), pd.DataFrame({"schedule": schedules}))
-    first = next(spending._what_was_done(spaces, tuned, ForecastRuns((), None, ())))
-    assert said in first
 
 
 @pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])
@@ -491,6 +432,22 @@ def test_the_time_at_other_hardware_is_that_of_a_forecast_there_of_several_seeds
     assert found == pytest.approx(then.table["time_to_target_s"].iloc[0], rel=0.03)
 
 
+@pytest.mark.parametrize(("times_s", "seed"), [([3, 1, 2], 2), ([4, 1, 2, 3], 2), ([5, 0, 1], 0)])
+def test_the_short_run_of_a_row_is_of_the_seed_of_its_median_run(model, cluster, times_s, seed):
+    """A run that did not arrive took longest."""
+    (entry,) = rows_of(model, cluster, [ampsim.Sequential()], instances=40, target=0.5)
+    how: dict[str, Any] = {"instances": 40, "target": 0.5, "max_epochs": 1}
+    (run,) = ampsim.forecast(model, cluster, [ampsim.Sequential()], **how).runs
+    runs = [
+        replace(
+            run, seed=number, epochs=run.epochs.assign(time_s=time_s, accuracy=0.9 * bool(time_s))
+        )
+        for number, time_s in enumerate(times_s)
+    ]
+    (found,) = contenders([entry], {entry.label: runs})
+    assert found._short.seed == seed
+
+
 @pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])
 def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster, schedule):
     """On free links a FLOP rate twice as large halves each time; a latency is in every step."""
@@ -537,6 +494,7 @@ def test_twice_the_bandwidth_is_that_of_each_link_edge_and_port(model, cluster, 
     (entry,) = rows_of(model, now, [ampsim.Sequential()], instances=400)
     row = Contender("one", 1.0, (400.0, 0.0), short_task(entry, 0))
     (change,) = (change for what, _share, change in row.bought() if what.startswith("bandwidth"))
+    assert _scaled(now, "bandwidth_bytes_per_s", 2.0) == twice
     assert change == row.at(twice)[0] - 1
     assert change < -0.4
 

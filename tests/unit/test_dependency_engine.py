@@ -77,6 +77,26 @@ def test_an_operation_tells_what_it_stood_behind():
     assert engine.result.operations["behind"].tolist() == [-1, 0, 1]
 
 
+def test_an_operation_stands_behind_none_that_ended_when_it_could_start():
+    """What made it ready had its thread, or its issue took as long; what takes no time has none."""
+    chained = ampsim.DependencyEngine(cluster())
+    a = chained.new_variable("a")
+    for work in (SECOND, SECOND):
+        chained.push(None, [], [a], work=work)
+    issued = ampsim.DependencyEngine(cluster(dispatch_s=1.0))
+    for work in (SECOND, SECOND, seconds(2), SECOND):
+        issued.push(None, work=work)
+    moment = ampsim.DependencyEngine(cluster())
+    a = moment.new_variable("a")
+    moment.push(None, [], [a], work=SECOND)
+    moment.push(None, [], [a])
+    moment.push(None, work=SECOND)
+    expected = ((chained, [-1, -1]), (issued, [-1, -1, -1, 2]), (moment, [-1, -1, 0]))
+    for engine, behind in expected:
+        engine.wait_for_all()
+        assert engine.result.operations["behind"].tolist() == behind
+
+
 def test_an_operation_stands_behind_none_that_ended_before_it_could_start():
     """It waits for a pool's thread, or for its device to be up: nothing had its own thread."""
     pooled = ampsim.DependencyEngine(cluster(2), ampsim.Pooled(1))

@@ -16,6 +16,8 @@ from ampsim import assets
 from ampsim.cli.forecast import TRIALS
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, UnknownNameError
+from ampsim.exploring.axes import Setup
+from ampsim.exploring.making import PointRuns, Query
 from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of, looks_of
 from ampsim.forecasting.settings import (
     LADDER,
@@ -32,6 +34,7 @@ from ampsim.model_parallel.schedules.values import Admission, Order, Updates, We
 from ampsim.optim import OPTIMIZERS
 from ampsim.report.table import notes, rate_line
 from ampsim.runs.jobs import opened
+from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan, Task
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import (
@@ -375,6 +378,26 @@ def test_questions_run_what_our_rule_breaks_at_the_rate_as_given_as_a_forecast_d
         whole = tried.table[tried.table["outcome"] == "complete"].set_index("schedule")
         assert {*whole.loc[["pipeline"], "time_to_target_s"]} == {times_s[1]}
         assert any(f"its learning rate is {rule}." in one for one in tried.sentences)
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2])
+def test_a_row_that_our_rule_broke_with_any_seed_is_run_again_with_all(model, cluster, broken):
+    """Seeds are compared, so that all have one rate."""
+    schedules = (ampsim.Sequential(), ampsim.Pipeline(4))
+    rows = entries_of(RunPlan(model, cluster, RunOptions()), schedules, None)
+    asked: list[list[tuple[str, float, int]]] = []
+
+    class Breaking(PointRuns):
+        def learn_once(self, wanted):
+            asked.append([(row.label, row.plan.rate.factor, seed) for row, seed in wanted])
+            lost = {("pipeline", 4.0, broken): "the scaling rule for averaged gradients raised it"}
+            return [Run(label=one[0], failure=lost.get(one)) for one in asked[-1]]
+
+    executor: Any = None
+    runs = Breaking(Query(setup=Setup(model, cluster, schedules)), executor)
+    found = runs.learn([(row, seed) for row in rows for seed in range(3)])
+    assert asked[1:] == [[("pipeline", 1.0, seed) for seed in range(3)]]
+    assert [one.failure for one in found if isinstance(one, Run)] == [None] * 6
 
 
 @pytest.mark.slow

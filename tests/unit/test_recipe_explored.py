@@ -22,8 +22,9 @@ from ampsim.recipes.checking import check_again, check_report
 from ampsim.recipes.explored import map_tables, run_exploration
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redraw_report
-from ampsim.recipes.rows import make_rows
+from ampsim.recipes.rows import make_rows, space_of
 from ampsim.recipes.running import InterruptedReport, RecipeOptions
+from ampsim.runs.task import Row
 
 HEAD = """
 title = "A test"
@@ -84,6 +85,15 @@ def test_a_trained_cell_is_what_a_forecast_of_the_row_gives_with_its_own_options
         time_s = known.table["time_to_target_s"].iloc[0]
         assert math.isfinite(time_s)
         assert row["time_to_target_s"] == pytest.approx(time_s, rel=1e-12)
+
+
+def test_rows_take_the_rate_as_given_at_every_point(tmp_path):
+    """A report scales none unless told, and a map cannot be told; a forecast scales by rule."""
+    (tmp_path / "recipe.toml").write_text(GOOD, encoding="utf-8")
+    space = space_of(read_recipe(tmp_path))
+    rows = [row for point in space.points for row in space.rows_at(point)]
+    assert len(rows) == 8
+    assert {row.plan.rate.factor for row in rows if isinstance(row, Row)} == {1.0}
 
 
 def test_a_map_follows_and_is_drawn_again_from_what_was_kept(own):

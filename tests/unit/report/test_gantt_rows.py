@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 
 import ampsim
 from ampsim.errors import OptionError
+from ampsim.report.frames import hosts_in
 from ampsim.report.gantt import boxes as chart_arrows
 from ampsim.report.gantt import chart as charts
 from ampsim.report.gantt.boxes import ChartRun, parse_window, require_within
@@ -59,6 +60,21 @@ def test_each_rank_has_the_nodes_of_its_copy():
     copy = "linear-1, linear-4 +6"
     told = ["0 (" + copy, "1 (" + copy, "2 (centre"]
     assert names(gantt(run.spans, workers=3).axes[0]) == [f"worker {one})" for one in told]
+
+
+def busy(*rows):
+    """Steps of nodes on workers, which take so long."""
+    frame = pd.DataFrame(rows, columns=["worker", "node", "end_s"])
+    return frame.assign(start_s=0.0)
+
+
+def test_a_row_of_several_charts_names_nodes_only_where_all_of_them_place_them_there():
+    """Those that work for longest, over all charts, stand first; the host has none."""
+    one, other = busy((0, "a", 1.0), (0, "b", 2.0), (-1, "c", 9.0)), busy((0, "a", 3.0))
+    assert hosts_in([one]) == {0: ["b", "a"]}
+    assert hosts_in([one, other]) == {0: ["a", "b"]}
+    assert hosts_in([one, busy((1, "a", 3.0))]) == {}
+    assert hosts_in([one, busy((0, "a", 1.0), (1, "a", 1.0))]) == {}
 
 
 def test_rows_of_one_device_are_together_in_a_bracket_with_its_name(figure_1):

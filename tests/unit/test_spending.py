@@ -1,0 +1,173 @@
+"""What a forecast's budget counts, and what it buys, before any run is made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.forecasting import budget
+from ampsim.forecasting.budget import least_seeds
+from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of
+from ampsim.forecasting.settings import spaces_of
+from ampsim.forecasting.tuning import Tuned, no_trials
+from ampsim.model_parallel import placement_of
+from ampsim.options import seconds_of
+from ampsim.runs.ranking import Ranking
+from ampsim.runs.run import Run
+from ampsim.runs.task import Row, RunPlan
+from ampsim.study.learning_rates import methods_of
+from ampsim.study.simulation import RunOptions
+
+NOBODY: Any = None
+"""In place of what makes runs, where none is made."""
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Rows of a small model, one a schedule."""
+    model = ampsim.load_model("mlp", data="synthetic", hidden=16, batch=20)
+    options = RunOptions(placement=placement_of("paper"), target=0.6)
+    plan = RunPlan(model, ampsim.load_cluster("tflops-1", workers=4), options)
+    return lambda *schedules: entries_of(plan, schedules, None)
+
+
+def spending_on(entries: list[Row], budget_s: float = 6.0, repeats: int = 1) -> budget.Spending:
+    allowance = budget.Allowance(budget_s, repeats=repeats)
+    return budget.Spending(entries, allowance, 0, RunMaker(NOBODY, None, None))
+
+
+def costing(cost_s: float) -> Run:
+    """A run of that price."""
+    none = pd.DataFrame({"instances": [0], "valid_instances": [0]})
+    return Run(messages=round((cost_s - budget.RUN_S) / budget.MESSAGE_S), epochs=none)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "seeds", "said"),
+    [(1, 40, "--budget 3m"), (1, 400, "--repeats 400 --budget 21m"), (5, 9, "--repeats 9 --bud")],
+)
+def test_what_would_settle_an_answer_is_typed_so_that_it_buys_these_seeds(
+    rows, repeats, seeds, said
+):
+    """Seeds that were named stay as many, whatever the budget, which alone buys 200 at most."""
+    entries = rows(ampsim.Sequential(), ampsim.Pipeline(4))
+    spending = spending_on(entries, repeats=repeats)
+    looks = pd.DataFrame({"instances": [100], "valid_instances": [10]})
+    one = Run(messages=round(1 / budget.MESSAGE_S), epochs=looks)  # a second
+    made = ForecastRuns(((one,) * 5,) * 2, None, ())
+    (line,) = spending._more(Ranking("too few seeds", 0, (None, None), 5, seeds, ()), made)
+    assert line.startswith(f"about {seeds} seeds would likely settle it: {said}")
+    budget_s = seconds_of("--budget", line.rpartition(" ")[2])
+    assert budget_s * budget.PROCESSORS * budget.SHARE * (1 - budget.TUNING) >= 2 * seeds
+    few = budget.Allowance(budget_s, repeats=repeats).looks(2, seeds).counts[-1]
+    assert min(seeds, budget.SEEDS_MAX) == few or repeats > 1
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 30])
+def test_a_budget_that_would_do_is_the_least_that_does(rows, repeats):
+    """With few seeds it is the share of the trials that would not do."""
+    entries = rows(ampsim.Sequential(), ampsim.Pipeline())
+    once_s = 1000.0
+    said = spending_on(entries, 1.0, repeats)._too_small(once_s)
+    found = re.search(r"--budget (\w+) would", said)
+    assert found is not None, said
+    least_s = seconds_of("--budget", found[1])
+    assert spending_on(entries, least_s, repeats)._start(once_s) is not None
+    assert spending_on(entries, 0.98 * least_s, repeats)._start(once_s) is None
+
+
+def test_tuning_ends_with_half_of_what_is_for_runs(rows):
+    """First runs and trials count; who had only few trials so far has another round."""
+    entries = rows(ampsim.Sequential())
+    spending = spending_on(entries, 10.0)
+    half_s = 10.0 * budget.PROCESSORS * budget.SHARE / 2
+    spending._count([costing(1.0)])
+    assert not spending._is_tuned([costing(1.0), costing(half_s - 2.1)])
+    assert spending._is_tuned([costing(1.0), costing(half_s - 1.9)])
+
+
+def test_a_trial_may_take_half_as_many_epochs_again_as_the_first_run(rows):
+    """Of a row that did not reach the target, as many as any run."""
+    entries = rows(ampsim.Sequential(), ampsim.Pipeline())
+    spending = spending_on(entries)
+    accuracies = {"sequential": [0.1, 0.5, 0.7, 0.8], "pipeline": [0.1, 0.2, 0.3, 0.4]}
+    spending._first = {
+        label: Run(epochs=pd.DataFrame({"accuracy": of})) for label, of in accuracies.items()
+    }
+    assert spending._caps() == {0: 5}  # it arrived in the third
+
+
+def test_a_first_run_is_one_by_which_rows_are_compared_where_nothing_was_tuned(rows, monkeypatch):
+    entries = rows(ampsim.Sequential(), ampsim.Pipeline(4), ampsim.Amp(4), ampsim.GPipe())
+    spending = spending_on(entries)
+    spending._first = {one.label: costing(1.0) for one in entries}
+    as_it_was, scheduled, optimized, rated = entries
+    tuned = (
+        as_it_was,
+        replace(scheduled, schedule=ampsim.Pipeline(8)),
+        replace(
+            optimized, plan=replace(optimized.plan, model=methods_of(optimized.plan.model)["adam"])
+        ),
+        replace(rated, plan=replace(rated.plan, rate=replace(rated.plan.rate, factor=2.0))),
+    )
+    asked: list[dict[str, Any]] = []
+
+    def run_rows(entries, looks, seed, maker, known):
+        asked.append(known)
+        return entries, ForecastRuns((), None, ())
+
+    monkeypatch.setattr(budget, "run_rows", run_rows)
+    monkeypatch.setattr(spending, "_on_run", lambda run: None)
+    spending._ranked(Tuned(tuned, pd.DataFrame({"schedule": []})), spaces_of(tuned, (), None))
+    assert list(asked[0]) == [as_it_was.label]
+
+
+def test_a_seed_is_priced_by_the_first_seeds_so_that_a_budget_lasts(rows, monkeypatch):
+    """Trials of the setting that was chosen were lucky: by them 12 s told 13."""
+    entries = rows(ampsim.Sequential(), ampsim.Pipeline())
+    spending = spending_on(entries)
+    spending._first = {one.label: costing(0.1) for one in entries}
+    asked: list[int] = []
+
+    def run_rows(entries, looks, seed, maker, known):
+        done = len(known.get(entries[0].label, ()))
+        asked.append(looks.counts[-1])
+        made = [(replace(costing(0.3), label=one.label),) * asked[-1] for one in entries]
+        for run in (run for of in made for run in of[done:]):
+            maker.on_run(run)
+        return entries, ForecastRuns(tuple(made), None, ())
+
+    monkeypatch.setattr(budget, "run_rows", run_rows)
+    monkeypatch.setattr(budget, "ranking_of", lambda *_rows: None)
+    spending._on_run = lambda _run: None
+    tuned = Tuned(tuple(replace(one, schedule=ampsim.Amp()) for one in entries), no_trials())
+    spending._ranked(tuned, spaces_of(entries, (), None))
+    assert asked[0] == least_seeds(2) < asked[1]
+    work_s = spending._budget.work_s
+    assert work_s - 0.6 < spending._spent_s <= work_s
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        ({"sequential": 26, "amp": 26}, ": each row tuned by 26 trials (in flight), then 0 seeds"),
+        ({"amp": 26}, ": 1 of 2 rows tuned by 26 trials (in flight), then 0 seeds"),
+        ({"sequential": 9, "amp": 26}, ": each row tuned by 9 to 26 trials (in flight), then 0"),
+        ({}, "s: 0 seeds; 0 s used"),
+    ],
+)
+def test_a_row_of_which_nothing_was_tried_is_not_told_to_be_tuned(rows, trials, said):
+    """Where the rate was chosen, a row that has one instance in flight has nothing to try."""
+    entries = rows(ampsim.Sequential(), ampsim.Amp())
+    spending = spending_on(entries)
+    spaces = spaces_of(entries, ("learning_rate",), None)
+    assert [one.is_free for one in spaces] == [False, True]
+    schedules = [label for label, count in trials.items() for _ in range(count)]
+    tuned = Tuned(tuple(entries), pd.DataFrame({"schedule": schedules}))
+    first = next(spending._what_was_done(spaces, tuned, ForecastRuns((), None, ())))
+    assert said in first
