@@ -49,6 +49,10 @@ Basis: TypeAlias = Literal["learned", "shared", "timing"]
 NOW: Final = Change("now", lambda cluster, under, _factor: (cluster, under), None)
 CURVES_MAX: Final = 3
 """Things whose curve is drawn, and that are said in words (chosen)."""
+OUTAGES_MOVE: Final = (
+    "Shares are as if outages moved with the work: whose time it is now. In the runs of half, "
+    "twice and no time they come when they come, so that these may differ much from shares."
+)
 
 
 @question
@@ -101,6 +105,7 @@ def whatif(
         missed = runs.said()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
+    missed += [OUTAGES_MOVE] if setup.cluster.events or setup.cluster.failures else []
     return WhatIf(
         table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),
