@@ -140,6 +140,23 @@ def test_shares_are_said_to_move_outages_where_a_small_change_does_less():
     assert OUTAGES_MOVE not in steady.sentences
 
 
+def test_nothing_is_shared_where_outages_come_as_epochs_differ():
+    device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
+    stop = Event(kind="stop", worker="all", from_s=1e-3, until_s=2e-2)
+    how: dict[str, Any] = {
+        "target": 0.2,
+        "max_epochs": 8,
+        "instances": 300,
+        "repeats": 2,
+        "learn": 1,
+    }
+    for events, basis in (((), "shared"), ((stop,), "learned")):
+        cluster = Cluster(name="c", devices=(device,) * 2, events=events)
+        found = ampsim.whatif(MODEL, cluster, "sequential", **how)
+        twice = found.table[found.table["factor"] == 2.0]
+        assert basis in set(twice["basis"]) <= {basis, "shared" if not events else "timing"}
+
+
 LATE = ampsim.load_cluster("ampnet-core", workers=4, latency_s=3e-5)
 """On it AMP is slower where worker 2 is twice as fast; found by trying latencies."""
 
