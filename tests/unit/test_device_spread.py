@@ -12,6 +12,7 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
 from ampsim.forecasting.making import trained
+from ampsim.hardware import Event
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5
@@ -143,6 +144,17 @@ def test_a_forecast_on_devices_without_intervals_has_none_of_it():
     found = made(ampsim.load_cluster("tflops-1", workers=2))
     assert "train_per_s_low" not in found.table
     assert "assumptions" not in found.manifest
+
+
+def test_with_outages_it_is_unknown_what_ends_do_as_short_runs_have_others(tmp_path):
+    """A pause that is most of a short run hides what the device does in a long one."""
+    cluster = ampsim.load_cluster(device(tmp_path, "low = 8e8\nhigh = 1.25e9"), workers=1)
+    pause = Event(kind="pause", worker=0, from_s=1e-3, until_s=6e-2)
+    varied = cluster.model_copy(update={"events": (pause,)})
+    rows = [made(one).table.iloc[0] for one in (cluster, varied)]
+    assert [math.isnan(float(row["train_per_s_low"])) for row in rows] == [False, True]
+    said = " ".join(made(varied).manifest["assumptions"])
+    assert "What these intervals do to sequential is unknown: outages come to short runs" in said
 
 
 def test_the_papers_core_has_the_intervals_of_its_fit():
