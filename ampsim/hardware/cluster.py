@@ -149,8 +149,8 @@ class Cluster(ClusterKeys):
 
     @property
     def has_outages(self) -> bool:
-        """Tell whether some device is slow or down for a while."""
-        return bool(self.events or self.failures)
+        """Tell whether some device is slow, down or taken up by a checkpoint for a while."""
+        return bool(self.events or self.failures or self.checkpoints)
 
     @property
     def steps_vary(self) -> bool:
