@@ -12,7 +12,7 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
 from ampsim.forecasting.making import trained
-from ampsim.hardware import Checkpoints, Event
+from ampsim.hardware import Checkpoints, Cluster, Event
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5
@@ -138,6 +138,18 @@ def test_row_and_manifest_say_what_was_assumed_and_at_which_end_another_row_is_f
     assert "step_overhead_s of fitted 1e-07 to 4e-05" in said
     assert "Ranks are of the numbers themselves." in said
     assert all("of the device alone, 95 %" in note for note in found.table["note"])
+
+
+def test_devices_of_one_name_have_each_their_own_ends(tmp_path):
+    """As of two files of one name in two folders."""
+    files = []
+    for name, ends in (("a", "low = 5e8\nhigh = 2e9"), ("b", "low = 8e8\nhigh = 1.25e9")):
+        (tmp_path / name).mkdir()
+        files.append(device(tmp_path / name, ends))
+    devices = tuple(ampsim.load_cluster(one, workers=1).devices[0] for one in files)
+    cluster = Cluster(name="two", devices=devices)
+    at = [[one.flop_per_s for one in end.on(cluster).devices] for end in ends_of(cluster)]
+    assert at == [[5e8, 1e9], [2e9, 1e9], [1e9, 8e8], [1e9, 1.25e9]]
 
 
 def test_a_forecast_on_devices_without_intervals_has_none_of_it():
