@@ -187,6 +187,11 @@ class CountingHost(Host):
 
     # --- the device
 
+    @property
+    def has_free(self) -> bool:
+        """Whether a step waits whose dispatch takes no time, or the device may go on."""
+        return super().has_free or bool(self._queue) or self.swapper is not None
+
     def do_free(self, now_s: float) -> None:
         """Run all steps that are ready; then, as after each dispatch, the device goes on."""
         if not self._dispatch_s:

@@ -124,11 +124,12 @@ class Host:
         self._add_span, self._span_number = recorder.spans.append, recorder.span_number
         self.ready: deque[Ready] = deque()
         self.queues: dict[Any, deque[Any]] = {0: self.ready if self._dispatch_s else deque()}
+        varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         self._processor = Processor(worker, clock, self._instant)
-        clock.start(self._processor.work(self), f"host {worker}")
+        steps = varying(self, self._processor, computes=False)
+        clock.start(self._processor.work(steps), f"host {worker}")
         compute = Processor(worker, clock, self._instant)
         self._lane, self._kernel = Lane(compute, clock), LaneTask(0.0, self._ended)
-        varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         clock.start(compute.work(varying(self._lane, compute)), f"compute {worker}")
 
     def hold(self, nodes: Sequence[Node]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Unpack
 
@@ -60,6 +60,8 @@ NOT_TUNED: Final = (
     "Nothing is tuned: learning rates are the model's own, raised by rule where an update takes "
     "the mean of several gradients."
 )
+
+EPOCHS_DIFFER: Final = "With outages epochs differ: no cell is shared, and joules are unknown."
 
 
 @question
@@ -112,7 +114,7 @@ def explore(
     evidence = Evidence(values, tuple(labels_of(setup.schedules)), explorer.methods, repeats)
     return exploration_of(
         evidence, target=target, metric=setup.model.measure, model=setup.model.name,
-        cluster=setup.cluster.name, said=(NOT_TUNED, *runs.said()), **stopped,
+        cluster=setup.cluster.name, said=(NOT_TUNED, *explorer.said, *runs.said()), **stopped,
         manifest=asked.manifest(over={key: list(one) for key, one in values.items()}, sure=sure),
     )  # fmt: skip
 
@@ -167,6 +169,11 @@ class Explorer:
                     self.methods[place].unfit.add(point)
 
     @property
+    def said(self) -> list[str]:
+        """What is to be said of the cells' clusters."""
+        return [EPOCHS_DIFFER] * any(row.plan.cluster.has_outages for row in self._rows.values())
+
+    @property
     def learnings(self) -> int:
         """Cells that were trained."""
         return sum(len(method.learned) for method in self.methods)
@@ -203,6 +210,8 @@ class Explorer:
 
         def take(index: int, found: FirstEpoch) -> None:
             point, place, seed = left[index]
+            if self._rows[point, place].plan.cluster.has_outages:
+                found = replace(found, digest="", power_w=None)
             self.methods[place].timed.setdefault(point, {})[seed] = found
 
         self._runs.time([(self._rows[point, place], seed) for point, place, seed in left], take)

@@ -127,19 +127,10 @@ def search(
     return replace(found, sentences=(*sentences_of(found), *runs.said()), **stopped)
 
 
-def aims_of(
-    minimise: str | Sequence[str], subject_to: str | Sequence[str]
-) -> tuple[tuple[str, ...], tuple[Condition, ...]]:
-    """The columns that are minimised, and what must hold.
-
-    Raises:
-        OptionError: there is no such column, or that is no condition.
-    """
-    return objectives_of(_words(minimise)), tuple(map(_condition, _words(subject_to)))
-
-
-def _words(given: str | Sequence[str]) -> list[str]:
-    return given.split(",") if isinstance(given, str) else list(given)
+def aims_of(*given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[Condition, ...]]:
+    """The columns of `minimise`, and the conditions of `subject_to`; an OptionError of others."""
+    names, texts = (one.split(",") if isinstance(one, str) else [*one] for one in given)
+    return objectives_of(names), tuple(map(_condition, texts))
 
 
 def _condition(text: str) -> Condition:
@@ -150,10 +141,8 @@ def _condition(text: str) -> Condition:
         raise OptionError(str(error).replace("until", "subject_to", 1)) from None
     for column, schedule in found.values:
         if schedule:
-            raise OptionError(
-                f"subject_to is asked of each point, got {column}({schedule}); "
-                f"leave ({schedule}) out"
-            )
+            given = f"{column}({schedule}); leave ({schedule}) out"
+            raise OptionError(f"subject_to is asked of each point, got {given}")
     return found
 
 

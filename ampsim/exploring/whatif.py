@@ -49,6 +49,11 @@ Basis: TypeAlias = Literal["learned", "shared", "timing"]
 NOW: Final = Change("now", lambda cluster, under, _factor: (cluster, under), None)
 CURVES_MAX: Final = 3
 """Things whose curve is drawn, and that are said in words (chosen)."""
+OUTAGES_MOVE: Final = (
+    "Shares are as if outages moved with the work: whose time it is now. In the runs of half, "
+    "twice and no time they come when they come, so that these may differ much from shares; what "
+    "is not learned again is as if each epoch had the outages of the first."
+)
 
 
 @question
@@ -101,6 +106,7 @@ def whatif(
         missed = runs.said()
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
+    missed += [OUTAGES_MOVE] if setup.cluster.has_outages else []
     return WhatIf(
         table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),
@@ -225,9 +231,10 @@ class _Question:
         return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
 
     def _shares(self, one: _Tried) -> bool:
-        """Whether it learns what is learned now in the first epoch, with each seed timed."""
+        """Whether its first epoch learns what it does now, by each seed, and stands for others."""
         pairs = [(epoch.digest, self.now.epochs[seed].digest) for seed, epoch in one.epochs.items()]
-        return all(own and own == now for own, now in pairs)
+        is_steady = not self.row.plan.cluster.has_outages
+        return is_steady and all(own and own == now for own, now in pairs)
 
     def _record(self, one: _Tried) -> dict[str, Any]:
         now, is_now = self.now.times_s, one is self.now

@@ -49,7 +49,7 @@ class End:
         )
 
     def _of(self, device: Device) -> Device:
-        if device.name != self.device or self.key not in device.intervals:
+        if device.name != self.device or self.value not in device.intervals.get(self.key, ()):
             return device
         return device.model_copy(update={self.key: self.value})
 

@@ -148,6 +148,11 @@ class Cluster(ClusterKeys):
         return self.offloads or any(device.dispatch_s for device in self.devices)
 
     @property
+    def has_outages(self) -> bool:
+        """Tell whether some device is slow, down or taken up by a checkpoint for a while."""
+        return bool(self.events or self.failures or self.checkpoints)
+
+    @property
     def steps_vary(self) -> bool:
         """Tell whether steps may take longer than their price."""
         return bool(self.events or self.failures or any(one.jitter_cv for one in self.devices))

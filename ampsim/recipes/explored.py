@@ -197,7 +197,8 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         raise InterruptedReport(explorer.learnings, cells, "cells")
     labels = tuple(row.label for row in space.base.rows)
     evidence = Evidence(space.values, labels, explorer.methods, asked.repeats)
-    said = (_OWN_OPTIONS if any(one.set for one in file.schedules) else NOT_TUNED, *runs.said())
+    tuned = _OWN_OPTIONS if any(one.set for one in file.schedules) else NOT_TUNED
+    said = (tuned, *explorer.said, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
     text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})

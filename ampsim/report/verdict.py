@@ -183,7 +183,7 @@ def _when(row: Row) -> str:
 
 def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
     """One of the three answers, then how far ahead the best is, and who is left out."""
-    count = number(best, "repeats")
+    count = min(number(row, "repeats") for row in records if _is_compared(row))
     seeds = _seeds(count)
     others = [row for row in _in_order(records) if row is not best and _is_compared(row)]
     alike = [row for row in others if text(row, "standing") == text(best, "standing")]

@@ -36,6 +36,7 @@ from ampsim.forecasting.settings import (
     trials_of,
 )
 from ampsim.forecasting.tuning import Tuner
+from ampsim.hardware.events import Event
 from ampsim.hardware.load import replaced
 from ampsim.hardware.topology import Edge, HostPorts, Level, Link, Ports, Route, Topology
 from ampsim.model_parallel import placement_of
@@ -410,6 +411,20 @@ def test_a_page_tells_in_a_fold_what_takes_the_time_and_what_twice_as_fast_would
     as_asked = ampsim.forecast(model, cluster, schedules, placement="paper", **asked)
     assert not len(as_asked.buys)
     assert "buys.csv" not in as_asked.contents()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_with_outages_nothing_is_told_by_short_runs_which_have_others():
+    model = ampsim.load_model("mlp", hidden=16, data="synthetic", batch=50, valid_images=50)
+    cluster = ampsim.load_cluster("tflops-1", workers=2, latency_s=1e-7)
+    pause = Event(kind="pause", worker="all", from_s=1e-6, until_s=1e-3)
+    varied = cluster.model_copy(update={"events": (pause,)})
+    asked: dict[str, Any] = {"instances": 400, "target": 0.2, "max_epochs": 3, "budget_s": 0.1}
+    for one in (cluster, varied):
+        found = ampsim.forecast(model, one, [ampsim.Sequential(), ampsim.Pipeline(2)], **asked)
+        said = " ".join(found.manifest.get("changes", []))
+        assert bool(len(found.buys)) == (one is cluster)
+        assert ("unknown: outages differ by run" in said) == (one is varied)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
 from ampsim.forecasting.making import trained
+from ampsim.hardware import Checkpoints, Cluster, Event
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5
@@ -139,10 +140,39 @@ def test_row_and_manifest_say_what_was_assumed_and_at_which_end_another_row_is_f
     assert all("of the device alone, 95 %" in note for note in found.table["note"])
 
 
+def test_devices_of_one_name_have_each_their_own_ends(tmp_path):
+    """As of two files of one name in two folders."""
+    files = []
+    for name, ends in (("a", "low = 5e8\nhigh = 2e9"), ("b", "low = 8e8\nhigh = 1.25e9")):
+        (tmp_path / name).mkdir()
+        files.append(device(tmp_path / name, ends))
+    devices = tuple(ampsim.load_cluster(one, workers=1).devices[0] for one in files)
+    cluster = Cluster(name="two", devices=devices)
+    at = [[one.flop_per_s for one in end.on(cluster).devices] for end in ends_of(cluster)]
+    assert at == [[5e8, 1e9], [2e9, 1e9], [1e9, 8e8], [1e9, 1.25e9]]
+
+
 def test_a_forecast_on_devices_without_intervals_has_none_of_it():
     found = made(ampsim.load_cluster("tflops-1", workers=2))
     assert "train_per_s_low" not in found.table
     assert "assumptions" not in found.manifest
+
+
+@pytest.mark.parametrize(
+    "outages",
+    [
+        {"events": (Event(kind="pause", worker=0, from_s=1e-3, until_s=6e-2),)},
+        {"checkpoints": Checkpoints(every_s=5e-3, takes_s=1e-3)},  # a short run has none
+    ],
+)
+def test_with_outages_it_is_unknown_what_ends_do_as_short_runs_have_others(tmp_path, outages):
+    """A pause that is most of a short run hides what the device does in a long one."""
+    cluster = ampsim.load_cluster(device(tmp_path, "low = 8e8\nhigh = 1.25e9"), workers=1)
+    varied = cluster.model_copy(update=outages)
+    rows = [made(one).table.iloc[0] for one in (cluster, varied)]
+    assert [math.isnan(float(row["train_per_s_low"])) for row in rows] == [False, True]
+    said = " ".join(made(varied).manifest["assumptions"])
+    assert "What these intervals do to sequential is unknown: outages come to short runs" in said
 
 
 def test_the_papers_core_has_the_intervals_of_its_fit():

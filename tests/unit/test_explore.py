@@ -23,6 +23,7 @@ from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.cells import Estimate, LeftOut, call
 from ampsim.exploring.explore import sentences_of
 from ampsim.exploring.predicting import Guess
+from ampsim.hardware import Cluster, Device, Event, Link
 from ampsim.runs import RunCache
 from ampsim.runs.store import TIMINGS
 
@@ -92,6 +93,29 @@ def test_a_pipeline_is_trained_once(whole):
     assert list(of["basis"]).count("learned") == 1
     assert set(of["basis"]) == {"learned", "shared"}
     assert of["learning"].nunique() == 1
+
+
+PAUSE = Event(kind="pause", worker="all", from_s=1e-3, until_s=6e-2)
+
+
+def test_where_outages_come_each_cell_is_trained_as_epochs_differ():
+    """The first epoch has the pause, later ones have none: its ratio and its power are theirs."""
+    upkeep = {"idle_power_w": 11.0, "busy_power_w": 297.0, "price_usd_per_h": 3.7}
+    device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6, **upkeep)
+    cluster = Cluster(name="c", devices=(device,) * 2, events=(PAUSE,))
+    model = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=100)
+    how: dict[str, Any] = {"target": 0.2, "max_epochs": 8, "instances": 300, "repeats": 1}
+    methods, over = [ampsim.Pipeline(2), ampsim.Sequential()], {"latency_s": [1e-6, 1e-4]}
+    found = ampsim.explore(model, cluster, methods, over=over, **how)
+    assert library.EPOCHS_DIFFER in found.sentences
+    assert (
+        set(found.table["basis"]) == {"learned"} and found.table["energy_to_target_j"].isna().all()
+    )
+    for row, method in zip(found.table.to_dict("records"), methods * 2, strict=True):
+        there = cluster.model_copy(update={"link": Link(latency_s=row["latency_s"])})
+        made = ampsim.forecast(model, there, [method], **how, placement="paper").table
+        for column in ("time_to_target_s", "cost_to_target_usd"):
+            assert row[column] == pytest.approx(made[column].iloc[0], rel=1e-9)
 
 
 class Stopped:

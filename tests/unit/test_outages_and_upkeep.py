@@ -113,6 +113,37 @@ def test_a_lost_message_is_sent_again_so_long_after_it_should_have_arrived(chain
     assert is_again.mean() == pytest.approx(0.2, abs=4 * math.sqrt(0.2 * 0.8 / len(sent)))
 
 
+SWAPS = {"memory_bytes": 80_000, "copy_bandwidth_bytes_per_s": 2.0**33}
+
+
+@pytest.mark.parametrize("dispatch_s", [0.0, 2.0**-19])
+@pytest.mark.parametrize(
+    ("program", "more"),
+    [
+        (ampsim.Dataflow(), {}),
+        (ampsim.Unrolled(), {}),
+        (ampsim.Dataflow(), {"memory_bytes": 10**6}),
+        (ampsim.Dataflow(swap_memory=True, swap_threshold=0.3), SWAPS),
+    ],
+)
+def test_an_outage_holds_up_all_lanes_of_a_programs_device(program, more, dispatch_s):
+    """A pause makes a run so much longer, and where all is half as fast it takes twice as long."""
+    device = Device(name="d", flop_per_s=2.0**30, dispatch_s=dispatch_s, **more)
+    steady = Cluster(name="one", devices=(device,))
+    pause = Event(kind="pause", worker=0, from_s=2.0**-12, until_s=2.0**-11)
+    slow = Event(kind="slow", worker=0, factor=2.0, from_s=0.0, until_s=1e3)
+    network = ampsim.load_model("rnn", hidden=8, batch=100, replicas=1)
+    whole_s, paused_s, slowed_s = (
+        ampsim.simulate(
+            network, steady.model_copy(update={"events": events}), program, mode="sleep",
+            instances=400,
+        ).makespan_s
+        for events in ((), (pause,), (slow,))
+    )  # fmt: skip
+    assert paused_s == pytest.approx(whole_s + 2.0**-12, rel=1e-9)
+    assert slowed_s == pytest.approx(2 * whole_s, rel=1e-9)
+
+
 def test_time_held_up_counts_overlapping_outages_once():
     spans = pd.DataFrame({"worker": [0, 0, 1], "start_s": [0.0, 5.0, 0.0], "end_s": [4.0, 9, 9]})
     outages = pd.DataFrame(

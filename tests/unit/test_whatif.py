@@ -14,7 +14,7 @@ import ampsim
 from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring.changes import changes_of, sped
-from ampsim.exploring.whatif import sentence_of
+from ampsim.exploring.whatif import OUTAGES_MOVE, sentence_of
 from ampsim.hardware import Cluster, Device, Event
 from ampsim.metric import Goal
 from ampsim.runs import RunCache
@@ -120,6 +120,41 @@ def test_what_varies_and_what_is_light_can_only_be_left_out():
     assert {"worker 0", "worker 1", "flop_per_s", "step_overhead_s"} <= {
         what for what, _factor in by_what
     }
+
+
+def test_shares_are_said_to_move_outages_where_a_small_change_does_less():
+    """What comes before a stop ends with it, however fast; a share is whose time that was."""
+    device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
+    stop = Event(kind="stop", worker=0, from_s=1e-3, until_s=2e-3)
+    one = Cluster(name="c", devices=(device,), events=(stop,))
+    found = ampsim.whatif(MODEL, one, "sequential", **HOW)
+    share = rows(found)["device a", 2.0]["share"]
+    devices = (device.model_copy(update={"flop_per_s": 1e9 / 1.001, "step_overhead_s": 1.001e-6}),)
+    now_s, longer_s = (
+        ampsim.simulate(MODEL, of, "sequential", mode="sleep", instances=200).makespan_s
+        for of in (one, one.model_copy(update={"devices": devices}))
+    )
+    assert longer_s > now_s and (longer_s / now_s - 1) / 0.001 < share - 0.001
+    assert OUTAGES_MOVE in found.sentences
+    steady = ampsim.whatif(MODEL, one.model_copy(update={"events": ()}), "sequential", **HOW)
+    assert OUTAGES_MOVE not in steady.sentences
+
+
+def test_nothing_is_shared_where_outages_come_as_epochs_differ():
+    device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
+    stop = Event(kind="stop", worker="all", from_s=1e-3, until_s=2e-2)
+    how: dict[str, Any] = {
+        "target": 0.2,
+        "max_epochs": 8,
+        "instances": 300,
+        "repeats": 2,
+        "learn": 1,
+    }
+    for events, basis in (((), "shared"), ((stop,), "learned")):
+        cluster = Cluster(name="c", devices=(device,) * 2, events=events)
+        found = ampsim.whatif(MODEL, cluster, "sequential", **how)
+        twice = found.table[found.table["factor"] == 2.0]
+        assert basis in set(twice["basis"]) <= {basis, "shared" if not events else "timing"}
 
 
 LATE = ampsim.load_cluster("ampnet-core", workers=4, latency_s=3e-5)

@@ -113,6 +113,14 @@ def test_one_seed_calls_nothing(make_table):
     assert best_rows(table) == called_rows(table) == []
 
 
+@pytest.mark.parametrize("count", [4, 7])
+def test_seeds_are_those_by_which_rows_are_compared(make_table, count):
+    """A run may give nothing, as its process dies, and then its row has fewer than others."""
+    said = verdict(judged(make_table, near(1.0, 8), near(2.0, count)), 0.97)
+    assert said.startswith(f"{count} seeds are too few" if count < 5 else f"With {count} seeds, ")
+    assert ("about 5 would do, and fewer rank nothing." in said) == (count < 5)
+
+
 def test_a_ratio_that_seeds_bound_on_neither_side_is_said_so(make_table):
     here = [1.0, INF, 1.0, INF, 1.0, 1.0]
     there = [INF, 2.0, INF, 2.0, 2.0, 2.0]
