@@ -92,7 +92,7 @@ class Allowance:
 
     def least(self, rows: int) -> int:
         """Seeds that are run at least."""
-        return self.repeats if self.repeats > 1 else least_seeds(rows)
+        return self.repeats if self.repeats > 1 else least_seeds(rows, self.sure)
 
     def looks(self, rows: int, seeds: int) -> Looks:
         """After how many of so many seeds it is asked whether the order is clear."""
@@ -111,9 +111,9 @@ class Spent:
     said: tuple[str, ...]  # what was spent, and what a larger budget would settle
 
 
-def least_seeds(rows: int) -> int:
-    """Seeds below which nothing is ranked."""
-    return seeds_needed(max(rows, 2))
+def least_seeds(rows: int, sure: float | None = None) -> int:
+    """Seeds below which nothing is ranked, or not that surely."""
+    return seeds_needed(max(rows, 2), Sureness(sure or SURE))
 
 
 def price_s(run: Run, flop_per_item: float) -> float:
@@ -270,13 +270,13 @@ class Spending:
         self._maker.on_run = self._take
         for (run,) in known.values():
             self._on_run(run)
-        least = least_seeds(len(tuned.entries))
-        first = Looks((min(least, self._budget.least(len(tuned.entries))),), Sureness())
+        least = self._budget.least(len(tuned.entries))
+        first = Looks((least,), Sureness())
         entries, made = run_rows(tuned.entries, first, self._seed, self._maker, known)
         if made.interrupted is None:
             known = {of[0].label: of for of in made.rows}
             spent_s = sum(price_s(run, self._flop) for of in made.rows for run in of)
-            each_s, left_s = spent_s / first.counts[0], self._budget.work_s - self._spent_s
+            each_s, left_s = spent_s / least, self._budget.work_s - self._spent_s
             more = max(int(left_s / each_s), 0) if each_s else 0
             self._looks = self._budget.looks(len(tuned.entries), least + more)
             entries, made = run_rows(entries, self._looks, self._seed, self._maker, known)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds
 from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of
@@ -79,6 +80,17 @@ def test_a_budget_that_would_do_is_the_least_that_does(rows, repeats):
     least_s = seconds_of("--budget", found[1])
     assert spending_on(entries, least_s, repeats)._start(once_s) is not None
     assert spending_on(entries, 0.98 * least_s, repeats)._start(once_s) is None
+
+
+@pytest.mark.parametrize("sure", [None, 0.5, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize("count", [2, 3, 9])
+def test_the_least_seeds_are_enough_to_be_as_sure_as_is_asked(count, sure):
+    """They were those of 90 %: a budget was spent, and then a line refused `max_repeats`."""
+    allowance = budget.Allowance(6.0, sure=sure)
+    least = allowance.least(count)
+    assert allowance.looks(count, least).counts == (least,)
+    with pytest.raises(OptionError, match="must be"):
+        allowance.looks(count, least - 1)
 
 
 def test_tuning_ends_with_half_of_what_is_for_runs(rows):
