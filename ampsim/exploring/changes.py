@@ -141,7 +141,7 @@ def _of_more(cluster: Cluster, schedule: Any, shares: Elasticities) -> Iterator[
     if not all(map(light_is_free, cluster.devices)):
         same = _of_cluster("no light work", lambda one, _factor: one, None, math.inf)
         yield replace(same, frees_light=True)
-    if cluster.steps_vary or cluster.checkpoints or cluster.messages:
+    if cluster.varies:
         yield _of_cluster("no stragglers", _steady, None, math.inf)
 
 
@@ -167,8 +167,9 @@ def _waits(
 def _steady(cluster: Cluster, _factor: float) -> Cluster:
     """A cluster without jitter, outages, and messages that are late or lost."""
     steady = replaced(cluster, events=(), failures=None, checkpoints=None, messages=None)
-    devices = tuple(one.model_copy(update={"jitter_cv": 0.0}) for one in cluster.devices)
-    return steady.model_copy(update={"devices": devices})
+    every = (*cluster.devices, cluster.host)
+    *devices, host = (one and one.model_copy(update={"jitter_cv": 0.0}) for one in every)
+    return steady.model_copy(update={"devices": tuple(devices), "host": host})
 
 
 def _workers(

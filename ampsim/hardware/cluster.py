@@ -158,6 +158,13 @@ class Cluster(ClusterKeys):
         return bool(self.events or self.failures or any(one.jitter_cv for one in self.devices))
 
     @property
+    def varies(self) -> bool:
+        """Tell whether one pass may take another time than the next: steps, messages or outages."""
+        parts = self.devices if self.host is None else (*self.devices, self.host)
+        outages = self.events or self.failures or self.checkpoints
+        return bool(outages or self.messages or any(one.jitter_cv for one in parts))
+
+    @property
     def is_host_free(self) -> bool:
         """Tell whether nothing that the host does takes time."""
         host = self.host

@@ -60,7 +60,7 @@ def why_not_repeated(graph: Graph, cluster: Cluster, schedule: Schedule) -> str:
         return f"{schedule.name} does not drain"
     if schedule.order.max_group > 1:
         return "steps are merged"
-    if cluster.steps_vary or cluster.checkpoints or cluster.messages:
+    if cluster.varies:
         return f"{cluster.name} varies"
     if cluster.has_shared_bandwidth:
         return "roundings may decide which of the messages that share a link ends first"

@@ -64,7 +64,7 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
     """The elasticities of a run's makespan, from all its records; they add up to 1, or are none."""
     spans, prices = result.recorder.columns("spans"), _Prices(result, cluster)
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
-    path = held_path(result.recorder, result.crossings, down_s, by_message=prices.vary)
+    path = held_path(result.recorder, result.crossings, down_s, by_message=prices.counts_messages)
     total_s, found = sum(path.values()), defaultdict[tuple[Place, str], float](float)
     for held, seconds in path.items():
         for place, key, share in prices.shares(held):
@@ -79,10 +79,9 @@ class _Prices:
         self._cluster, kinds = cluster, result.recorder.kinds
         self._has_client = hasattr(result.schedule, "round_trip_s")
         self.vary = cluster.steps_vary and any(one.message_overhead_s for one in cluster.devices)
-        self._seconds_on = {
-            kind: kinds.seconds_on[number] for number, kind in enumerate(kinds.all)
-            if number in kinds.seconds_on
-        }  # fmt: skip
+        self.counts_messages = self.vary or not cluster.is_host_free
+        every = kinds.all
+        self._seconds_on = {every[number]: one for number, one in sorted(kinds.seconds_on.items())}
         self._alike = {kind[:3]: one for kind, one in self._seconds_on.items()}
         self._parts = cache(self._priced)
 
@@ -95,9 +94,10 @@ class _Prices:
             yield SCHEDULE_PLACE, "round_trip_s", 1.0
         elif held.kind in on_link:
             yield ("link", held.source_worker, held.worker), on_link[held.kind], 1.0
-        elif held.worker == HOST:
-            known = {} if host is None else {"step_overhead_s": host.step_overhead_s}
-            for key, share in _split(known, "message_overhead_s", held.size):
+        elif held.worker == HOST and host is not None:
+            known, messages_s = host.step_overhead_s, held.messages * host.message_overhead_s
+            size = known + messages_s if messages_s else held.size  # unvaried, where it is known
+            for key, share in _split({"step_overhead_s": known}, "message_overhead_s", size):
                 yield HOST_PLACE, key, share
         else:
             for key, share in self._of_step(held, self._cluster.devices[held.worker]):
@@ -106,7 +106,7 @@ class _Prices:
     def _of_step(self, held: Holding, device: Device) -> Iterator[tuple[str, float]]:
         if held.step[-1] in (COPY_OUT_LANE, COPY_IN_LANE):
             known = {"copy_latency_s": device.copy_latency_s}
-            yield from _split(known, "copy_bandwidth_bytes_per_s", held.size)
+            yield from _split(known, "copy_bandwidth_bytes_per_s", device.copy_s(held.step[4]))
         elif held.step[-1] != COMPUTE_LANE:
             yield "dispatch_s", 1.0
         else:

@@ -15,6 +15,7 @@ from ampsim.hardware import (
     Device,
     Event,
     Link,
+    MemoryRemedy,
     Messages,
     Ports,
     Route,
@@ -133,6 +134,15 @@ HARDWARE: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     ),
     "jitter": ({"link": LATE}, {"jitter_cv": 0.2}, 0.0),
     "jitter of messages": ({"link": LATE}, {"jitter_cv": 0.2, "message_overhead_s": 1.7e-6}, 0.0),
+    "copies of slow devices": (
+        {
+            "link": LATE,
+            "memory": MemoryRemedy(remedy="offload"),
+            "events": (Event(kind="slow", worker="all", factor=2.2, from_s=0.0, until_s=10.0),),
+        },
+        {"copy_bandwidth_bytes_per_s": 3e8, "copy_latency_s": 7e-6},
+        0.0,
+    ),
     "pause": (
         {"link": LATE, "events": (Event(kind="pause", worker=0, from_s=1e-4, until_s=4e-4),)},
         {},
@@ -154,11 +164,16 @@ def test_each_is_what_a_small_change_does_on_every_kind_of_hardware(kind):
     assert_is_derivative(CHAIN, cluster, ampsim.Amp(max_active_keys=6), waits)
 
 
+@pytest.mark.parametrize("jitter_cv", [0.0, 0.3])
 @pytest.mark.parametrize("key", ["step_overhead_s", "message_overhead_s"])
-def test_each_number_of_the_host_has_its_own(key):
+def test_each_number_of_the_host_has_its_own(key, jitter_cv):
     parts, _numbers, _waits = HARDWARE["host"]
+    host, schedule = (
+        parts["host"].model_copy(update={"jitter_cv": jitter_cv}),
+        ampsim.Amp(max_active_keys=6),
+    )
+    parts = {**parts, "host": host}
     cluster = Cluster(name="host", devices=devices(np.random.default_rng(7)), **parts)
-    host, schedule = parts["host"], ampsim.Amp(max_active_keys=6)
     usual, longer = (
         timed(CHAIN, cluster.model_copy(update={"host": one}), schedule)
         for one in (host, host.model_copy(update={key: getattr(host, key) * (1 + STEP)}))

@@ -92,6 +92,10 @@ VARY: dict[str, tuple[str, str, Cluster]] = {
     "does not drain": ("mlp", "amp", cluster_of("latency")),
     "fixed turns": ("mlp", "pipedream", cluster_of("latency")),
     "jitter": ("mlp", "pipeline", Cluster(name="odd", devices=(JITTER,) * 4)),
+    "jitter of the host": (
+        "mlp", "pipeline",
+        cluster_of("latency", host=JITTER.model_copy(update={"step_overhead_s": 1e-6})),
+    ),
     "an event": (
         "mlp", "pipeline",
         cluster_of("free", events=(Event(kind="pause", worker=0, from_s=1e-8, until_s=1e-7),)),

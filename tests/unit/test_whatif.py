@@ -122,6 +122,15 @@ def test_what_varies_and_what_is_light_can_only_be_left_out():
     }
 
 
+def test_a_host_that_varies_is_steady_without_stragglers():
+    host = Device(name="h", flop_per_s=1e9, step_overhead_s=3e-5, jitter_cv=0.5)
+    cluster = Cluster(name="c", devices=(Device(name="a", flop_per_s=1e9),), host=host)
+    found = rows(ampsim.whatif(MODEL, cluster, "sequential", **HOW))["no stragglers", math.inf]
+    steady = cluster.model_copy(update={"host": host.model_copy(update={"jitter_cv": 0.0})})
+    run = ampsim.simulate(MODEL, steady, "sequential", mode="sleep", instances=200)
+    assert found["epoch_s"] == run.epochs["time_s"].iloc[0]
+
+
 def test_shares_are_said_to_move_outages_where_a_small_change_does_less():
     """What comes before a stop ends with it, however fast; a share is whose time that was."""
     device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
