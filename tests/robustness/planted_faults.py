@@ -370,6 +370,20 @@ FAULTS = {
         "        except KeyError:\n            raise\n        self._note_memory()\n",
         ("oracle/test_dataflow_models.py",),
     ),
+    "members of a group without a price": Planted(
+        "study/elasticity.py", "or not device.message_overhead_s", "",
+        ("oracle/test_elasticities.py",),
+    ),
+    "known where the last value is": of_budget(
+        "forecasting/change.py", "value, is_known and is_known_there", "value, is_known_there"
+    ),
+    "an optimizer's luckiest trial": of_budget(
+        "forecasting/change.py", "of.median(skipna=False)", "of.min()"
+    ),
+    "a volume of what may not be taken": Planted(
+        "exploring/sampling.py", 'one.outcome == "complete" and one.values', "one.values",
+        ("unit/test_search.py",),
+    ),
 }  # fmt: skip
 
 
