@@ -124,11 +124,11 @@ class _Prices:
         A member of a group is priced as another step of its node, for its share of the time; one
         that only waited has no price.
         """
-        is_free = step not in self._seconds_on and not any(step[3:6])
-        seconds_on = self._seconds_on.get(step) or self._alike.get(step[:3])
-        if is_free or seconds_on is None:
-            return 0.0, {}
         device, parts = self._cluster.devices[worker], dict[str, float]()
+        is_member = any(step[3:6]) or not device.message_overhead_s  # which merges no messages
+        seconds_on = self._seconds_on.get(step, self._alike.get(step[:3]) if is_member else None)
+        if seconds_on is None:
+            return 0.0, {}
         for key in (key for key in NUMBERS if sign_of(key) and getattr(device, key)):
             more, less = (seconds_on(_slower(device, key, 1 + of)) for of in (_STEP, -_STEP))
             parts[key] = (more - less) / (2 * _STEP)

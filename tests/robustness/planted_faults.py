@@ -80,11 +80,14 @@ def of_runs(file: str, right: str, wrong: str) -> Planted:
     return Planted(file, right, wrong, RUNS)
 
 
-def of_budget(file: str, right: str, wrong: str) -> Planted:
-    """A fault in what a forecast's budget counts and buys, or in what would change its answer."""
-    return Planted(
-        file, right, wrong, ("unit/test_spending.py", "unit/test_budget_of_a_forecast.py")
-    )
+def of_budget(right: str, wrong: str) -> Planted:
+    """A fault in what a forecast's budget counts and buys."""
+    return Planted("forecasting/budget.py", right, wrong, ("unit/test_spending.py",))
+
+
+def of_answer(file: str, right: str, wrong: str) -> Planted:
+    """A fault in what is said of a forecast's answer, or in what it spent on it."""
+    return Planted(file, right, wrong, ("unit/test_budget_of_a_forecast.py",))
 
 
 def of_engine(file: str, right: str, wrong: str) -> Planted:
@@ -305,32 +308,32 @@ FAULTS = {
         "dataflow/executor.py", "if step.number not in frame.left:",
         "if step.number not in frame.left and len(frame.plan.exits) < 6:", CLOSED_FLOWS,
     ),
-    "trials that cost nothing": of_budget(
+    "trials that cost nothing": of_answer(
         "forecasting/budget.py", "            self._count(tuned.runs)\n", ""
     ),
     "a budget spent once more on seeds": of_budget(
-        "forecasting/budget.py", "self._budget.work_s - self._spent_s\n", "self._budget.work_s\n"
+        "self._budget.work_s - self._spent_s\n", "self._budget.work_s\n"
     ),
     "a budget that would not do": of_budget(
-        "forecasting/budget.py", "seeds, trials / TUNING)", "seeds, trials)"
+        "seeds, trials / TUNING)", "seeds, trials)"
     ),
     "tuning that spends all": of_budget(
-        "forecasting/budget.py", "return cost_s >= TUNING * ", "return cost_s >= "
+        "return cost_s >= TUNING * ", "return cost_s >= "
     ),
     "trials that end an epoch early": of_budget(
-        "forecasting/budget.py", "SLACK * (index + 1)", "SLACK * index"
+        "SLACK * (index + 1)", "SLACK * index"
     ),
     "a first run of another optimizer": of_budget(
-        "forecasting/budget.py", " and one.plan.model is before.plan.model", ""
+        " and one.plan.model is before.plan.model", ""
     ),
-    "the slowest run for the median": of_budget(
+    "the slowest run for the median": of_answer(
         "forecasting/change.py", "[(len(times) - 1) // 2]", "[-1]"
     ),
-    "the host's ports left as they are": of_budget(
+    "the host's ports left as they are": of_answer(
         "hardware/load.py", "host = None if ports.host is None else changed(ports.host)",
         "host = ports.host",
     ),
-    "edges left as they are": of_budget(
+    "edges left as they are": of_answer(
         "hardware/load.py", "edges=tuple(map(changed, cluster.edges))", "edges=cluster.edges"
     ),
     "a row broken with one seed of several": Planted(
@@ -347,6 +350,10 @@ FAULTS = {
     ),
     "nodes of another chart's worker": Planted(
         "report/frames.py", "places.setdefault(name, where) != where", "False",
+        ("unit/report/test_gantt_rows.py",),
+    ),
+    "nodes by the time of the last chart": Planted(
+        "report/frames.py", "busy_s[own] = busy_s.get(own, 0.0) + its_s", "busy_s[own] = its_s",
         ("unit/report/test_gantt_rows.py",),
     ),
     "behind what made it ready": of_engine(
@@ -369,6 +376,20 @@ FAULTS = {
         "dataflow/engine.py", "        finally:\n            self._note_memory()\n",
         "        except KeyError:\n            raise\n        self._note_memory()\n",
         ("oracle/test_dataflow_models.py",),
+    ),
+    "members of a group without a price": Planted(
+        "study/elasticity.py", "or not device.message_overhead_s", "",
+        ("oracle/test_elasticities.py",),
+    ),
+    "known where the last value is": of_answer(
+        "forecasting/change.py", "value, is_known and is_known_there", "value, is_known_there"
+    ),
+    "an optimizer's luckiest trial": of_answer(
+        "forecasting/change.py", "of.median(skipna=False)", "of.min()"
+    ),
+    "a volume of what may not be taken": Planted(
+        "exploring/sampling.py", 'one.outcome == "complete" and one.values', "one.values",
+        ("unit/test_search.py",),
     ),
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ from ampsim.forecasting.change import (
     Contender,
     _Axis,
     _hangs_on,
+    _optimizers,
     _scaled,
     _sentences,
     contenders,
@@ -326,6 +327,24 @@ def test_a_row_that_is_only_as_soon_as_another_does_not_stay_ahead():
     rows: Any = [Line(1.0, -0.1), Line(1.0, 0.0)]
     value, row, _is_known = axis(1.0, []).turn(rows, [0.1, 0.001])
     assert row is rows[1] and value < 0.1
+
+
+def test_a_row_is_known_to_stay_ahead_where_each_value_on_the_way_is_known():
+    rows: Any = [Line(0.5, 0.0, 4.0), Line(1.0, 0.0)]
+    assert axis(1.0, []).turn(rows, [2.0, 8.0]) == (8.0, rows[0], False)
+    assert axis(1.0, []).turn(rows, [4.0, 8.0]) == (8.0, rows[0], True)
+
+
+def test_who_is_first_with_one_optimizer_is_by_the_median_of_a_settings_trials():
+    """Not by a lucky one; a trial that did not arrive took longest."""
+    none = math.nan
+    times_s = {("amp", "sgd"): [1, 9, 9], ("sequential", "sgd"): [5, 5, 8]}
+    times_s |= {("amp", "adam"): [1, none, none], ("sequential", "adam"): [none, none, none]}
+    columns = ["schedule", "optimizer", "time_to_target_s"]
+    rows = [(*key, time_s) for key, of in times_s.items() for time_s in of]
+    trials = pd.DataFrame(rows, columns=columns).assign(learning_rate=0.1, setting="")
+    (said,) = _optimizers(trials)
+    assert said.endswith("trials of few seeds: adam: no row arrives, sgd: sequential")
 
 
 def test_what_is_said_of_places_where_a_row_learns_otherwise_is_not_said_to_be_known():

@@ -107,6 +107,17 @@ def test_what_decides_is_told_from_what_does_nothing_once_there_are_trials_enoug
         assert found["latency_s"] > 0.8
 
 
+def test_what_did_not_end_or_does_not_fit_dominates_nothing(setup):
+    """Whatever its values are: a bound, or those of a point that may not be taken."""
+    space = Space(list(axes_over({"latency_s": "1e-8..1e-5:log"}, setup)), setup)
+    trials = Proposals("one", space, objectives=("s",), journal=None, sampler="random", seed=3)
+    outcomes: list[Any] = ["complete", "infeasible", "pruned", "complete"]
+    for number, value in enumerate((3.0, 1.0, 2.0, 2.5)):
+        trials.batch(1, number + 1)
+        trials.tell(number, PointOutcome(outcomes[number], (value,)))
+    assert trials.volumes((4.0,)) == [1.0, 1.0, 1.0, 1.5]
+
+
 def test_an_option_varies_only_under_schedules_that_take_it(setup):
     found = ampsim.search(*setup, **TIMES, trials=30, sampler="random")
     assert found.hypervolume_random is None, "there is nothing else to compare with"
