@@ -301,7 +301,7 @@ def read_only(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _categories(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:
-    return pd.Categorical.from_codes(codes.tolist(), dtype=pd.CategoricalDtype(list(names)))
+    return pd.Categorical.from_codes(codes.copy(), dtype=pd.CategoricalDtype(list(names)))
 
 
 STATES_MAX: Final = 1 << 16
