@@ -217,8 +217,10 @@ class ProgramEngine:
         counting = [one for one in self._session.hosts.values() if isinstance(one, CountingHost)]
         if not counting:
             return
-        rows: list[tuple[float, ...]] = []
+        rows: list[tuple[int, list[tuple[float, list[float]]]]] = []
         for worker, time_s, whole, *held in (row for one in counting for row in one.memory_rows):
             parts = {"weights": held[INPUTS], "activations": whole - held[INPUTS]}
-            rows.append((worker, *(parts.get(one, 0.0) for one in MEMORY_CATEGORIES), time_s))
+            rows.append(
+                (int(worker), [(time_s, [parts.get(one, 0.0) for one in MEMORY_CATEGORIES])])
+            )
         self._recorder.memory = rows

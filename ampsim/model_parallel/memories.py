@@ -80,11 +80,7 @@ def note_peaks(
     recorder: Recorder, memories: Sequence[Memory], placed_nodes: Iterable[PlacedNode]
 ) -> None:
     """Record the memories' history so far, and the most that each node held."""
-    recorder.memory = [
-        (worker, *sample.bytes, sample.time_s)
-        for worker, memory in enumerate(memories)
-        for sample in memory.timeline
-    ]
+    recorder.memory = [(worker, memory.timeline) for worker, memory in enumerate(memories)]
     held, stashed = recorder.summary.in_flight_max, recorder.summary.stashed_bytes_max
     for placed in placed_nodes:
         activations, stash = placed.steps.keeps, placed.steps.stash

@@ -113,7 +113,7 @@ def path_frame(path: Columns, nodes: Sequence[str]) -> pd.DataFrame:
         ),
     }
     decoded = {
-        name: pd.Categorical.from_codes(places.tolist(), dtype=pd.CategoricalDtype(list(names)))
+        name: pd.Categorical.from_codes(places.copy(), dtype=pd.CategoricalDtype(list(names)))
         for name, (places, names) in codes.items()
     }
     return read_only({**path, **decoded})

@@ -110,7 +110,7 @@ def critical_path(records: CausalRecords) -> Path:
     Parts of no length are left out, but for admissions.
     """
     backward = Log(PATH_SCHEMA)
-    parts = (part for part in _walk(records) if part.end_s > part.start_s or part.kind in MOMENTS)
+    parts = _walk(records)
     while fields := list(zip(*islice(parts, CHUNK_ROWS), strict=True)):
         columns = zip(PATH_SCHEMA.items(), fields, strict=True)
         backward({name: np.array(values, kind) for (name, kind), values in columns})
@@ -139,22 +139,26 @@ def last_span(records: CausalRecords) -> int:
 def _walk(records: CausalRecords) -> Iterator[Part]:
     """Follow causes from the last span to the start; the parts in the order of the walk.
 
-    It ends, for no record ends after what it made possible began, and none is met twice.
+    Each part comes before the time from its cause's end to its start, if there is any. It ends, for
+    no record ends after what it made possible began, and none is met twice.
     """
-    later = _met(records, last_span(records), None)
+    later = _met(records, last_span(records), -1)
     for _ in range(len(records.spans) + len(records.transfers) + len(records.admissions)):
         if later is None:
             return
-        earlier = _met(records, later.cause, later)
-        if earlier is None:
-            yield from _with_wait(later, 0.0)
-            return
-        end_s, start_s = earlier.part.end_s, later.part.start_s
-        is_rounding = end_s != start_s and is_near(end_s, start_s)
-        assert end_s <= start_s or is_rounding, f"{earlier} ends after {later} began"
-        if is_rounding:
-            earlier, later = _joined(earlier, later)
-        yield from _with_wait(later, earlier.part.end_s)
+        earlier, from_s = _met(records, later.cause, later.part.instance), 0.0
+        if earlier is not None:
+            from_s, start_s = earlier.part.end_s, later.part.start_s
+            is_rounding = from_s != start_s and is_near(from_s, start_s)
+            assert from_s <= start_s or is_rounding, f"{earlier} ends after {later} began"
+            if is_rounding:
+                earlier, later = _joined(earlier, later)
+                from_s = earlier.part.end_s
+        part = later.part
+        if part.end_s > part.start_s or part.kind in MOMENTS:
+            yield part
+        if part.start_s > from_s:
+            yield Part(from_s, part.start_s, later.queue, *part[3:])
         later = earlier
     assert later is None, f"{later} is met twice: causes run in a circle"
 
@@ -173,31 +177,25 @@ def _joined(earlier: _Link, later: _Link) -> tuple[_Link, _Link]:
     return earlier._replace(part=joined), later
 
 
-def _with_wait(link: _Link, from_s: float) -> Iterator[Part]:
-    """A part, then the time from its cause's end to its start, if there is any."""
-    yield link.part
-    until_s = link.part.start_s
-    if until_s > from_s:
-        yield Part(from_s, until_s, link.queue, *link.part[3:])
+def _met(records: CausalRecords, cause: Cause, instance: int) -> _Link | None:
+    """The record that is this cause; None at the start of the run, or of a run without steps.
 
-
-def _met(records: CausalRecords, cause: Cause, later: _Link | None) -> _Link | None:
-    """The record that is this cause; None at the start of the run, or of a run without steps."""
+    `instance` is that of what it made possible.
+    """
     table, number = record_of(cause)
-    instance = -1 if later is None else later.part.instance
     if table == "span":
-        row = records.spans.row(number).item()
+        row = records.spans.row(number)
         start_s, end_s, cause, instance, worker, node, way, *lane = row
-        kind = _KIND_OF_LANE[lane[0]] if lane else COMPUTE
+        kind = _KIND_OF_LANE[int(lane[0])] if lane else COMPUTE
         part = Part(start_s, end_s, kind, node, way, worker, NOBODY, instance)
         return _Link(part, DEVICE_QUEUE, cause)
     if table == "transfer":
-        row = records.transfers.row(number).item()
+        row = records.transfers.row(number)
         _sent_s, start_s, _held_s, end_s, cause, node, sender, worker, _bytes = row
         part = Part(start_s, end_s, TRANSFER, node, NO_DIRECTION, worker, sender, instance)
         return _Link(part, LINK_QUEUE, cause)
     if table == "admission":
-        time_s, cause, is_limited = records.admissions.row(number).item()
+        time_s, cause, is_limited = records.admissions.row(number)
         kind = LIMIT if is_limited else ADMISSION
         part = Part(time_s, time_s, kind, _CONTROLLER, NO_DIRECTION, HOST, NOBODY, instance)
         return _Link(part, DEVICE_QUEUE, cause)

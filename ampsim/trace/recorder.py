@@ -99,7 +99,7 @@ class Recorder:
 
     Attributes:
         span_number: gives the number of the span that was added just now; to be called for each.
-        memory: (worker, bytes of each category, time) of the fullest moments; none where nobody
+        memory: (worker, its fullest moments as (time, bytes of each category)); none where nobody
             counts.
         validations: (epochs, time, items trained on, loss, accuracy, error, seconds) of every
             validation, `VALIDATION_COLUMNS`.
@@ -143,7 +143,7 @@ class Recorder:
             own = {**LOG_SCHEMAS, "spans": LOG_SCHEMAS["spans"] | lanes}
             self._logs = {name: Log(schema) for name, schema in own.items()}
         self.span_number: Callable[[], int] = count().__next__
-        self.memory: list[tuple[float, ...]] = []
+        self.memory: Sequence[tuple[int, Sequence[tuple[float, Sequence[float]]]]] = ()
         self.validations: list[tuple[float, ...]] = []
         self.losses: list[tuple[int, float, float, int]] = []
         self.checkpoints: list[tuple[int, float, float]] = []
@@ -252,8 +252,9 @@ class Recorder:
         """Return what is kept of a table; its name is that of the attribute."""
         self.flush()
         if table == "memory":
-            rows = zip(*self.memory, strict=True) if self.memory else [()] * len(MEMORY_SCHEMA)
-            columns = zip(MEMORY_SCHEMA.items(), rows, strict=True)
+            rows = [(worker, *held, at_s) for worker, of in self.memory for at_s, held in of]
+            values = zip(*rows, strict=True) if rows else [()] * len(MEMORY_SCHEMA)
+            columns = zip(MEMORY_SCHEMA.items(), values, strict=True)
             return {name: np.array(values, kind) for (name, kind), values in columns}
         return self._kept[table].columns()
 
@@ -300,7 +301,7 @@ def read_only(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _categories(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical[Any]:
-    return pd.Categorical.from_codes(codes.tolist(), dtype=pd.CategoricalDtype(list(names)))
+    return pd.Categorical.from_codes(codes.copy(), dtype=pd.CategoricalDtype(list(names)))
 
 
 STATES_MAX: Final = 1 << 16

@@ -76,11 +76,10 @@ class Log:
         for place in reversed(range(len(self._starts) - 1)):
             yield self._chunk(place)
 
-    def row(self, number: int) -> np.void:
-        """Return one row, by its number."""
+    def row(self, number: int) -> tuple[Any, ...]:
+        """Return one row, a tuple of Python's own numbers, by its number."""
         place = bisect_right(self._starts, number) - 1
-        row: np.void = self._chunk(place)[number - self._starts[place]]
-        return row
+        return self._chunk(place).item(number - self._starts[place])
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle everything as in memory, for a file does not travel."""

@@ -231,7 +231,7 @@ def test_a_log_gives_back_its_rows_whether_in_memory_or_in_a_file(bytes_max):
     for chunk in (slice(0, 7), slice(7, 8), slice(8, 30), slice(30, 50)):
         made({"b": whole[chunk], "a": 2 * whole[chunk], "c": whole[chunk]})
     assert len(made) == 50
-    assert [row.item() for row in map(made.row, (49, 7, 0, 29, 30, 8))] == [
+    assert [made.row(one) for one in (49, 7, 0, 29, 30, 8)] == [
         (98.0, 49), (14.0, 7), (0.0, 0), (58.0, 29), (60.0, 30), (16.0, 8),
     ]  # fmt: skip
     assert np.concatenate(list(made.chunks()))["a"].tolist() == (2 * whole).tolist()
