@@ -194,7 +194,8 @@ def test_the_order_that_is_learned_by_is_that_of_the_trace(schedule):
     assert order is not None
     version = dict.fromkeys(order.learners, 0)
     gradients: dict[str, list[Any]] = {name: [] for name in version}
-    for span in training.recorder.frame("spans").itertuples():
+    spans: Any = training.recorder.frame("spans").itertuples()
+    for span in spans:
         if span.direction == "update":
             version[span.node] += 1
         elif span.staleness >= 0:

@@ -37,7 +37,7 @@ return [...places, cells.map((one) => one.getAttribute("fill"))];
 PLACES = 'return [...document.querySelectorAll(".slice circle")].map((one) => one.cx.baseVal.value)'
 
 
-def cell(time_s, *, is_first=False, learning=1):
+def cell(time_s, *, is_first=False, learning: int | None = 1):
     low, high = (None, None) if time_s is None else (0.9 * time_s, 1.1 * time_s)
     doubt, standing = (1e-6, "first") if is_first else (None, None)
     return [time_s, low, high, "learned", doubt, is_first, standing, "", learning]
