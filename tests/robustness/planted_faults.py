@@ -318,7 +318,7 @@ FAULTS = {
         "forecasting/budget.py", "return cost_s >= TUNING * ", "return cost_s >= "
     ),
     "trials that end an epoch early": of_budget(
-        "forecasting/budget.py", "SLACK * (index + 1)", "SLACK * index"
+        "forecasting/budget.py", "ceil(SLACK * of)", "ceil(SLACK * (of - 1))"
     ),
     "a first run of another optimizer": of_budget(
         "forecasting/budget.py", " and one.plan.model is before.plan.model", ""
