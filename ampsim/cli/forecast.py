@@ -215,7 +215,7 @@ def _deliver(
         return Code.INTERRUPTED
     made.save(folder)
     if json is not None:
-        said = verdict(made.table, made.target, made.metric)
+        said = verdict(made.table, made.target, made.metric, made.manifest)
         write_json(to_json(made, seed=seed, verdict=said), json)
     if json != "-":
         printed()
@@ -246,7 +246,7 @@ def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -
         drawn = columns_to_rich(made.table, columns, width=console.width)
     for table in drawn:
         console.print(table)
-    said = verdict(made.table, made.target, made.metric)
+    said = verdict(made.table, made.target, made.metric, made.manifest)
     below = [said, *notes(made.table), *beside_answer(made), *changes_of(made), *lines]
     write("\n".join(filter(None, below)))
 

@@ -1,7 +1,7 @@
 """The inverse question: how fast, or how many, must something be until a condition holds?
 
 What follows from timing alone is exact: its root is a bracket, as narrow as asked for. What is
-learned differs with the seed: each seed has a root of its own, and their median an interval.
+learned, or varies, differs with the seed: each has a root of its own, and their median an interval.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def solve(
             of `ampsim.exploring.axes`. From 0 on steps are even, else in the logarithm.
         until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
             columns are those of `ampsim.exploring.condition`.
-        repeats: seeds, from `seed` on, of what is learned.
+        repeats: seeds, from `seed` on, of what is learned, or timed where that varies.
         how: as of `forecast`.
 
     Raises:
@@ -100,8 +100,8 @@ def solve(
     require_open(condition.schedules, [axis])
     mode: Mode = "numeric" if is_learned else "sleep"
     beside = tuple(one for own in topics.values() for one in own)
-    repeats = repeats if is_learned else 1
-    asked = Query(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)
+    varies = is_learned or setup.cluster.varies or axis.key.endswith("_cv")
+    asked = Query(setup=setup, beside=beside, repeats=repeats if varies else 1, mode=mode, **how)
     width = LEARNED if is_learned else EXACT
     with asked.runs() as runs:
         of_each = [replace(asked, setup=setup._replace(schedules=own)) for own in topics.values()]
@@ -335,8 +335,8 @@ class Solved(Finding):
             `value` of the key, from which on, or up to which, the condition `holds` ("above" or
             "below"; or, with no value, "everywhere" or "nowhere", or "unknown" where no run reaches
             the target that both sides ask for). Of what is exact, `low` and `high` bracket it; of
-            what is learned they are the interval of the median over `seeds`, with its `coverage`,
-            and `seeds_below` and `seeds_above` have their root outside of the range. `bound_by` is
+            others they are the interval of the median over `seeds`, with its `coverage`, and
+            `seeds_below` and `seeds_above` have their root outside of the range. `bound_by` is
             what binds the run there; `device_below` and `device_above` are the shipped devices
             whose number is nearest on either side. Unknown is missing.
         curve: one row a point that was tried: schedule, value, seed, left and right side of the

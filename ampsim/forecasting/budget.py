@@ -40,6 +40,7 @@ from ampsim.hardware import load_cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import RunSettings, Sequential, placement_of
 from ampsim.runs.ranking import SURE, Ranking, Sureness, seeds_needed
+from ampsim.runs.rows import arrival
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
 from ampsim.study.learning_rates import Scaling
@@ -252,12 +253,9 @@ class Spending:
 
     def _caps(self) -> dict[int, int]:
         """Epochs after which a trial of each row ends: clearly more than its first run took."""
-        found: dict[int, int] = {}
-        for place, one in enumerate(self._entries):
-            index = self._goal.reached_by(self._first[one.label].epochs[self._goal.metric.kind])
-            if index is not None:
-                found[place] = math.ceil(SLACK * (index + 1))
-        return found
+        firsts = [self._first[one.label] for one in self._entries]
+        epochs = [arrival(self._goal, run)[0] for run in firsts]
+        return {place: math.ceil(SLACK * of) for place, of in enumerate(epochs) if of < math.inf}
 
     def _ranked(self, tuned: Tuned, spaces: Sequence[SettingSpace]) -> Spent:
         """Run the tuned rows with seed after seed."""

@@ -8,14 +8,14 @@ could call any order: then nothing is ranked.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
 from ampsim.report.table import format_count, items_of, speed_ratio
 from ampsim.report.words import listed, plain
-from ampsim.runs.ranking import SAME, seeds_needed
+from ampsim.runs.ranking import SAME, Sureness, seeds_needed
 from ampsim.study.learning_rates import COLUMNS as RATE_COLUMNS
 from ampsim.units import format_rate, format_seconds
 
@@ -25,7 +25,12 @@ _NAMED_MAX: Final = 3
 _DRAINS: Final = "the best pipeline that drains"
 
 
-def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -> str:
+def verdict(
+    table: DataFrame,
+    target: float | None,
+    metric: Metric = ACCURACY,
+    manifest: Mapping[str, Any] | None = None,
+) -> str:
     """Who reaches the target first, ties, or cannot be told apart, in plain text.
 
     Where none reaches it or nothing was measured, it is who has the highest throughput. Schedules
@@ -35,6 +40,7 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
         table: a row for each schedule.
         target: value of `metric` aimed at, or None.
         metric: what validation measures.
+        manifest: that of the table, which says how `sure` its ranks are, if not as usual.
     """
     records = labelled_rows(table)
     if not records:
@@ -52,7 +58,8 @@ def verdict(table: DataFrame, target: float | None, metric: Metric = ACCURACY) -
         epochs = number(best, "epochs_to_target")
         after = "" if math.isnan(epochs) else f", after {format_count(epochs)} epochs"
         return f"{_speed(records)} and reaches {goal.text} in {_when(best)}{after}{_stale(best)}."
-    return _answer(records, best, goal)
+    asked = {key: one for key, one in (manifest or {}).items() if key in ("sure", "looks")}
+    return _answer(records, best, goal, Sureness(**asked))
 
 
 def best_rows(table: DataFrame) -> list[int]:
@@ -181,7 +188,7 @@ def _when(row: Row) -> str:
     return f"{format_seconds(number(row, 'time_to_target_s'))}{some}"
 
 
-def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
+def _answer(records: Sequence[Row], best: Row, goal: Goal, sureness: Sureness) -> str:
     """One of the three answers, then how far ahead the best is, and who is left out."""
     count = min(number(row, "repeats") for row in records if _is_compared(row))
     seeds = _seeds(count)
@@ -204,7 +211,7 @@ def _answer(records: Sequence[Row], best: Row, goal: Goal) -> str:
         case "too few seeds":
             said = _too_few(seeds, best, alike, goal)
             raced = [row for row in others if text(row, "standing") != "not reached"]
-            if count < seeds_needed(1 + len(raced)):
+            if count < seeds_needed(1 + len(raced), sureness):
                 said, ahead = f"{said}, and fewer rank nothing", ""
             clauses = [f"in the median {_name(best)} is {ahead}"]
         case _:

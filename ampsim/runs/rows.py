@@ -6,9 +6,9 @@ is epochs times items of an epoch over throughput, t = E n / r. So with the shar
 
     T = E n / (r s),    and    T_1 / T_k = (r_k / r_1) (E_1 / E_k) (s_k / s_1)
 
-exactly, where n is the same. All three are those of the run whose time is the median, up to the
-validation that reached the target; of an even number of runs, those of the two in the middle
-together.
+exactly, where n is the same; else the factor of epochs is that of E n, the items that were needed.
+All three are those of the run whose time is the median, up to the validation that reached the
+target; of an even number of runs, those of the two in the middle together.
 """
 
 from __future__ import annotations
@@ -94,7 +94,6 @@ class WayToTarget:
 
     time_s: float
     train_s: float
-    epochs: float
     items: float
 
     @property
@@ -114,7 +113,7 @@ def way_of(goal: Goal, runs: Sequence[Run]) -> WayToTarget | None:
     if not ways:
         return None
     middle = ways[(len(ways) - 1) // 2 : len(ways) // 2 + 1]
-    fields = ("time_s", "train_s", "epochs", "items")
+    fields = ("time_s", "train_s", "items")
     means = [sum(getattr(way, name) for way in middle) / len(middle) for name in fields]
     return WayToTarget(*means) if math.isfinite(means[0]) and min(means) > 0 else None
 
@@ -130,7 +129,7 @@ def _factors(first: WayToTarget | None, row: WayToTarget | None) -> dict[str, An
     factors = (
         first.time_s / row.time_s,
         row.per_s / first.per_s,
-        first.epochs / row.epochs,
+        first.items / row.items,
         row.share / first.share,
     )
     return dict(zip(COLUMNS, factors, strict=True))
@@ -141,13 +140,12 @@ def _way(goal: Goal, run: Run) -> WayToTarget:
     looks = run.looks
     index = goal.reached_by(looks[goal.metric.kind])
     if index is None:
-        return WayToTarget(math.inf, math.inf, math.inf, math.inf)
+        return WayToTarget(math.inf, math.inf, math.inf)
     done = looks.iloc[: index + 1]
     time_s, items = float(done["time_s"].iloc[-1]), done["instances"]
     return WayToTarget(
         time_s,
         time_s - float(done["valid_s"].sum()),
-        float(done["epoch"].iloc[-1]),
         float(items.iloc[-1] if len(run.validations) else items.sum()),
     )
 
@@ -171,7 +169,7 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
     memory, of all repeats, and the columns behind it say of what it consisted. `workers_idle` is
     how many workers of the first repeat never do anything that takes time.
     """
-    reached = [_reached(goal, run) for run in runs]
+    reached = [arrival(goal, run) for run in runs]
     epochs = median_interval([epoch for epoch, _time_s in reached])
     time_s = median_interval([time_s for _epoch, time_s in reached])
     train_per_s = _median(runs, "train_per_s")
@@ -284,7 +282,7 @@ def plain_row(record: Mapping[Any, Any], counts: Collection[str]) -> dict[str, A
 
 def times_of(goal: Goal, runs: Iterable[Run]) -> Times:
     """Time to the target of each repeat of a row, by its seed; infinite without one."""
-    return {run.seed: _reached(goal, run)[1] for run in runs}
+    return {run.seed: arrival(goal, run)[1] for run in runs}
 
 
 def ranked(
@@ -340,7 +338,7 @@ def compared(
     ]
 
 
-def _reached(goal: Goal, run: Run) -> tuple[float, float]:
+def arrival(goal: Goal, run: Run) -> tuple[float, float]:
     """Return (epoch, virtual time) of the first validation at the target; infinite without one."""
     looks = run.looks
     index = goal.reached_by(looks[goal.metric.kind])
@@ -384,7 +382,7 @@ def _missed(goal: Goal, runs: Sequence[Run]) -> str:
     best = _best(goal.metric, runs)
     if goal.target is None or best is None:
         return ""
-    missed = sum(not math.isfinite(_reached(goal, run)[0]) for run in runs)
+    missed = sum(not math.isfinite(arrival(goal, run)[0]) for run in runs)
     if not missed:
         return ""
     ran = max(len(run.epochs) for run in runs)

@@ -321,7 +321,7 @@ FAULTS = {
         "return cost_s >= TUNING * ", "return cost_s >= "
     ),
     "trials that end an epoch early": of_budget(
-        "SLACK * (index + 1)", "SLACK * index"
+        "ceil(SLACK * of)", "ceil(SLACK * (of - 1))"
     ),
     "a first run of another optimizer": of_budget(
         " and one.plan.model is before.plan.model", ""

@@ -544,6 +544,21 @@ def test_a_lead_hangs_on_what_issuing_a_step_takes_too(model, cluster):
     assert "hangs most on dispatch_s" in said
 
 
+def test_where_times_vary_it_is_unknown_what_a_lead_hangs_on():
+    """A tenth more moves the time of a short run by less than its seed does."""
+    model = ampsim.load_model("mlp", hidden=16, data="synthetic", batch=5)
+    device = ampsim.Device(name="d", flop_per_s=1e9, step_overhead_s=2e-5, jitter_cv=0.1)
+    link = Link(latency_s=5e-5, bandwidth_bytes_per_s=1e8)
+    cluster = ampsim.Cluster(name="c", devices=(device,) * 4, link=link)
+    (entry,) = rows_of(model, cluster, [ampsim.Amp(8)])
+    rows = [Contender("a row", 1.0, (500.0, 0.0), short_task(entry, seed)) for seed in range(5)]
+    more = _scaled(cluster, "bandwidth_bytes_per_s", 1.1)
+    times = [one.at(more)[0] for one in rows]
+    assert max(times) - min(times) > 0.03
+    (said,) = _hangs_on(rows[:2], cluster)
+    assert said.startswith("what the lead hangs on most is unknown")
+
+
 def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluster):
     entries = rows_of(model, cluster, [ampsim.Sequential()], target=0.6, epochs=30, instances=200)
     with opened(1) as makes:

@@ -19,6 +19,7 @@ from ampsim.calibration.fit import (
     Measured,
     Point,
     bound,
+    bounds_of,
     make_rows,
     median_error,
     rank_correlation,
@@ -181,6 +182,20 @@ def test_the_busiest_worker_bounds_a_row_with_the_nodes_that_take_most():
     assert bound(spans, 5.0) == "worker 1, busy 70%: c, b and 1 more"
     assert bound(spans[:1], 2.0) == "worker 0, busy 50%: a"
     assert bound(spans[:0], 2.0) == "nothing"
+
+
+def test_what_issues_the_steps_of_a_worker_is_no_busy_time_of_it():
+    """A step is issued while the one before it computes: both together are more than all time."""
+    device = Device(name="lanes", flop_per_s=1e9, step_overhead_s=2.0, dispatch_s=1.0)
+    cluster, model = (
+        Cluster(name="one", devices=(device,)),
+        load_model("mlp", data="synthetic", hidden=8),
+    )
+    found = simulate(model, cluster, "sequential", mode="sleep", instances=100)
+    spans = found.spans[found.spans["lane"] == "compute"]
+    spans = spans[spans["start_s"] < float(found.epochs["train_s"].iloc[0])]
+    busy_s = float((spans["end_s"] - spans["start_s"]).sum())
+    assert f"busy {busy_s / found.epochs['train_s'].iloc[0]:.0%}" in bounds_of(found)["train_per_s"]
 
 
 def test_the_page_has_every_number(found):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ampsim
 from ampsim.metric import ACCURACY, Goal
 from ampsim.runs.rows import COLUMNS, factor_columns, way_of
+from ampsim.runs.run import Run
 
 ROWS = [ampsim.Sequential(), ampsim.Pipeline(2), ampsim.Amp(4)]
 
@@ -54,6 +56,17 @@ def test_each_factor_is_what_the_spans_say(made):
         backward = result.spans[(result.spans["direction"] == "backward")]
         finished = backward[backward["end_s"] <= way.time_s]["instance"].nunique()
         assert way.items == finished * 20
+
+
+def test_rows_whose_epochs_are_of_other_sizes_are_taken_apart_by_items():
+    """Twice the items an epoch, and half the epochs: as many items, at half the throughput."""
+    goal, of = Goal(ACCURACY, 0.4), {"valid_s": 1.0, "accuracy": [0.1, 0.2, 0.3, 0.4]}
+    table = {"epoch": [1, 2, 3, 4], "time_s": [2, 4, 6, 8], "instances": 100, **of}
+    four = Run(epochs=pd.DataFrame(table))
+    table |= {"time_s": [5, 10, 15, 20], "instances": 200, "accuracy": [0.1, 0.4, 0.4, 0.4]}
+    two = Run(epochs=pd.DataFrame(table))
+    _first, found = factor_columns([way_of(goal, [one]) for one in (four, two)])
+    assert [found[name] for name in COLUMNS] == pytest.approx([8 / 10, 4 / 8, 1.0, 0.8 / 0.5])
 
 
 def test_a_row_that_does_not_arrive_has_no_factors():

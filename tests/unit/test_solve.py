@@ -236,6 +236,24 @@ def test_the_root_of_one_worker_is_work_over_time():
     assert row["bound_by"].startswith("linear-1, ")
 
 
+def test_where_steps_vary_what_is_timed_has_a_root_for_each_seed():
+    """One worker, charged FLOP alone: the root of a seed is the time of its run, at that rate."""
+    device = ampsim.Device(name="d", flop_per_s=1e9, jitter_cv=1.0)
+    cluster = ampsim.Cluster(name="c", devices=(device,))
+    runs = (ampsim.simulate(MODEL, cluster, "sequential", mode="sleep", **HOW, seed=one)
+            for one in range(3, 9))  # fmt: skip
+    roots = sorted(1e9 * float(one.epochs["time_s"].iloc[0]) / 0.01 for one in runs)
+    found = ampsim.solve(
+        MODEL, cluster, "sequential", over={"flop_per_s": "2e8..2e9"}, until="epoch_s <= 0.01",
+        seed=3, **HOW,
+    )  # fmt: skip
+    (row,) = found.table.to_dict("records")
+    assert roots[-1] > 1.02 * roots[0]
+    assert row["value"] == pytest.approx((roots[2] + roots[3]) / 2, rel=1e-3)
+    assert (row["low"], row["high"]) == pytest.approx((roots[0], roots[-1]), rel=1e-3)
+    assert (row["seeds"], row["coverage"]) == (6, 1 - 2 / 2**6)
+
+
 def test_the_root_of_a_chain_is_where_latency_takes_as_long_as_work():
     device = ampsim.Device(name="d", flop_per_s=1e9)
     cluster = ampsim.Cluster(name="c", devices=(device,) * 4)

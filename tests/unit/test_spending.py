@@ -108,10 +108,15 @@ def test_a_trial_may_take_half_as_many_epochs_again_as_the_first_run(rows):
     entries = rows(ampsim.Sequential(), ampsim.Pipeline())
     spending = spending_on(entries)
     accuracies = {"sequential": [0.1, 0.5, 0.7, 0.8], "pipeline": [0.1, 0.2, 0.3, 0.4]}
-    spending._first = {
-        label: Run(epochs=pd.DataFrame({"accuracy": of})) for label, of in accuracies.items()
+    tables = {
+        label: pd.DataFrame({"accuracy": of, "epoch": [1, 2, 3, 4], "time_s": 1.0})
+        for label, of in accuracies.items()
     }
+    spending._first = {label: Run(epochs=of) for label, of in tables.items()}
     assert spending._caps() == {0: 5}  # it arrived in the third
+    within = pd.DataFrame({"accuracy": [0.1, 0.7, 0.5], "epochs": [0.5, 1.5, 2], "time_s": 1.0})
+    spending._first["pipeline"] = Run(epochs=tables["pipeline"], validations=within)
+    assert spending._caps() == {0: 5, 1: 3}  # and this one within its second, and not at its end
 
 
 def test_a_first_run_is_one_by_which_rows_are_compared_where_nothing_was_tuned(rows, monkeypatch):

@@ -169,7 +169,7 @@ def words_of(view: RunTable) -> Words:
 
 def verdict_of(view: RunTable) -> str:
     """The table's verdict, and the last epoch's validation."""
-    said = verdict(view.table, view.target, view.metric)
+    said = verdict(view.table, view.target, view.metric, view.manifest)
     if not len(view.runs[0].epochs):
         return said
     last, count = rows(view.runs[0].epochs)[-1], len(view.runs[0].epochs)

@@ -59,7 +59,8 @@ def html_page(
     values: dict[str, Any] = {
         "title": f"{words.kind}: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
         "words": words,
-        "verdict": words.verdict or verdict(forecast.table, forecast.target, forecast.metric),
+        "verdict": words.verdict
+        or verdict(forecast.table, forecast.target, forecast.metric, forecast.manifest),
         "setting": setting(forecast),
         "interrupted": plain(forecast.interrupted or "", _LONGEST),
         **_answer(forecast),

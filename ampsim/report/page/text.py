@@ -65,7 +65,9 @@ FORECAST = Words(
 def page(forecast: RunTable, pictures: Sequence[Picture], words: Words = FORECAST) -> str:
     """The page in Markdown; every name that a user chose is shown letter for letter."""
     model, cluster = markdown.escape(forecast.model), markdown.escape(forecast.cluster)
-    said = words.verdict or verdict(forecast.table, forecast.target, forecast.metric)
+    said = words.verdict or verdict(
+        forecast.table, forecast.target, forecast.metric, forecast.manifest
+    )
     files = ", ".join(f"[{name}]({name})" for name in words.names)
     parts = [
         f"# {words.kind}: {model} on {cluster}",

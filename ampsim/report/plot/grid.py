@@ -90,7 +90,7 @@ def grid_costs(table: DataFrame, cells: Sequence[Any]) -> list[Costs]:
             are left out.
     """
     at: dict[tuple[str, str], Row] = {
-        (cell.label, cluster_words(cell.cluster)): row
+        (cell.label, cell.cluster): row
         for cell, row in zip(cells, rows(table), strict=True)
         if cell.cluster is not None
     }
@@ -101,7 +101,8 @@ def grid_costs(table: DataFrame, cells: Sequence[Any]) -> list[Costs]:
             [number(at.get((label, point), {}), measure.column) for point in points]
             for label in labels
         ]
-        known = DataFrame(values, index=labels, columns=points).dropna(how="all")
+        columns = list(map(cluster_words, points))  # of which two may be alike, cut to their width
+        known = DataFrame(values, index=labels, columns=columns).dropna(how="all")
         if len(known):
             found.append(Costs(measure, known))
     return found

@@ -11,7 +11,7 @@ import pytest
 
 from ampsim.metric import Metric
 from ampsim.report.verdict import best_rows, called_rows, verdict
-from ampsim.runs.ranking import columns_of, rank
+from ampsim.runs.ranking import Sureness, columns_of, rank
 
 NAN, INF = float("nan"), math.inf
 NAMES = ("sequential", "pipeline", "amp", "gpipe")
@@ -21,10 +21,10 @@ def sentences(said: str) -> int:
     return len(re.findall(r"\.(?= [A-Z0-9]|$)", said))
 
 
-def judged(make_table, *times, apart=(), **changes):
+def judged(make_table, *times, apart=(), sureness=None, **changes):
     """A table of rows with these times by seed, ranked as a forecast ranks them."""
     rows = [dict(enumerate(one)) for one in times]
-    made = rank([None if place in apart else row for place, row in enumerate(rows)])
+    made = rank([None if place in apart else row for place, row in enumerate(rows)], sureness)
     middles = [sorted(one)[len(one) // 2] for one in times]
     columns = {
         "schedule": NAMES[: len(times)],
@@ -119,6 +119,19 @@ def test_seeds_are_those_by_which_rows_are_compared(make_table, count):
     said = verdict(judged(make_table, near(1.0, 8), near(2.0, count)), 0.97)
     assert said.startswith(f"{count} seeds are too few" if count < 5 else f"With {count} seeds, ")
     assert ("about 5 would do, and fewer rank nothing." in said) == (count < 5)
+
+
+@pytest.mark.parametrize(("sure", "looks", "least"), [(0.6, 1, 3), (0.9, 3, 6), (0.99, 1, 8)])
+def test_seeds_of_which_fewer_rank_nothing_are_as_many_as_being_that_sure_takes(
+    make_table, sure, looks, least
+):
+    for count in (least - 1, least):
+        times = [[1.0, 9.0] * 4, [2.0, 1.0] * 4]
+        table = judged(make_table, *(of[:count] for of in times), sureness=Sureness(sure, looks))
+        said = verdict(table, 0.97, manifest={"sure": sure, "looks": looks, "seeds": []})
+        assert said.startswith(f"{count} seeds are too few to say")
+        told = f"about {least} would do, and fewer rank nothing" in said
+        assert (told, "in the median" in said.lower()) == (count < least, count >= least)
 
 
 def test_a_ratio_that_seeds_bound_on_neither_side_is_said_so(make_table):
