@@ -220,7 +220,9 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "quick": Option(
             None, "Run each schedule once, as it is; that ranks nothing.", shows_default=False
         ),
-        "repeats": Option("N", f"Seeds of each run that learns.  [default: {REPEATS}]"),
+        "repeats": Option(
+            "N", f"Seeds of each run that learns, or, in solve, varies.  [default: {REPEATS}]"
+        ),
         "forecast.repeats": Option(
             "N",
             "Runs of each schedule, with one seed after the other; nothing is tuned without "
