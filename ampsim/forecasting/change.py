@@ -324,9 +324,6 @@ def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:
 
 def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
     """Which number moves the lead most."""
-    if cluster.varies:
-        yield "what the lead hangs on most is unknown: times vary more than a tenth moves them"
-        return
     lead = rows[1].time_s / rows[0].time_s
     moved: dict[str, float] = {}
     for key in (*filter(sign_of, NUMBERS), *OF_LINK):

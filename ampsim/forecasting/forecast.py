@@ -359,9 +359,9 @@ def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]
 
     Nothing of a forecast that ended early.
     """
-    varies = any(one.plan.cluster.has_outages for one in tuned.entries)
+    varies = any(one.plan.cluster.varies for one in tuned.entries)
     if varies or made.interrupted is not None:
-        return ["what would change it is unknown: outages differ by run"] * varies, pd.DataFrame()
+        return ["what would change it is unknown, as times vary"] * varies, pd.DataFrame()
     try:
         rows = contenders(tuned.entries, {of[0].label: of for of in made.rows})
         return what_would_change(tuned.entries, rows, tuned.trials), what_each_buys(rows)

@@ -431,8 +431,8 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
     ends = tuple(ends_of(entry.plan.cluster))
     if not ends:
         return None, ()
-    if entry.plan.cluster.has_outages:
-        return Spread(ends, why="outages come to short runs otherwise than to whole ones"), ()
+    if entry.plan.cluster.varies:
+        return Spread(ends, why="times vary, so that short runs tell nothing of whole ones"), ()
     base = short_task(entry, seed)
     try:  # whether mode "sleep" can run the row
         whole = replace(base.plan, model=entry.plan.model)

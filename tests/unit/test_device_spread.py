@@ -13,6 +13,7 @@ from ampsim.errors import FileFormatError
 from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
 from ampsim.forecasting.making import trained
 from ampsim.hardware import Checkpoints, Cluster, Event
+from ampsim.hardware.events import Messages
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5
@@ -159,20 +160,23 @@ def test_a_forecast_on_devices_without_intervals_has_none_of_it():
 
 
 @pytest.mark.parametrize(
-    "outages",
+    "varying",
     [
         {"events": (Event(kind="pause", worker=0, from_s=1e-3, until_s=6e-2),)},
         {"checkpoints": Checkpoints(every_s=5e-3, takes_s=1e-3)},  # a short run has none
+        {"messages": Messages(delay_cv=0.1)},
     ],
 )
-def test_with_outages_it_is_unknown_what_ends_do_as_short_runs_have_others(tmp_path, outages):
+def test_where_times_vary_it_is_unknown_what_ends_do_as_short_runs_have_others(tmp_path, varying):
     """A pause that is most of a short run hides what the device does in a long one."""
     cluster = ampsim.load_cluster(device(tmp_path, "low = 8e8\nhigh = 1.25e9"), workers=1)
-    varied = cluster.model_copy(update=outages)
+    varied = cluster.model_copy(update=varying)
     rows = [made(one).table.iloc[0] for one in (cluster, varied)]
     assert [math.isnan(float(row["train_per_s_low"])) for row in rows] == [False, True]
     said = " ".join(made(varied).manifest["assumptions"])
-    assert "What these intervals do to sequential is unknown: outages come to short runs" in said
+    assert (
+        "What these intervals do to sequential is unknown: times vary, so that short runs" in said
+    )
 
 
 def test_the_papers_core_has_the_intervals_of_its_fit():
