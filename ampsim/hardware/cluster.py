@@ -161,8 +161,7 @@ class Cluster(ClusterKeys):
     def varies(self) -> bool:
         """Tell whether one pass may take another time than the next: steps, messages or outages."""
         parts = self.devices if self.host is None else (*self.devices, self.host)
-        outages = self.events or self.failures or self.checkpoints
-        return bool(outages or self.messages or any(one.jitter_cv for one in parts))
+        return self.has_outages or bool(self.messages or any(one.jitter_cv for one in parts))
 
     @property
     def is_host_free(self) -> bool:
