@@ -107,12 +107,13 @@ const panel = (fixed) => {
     cell.addEventListener("click", choose);
     cell.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(); part(`cell-${index(here)}`).focus(); } });
     drawn.append(cell);
-    if (learning) drawn.append(svg("text", { class: "mark", x: cx, y: cy - size / 5, "text-anchor": "middle" }, learning));
+    if (learning) drawn.append(svg("text", { class: "mark", x: cx, y: cy + 4, "text-anchor": "middle" }, learning));
     const r = Math.min(4, size / 7), ring = { class: "mark", cx, cy, r, stroke: "var(--ground)", "stroke-width": 1.6 };
-    if (basis === "learned") drawn.append(svg("circle", { ...ring, fill: "var(--ink)" }));
-    if (basis === "shared") drawn.append(svg("circle", { ...ring, fill: "none", stroke: "var(--ink)" }));
+    const isMarked = learning === undefined; // a number has no room beside a mark
+    if (isMarked && basis === "learned") drawn.append(svg("circle", { ...ring, fill: "var(--ink)" }));
+    if (isMarked && basis === "shared") drawn.append(svg("circle", { ...ring, fill: "none", stroke: "var(--ink)" }));
     if (basis === "unfit") drawn.append(svg("text", { class: "mark", x: cx, y: cy + 4, "text-anchor": "middle" }, "×"));
-    if (basis === "predicted" && doubt !== null && doubt > DOUBTFUL) {
+    if (isMarked && basis === "predicted" && doubt !== null && doubt > DOUBTFUL) {
       drawn.append(svg("text", { class: "mark", x: cx, y: cy + 4, "text-anchor": "middle", "font-weight": 700 }, "?"));
     }
     if (index(here) === index(state.at)) {
@@ -264,7 +265,7 @@ const legend = () => {
   if (state.learner < 0) found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
   if (state.learner < 0 && data.points.some((cells) => !cells.some((cell) => cell[FIRST]))) found.push(item(html("span", { className: "swatch idle" }), "nobody is known to reach the target"));
   if (data.methods.length === 2 && several.length > 1) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
-  found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
+  if (state.learner < 0) found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
   if (data.points.some((cells) => cells.every((cell) => cell[BASIS] === "unfit"))) found.push(item("× ", "none fits"));
   part("legend").replaceChildren(...found);
 };
