@@ -40,7 +40,7 @@ from ampsim.report.plot.grid import cluster_words
 from ampsim.report.words import plain
 from ampsim.study.loading import with_options
 from ampsim.study.model import Model
-from ampsim.study.schedule_names import option_names, option_types, schedules_of
+from ampsim.study.schedule_names import option_types, schedules_of
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike, cluster_of, model_of
 from ampsim.study.simulation import schedules_of as schedules_like
 from ampsim.text import short
@@ -180,7 +180,7 @@ def keys_of(setup: Setup) -> list[str]:
         *(f"host.{key}" for key in HOST_NUMBERS),
         *(f"ports.{key}" for key in PORTS),
         *(f"model.{key}" for key in options),
-        *option_names(),
+        *option_types(),
     ]  # fmt: skip
 
 
@@ -241,7 +241,7 @@ _TRIED_MAX: Final = 1000
 
 def require_open(names: Iterable[str], axes: Iterable[Axis]) -> None:
     """Refuse a schedule's name that says what varies, such as "amp:8" beside max_active_keys."""
-    options = {one.key: one.points(2)[0] for one in axes if one.key in option_names()}
+    options = {one.key: one.points(2)[0] for one in axes if one.key in option_types()}
     for name in names:
         schedules_of(name, **options)
 
@@ -415,7 +415,7 @@ def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule
     if "schedule" in point:
         name = str(point["schedule"])
         found = [one for one in schedules if one.name == name] or schedules_of(name)
-    for option in (key for key in point if key in option_names()):
+    for option in (key for key in point if key in option_types()):
         if not any(takes(one, option) for one in found):
             names = ", ".join(dict.fromkeys(one.name for one in found))
             raise OptionError(f"{option} has no effect on {names}; leave it out")

@@ -20,7 +20,7 @@ from ampsim.errors import OptionError
 from ampsim.exploring.axes import Axis, Setup, Value, setup_at, takes
 from ampsim.exploring.trials import PointOutcome, Values, dominates
 from ampsim.rng import stream
-from ampsim.study.schedule_names import option_names
+from ampsim.study.schedule_names import option_types
 
 SamplerName: TypeAlias = Literal["tpe", "random"]
 
@@ -70,7 +70,7 @@ class Space:
 
     def _has(self, key: str, point: Mapping[str, Value]) -> bool:
         """Whether a key varies anything at a point."""
-        if key not in option_names():
+        if key not in option_types():
             return True
         of = {"schedule": point["schedule"]} if "schedule" in point else {}
         return any(takes(schedule, key) for schedule in setup_at(self.setup, of).schedules)

@@ -44,7 +44,7 @@ def schedules_of(names: str, **options: Any) -> list[Schedule]:
     Args:
         names: one name, or several separated by commas; case does not matter. One may say how many
             instances are in flight, or how many ranks there are, as "amp:8" or "sync-sgd:4/amp:8".
-        options: for each schedule that takes them, by the names of `option_names`; None for its
+        options: for each schedule that takes them, by the names of `option_types`; None for its
             own default. A list stands for a schedule with each of its values, and several lists for
             one with each combination. One that no schedule of `names` takes must make sense to one
             that does.
@@ -74,7 +74,7 @@ def schedule_of_row(name: str, row: object) -> Schedule:
     Raises:
         OptionError: one of them has no effect on it.
     """
-    given = {option: getattr(row, option) for option in option_names()}
+    given = {option: getattr(row, option) for option in option_types()}
     schedules = schedules_of(name, **given)
     for option in without_effect(schedules, [key for key, one in given.items() if one is not None]):
         raise OptionError(f"{option} has no effect on {name}; leave it out")
@@ -88,16 +88,11 @@ def labels_of(schedules: Sequence[Schedule]) -> list[str]:
     ['sequential', 'amp, 2 in flight', 'amp, 4 in flight']
     """
     labels = [schedule.name for schedule in schedules]
-    for option in option_names():
+    for option in option_types():
         given: list[Any] = [getattr(schedule, option, None) for schedule in schedules]
         values = [name_of(one) if hasattr(one, "admission") else repr(one) for one in given]
         labels = marked(labels, values, f"{{}}, {_WORDS.get(option, f'{option} {{}}')}".format)
     return distinct(labels)
-
-
-def option_names() -> list[str]:
-    """Names of all options that any schedule takes."""
-    return list(option_types())
 
 
 def option_types() -> dict[str, type]:

@@ -21,7 +21,6 @@ from ampsim.recipes.recipe import ScheduleEntry
 from ampsim.study.schedule_names import (
     METHODS,
     labels_of,
-    option_names,
     option_types,
     schedules_of,
     without_effect,
@@ -118,7 +117,7 @@ def test_a_list_that_is_empty_or_has_a_value_twice_is_refused(values):
         schedules_of("amp", max_active_keys=values)
 
 
-@pytest.mark.parametrize("option", option_names())
+@pytest.mark.parametrize("option", option_types())
 def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes(option):
     (on_command_line,) = (one for one in dataclasses.fields(Tuning) if one.name == option)
     declared = get_args(get_type_hints(Tuning)[option])
@@ -134,8 +133,8 @@ def test_every_option_of_a_schedule_reaches_the_command_line_and_recipes(option)
 
 
 def test_the_command_line_has_no_option_that_no_schedule_takes():
-    assert {one.name for one in dataclasses.fields(Tuning)} == set(option_names())
-    assert {"max_active_keys", "staleness_budget", "remedy"} <= set(option_names())
+    assert {one.name for one in dataclasses.fields(Tuning)} == set(option_types())
+    assert {"max_active_keys", "staleness_budget", "remedy"} <= set(option_types())
 
 
 def test_an_option_that_makes_no_sense_is_refused_even_if_no_schedule_takes_it():
