@@ -178,7 +178,7 @@ NAMED: Final = 2
 def bounds_of(result: Result) -> dict[Quantity, str]:
     """For each quantity the busiest worker, its share of the time, and its costliest nodes."""
     spans, train_s = result.spans, float(result.epochs.train_s.iloc[0])
-    spans = spans if "lane" not in spans else spans[spans.lane == "compute"]
+    spans = spans[spans.lane == "compute"]
     is_training = spans.start_s < train_s
     return {
         "train_per_s": bound(spans[is_training], train_s),

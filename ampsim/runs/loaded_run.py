@@ -141,7 +141,7 @@ class LoadedRun(ReadOff):
 
     def _occupation(self) -> Occupation:
         spans, groups = self.spans, self.manifest["cluster"]["groups"]
-        own = spans[spans["lane"] == LANES[COMPUTE_LANE]] if "lane" in spans else spans
+        own = spans[spans["lane"] == LANES[COMPUTE_LANE]]
         return Occupation(groups, self.outages, lambda: (own,))
 
     @property
@@ -155,8 +155,7 @@ class LoadedRun(ReadOff):
             columns = {str(name): spans[name].to_numpy() for name in spans}
             columns["node"] = numbered(spans["node"], self._nodes)
             columns["direction"] = numbered(spans["direction"], DIRECTIONS)
-            if "lane" in columns:
-                columns["lane"] = numbered(spans["lane"], LANES)
+            columns["lane"] = numbered(spans["lane"], LANES)
             sums(columns)
         return sums
 
@@ -181,7 +180,14 @@ class LoadedRun(ReadOff):
         def read() -> Any:
             return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
 
-        return decoded(read, name, path, self.workers)
+        frame = decoded(read, name, path, self.workers)
+        if name == "transfers":
+            frame["node"] = frame["target"]
+        elif name == "spans":
+            alone = pd.Categorical.from_codes(np.full(len(frame), COMPUTE_LANE), list(LANES))
+            lane = frame.pop("lane") if "lane" in frame else alone
+            frame.insert(len(frame.columns) - 2, "lane", lane)
+        return frame
 
     def chunks(self, name: str) -> Iterator[pd.DataFrame]:
         """Give the rows in order, in frames of a bounded size; the whole is never in memory.

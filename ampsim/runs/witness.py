@@ -327,14 +327,14 @@ def tiny_task(row: Row, seed: int, times: int = 1) -> Task:
 def condensed(label: str, goal: Goal, result: Result, failure: str | None) -> TinyRun:
     """What a tiny run of a row gave, and why it ended early if it did, as its witness."""
     run = run_of(result, failure, schedule=label, seed=result.origin["seed"])
-    frames = {
-        "spans": result.spans,
-        "transfers": result.transfers,
-        "admissions": result.admissions,
-        "updates": result.updates,
-        "staleness": run.staleness,
+    recorded = ("spans", "transfers", "admissions", "updates")
+    frames = {name: getattr(result, name) for name in recorded}
+    tables = {
+        name: condense(frame, tuple(result.recorder.columns(name)))
+        for name, frame in frames.items()
     }
-    tables = {name: condense(frame) for name, frame in frames.items()}
+    frames["staleness"] = run.staleness
+    tables["staleness"] = condense(run.staleness)
     numbers = _numbers_of(goal, run)
     return TinyRun(Witness(tables, numbers, failure), frames, run)
 

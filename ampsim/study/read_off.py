@@ -30,7 +30,7 @@ from ampsim.trace import (
     critical_path,
     read_only,
 )
-from ampsim.trace.records import LANE, LOG_SCHEMAS, log_of
+from ampsim.trace.records import LOG_SCHEMAS, log_of
 from ampsim.trace.summary import Summary
 from ampsim.trace.table import Columns
 
@@ -149,9 +149,7 @@ def path_of_tables(
     columns["spans"]["node"] = numbered(spans["node"], nodes)
     columns["transfers"]["target"] = numbered(transfers["target"], nodes)
     columns["spans"]["direction"] = numbered(spans["direction"], DIRECTIONS)
-    for name in LANE:
-        if name in spans:
-            columns["spans"][name] = numbered(spans[name], LANES)
+    columns["spans"]["lane"] = numbered(spans["lane"], LANES)
     logs = {table: log_of(own, table) for table, own in columns.items()}
     records = CausalRecords(*(logs[name] for name in LOG_SCHEMAS), closures=())
     return path_frame(critical_path(records).columns(), nodes)

@@ -259,8 +259,18 @@ class Recorder:
         return self._kept[table].columns()
 
     def frame(self, table: str) -> pd.DataFrame:
-        """Return the same as a DataFrame, with names instead of codes."""
-        return to_frame(self.columns(table), self.nodes, self.states.texts)
+        """Return the same as a DataFrame, with names instead of codes.
+
+        Spans have a lane also where devices have one alone, and a transfer's node is its target.
+        """
+        columns = dict(self.columns(table))
+        if table == "spans":
+            lane = columns.pop("lane", np.full_like(columns["direction"], COMPUTE_LANE))
+            last = {name: columns.pop(name) for name in ("operations", "cause")}
+            columns |= {"lane": lane, **last}
+        elif table == "transfers":
+            columns["node"] = columns["target"]
+        return to_frame(columns, self.nodes, self.states.texts)
 
 
 class _WithoutStaleness:

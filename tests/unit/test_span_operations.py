@@ -35,7 +35,9 @@ def cluster(workers: int = 4) -> Cluster:
 def require_time_is_operations(result: Any) -> None:
     """Steps last as long as their operations take, and there are such steps in all directions."""
     spans = result.spans
-    assert list(spans.columns)[-2:] == ["operations", "cause"], "others read these places"
+    assert list(spans.columns)[-3:] == ["lane", "operations", "cause"], "others read these places"
+    assert set(spans["lane"]) == {"compute"}
+    assert result.transfers["node"].tolist() == result.transfers["target"].tolist()
     lasted_s = spans["end_s"] - spans["start_s"]
     assert lasted_s.tolist() == pytest.approx((spans["operations"] * OVERHEAD_S).tolist(), rel=1e-6)
     issued = spans.groupby("direction", observed=False)["operations"].sum()

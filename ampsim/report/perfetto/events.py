@@ -358,7 +358,7 @@ class Links:
 
     def _names_and_ends(self, transfers: DataFrame) -> Iterator[tuple[str, str, str]]:
         """Name of each transfer and its two ends: nodes, or workers where an operation sends."""
-        if "node" in transfers:
+        if "operation" in transfers:
             ends = (integers(transfers, f"{end}_worker").tolist() for end in ("source", "target"))
             for name, source, target in zip(texts(transfers, "node"), *ends, strict=True):
                 yield plain(name, 200), self._words(source), self._words(target)
