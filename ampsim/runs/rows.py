@@ -202,7 +202,7 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
         "time_to_target_coverage": time_s.coverage or None,
         "items": runs[0].items,
         "bound_largest": runs[0].bound_by,
-        **_upkeep(runs, time_s.middle),
+        **_upkeep(runs, [time_s for _epoch, time_s in reached]),
         **_peak(runs),
         "workers_idle": _idle(runs[0]),
     }
@@ -224,26 +224,26 @@ def _peak(runs: Sequence[Run]) -> dict[str, int | None]:
     return {"peak_bytes": int(fullest["bytes"]), **parts}
 
 
-def _upkeep(runs: Sequence[Run], time_to_target_s: float | None) -> dict[str, float | None]:
-    """Joules and dollars of a run, medians over repeats, and those to the target.
+def _upkeep(runs: Sequence[Run], times_s: Sequence[float]) -> dict[str, float | None]:
+    """Joules and dollars of a run, and those to the target, medians over repeats.
 
-    These are the run's times its median time to target over its median makespan: what a run takes
-    after it has reached the target, such as the rest of its last epoch, is left out evenly.
+    To the target are a run's times its time to the target over its makespan: what it takes after
+    that, such as the rest of its last epoch, is left out evenly. Infinite is what did not arrive.
     """
-    makespan_s = _median(runs, "makespan_s")
-    share = time_to_target_s / makespan_s if makespan_s and time_to_target_s is not None else None
-    energy_j = _median(runs, "energy_j")
-    cost_usd = _median(runs, "cost_usd")
+
+    def to_target(name: str) -> float | None:
+        each = [
+            getattr(run, name) * time_s / (run.makespan_s or 1) if math.isfinite(time_s) else time_s
+            for run, time_s in zip(runs, times_s, strict=True)
+        ]
+        return None if any(map(math.isnan, each)) else finite(median(each))
+
     return {
-        "energy_j": energy_j,
-        "energy_to_target_j": _times(energy_j, share),
-        "cost_usd": cost_usd,
-        "cost_to_target_usd": _times(cost_usd, share),
+        "energy_j": _median(runs, "energy_j"),
+        "energy_to_target_j": to_target("energy_j"),
+        "cost_usd": _median(runs, "cost_usd"),
+        "cost_to_target_usd": to_target("cost_usd"),
     }
-
-
-def _times(whole: float | None, share: float | None) -> float | None:
-    return None if whole is None or share is None else whole * share
 
 
 def table_of(rows: Sequence[dict[str, Any]] | pd.DataFrame) -> pd.DataFrame:

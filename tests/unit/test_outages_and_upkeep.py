@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 import ampsim
 from ampsim.forecasting.forecast import to_json
 from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
+from ampsim.metric import ACCURACY, Goal
 from ampsim.runs import LoadedRun
 from ampsim.runs.folder import run_to_keep, write_run
+from ampsim.runs.rows import arrival, row_of
 from ampsim.runs.run import from_plain, run_of, to_plain
 from ampsim.study.outages import held_up_s
 from ampsim.study.simulation import RunOptions
@@ -170,6 +173,21 @@ def test_a_row_has_joules_and_dollars_to_the_target_in_proportion_to_its_time(mo
     assert row["energy_to_target_j"] == pytest.approx(result.energy_j * share)
     assert row["cost_to_target_usd"] == pytest.approx(result.cost_usd * share)
     assert "energy_to_target_j" in ampsim_table(forecast)
+
+
+def test_joules_to_the_target_are_the_median_of_what_each_seed_took(model):
+    """And not the median of joules times that of times, which may be of different seeds."""
+    forecast = ampsim.forecast(
+        model, cluster_of(POWER, PRICE), "sequential", target=0.01, max_epochs=1
+    )
+    run, goal = forecast.runs[0], Goal(ACCURACY, 0.01)
+    _, time_s = arrival(goal, run)
+    took = ((1.0, 1.0), (2.0, 4.0), (9.0, 3.0))
+    runs = [replace(run, energy_j=joules, makespan_s=until_s) for joules, until_s in took]
+    assert row_of("x", goal, runs)["energy_to_target_j"] == time_s
+    missed = replace(run, epochs=run.epochs.assign(accuracy=0.0), energy_j=math.nan)
+    assert row_of("x", goal, [*runs, missed, missed])["energy_to_target_j"] == 3 * time_s
+    assert row_of("x", goal, [*runs, *[missed] * 3])["energy_to_target_j"] is None
 
 
 def test_rows_of_devices_that_say_nothing_have_the_keys_with_null(model):
