@@ -4,7 +4,7 @@
     python tests/comparison/same_numbers.py OLD NEW --only amp --only solvers
 
 OLD and NEW are folders that hold the package `ampsim`: checkouts, or what
-`pip install --target FOLDER` filled. There are five parts, each of which `--only` may name:
+`pip install --target FOLDER` filled. There are six parts, each of which `--only` may name:
 
 * `schedules`: every schedule on a chain, a loop, a tree and a graph model, in both modes, on one
   worker and several, with free links and with links that take time, and with each option that
@@ -14,6 +14,7 @@ OLD and NEW are folders that hold the package `ampsim`: checkouts, or what
 * `dependency`: random programs on the dependency engine, under all of its policies;
 * `dataflow`: random nested programs with their gradients, on one device and several, that count
   memory, swap and dispatch or do not; and models that are programs, under all of their schedules;
+* `questions`: forecasts, maps, what-ifs, roots and searches on the clusters of the solvers;
 * `files`: whatever three forecasts, two runs and their charts write.
 
 Tables are compared column by column, weights array by array, files byte by byte but for hashes of
@@ -425,6 +426,39 @@ def _block(draw: random.Random, depth: int) -> list[Any]:
     return found
 
 
+def question_cases() -> Iterator[tuple[str, Any]]:
+    """("questions", (name, run)) of everything that is asked of many runs."""
+    import ampsim
+
+    model = ampsim.load_model("mlp", **MODELS["mlp"][0])
+    common: dict[str, Any] = {"target": 0.15, "max_epochs": 6, "repeats": 2, "instances": 300}
+    over = {"device.flop_per_s": "1e11..1e13:log"}
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        "forecast": ("forecast", {"tune": 3}),
+        "map": ("explore", {"over": over, "points": 3}),
+        "what-if": ("whatif", {"learn": 1}),
+        "root": ("solve", {"over": over, "until": "time_s(amp:4) <= 3e-3"}),
+        "root of a ratio": ("solve", {"over": over, "until": "epoch_s(amp:4) <= epoch_s(gpipe)"}),
+        "search": ("search", {"over": over, "trials": 4}),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for hardware in HARDWARE:
+            path = _cluster_file(hardware, Path(folder))
+            cluster = ampsim.load_cluster(
+                str(path), topology="ring" if hardware == "ring" else None
+            )
+            for what, (function, options) in asked.items():
+                rows = () if function == "solve" else ("amp:4,gpipe",)  # its condition names them
+                ask = (function, (model, cluster, *rows), {**common, **options})
+                yield "questions", (f"{what} on {hardware}", lambda ask=ask: _asked(*ask))
+
+
+def _asked(function: str, given: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str]:
+    import ampsim
+
+    return _columns("table", getattr(ampsim, function)(*given, **options).table)
+
+
 def file_cases() -> Iterator[tuple[str, Any]]:
     """(command, (name, run)) of what writes files."""
     for what, command in COMMANDS.items():
@@ -463,6 +497,7 @@ PARTS = {
     "solvers": solver_cases,
     "dependency": program_cases,
     "dataflow": flow_cases,
+    "questions": question_cases,
     "files": file_cases,
 }
 
