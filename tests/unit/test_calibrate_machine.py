@@ -23,6 +23,7 @@ from ampsim.errors import OptionError
 from ampsim.hardware import Device, load_device
 from ampsim.hardware.record import Machine
 from ampsim.ir import Work
+from ampsim.units import format_percent
 
 OVERHEAD_S, BANDWIDTH, FUNCTIONS, STEP_S = 5e-7, 2e10, 3e9, 3e-7
 ROOM, NEAR = 4 * 4 * 500_000, 1.1e11
@@ -219,6 +220,23 @@ def test_a_number_that_the_points_leave_open_has_a_wide_interval_and_says_so():
     assert fit.factors["functions_per_s"] == REACH_MAX
     text = machine_text("mine", fit, this_machine())
     assert text.count("or wider: the points say nothing of it") >= 1
+
+
+def test_the_source_of_a_surface_counts_the_products_of_its_own_direction(tmp_path):
+    """A backward product that is a third off its formula is no error of forward ones."""
+    points = made_up()
+    place = next(k for k, one in enumerate(points) if one.what == "backward")
+    points[place] = replace(points[place], seconds=points[place].seconds * 1.3)
+    fit = fit_machine(points)
+    Path(tmp_path / "mine.toml").write_text(machine_text("mine", fit, this_machine()))
+    device = load_device(tmp_path / "mine.toml")
+    for way in ("forward", "backward"):
+        pairs = zip(fit.points, fit.residuals, strict=True)
+        sizes = [abs(residual) for one, residual in pairs if one.what == way]
+        told = device.source(f"{way}_efficiency").text
+        assert len(sizes) == 30 and "; 30 product points, " in told
+        assert told.endswith(f"most {format_percent(max(sizes))}")
+    assert "; 60 product points, " in device.source("flop_per_s").text
 
 
 def test_other_kernels_of_linear_algebra_are_told():
