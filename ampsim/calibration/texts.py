@@ -16,6 +16,7 @@ import pandas as pd
 from ampsim.calibration.fit import Calibration, Fitted, median_error, rank_correlation
 from ampsim.calibration.machine import REACH_MAX, STACKED, Kind, MachineFit
 from ampsim.hardware import Cluster, Device
+from ampsim.hardware.device import REMARKS
 from ampsim.hardware.efficiency import SURFACES
 from ampsim.hardware.record import Machine
 from ampsim.study.process_settings import linear_algebra
@@ -66,6 +67,7 @@ def device_text(found: Calibration) -> str:
     file = found.table.file
     content: dict[str, Any] = {"name": file.name, "description": file.description or None}
     sources: dict[str, Any] = {}
+    content |= {key: getattr(found.device, key) for key in REMARKS.values()}
     for key, value in found.device.numbers.items():
         fitted = next((one for one in found.fitted if one.key == key), None)
         content[key] = value if fitted is None else rounded(value)
