@@ -91,6 +91,28 @@ def test_pages_round_the_median_and_the_most_of_the_unseen_once(page):
     assert len(re.findall(told.replace("%", " %"), " ".join(text.split()))) == 1
 
 
+def test_the_decision_has_the_medians_of_the_report():
+    with open(REPORT / "points.csv", newline="") as file:
+        points = list(csv.DictReader(file))
+    errors: dict[str, list[float]] = {}
+    for one in points:
+        is_seen, is_table_3 = one["is_fitted"] == "True", "TFLOP/s" in one["label"]
+        small = one["label"].startswith(("MNIST", "list reduction"))
+        groups = {
+            "fitted": is_seen,
+            "MNIST and list reduction, unseen": small and not is_seen and not is_table_3,
+            "all of Table 2, unseen": not is_seen and not is_table_3,
+            "all of Table 2": not is_table_3,
+            "Table 3, unseen": is_table_3,
+        }
+        for group in (name for name, is_in in groups.items() if is_in):
+            errors.setdefault(group, []).append(abs(float(one["error"])))
+    text = (REPORT.parents[1] / "docs" / "decisions" / "0016-calibration.md").read_text("utf-8")
+    assert len(errors) == 5
+    for group, sizes in errors.items():
+        assert f"| {group} | {len(sizes)} | {100 * statistics.median(sizes):.1f} % |" in text
+
+
 def test_with_a_bandwidth_of_passes_and_cells_by_gate_the_unseen_are_within_the_stated_median():
     """24 numbers, of which those of trees and molecules in validation are within a tenth."""
     folder = REPORT.parent / "paper-tables-by-gate"
