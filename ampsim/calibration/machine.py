@@ -396,10 +396,11 @@ class MachineFit:
     residuals: tuple[float, ...]  # fitted over measured seconds, less 1, of each
     factors: dict[str, float]  # by which the intervals of numbers reach below and above
 
-    def of(self, kind: Kind) -> list[float]:
-        """Residuals of the points of one kind."""
+    def of(self, kind: Kind, what: str | None = None) -> list[float]:
+        """Residuals of the points of one kind; of one operation of it where that is named."""
         pairs = zip(self.points, self.residuals, strict=True)
-        return [residual for point, residual in pairs if point.kind == kind]
+        mine = [(point.what, residual) for point, residual in pairs if point.kind == kind]
+        return [residual for name, residual in mine if what in (None, name)]
 
 
 def fit_machine(points: Sequence[MachinePoint]) -> MachineFit:

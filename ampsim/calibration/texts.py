@@ -16,6 +16,8 @@ import pandas as pd
 from ampsim.calibration.fit import Calibration, Fitted, median_error, rank_correlation
 from ampsim.calibration.machine import REACH_MAX, STACKED, Kind, MachineFit
 from ampsim.hardware import Cluster, Device
+from ampsim.hardware.device import REMARKS
+from ampsim.hardware.efficiency import SURFACES
 from ampsim.hardware.record import Machine
 from ampsim.study.process_settings import linear_algebra
 from ampsim.text import to_toml
@@ -65,6 +67,7 @@ def device_text(found: Calibration) -> str:
     file = found.table.file
     content: dict[str, Any] = {"name": file.name, "description": file.description or None}
     sources: dict[str, Any] = {}
+    content |= {key: getattr(found.device, key) for key in REMARKS.values()}
     for key, value in found.device.numbers.items():
         fitted = next((one for one in found.fitted if one.key == key), None)
         content[key] = value if fitted is None else rounded(value)
@@ -177,7 +180,8 @@ def summary(fit: MachineFit) -> str:
 
 def _source_of_machine(key: str, fit: MachineFit) -> dict[str, Any]:
     kind, noun = _NOUNS[key]
-    text = f"{noun}; lower quartiles of rounds; {_errors(fit, kind)}"
+    way = key.removesuffix("_efficiency") if key in SURFACES else None
+    text = f"{noun}; lower quartiles of rounds; {_errors(fit, kind, way)}"
     if key not in fit.factors:
         return {"kind": "measured", "text": text}
     value, factor = fit.numbers[key], fit.factors[key]
@@ -187,8 +191,8 @@ def _source_of_machine(key: str, fit: MachineFit) -> dict[str, Any]:
     return {"kind": "measured", "text": text, **ends(value, low, high)}
 
 
-def _errors(fit: MachineFit, kind: Kind) -> str:
-    sizes = [abs(one) for one in fit.of(kind)]
+def _errors(fit: MachineFit, kind: Kind, what: str | None = None) -> str:
+    sizes = [abs(one) for one in fit.of(kind, what)]
     if len(sizes) == 1:
         return f"one {kind} point"
     middle, most = format_percent(statistics.median(sizes)), format_percent(max(sizes))

@@ -81,7 +81,8 @@ def best_rows(table: DataFrame) -> list[int]:
 
 def called_rows(table: DataFrame) -> list[int]:
     """Find the best rows, but only where it is known how sure their order is."""
-    return best_rows(table) if any(text(row, "standing") for row in rows(table)) else []
+    ranked = {text(row, "standing") for row in rows(table)} - {"", "not compared"}
+    return best_rows(table) if ranked else []
 
 
 def _best(records: Sequence[Row]) -> Row:

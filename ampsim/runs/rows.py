@@ -292,23 +292,23 @@ def ranked(
     sureness: Sureness | None = None,
 ) -> Ranking | None:
     """Rank the rows that may be compared."""
-    fair = _fair(rows, rules)
-    times = [times_of(goal, of) if is_so else None for is_so, of in zip(fair, rows, strict=True)]
-    return rank(times, sureness)
+    pairs = zip(_fair(goal, rows, rules), rows, strict=True)
+    return rank([times_of(goal, of) if is_so else None for is_so, of in pairs], sureness)
 
 
-def _fair(rows: Sequence[Sequence[Run]], rules: Sequence[str]) -> list[bool]:
-    """Which rows may be compared: those that are fair (`is_fair`), or all if none is."""
-    pairs = zip(rules, rows, strict=True)
-    fair = [is_fair(rule, [run.failure for run in of]) for rule, of in pairs]
+def _fair(goal: Goal, rows: Sequence[Sequence[Run]], rules: Sequence[str]) -> list[bool]:
+    """Which rows may be compared: the fair (`is_fair`) that were measured, or all if none is."""
+    kind, fair = goal.metric.kind, list[bool]()
+    for rule, of in zip(rules, rows, strict=True):
+        is_measured = not of or any(run.failure or run.looks[kind].notna().any() for run in of)
+        fair.append(is_measured and is_fair(rule, [run.failure for run in of]))
     return fair if any(fair) else [True] * len(rows)
 
 
 def is_draining_pipeline(schedule: Schedule) -> bool:
     """Whether a schedule has several instances in flight and drains before it updates."""
     admission = schedule.admission
-    several = admission.in_flight_max != 1
-    return admission.drains and several and not isinstance(schedule, Solver)
+    return admission.drains and admission.in_flight_max != 1 and not isinstance(schedule, Solver)
 
 
 def compared(
@@ -323,7 +323,7 @@ def compared(
     lack runs that others have.
     """
     rules = [str(row.get("learning_rate_rule") or "") for row in rows]
-    ranking, fair = ranked(goal, runs, rules, sureness), _fair(runs, rules)
+    ranking, fair = ranked(goal, runs, rules, sureness), _fair(goal, runs, rules)
     times = [row["time_to_target_s"] for row in rows]
     if ranking is not None:
         best = times[ranking.best]

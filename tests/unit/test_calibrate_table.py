@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from ampsim.calibration.fit import (
     rank_correlation,
 )
 from ampsim.calibration.page import page, verdict
+from ampsim.calibration.texts import device_text
 from ampsim.errors import FileFormatError
 from ampsim.hardware import Cluster, Device, load_device
 from ampsim.hardware.device import NUMBERS
@@ -172,6 +174,17 @@ def test_the_command_writes_a_device_file_that_runs_and_says_where_it_is_from(ca
     assert len(content["points"]) == 6
     assert call("calibrate", "table", str(file), "--out", "made", "--quiet").code == 0
     assert call("check", "made/found.toml").code == 0
+
+
+def test_the_device_file_says_what_kind_of_numbers_the_table_gave(found, tmp_path):
+    """Of a rate its format, and of a bandwidth whether it is a peak."""
+    more = {"flop_format": "float32", "memory_bandwidth_basis": "peak"}
+    more |= {"memory_bandwidth_bytes_per_s": 1e10}
+    given = replace(found, device=found.device.model_copy(update=more))
+    path = tmp_path / "found.toml"
+    path.write_text(device_text(given))
+    device = load_device(path)
+    assert {key: getattr(device, key) for key in more} == more
 
 
 def test_the_busiest_worker_bounds_a_row_with_the_nodes_that_take_most():

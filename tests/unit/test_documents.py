@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import dataclasses
 import importlib
 import re
@@ -85,6 +86,27 @@ def resolve(name: str) -> Any:
     first, _, last = name.partition(".")
     owner = {"Node": Node, "Result": Result}.get(first) or getattr(ampsim, first)
     return getattr(owner, last) if hasattr(owner, last) else owner.__dataclass_fields__[last]
+
+
+def table(report: str, file: str) -> list[dict[str, str]]:
+    with open(ROOT / "reports" / report / file, newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def test_ratios_in_texts_of_reports_are_those_of_their_tables():
+    times = {
+        row["schedule"]: float(row["time_ratio"]) for row in table("solvers-ranking", "report.csv")
+    }
+    behind = [f"{100 * (times[name] - 1):.0f}" for name in ("Parameter Server", "Hogwild!")]
+    page = (ROOT / "reports" / "solvers-ranking" / "report.md").read_text("utf-8")
+    assert f"the Parameter Server and Hogwild! by {' and '.join(behind)} %" in page
+    most = max(
+        float(row["slowdown"])
+        for file in ("times.csv", "by_length.csv")
+        for row in table("dynamic-or-static", file)
+    )
+    readme = (ROOT / "reports" / "README.md").read_text("utf-8")
+    assert f"a loop takes up to {most:.1f} times as long as its unrolled" in readme
 
 
 def test_every_name_of_the_glossary_exists():

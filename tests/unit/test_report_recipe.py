@@ -239,6 +239,23 @@ def test_a_row_in_mode_sleep_is_throughput_only(folder, make_report):
     verdict = page.split("\n\n")[2]
     assert "mak 1" not in verdict
     assert "It did not reach 97 %" in verdict
+    assert list(findings.table["standing"].fillna("")) == ["not compared", ""]
+    assert "\n| **" not in page  # no row is called
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+def test_nobody_is_first_before_a_row_in_mode_sleep(folder, make_report):
+    """It was not trained: that it has no time to the target says nothing of its schedule."""
+    last = 'label = "amp, mak 4"\n'
+    recipe = RECIPE.replace("[0, 1]", "[0, 1, 2, 3, 4]").replace("target = 0.97", "target = 0.05")
+    (folder / "recipe.toml").write_text(recipe.replace(last, f'{last}mode = "sleep"\n'))
+    table = make_report(folder).table
+    assert list(table["repeats_reached"]) == [5, 0]
+    assert list(table["standing"].fillna("")) == ["", "not compared"]
+    assert table["order_flip_probability"].isna().all()
+    cells = (folder / "report.md").read_text().split("| schedule |")[1]
+    assert "| first |" not in cells and "| missed |" not in cells and "| unranked |" in cells
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ Rows that run in a moment; `ampsim calibrate table` in reports/paper-tables-2-3 
 from __future__ import annotations
 
 import csv
+import re
 import statistics
 from pathlib import Path
 
@@ -75,6 +76,41 @@ def test_the_reports_points_are_what_the_device_gives():
     found = rates("ampnet-core", "rnn", {"replicas": 4}, 8)
     for quantity, rate in zip(("train_per_s", "valid_per_s"), found, strict=True):
         assert float(points[label, quantity]["simulated"]) == pytest.approx(rate, rel=2e-3)
+
+
+@pytest.mark.parametrize("page", ["docs/validation.md", "reports/README.md"])
+def test_pages_round_the_median_and_the_most_of_the_unseen_once(page):
+    with open(REPORT / "points.csv", newline="") as file:
+        points = [one for one in csv.DictReader(file) if "TFLOP/s" not in one["label"]]
+    errors = [abs(float(one["error"])) for one in points if one["is_fitted"] == "False"]
+    assert len(errors) == 24
+    told = (
+        f"within {statistics.median(errors):.0%} in the median(?: and|,) {max(errors):.0%} at most"
+    )
+    text = (REPORT.parents[1] / page).read_text("utf-8")
+    assert len(re.findall(told.replace("%", " %"), " ".join(text.split()))) == 1
+
+
+def test_the_decision_has_the_medians_of_the_report():
+    with open(REPORT / "points.csv", newline="") as file:
+        points = list(csv.DictReader(file))
+    errors: dict[str, list[float]] = {}
+    for one in points:
+        is_seen, is_table_3 = one["is_fitted"] == "True", "TFLOP/s" in one["label"]
+        small = one["label"].startswith(("MNIST", "list reduction"))
+        groups = {
+            "fitted": is_seen,
+            "MNIST and list reduction, unseen": small and not is_seen and not is_table_3,
+            "all of Table 2, unseen": not is_seen and not is_table_3,
+            "all of Table 2": not is_table_3,
+            "Table 3, unseen": is_table_3,
+        }
+        for group in (name for name, is_in in groups.items() if is_in):
+            errors.setdefault(group, []).append(abs(float(one["error"])))
+    text = (REPORT.parents[1] / "docs" / "decisions" / "0016-calibration.md").read_text("utf-8")
+    assert len(errors) == 5
+    for group, sizes in errors.items():
+        assert f"| {group} | {len(sizes)} | {100 * statistics.median(sizes):.1f} % |" in text
 
 
 def test_with_a_bandwidth_of_passes_and_cells_by_gate_the_unseen_are_within_the_stated_median():
