@@ -26,7 +26,7 @@ from ampsim.model_parallel.message_overhead import messages
 from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.price import WAITS, Extents
 from ampsim.model_parallel.schedules.base import Schedule
-from ampsim.model_parallel.step import Served
+from ampsim.model_parallel.step import StepResult
 from ampsim.model_parallel.worker import Worker
 from ampsim.trace import Recorder
 from ampsim.user_code import OURS_TO_PASS
@@ -198,7 +198,7 @@ class Foretelling:
 
     def only_waited(self, task: Begun) -> bool:
         """Whether a step that has begun only waits for other messages at its node."""
-        return Served(*task[1][2]).charged is WAITS
+        return StepResult(*task[1][2]).charged is WAITS
 
 
 def _shape(direction: Direction, message: Message) -> Extents:

@@ -21,7 +21,7 @@ from ampsim.ir import Direction, State
 from ampsim.machine import Begun, Processor
 from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.price import WAITS, Charge, Extents, Price
-from ampsim.model_parallel.step import Served
+from ampsim.model_parallel.step import StepResult
 from ampsim.model_parallel.worker import Inbox, Shared, Worker
 from ampsim.trace import START, Cause
 from ampsim.user_code import OURS_TO_PASS
@@ -34,7 +34,7 @@ class _Member(NamedTuple):
     """A step of a group: whose it is, what came of it, the shape it is charged for, its cause."""
 
     state: State
-    served: Served
+    served: StepResult
     shape: Extents
     cause: Cause
 
@@ -140,7 +140,7 @@ class GroupingWorker(Worker):
     def _run(self, direction: Direction, message: Message) -> list[_Member]:
         """Run a node's step, a member of the group; none if it only waits, which is recorded."""
         placed, _port, state, _payload, cause = message
-        served = Served(*self.served(direction, message))
+        served = StepResult(*self.served(direction, message))
         if not isinstance(served.charged, Charge):
             return [_Member(state, served, served.charged, cause)]
         assert served.charged is WAITS, f"a group cannot be charged for {served.charged}"

@@ -17,7 +17,7 @@ Step: TypeAlias = Callable[[int, State, Payload], Sends]
 """``step(port, state, payload)`` serves a message and returns what is to be sent."""
 
 
-class Served(NamedTuple):
+class StepResult(NamedTuple):
     """Messages and records that one step returns.
 
     Args:
@@ -40,4 +40,4 @@ class Served(NamedTuple):
 PlainServed: TypeAlias = (
     "tuple[Sends, Charged, int, LossReport | None, Ended | None, Needed | None]"
 )
-"""A `Served` as a plain tuple: made and taken apart in a third of the time, once for each step."""
+"""A `StepResult` as a plain tuple: made and taken apart in a third of the time, once a step."""
