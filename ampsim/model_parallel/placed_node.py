@@ -22,7 +22,7 @@ from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.order import LearnerOrder
 from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest
 from ampsim.model_parallel.stash import Prediction
-from ampsim.model_parallel.step import PlainServed
+from ampsim.model_parallel.step import PlainStepResult
 from ampsim.model_parallel.steps import Steps
 from ampsim.trace import NO_STALENESS, Cause
 
@@ -158,7 +158,9 @@ class PlacedNode:
         node.input_needs_gradient = node.gradients_needed(state)
         return step(port, state, payload)
 
-    def serve(self, direction: Direction, port: int, state: State, payload: Payload) -> PlainServed:
+    def serve(
+        self, direction: Direction, port: int, state: State, payload: Payload
+    ) -> PlainStepResult:
         """Run a forward or backward step; say what it sends and what it is charged for.
 
         A step that only waits costs nothing. A light step is charged for the largest payload that

@@ -37,7 +37,7 @@ class StepResult(NamedTuple):
     needed: Needed | None = None
 
 
-PlainServed: TypeAlias = (
+PlainStepResult: TypeAlias = (
     "tuple[Sends, Charged, int, LossReport | None, Ended | None, Needed | None]"
 )
 """A `StepResult` as a plain tuple: made and taken apart in a third of the time, once a step."""

@@ -20,7 +20,7 @@ from ampsim.model_parallel.faults import fault_of, fault_of_state, stray_of
 from ampsim.model_parallel.placed_node import Accept, Message, PlacedNode, send
 from ampsim.model_parallel.schedules.turns import Turn, Turns
 from ampsim.model_parallel.schedules.values import Order
-from ampsim.model_parallel.step import PlainServed
+from ampsim.model_parallel.step import PlainStepResult
 from ampsim.model_parallel.update import Applies
 from ampsim.trace import NO_STALENESS, Cause, Recorder
 from ampsim.user_code import OURS_TO_PASS, told
@@ -239,7 +239,7 @@ class Worker:
         except BaseException as error:
             raise self.failed(placed, direction, state, error) from error
 
-    def served(self, direction: Direction, message: Message) -> PlainServed:
+    def served(self, direction: Direction, message: Message) -> PlainStepResult:
         """Run the step of a message; an exception tells where and when it happened."""
         placed, port, state, payload, _cause = message
         try:
