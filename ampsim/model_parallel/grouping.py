@@ -103,8 +103,10 @@ class GroupingWorker(Worker):
         self._summary.count_group(placed.index, len(members))
         whole = (group.start_s, end_s, price.flop, price.bytes, price.operations)
         parts = _side_by_side(whole, group.own_flop)
-        for member, part in zip(members, parts, strict=True):
-            number = self._record_part(placed, group.direction, member, part)
+        for member, (*times_s, flop, moved, operations) in zip(members, parts, strict=True):
+            charged = flop, moved, operations
+            kind = placed.prices.kind_of_part(group.direction, charged, price.kind)
+            number = self._record_part(kind, member, *times_s)
         for member in members:  # all leave when the last part ends
             if member.served.ended is not None and placed.footprint is not None:
                 placed.footprint.settle(member.served.ended)
@@ -145,15 +147,11 @@ class GroupingWorker(Worker):
             return [_Member(state, served, served.charged, cause)]
         assert served.charged is WAITS, f"a group cannot be charged for {served.charged}"
         now, member = self._clock.now, _Member(state, served, None, cause)
-        number = self._record_part(placed, direction, member, (now, now, 0, 0, 0))
+        number = self._record_part(placed.prices.kind(direction, 0, 0, 0), member, now, now)
         self.send_on(placed, direction, state, served.sends, number)
         return []
 
-    def _record_part(
-        self, placed: PlacedNode, direction: Direction, member: _Member, part: _Part
-    ) -> int:
-        start_s, end_s, *charged = part
-        kind = placed.prices.kind(direction, *charged)
+    def _record_part(self, kind: int, member: _Member, start_s: float, end_s: float) -> int:
         self._record((kind, start_s, end_s, member.served.staleness, member.state, member.cause))
         return self._number()
 

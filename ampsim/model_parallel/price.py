@@ -120,6 +120,13 @@ class Prices:
         key = (self._worker, self._place, direction, flop, moved, operations)
         return self._kinds.number(key)
 
+    def kind_of_part(self, direction: Direction, charged: Sequence[int], whole: int) -> int:
+        """The number of the kind of a part of a merged step, which is priced as the whole is."""
+        kind, known = self.kind(direction, *charged), self._kinds.seconds_on
+        if whole in known:
+            known.setdefault(kind, known[whole])
+        return kind
+
     def price(self, direction: Direction, charged: Charged, needed: Needed | None = None) -> Price:
         """What a step costs that is charged for this; nothing, where it only waited.
 

@@ -184,9 +184,9 @@ class LoadedRun(ReadOff):
         if name == "transfers":
             frame["node"] = frame["target"]
         elif name == "spans":
-            alone = pd.Categorical.from_codes(np.full(len(frame), COMPUTE_LANE), list(LANES))
-            lane = frame.pop("lane") if "lane" in frame else alone
-            frame.insert(len(frame.columns) - 2, "lane", lane)
+            if "lane" not in frame:
+                frame["lane"] = pd.Categorical([LANES[COMPUTE_LANE]] * len(frame), list(LANES))
+            frame.insert(len(frame.columns) - 3, "lane", frame.pop("lane"))
         return frame
 
     def chunks(self, name: str) -> Iterator[pd.DataFrame]:

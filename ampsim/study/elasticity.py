@@ -82,7 +82,6 @@ class _Prices:
         self.counts_messages = self.vary or not cluster.is_host_free
         every = kinds.all
         self._seconds_on = {every[number]: one for number, one in sorted(kinds.seconds_on.items())}
-        self._alike = {kind[:3]: one for kind, one in self._seconds_on.items()}
         self._parts = cache(self._priced)
 
     def shares(self, held: Holding) -> Iterator[tuple[Place, str, float]]:
@@ -121,12 +120,10 @@ class _Prices:
     def _priced(self, step: tuple[int, ...], worker: int) -> tuple[float, dict[str, float]]:
         """What a step is priced, and the seconds of it of each time constant.
 
-        A member of a group is priced as another step of its node, for its share of the time; one
-        that only waited has no price.
+        A member of a group that only waited has no price.
         """
         device, parts = self._cluster.devices[worker], dict[str, float]()
-        is_member = any(step[3:6]) or not device.message_overhead_s  # which merges no messages
-        seconds_on = self._seconds_on.get(step, self._alike.get(step[:3]) if is_member else None)
+        seconds_on = self._seconds_on.get(step)
         if seconds_on is None:
             return 0.0, {}
         for key in (key for key in NUMBERS if sign_of(key) and getattr(device, key)):
