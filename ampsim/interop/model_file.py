@@ -10,7 +10,7 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -30,7 +30,7 @@ WIDTH: Final = 100
 
 TOLD: Final = (
     "target", "min_update_interval", "node_update_intervals", "dtype", "metric", "error_unit",
-    "items",
+    "error_scale", "items",
 )  # fmt: skip
 """Fields of a model that are written, where they are not as usual."""
 
@@ -109,7 +109,7 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **_arrays(model, made, pump))
     about = Path(source).name, arrays.name, sha256_of(arrays)
-    text = _text(model, made, pump, about)
+    text = _text(replace(model, error_scale=model.error_scale_of(model.data(0))), made, pump, about)
     write_text(path, text)
     return text.count("\n"), arrays
 
