@@ -84,6 +84,12 @@ WIDE: Final[dict[str, tuple[Callable[[], Node], tuple[Any, ...]]]] = {
     "Attention, masked": (
         lambda: Attention("node", is_masked=True), (*normal(3, 2, 12, 12), normal(12, 12)),
     ),
+    "Attention, few queries": (
+        lambda: Attention("node"), (normal(6, 5, 12), normal(6, 90, 12), normal(6, 90, 40)),
+    ),
+    "Attention, many queries": (
+        lambda: Attention("node"), (normal(6, 90, 12), normal(6, 5, 12), normal(6, 5, 4)),
+    ),
     "Attention, causal with dropout": (
         lambda: Attention("node", is_causal=True, dropout=0.4), tuple(normal(3, 2, 12, 12)),
     ),
