@@ -51,9 +51,7 @@ TOLD_MAX: Final = 160
 
 OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
 
-FILLING: Final = (
-    "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like",
-)  # fmt: skip
+FILLING: Final = ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
 """Operators that read no numbers of their tensor."""
 
 
@@ -257,6 +255,9 @@ def require_trainable(module: Any) -> None:
                 f"{parameter} does not require a gradient, and ampsim trains every parameter",
                 "register it as a buffer, or let it learn",
             )
+        if values._post_accumulate_grad_hooks:
+            what = f"{parameter} has a hook on its gradient, which is not taken over"
+            raise Refusal(what, "leave register_post_accumulate_grad_hook out")
         if str(values.device) != "cpu":
             raise Refusal(f"{parameter} is on {values.device}", "call module.cpu() first")
 

@@ -19,7 +19,7 @@ import numpy as np
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
-from ampsim.interop.imported_model import ImportedGraph
+from ampsim.interop.imported_model import OPTIONS, ImportedGraph
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.plan import Call, GraphPlan, Port, PumpPorts, Ref, Spec
 from ampsim.interop.training import BatchList, Method
@@ -28,10 +28,7 @@ from ampsim.study import Model
 WIDTH: Final = 100
 """Characters of a line."""
 
-TOLD: Final = (
-    "target", "min_update_interval", "node_update_intervals", "dtype", "metric", "error_unit",
-    "error_scale", "items",
-)  # fmt: skip
+TOLD: Final = ("dtype", "metric", *OPTIONS)
 """Fields of a model that are written, where they are not as usual."""
 
 TEXT: Final = """\"\"\"{name}, imported from {source}; the file is yours to edit.

@@ -200,6 +200,9 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
             "optimizer must have taken no step, for what it keeps of gradients is not taken over; "
             f"give a new {kind}(module.parameters(), ...)"
         )
+    if any(getattr(given, f"_optimizer_step_{one}_hooks", None) for one in ("pre", "post")):
+        what = "optimizer must have no hooks of its steps, for they are not taken over"
+        raise OptionError(f"{what}; leave register_step_pre_hook and register_step_post_hook out")
     (group,) = groups
     _require_usual(kind, group)
     options = {"weight_decay": group["weight_decay"]} if group["weight_decay"] else {}

@@ -115,6 +115,27 @@ def test_an_option_of_a_loss_is_refused_by_its_name(what):
         imported(nn.Linear(4, 3), x, loss=loss, data=((x, y), (x, y)))
 
 
+@pytest.mark.parametrize("when", ["pre", "post"])
+def test_hooks_of_an_optimizer_s_steps_are_refused(when):
+    """Such as one that clips gradients."""
+    module = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    getattr(optimizer, f"register_step_{when}_hook")(lambda *given: None)
+    with pytest.raises(OptionError, match=r"no hooks of its steps.*; leave register_step_pre_hook"):
+        imported(module, ITEMS["rows"], optimizer=optimizer)
+
+
+def test_a_hook_that_only_accumulated_gradients_call_is_refused():
+    """It does nothing where gradients are asked for, as they are to compare them."""
+    module = nn.Linear(4, 3)
+    module.weight.register_post_accumulate_grad_hook(lambda weight: weight.grad.mul_(0.1))
+    said = (
+        "^Linear: weight has a hook on its gradient, which is not taken over; leave register_post"
+    )
+    with pytest.raises(GraphError, match=said):
+        imported(module, ITEMS["rows"])
+
+
 def test_a_module_in_evaluation_is_imported_as_it_trains():
     """Or dropout would vanish."""
     module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 3)).eval()
