@@ -25,8 +25,7 @@ from ampsim.interop.plan import Call, GraphPlan, Port, PumpPorts, Ref, Spec
 from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
-WIDTH: Final = 100
-"""Characters of a line."""
+WIDTH: Final = 100  # characters of a line
 
 TOLD: Final = ("dtype", "metric", *OPTIONS)
 """Fields of a model that are written, where they are not as usual."""

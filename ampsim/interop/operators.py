@@ -67,6 +67,7 @@ _REMEDIES: Final[dict[str, str]] = {
     "conv3d im2col": "take nn.Conv2d",
     "constant_pad_nd pad": "give a convolution zeros as padding=1, or join parts with torch.cat",
     "copy index_put": "join parts with torch.cat",
+    "dropout": "leave inplace=True out",
     "detach": "let gradients pass, or leave that part out, such as max_norm of an embedding",
     "eq ge gt le lt ne": "compare with a number, or make the mask with the data",
     "embedding_renorm": "leave max_norm out",

@@ -115,6 +115,54 @@ def test_an_option_of_a_loss_is_refused_by_its_name(what):
         imported(nn.Linear(4, 3), x, loss=loss, data=((x, y), (x, y)))
 
 
+class Masked(nn.Module):
+    """As in PyTorch's tutorial on language models: it tells a mask, and not that it is causal."""
+
+    def __init__(self, **options: bool):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.last, self.options = nn.Linear(4, 3), options
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))
+        return self.last(self.encoder(x, mask=mask, **self.options)[:, -1])
+
+
+def test_whether_a_mask_is_causal_is_to_be_told():
+    with pytest.raises(
+        GraphError, match=r"^Masked: PyTorch looks whether .* say so beside it, is_"
+    ):
+        imported(Masked(), ITEMS["steps"])
+    for is_causal in (True, False):
+        model = imported(Masked(is_causal=is_causal), ITEMS["steps"])
+        assert "is_causal" in str(model.make_graph.plan)
+
+
+class Spread(nn.Module):
+    """Its bias is one number for all columns, which PyTorch takes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(1))
+
+    def forward(self, x):
+        return F.linear(x, self.weight, self.bias)
+
+
+def test_a_bias_of_one_number_is_refused():
+    with pytest.raises(GraphError, match=r"^Spread: a bias is one number for all columns .*; give"):
+        imported(Spread(), ITEMS["rows"])
+
+
+def test_a_dropout_in_place_is_refused_with_the_option_to_leave_out():
+    module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5, inplace=True))
+    with pytest.raises(
+        GraphError, match=r"dropout_ changes a .* in place .*; leave inplace=True out"
+    ):
+        imported(module, ITEMS["rows"])
+
+
 @pytest.mark.parametrize("when", ["pre", "post"])
 def test_hooks_of_an_optimizer_s_steps_are_refused(when):
     """Such as one that clips gradients."""
