@@ -25,8 +25,7 @@ from ampsim.user_code import is_own
 EXAMPLE_ROWS: Final = 2
 """Items of the batch with which a module is recorded; PyTorch takes an extent of 1 for fixed."""
 
-FIXED_BYTES_MAX: Final = 1 << 26
-"""Bytes of an array that a graph may hold (chosen: 64 MiB; more is data, not a model)."""
+FIXED_BYTES_MAX: Final = 1 << 26  # of an array in a graph (chosen; more is data, not a model)
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,6 +115,19 @@ def test_an_option_of_a_loss_is_refused_by_its_name(what):
         imported(nn.Linear(4, 3), x, loss=loss, data=((x, y), (x, y)))
 
 
+@pytest.mark.parametrize("given", [(4, 16, 8, 4), (12, 12, 8), (4, 16), (9,)])
+def test_batches_of_a_list_stay_as_they_are(given):
+    """Also where they differ in their count of items, and in no length."""
+    items = torch.randn(sum(given), 4).split(list(given))
+    batches = [(x, torch.zeros(len(x)).long()) for x in items]
+    model = imported(nn.Linear(4, 3), batches[0][0], data=(batches, batches[:1]))
+    found = [len(one.arrays[0]) for one in model.data(0).batches("train", epoch=0, seed=0)]
+    assert sorted(found) == sorted(given)
+    assert model.config.batch == max(given)
+    result = ampsim.simulate(model, "tflops-1", "sequential")
+    assert len(result.updates) == len(given)
+
+
 class Masked(nn.Module):
     """As in PyTorch's tutorial on language models: it tells a mask, and not that it is causal."""
 
