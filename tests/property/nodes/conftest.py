@@ -218,6 +218,12 @@ CASES: dict[str, Case] = {
         (2 * 2 * 2 * 25 * 4, 4 * 2 * 2 * 25 * 4, 0),
         ((ROWS, 5, 4), (ROWS, 5, 3), (ROWS, 5, 4)),
     ),
+    "Attention, large mask": Case(
+        lambda: Attention("node", is_masked=True),
+        at_ports(*normal(3, 1, 3, 5, 2), normal(3, 5, 5)),
+        (2 * 2 * 3 * 25 * 2, 4 * 2 * 3 * 25 * 2, 0),
+        ((ROWS, 3, 5, 2), (ROWS, 3, 5, 2), (ROWS, 3, 5, 2), (4, 5, 5)),
+    ),
     "Attention, few queries": Case(
         lambda: attending(3, 7, 4, 6),
         at_ports(normal(2, 3, 4), normal(2, 7, 4), normal(2, 7, 6)),
