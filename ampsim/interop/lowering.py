@@ -234,7 +234,7 @@ class Lowering:
                     return feeds[0]
         is_whole = dtype_of(self.current).startswith(("bool", "int", "uint"))
         if is_whole and kind in CALCULATING:
-            remedy = "do that before, in the data, or take mask.float() of a mask first"
+            remedy = "do that before, in the data; of a mask take mask.float(), or leave expand out"
             raise self.refused("whole numbers are calculated with", remedy)
         return self.call(
             Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds

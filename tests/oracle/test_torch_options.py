@@ -152,6 +152,25 @@ def test_whether_a_mask_is_causal_is_to_be_told():
         assert "is_causal" in str(model.make_graph.plan)
 
 
+@pytest.mark.parametrize("is_expanded", [False, True])
+def test_a_mask_need_not_be_expanded_and_a_refusal_says_so(is_expanded):
+    class Unseen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.last = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            mask = (x == 0).unsqueeze(-1)
+            mask = mask.expand(-1, -1, 4) if is_expanded else mask
+            return self.last(self.words(x).masked_fill(mask, 0.0).sum(1))
+
+    if not is_expanded:
+        assert imported(Unseen(), ITEMS["words"])
+        return
+    with pytest.raises(GraphError, match=r"whole numbers are .*; .* or leave expand out$"):
+        imported(Unseen(), ITEMS["words"])
+
+
 class Spread(nn.Module):
     """Its bias is one number for all columns, which PyTorch takes."""
 
