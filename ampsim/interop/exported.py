@@ -46,14 +46,11 @@ from ampsim.user_code import place_of as place_of_error
 
 Loss = Callable[..., Any]
 
-TOLD_MAX: Final = 160
-"""Characters of an error of PyTorch's that are told (chosen: a line or two)."""
+TOLD_MAX: Final = 160  # characters of an error of PyTorch's that are told (chosen: a line or two)
 
 OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
 
-FILLING: Final = (
-    "full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like",
-)  # fmt: skip
+FILLING: Final = ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
 """Operators that read no numbers of their tensor."""
 
 
@@ -208,6 +205,10 @@ def _decompositions() -> Any:
 def _failed(error: Exception) -> Refusal:
     """The refusal of a module that `torch.export` cannot record."""
     place, kind = str(place_of_error(error) or ""), type(error).__name__
+    frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
+    if "_detect_is_causal_mask" in [frame.f_code.co_name for frame in frames]:
+        what = "PyTorch looks whether a mask is causal, at its numbers"
+        return Refusal(what, "say so beside it, is_causal=True (of a decoder tgt_is_causal)", place)
     if "DataDependent" in kind or "data-dependent" in str(error):
         return Refusal(
             "control flow reads values",
@@ -220,7 +221,6 @@ def _failed(error: Exception) -> Refusal:
             "let both branches, and each step of a loop, give tensors of the same shapes and "
             "types, and change none in place", place,
         )  # fmt: skip
-    frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
     if any(frame.f_locals.get("batch_sizes") is not None for frame in frames):
         return Refusal("a sequence is packed", REMEDIES["lstm"], place)
     said = text_of(error)
@@ -255,8 +255,11 @@ def require_trainable(module: Any) -> None:
         if not values.requires_grad:
             raise Refusal(
                 f"{parameter} does not require a gradient, and ampsim trains every parameter",
-                "register it as a buffer, or let it learn",
+                "let it learn, make a matrix a buffer, or look words up in the data",
             )
+        if values._post_accumulate_grad_hooks:
+            what = f"{parameter} has a hook on its gradient, which is not taken over"
+            raise Refusal(what, "leave register_post_accumulate_grad_hook out")
         if str(values.device) != "cpu":
             raise Refusal(f"{parameter} is on {values.device}", "call module.cpu() first")
 

@@ -108,7 +108,7 @@ def imported_model(
     data, method = how
     state = made.state
     is_ragged = isinstance(data, BatchList)
-    batch = max(len(one[0]) for one in examples(data)) if is_ragged else data.batch
+    batch = max(len(one[0]) for one in data.train) if is_ragged else data.batch
     optimizer = cast("Method", method)() if isinstance(method, partial) else method
     options = {"make_graph": None, "pump": None, **options}
     config = ImportConfig(name, batch, made.digest)

@@ -28,11 +28,8 @@ from ampsim.interop.lowering import (
 from ampsim.interop.parameters import Layout, Learned, laid_together
 from ampsim.interop.plan import Ref, Spec
 
-SEED: Final = 0
-"""Of masks; each node has its own, by its name."""
-
-PARAMETERS: Final = 4
-"""Of a cell: weights of input and state, and the biases of both."""
+SEED: Final = 0  # of masks; each node has its own, by its name
+PARAMETERS: Final = 4  # of a cell: weights of input and state, and the biases of both
 
 
 def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> Ref:
@@ -61,6 +58,8 @@ def linear(given: Arguments) -> Value:
         made = low.light(nodes.MatrixProduct, given.wire("input"), low.wire(weight.T))
         return made if bias is None else low.light(nodes.Sum, made, low.wire(bias))
     d_out, d_in = given.shape_of("weight")
+    if isinstance(bias, Learned) and bias.values.size != d_out:
+        raise given.refused("a bias is one number for all columns", "give it one for each")
     return _layer(given, given.wire("input"), nodes.Linear, np.transpose, d_in=d_in, d_out=d_out)
 
 

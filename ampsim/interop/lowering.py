@@ -25,8 +25,7 @@ from ampsim.user_code import is_own
 EXAMPLE_ROWS: Final = 2
 """Items of the batch with which a module is recorded; PyTorch takes an extent of 1 for fixed."""
 
-FIXED_BYTES_MAX: Final = 1 << 26
-"""Bytes of an array that a graph may hold (chosen: 64 MiB; more is data, not a model)."""
+FIXED_BYTES_MAX: Final = 1 << 26  # of an array in a graph (chosen; more is data, not a model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +234,7 @@ class Lowering:
                     return feeds[0]
         is_whole = dtype_of(self.current).startswith(("bool", "int", "uint"))
         if is_whole and kind in CALCULATING:
-            remedy = "do that before, in the data, or take mask.float() of a mask first"
+            remedy = "do that before, in the data; of a mask take mask.float(), or leave expand out"
             raise self.refused("whole numbers are calculated with", remedy)
         return self.call(
             Spec(kind, self._light_name(named or kind.__name__.lower()), options), *feeds

@@ -10,7 +10,7 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,19 +19,15 @@ import numpy as np
 from ampsim.data import ArrayDataset
 from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
-from ampsim.interop.imported_model import ImportedGraph
+from ampsim.interop.imported_model import OPTIONS, ImportedGraph
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.plan import Call, GraphPlan, Port, PumpPorts, Ref, Spec
 from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
-WIDTH: Final = 100
-"""Characters of a line."""
+WIDTH: Final = 100  # characters of a line
 
-TOLD: Final = (
-    "target", "min_update_interval", "node_update_intervals", "dtype", "metric", "error_unit",
-    "items",
-)  # fmt: skip
+TOLD: Final = ("dtype", "metric", *OPTIONS)
 """Fields of a model that are written, where they are not as usual."""
 
 TEXT: Final = """\"\"\"{name}, imported from {source}; the file is yours to edit.
@@ -109,7 +105,7 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **_arrays(model, made, pump))
     about = Path(source).name, arrays.name, sha256_of(arrays)
-    text = _text(model, made, pump, about)
+    text = _text(replace(model, error_scale=model.error_scale_of(model.data(0))), made, pump, about)
     write_text(path, text)
     return text.count("\n"), arrays
 

@@ -335,6 +335,12 @@ def _pooled(operator: str) -> Rule:
     )
 
 
+def _bounded(bound: str, to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
+    to.require("it is of more than a tensor and a number", len(given) < 3)
+    limits = {"min": None, "max": None, bound: to.number(given, 1)}
+    return to.add("clamp", self=given[0], **limits)
+
+
 def _dropout(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
     to.require("it is exported in training mode", not to.number(given, 2))
     return to.add("alias", self=given[0])
@@ -419,13 +425,9 @@ NODES: Final[dict[str, Rule]] = {
     "LessOrEqual": _node("le.Scalar", "self", "other"),
     "LogSoftmax": _node("log_softmax.int", dim=("axis", -1)),
     "MatMul": _matmul,
-    "Max": lambda to, given, at: to.add(
-        "clamp", self=given[0], min=to.number(given, 1), max=None
-    ),
+    "Max": partial(_bounded, "min"),
     "MaxPool": _max_pool,
-    "Min": lambda to, given, at: to.add(
-        "clamp", self=given[0], min=None, max=to.number(given, 1)
-    ),
+    "Min": partial(_bounded, "max"),
     "Mul": _node("mul.Tensor", "self", "other"),
     "Not": _node("logical_not"),
     "Pow": lambda to, given, at: to.add(

@@ -43,11 +43,9 @@ from ampsim.user_code import text_of
 OPSET_MIN: Final = 13
 """From which on axes of a softmax, and of what is reduced, mean what they do here."""
 
-TOLERANCE: Final = 1e-5
-"""Of a loss: ONNX's evaluator computes the error function in single precision."""
+TOLERANCE: Final = 1e-5  # of a loss: ONNX's evaluator computes erf in single precision
 
-BATCH: Final = 100
-"""Items of an instance, where nobody says (chosen: as in the paper's)."""
+BATCH: Final = 100  # items of an instance, where nobody says (chosen: as in the paper's)
 
 LOSSES: Final = ("cross_entropy", "squared_error")
 

@@ -60,14 +60,14 @@ _REMEDIES: Final[dict[str, str]] = {
     "addmm": "take b + x @ w",
     "alpha_dropout feature_alpha_dropout feature_dropout": "take nn.Dropout",
     "batch_norm": "statistics of a batch mean something else while several are in flight; "
-    + _LAYER_NORM
-    + "; fold one whose statistics are fixed into the layer before",
+    f"{_LAYER_NORM}; fold one whose statistics are fixed into the layer before",
     "bernoulli rand rand_like randint randn randn_like": _DRAWN,
     "binary_cross_entropy binary_cross_entropy_with_logits": "take nn.CrossEntropyLoss() and two "
     "classes",
-    "conv3d": "take nn.Conv2d",
+    "conv3d im2col": "take nn.Conv2d",
     "constant_pad_nd pad": "give a convolution zeros as padding=1, or join parts with torch.cat",
     "copy index_put": "join parts with torch.cat",
+    "dropout": "leave inplace=True out",
     "detach": "let gradients pass, or leave that part out, such as max_norm of an embedding",
     "eq ge gt le lt ne": "compare with a number, or make the mask with the data",
     "embedding_renorm": "leave max_norm out",
@@ -78,7 +78,6 @@ _REMEDIES: Final[dict[str, str]] = {
     "gather index_select": "multiply by a mask of 0 and 1 that comes with the data, and sum",
     "gru lstm": "give sequences of one length instead of packed ones",
     "logsumexp": "take F.log_softmax",
-    "im2col": "take nn.Conv2d",
     "maximum": "take a + F.relu(b - a)",
     "minimum": "take a - F.relu(a - b)",
     "mean": "leave the mean over the batch to the loss, such as nn.MSELoss()",

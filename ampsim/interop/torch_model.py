@@ -68,7 +68,7 @@ def from_torch(
         loss: ``loss(output, target)``, that ends in a cross-entropy or a squared error, such as
             ``nn.CrossEntropyLoss()``.
         data: (train, valid), each a tuple of tensors (inputs, target), a map-style Dataset, or a
-            DataLoader or list of batches. Batches may differ in the length of their sequences.
+            DataLoader or list of batches, which may differ in size and length of sequences.
         optimizer: of `torch.optim`: SGD, with momentum or Nesterov's, or Adam; or one of
             `ampsim.optim`.
         options: `target`, `min_update_interval`, `node_update_intervals`, `items`, `error_unit` and

@@ -91,7 +91,8 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
         [tuple(a.astype(dtype) if a.dtype.kind == "f" else a for a in one) for one in split]
         for split in (train, valid)
     ]
-    if all(len({tuple(a.shape[1:] for a in one) for one in split}) == 1 for split in both):
+    is_even = {len(one[0]) for one in train[:-1]} <= {max(len(one[0]) for one in train)}
+    if is_even and all(len({tuple(a.shape[1:] for a in b) for b in split}) == 1 for split in both):
         whole = [[np.concatenate(column) for column in zip(*split, strict=True)] for split in both]
         return ArrayDataset(whole[0], whole[1], len(train[0][0]), dtype)
     return BatchList(both[0], both[1])
@@ -200,6 +201,9 @@ def method_of(given: Any, parameters: int) -> Method | Optimizer:
             "optimizer must have taken no step, for what it keeps of gradients is not taken over; "
             f"give a new {kind}(module.parameters(), ...)"
         )
+    if any(getattr(given, f"_optimizer_step_{one}_hooks", None) for one in ("pre", "post")):
+        what = "optimizer must have no hooks of its steps, for they are not taken over"
+        raise OptionError(f"{what}; leave register_step_pre_hook and register_step_post_hook out")
     (group,) = groups
     _require_usual(kind, group)
     options = {"weight_decay": group["weight_decay"]} if group["weight_decay"] else {}

@@ -174,7 +174,9 @@ class PlacedNode:
         elif learner is None:
             step = self.backward if direction is BACKWARD else self.forward
             sends = step(port, state, payload)
-            charged = largest(payload, sends) if sends else WAITS
+            uncharged = self.node.uncharged_port
+            taken = None if port == uncharged else payload
+            charged = largest(taken, sends, uncharged) if sends else WAITS
         else:
             gradients, staleness_sum = learner.gradient_count, learner.staleness_sum
             if direction is BACKWARD:

@@ -39,7 +39,8 @@ class Attention(CachingNode):
     and, if it is masked, ``mask``, which is added to the products: (queries, keys), or with more
     axes before; output (…, queries, columns). Heads are an axis like any other. A query that sees
     no key gets 0. It has no parameters, so it is light: its two products count
-    2·queries·keys·(width + columns) FLOP, which devices that charge light operations charge.
+    2·queries·keys·(width + columns) FLOP, which devices that charge light operations charge. An
+    extent that an instance decides is taken for that of the largest payload.
 
     Source: A. Vaswani and others, "Attention is all you need", 2017, equation 1; the same function
     as PyTorch's `scaled_dot_product_attention`, dropout of the weights included.
@@ -59,6 +60,8 @@ class Attention(CachingNode):
 
     inputs = ("query", "key", "value")
     keeps_state = True
+    uncharged_port = 3  # a mask may lack axes, and be larger than all else
+    _extents: Shape = ("queries", "keys", "width", "columns")
 
     @checked
     def __init__(
@@ -146,28 +149,36 @@ class Attention(CachingNode):
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
         """Count the products, two forward and one more for each gradient and that of the softmax.
 
-        The step is charged for one payload, as of self-attention, where keys are as many as queries
-        and all widths are one.
+        Of these, the products with queries and keys are of the width, those with values of the
+        columns.
         """
         moved = elementwise_work(shape, self.element_bytes)
         if shape is None:
             return moved
-        *rows, width = shape
-        square = math.prod(rows) * rows[-1]
+        given = (shape[-2], shape[-2], shape[-1], shape[-1])
+        queries, keys, width, columns = (
+            own if isinstance(one, str) else one
+            for one, own in zip(self._extents, given, strict=True)
+        )
+        rows = math.prod(shape[:-2])
+        square = rows * queries * keys
         to_query, to_key, to_value = self.input_needs_gradient[:3]
-        is_back, products, times = direction is Direction.BACKWARD, 2, 1
+        is_back, fits, means, times, written = direction is Direction.BACKWARD, 1, 1, 1, 0
         if is_back:
             times = int(to_query or to_key)
-            products = to_query + to_key + to_value + times
-        operations, arrays = (products + times * one for one in OF_SOFTMAX[is_back])
+            fits, means = to_query + to_key, to_value + times
+            written = (to_query * queries + to_key * keys) * width + to_value * keys * columns
+        operations, arrays = (fits + means + times * one for one in OF_SOFTMAX[is_back])
         masks = sum(self.input_needs_gradient[3:]) if is_back else len(self.inputs[3:])
         operations += masks + 3 * (self._is_causal and not is_back)
         arrays += masks * (1 if is_back else 3)
+        columns_of_products = fits * width + means * columns
+        ends = rows * (queries + keys)
         work = Work(
-            2 * products * square * width,
-            (4 + is_back * (to_query + to_key + to_value)) * math.prod(shape) * self.element_bytes,
+            2 * square * columns_of_products,
+            (ends * (width + columns) + rows * written) * self.element_bytes,
             operations,
-            pass_bytes=(2 * products * math.prod(shape) + arrays * square) * self.element_bytes,
+            pass_bytes=(ends * columns_of_products + arrays * square) * self.element_bytes,
             functions=0 if is_back else square,
         )
         if self._masks is None or not self.is_training:
@@ -192,4 +203,5 @@ class Attention(CachingNode):
         wanted = "(…, queries, width), (…, keys, width) and (…, keys, columns)"
         wanted += ", with a mask (queries, keys)" if masks else ""
         require(fits, self, wanted, query, key, value, *masks)
+        self._extents = (*square[-2:], key[-1], value[-1])
         return ((*query[:-1], value[-1]),)

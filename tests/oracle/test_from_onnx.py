@@ -325,6 +325,8 @@ RELU = [node("Relu", "h")]
         ([node("BatchNormalization", "h", "scale", "b2", "b3", "ones")], "statistics of a batch"),
         ([node("Hardmax", "h")], r"no node for Hardmax \(node a Hardmax\); write that part"),
         ([node("Pow", "h", "b2")], "Pow: input 1 follows from data, or learns"),
+        ([node("Min", "h", "gain", "nine")], "Min: it is of more than a tensor and a number"),
+        ([node("Gemm", "h", "w2", "gain")], "a bias is one number for all columns"),
         ([node("Gemm", "h", "w2", alpha=2.0)], "Gemm: alpha, beta or transA is given"),
         ([*IMAGE, node("Conv", "s", "filters", gives="r", pads=[1, 1, 0, 0]), FLAT],
          "Conv: padding is not the same on both sides"),

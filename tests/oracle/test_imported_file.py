@@ -16,6 +16,7 @@ import ampsim
 from ampsim.cli.entry import app
 from ampsim.errors import AmpsimError
 from ampsim.interop import write_model_file
+from ampsim.interop.imported_model import OPTIONS as IMPORTED
 
 LINES_MAX = 110  # of characters; a node with all its options is a word of a call
 OF_AN_MLP = 62  # with its docstring, imports, pump and build
@@ -83,6 +84,38 @@ def test_a_file_learns_as_the_model_that_it_is_of(name, tmp_path):
     assert runs[0].spans.equals(runs[1].spans)
     for name, values in runs[0].model.parameters().items():
         np.testing.assert_array_equal(runs[1].model.parameters()[name], values)
+
+
+OPTIONS: dict[str, Any] = {
+    "batch": 5,
+    "error_scale": 27.2,
+    "error_unit": "eV",
+    "items": "molecules",
+    "min_update_interval": 2,
+    "node_update_intervals": {"2": 3},
+    "target": 0.3,
+}
+
+
+def test_a_file_has_every_option_that_the_import_was_given(tmp_path):
+    assert {*OPTIONS} == {*IMPORTED}
+    given = case("regression")
+    options = {**OPTIONS, "error_scale": lambda data: 27.2}
+    model = ampsim.from_torch(
+        given.module,
+        given.data[0][0][:6],
+        loss=given.loss,
+        data=given.data,
+        optimizer=given.optimizer,
+        **options,
+    )
+    write_model_file(model, tmp_path / "model.py", "my_net.py:make")
+    again = ampsim.load_model(tmp_path / "model.py")
+    assert again.config.batch == model.config.batch == 5
+    for name in {*OPTIONS} - {"batch"}:
+        assert getattr(again, name) == OPTIONS[name], name
+    runs = [ampsim.simulate(one, "tflops-1", "sequential") for one in (model, again)]
+    assert runs[0].epochs["error"].equals(runs[1].epochs["error"])
 
 
 SOURCE = """

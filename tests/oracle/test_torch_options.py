@@ -115,6 +115,107 @@ def test_an_option_of_a_loss_is_refused_by_its_name(what):
         imported(nn.Linear(4, 3), x, loss=loss, data=((x, y), (x, y)))
 
 
+@pytest.mark.parametrize("given", [(4, 16, 8, 4), (12, 12, 8), (4, 16), (9,)])
+def test_batches_of_a_list_stay_as_they_are(given):
+    """Also where they differ in their count of items, and in no length."""
+    items = torch.randn(sum(given), 4).split(list(given))
+    batches = [(x, torch.zeros(len(x)).long()) for x in items]
+    model = imported(nn.Linear(4, 3), batches[0][0], data=(batches, batches[:1]))
+    found = [len(one.arrays[0]) for one in model.data(0).batches("train", epoch=0, seed=0)]
+    assert sorted(found) == sorted(given)
+    assert model.config.batch == max(given)
+    result = ampsim.simulate(model, "tflops-1", "sequential")
+    assert len(result.updates) == len(given)
+
+
+class Masked(nn.Module):
+    """As in PyTorch's tutorial on language models: it tells a mask, and not that it is causal."""
+
+    def __init__(self, **options: bool):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.last, self.options = nn.Linear(4, 3), options
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.size(1))
+        return self.last(self.encoder(x, mask=mask, **self.options)[:, -1])
+
+
+def test_whether_a_mask_is_causal_is_to_be_told():
+    with pytest.raises(
+        GraphError, match=r"^Masked: PyTorch looks whether .* say so beside it, is_"
+    ):
+        imported(Masked(), ITEMS["steps"])
+    for is_causal in (True, False):
+        model = imported(Masked(is_causal=is_causal), ITEMS["steps"])
+        assert "is_causal" in str(model.make_graph.plan)
+
+
+@pytest.mark.parametrize("is_expanded", [False, True])
+def test_a_mask_need_not_be_expanded_and_a_refusal_says_so(is_expanded):
+    class Unseen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.last = nn.Embedding(9, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            mask = (x == 0).unsqueeze(-1)
+            mask = mask.expand(-1, -1, 4) if is_expanded else mask
+            return self.last(self.words(x).masked_fill(mask, 0.0).sum(1))
+
+    if not is_expanded:
+        assert imported(Unseen(), ITEMS["words"])
+        return
+    with pytest.raises(GraphError, match=r"whole numbers are .*; .* or leave expand out$"):
+        imported(Unseen(), ITEMS["words"])
+
+
+class Spread(nn.Module):
+    """Its bias is one number for all columns, which PyTorch takes."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(3, 4)), nn.Parameter(torch.randn(1))
+
+    def forward(self, x):
+        return F.linear(x, self.weight, self.bias)
+
+
+def test_a_bias_of_one_number_is_refused():
+    with pytest.raises(GraphError, match=r"^Spread: a bias is one number for all columns .*; give"):
+        imported(Spread(), ITEMS["rows"])
+
+
+def test_a_dropout_in_place_is_refused_with_the_option_to_leave_out():
+    module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5, inplace=True))
+    with pytest.raises(
+        GraphError, match=r"dropout_ changes a .* in place .*; leave inplace=True out"
+    ):
+        imported(module, ITEMS["rows"])
+
+
+@pytest.mark.parametrize("when", ["pre", "post"])
+def test_hooks_of_an_optimizer_s_steps_are_refused(when):
+    """Such as one that clips gradients."""
+    module = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    getattr(optimizer, f"register_step_{when}_hook")(lambda *given: None)
+    with pytest.raises(OptionError, match=r"no hooks of its steps.*; leave register_step_pre_hook"):
+        imported(module, ITEMS["rows"], optimizer=optimizer)
+
+
+def test_a_hook_that_only_accumulated_gradients_call_is_refused():
+    """It does nothing where gradients are asked for, as they are to compare them."""
+    module = nn.Linear(4, 3)
+    module.weight.register_post_accumulate_grad_hook(lambda weight: weight.grad.mul_(0.1))
+    said = (
+        "^Linear: weight has a hook on its gradient, which is not taken over; leave register_post"
+    )
+    with pytest.raises(GraphError, match=said):
+        imported(module, ITEMS["rows"])
+
+
 def test_a_module_in_evaluation_is_imported_as_it_trains():
     """Or dropout would vanish."""
     module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 3)).eval()

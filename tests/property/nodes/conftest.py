@@ -92,6 +92,13 @@ def indices(count: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(count).integers(0, count // 2, shape)
 
 
+def attending(queries: int, keys: int, width: int, columns: int) -> Attention:
+    """Attention to other keys, whose extents it knows once it is in a graph."""
+    node = Attention("node")
+    node.check(((ROWS, queries, width), (ROWS, keys, width), (ROWS, keys, columns)))
+    return node
+
+
 def at_ports(*payloads: Any) -> tuple[tuple[int, int, Any], ...]:
     return tuple((port, 0, payload) for port, payload in enumerate(payloads))
 
@@ -210,6 +217,24 @@ CASES: dict[str, Case] = {
         at_ports(*normal(3, 2, 5, 4)),
         (2 * 2 * 2 * 25 * 4, 4 * 2 * 2 * 25 * 4, 0),
         ((ROWS, 5, 4), (ROWS, 5, 3), (ROWS, 5, 4)),
+    ),
+    "Attention, large mask": Case(
+        lambda: Attention("node", is_masked=True),
+        at_ports(*normal(3, 1, 3, 5, 2), normal(3, 5, 5)),
+        (2 * 2 * 3 * 25 * 2, 4 * 2 * 3 * 25 * 2, 0),
+        ((ROWS, 3, 5, 2), (ROWS, 3, 5, 2), (ROWS, 3, 5, 2), (4, 5, 5)),
+    ),
+    "Attention, few queries": Case(
+        lambda: attending(3, 7, 4, 6),
+        at_ports(normal(2, 3, 4), normal(2, 7, 4), normal(2, 7, 6)),
+        (2 * 2 * 3 * 7 * (4 + 6), 2 * 2 * 2 * 3 * 7 * (4 + 6), 0),
+        ((ROWS, 3, 4), (ROWS, 7, 4), (ROWS, 3, 6)),
+    ),
+    "Attention, many queries": Case(
+        lambda: attending(7, 3, 4, 2),
+        at_ports(normal(2, 7, 4), normal(2, 3, 4), normal(2, 3, 2)),
+        (2 * 2 * 7 * 3 * (4 + 2), 2 * 2 * 2 * 7 * 3 * (4 + 2), 0),
+        ((ROWS, 7, 4), (ROWS, 3, 2), (ROWS, 3, 2)),
     ),
     "Attention, causal with dropout": Case(
         lambda: Attention("node", is_causal=True, scale=0.7, dropout=0.4, seed=1),

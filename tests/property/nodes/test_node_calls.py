@@ -84,6 +84,15 @@ WIDE: Final[dict[str, tuple[Callable[[], Node], tuple[Any, ...]]]] = {
     "Attention, masked": (
         lambda: Attention("node", is_masked=True), (*normal(3, 2, 12, 12), normal(12, 12)),
     ),
+    "Attention, large mask": (
+        lambda: Attention("node", is_masked=True), (*normal(3, 4, 3, 30, 4), normal(3, 30, 30)),
+    ),
+    "Attention, few queries": (
+        lambda: Attention("node"), (normal(6, 5, 12), normal(6, 90, 12), normal(6, 90, 40)),
+    ),
+    "Attention, many queries": (
+        lambda: Attention("node"), (normal(6, 90, 12), normal(6, 5, 12), normal(6, 5, 4)),
+    ),
     "Attention, causal with dropout": (
         lambda: Attention("node", is_causal=True, dropout=0.4), tuple(normal(3, 2, 12, 12)),
     ),
@@ -186,7 +195,9 @@ class Bench:
         else:
             step = node.forward if direction is FORWARD else node.backward
             sends = step(port, state, payload)
-            shape = payload.shape if node.is_parameterized else largest(payload, sends)
+            taken = None if port == node.uncharged_port else payload
+            light = largest(taken, sends, node.uncharged_port)
+            shape = payload.shape if node.is_parameterized else light
         self.took[direction] += counted(node, self._calls)
         if sends:
             self.charged[direction] += charged(node, node.work(direction, shape))

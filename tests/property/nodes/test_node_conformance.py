@@ -86,7 +86,8 @@ def test_cost_is_that_of_appendix_c_whichever_message_comes_last(trial):
     node = trial.node()
     forward, backward, update = trial.flop
     for message in trial.messages:
-        assert node.work(Direction.FORWARD, message.payload.shape).flop == forward
+        if message.port != node.uncharged_port:
+            assert node.work(Direction.FORWARD, message.payload.shape).flop == forward
     for shape in shapes_back(trial, node):
         assert node.work(Direction.BACKWARD, shape).flop == backward
     assert node.work(Direction.UPDATE, None).flop == update

@@ -1,0 +1,58 @@
+"""Attention is charged for its products, whatever comes last, and however large a mask is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.interop import Position
+from ampsim.ir import Graph
+from ampsim.nodes import Attention, Linear, Reshape, SquaredError
+
+HEADS, QUERIES, KEYS, WIDTH, COLUMNS = 2, 3, 20, 4, 6
+
+
+def graph() -> Graph:
+    """Queries and the mask learn, keys and values are data; the mask comes last."""
+    made = Graph("attending")
+    heads = ("rows", HEADS)
+    query, key, value, mask, target = made.controller(
+        query=(*heads, QUERIES, WIDTH),
+        key=(*heads, KEYS, WIDTH),
+        value=(*heads, KEYS, COLUMNS),
+        mask=(HEADS, QUERIES, KEYS),
+        target=("rows", HEADS * QUERIES * COLUMNS),
+    )
+    query = made.add(Linear("project", WIDTH, WIDTH), query)
+    for name in ("first", "second", "third"):
+        mask = made.add(Linear(name, KEYS, KEYS), mask)
+    y = made.add(Attention("attention", is_masked=True), query, key, value, mask)
+    flat = made.add(Reshape("flat", (-1, HEADS * QUERIES * COLUMNS)), y)
+    made.end(SquaredError("loss"), flat, target)
+    return made
+
+
+@pytest.mark.parametrize("items", [1, 2, 5])
+def test_attention_is_charged_for_its_products_however_large_a_mask_is(items):
+    draw = np.random.default_rng(0).standard_normal
+    arrays = (
+        draw((items, HEADS, QUERIES, WIDTH)),
+        draw((items, HEADS, KEYS, WIDTH)),
+        draw((items, HEADS, KEYS, COLUMNS)),
+        draw((items, HEADS * QUERIES * COLUMNS)),
+    )
+    mask = draw((HEADS, QUERIES, KEYS)).astype("float32")
+    data = ampsim.ArrayDataset(arrays, arrays, items)
+
+    def pump(instance, batch):
+        *inputs, target = batch.arrays
+        return [(port, Position(instance), one) for port, one in enumerate((*inputs, mask, target))]
+
+    model = ampsim.Model(
+        "attending", None, graph, data.for_run, pump, ampsim.optim.sgd(0.1), metric="error"
+    )
+    spans = ampsim.simulate(model, "p100:1", "sequential").spans
+    found = spans[spans["node"] == "attention"].groupby("direction")["flop"].max()
+    products = 2 * items * HEADS * QUERIES * KEYS * (WIDTH + COLUMNS)
+    assert found.to_dict() == {"forward": products, "backward": products}
