@@ -105,7 +105,7 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **_arrays(model, made, pump))
     about = Path(source).name, arrays.name, sha256_of(arrays)
-    text = _text(replace(model, error_scale=model.error_scale_of(model.data(0))), made, pump, about)
+    text = _text(replace(model, error_scale=model.error_scale_of(made.data)), made, pump, about)
     write_text(path, text)
     return text.count("\n"), arrays
 

@@ -20,7 +20,7 @@ from ampsim.ir import (
 from ampsim.machine import Channel, Memory, Processor
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.order import LearnerOrder
-from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest
+from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest, largest_but
 from ampsim.model_parallel.stash import Prediction
 from ampsim.model_parallel.step import PlainStepResult
 from ampsim.model_parallel.steps import Steps
@@ -110,10 +110,10 @@ class PlacedNode:
     """
 
     __slots__ = (
-        "_asks_need", "_backward", "_brought", "_frees", "_joins", "_keeps", "_linked", "_read",
-        "backward", "far", "footprint", "forward", "free_kinds", "has_turns", "index", "is_free",
-        "is_loss", "learner", "node", "optimizer_state", "prices", "stash", "steps", "training",
-        "validation", "worker",
+        "_asks_need", "_backward", "_brought", "_frees", "_joins", "_keeps", "_largest", "_linked",
+        "_read", "backward", "far", "footprint", "forward", "free_kinds", "has_turns", "index",
+        "is_free", "is_loss", "learner", "node", "optimizer_state", "prices", "stash", "steps",
+        "training", "validation", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -143,6 +143,8 @@ class PlacedNode:
         self.validation: RouteTable = ((), (), ())
         self.optimizer_state: Any = None
         self.stash, self._keeps, self._frees = steps.stash, steps.keeps, steps.frees
+        mask = node.uncharged_port
+        self._largest = largest if mask < 0 else partial(largest_but, mask)
         self.forward = steps.forward
         self.backward = self._backward = steps.backward
         self._asks_need = node.heeds_need and any(node.decided_by)
@@ -174,9 +176,7 @@ class PlacedNode:
         elif learner is None:
             step = self.backward if direction is BACKWARD else self.forward
             sends = step(port, state, payload)
-            uncharged = self.node.uncharged_port
-            taken = None if port == uncharged else payload
-            charged = largest(taken, sends, uncharged) if sends else WAITS
+            charged = WAITS if not sends else self._largest(port, payload, sends)
         else:
             gradients, staleness_sum = learner.gradient_count, learner.staleness_sum
             if direction is BACKWARD:

@@ -240,14 +240,16 @@ def required_work(node: Node, direction: Direction, shape: Extents, work: object
     )
 
 
-def largest(payload: Payload, sends: Sends, uncharged: int = -1) -> Extents:
-    """Shape that a light step is charged for: of the largest payload that it took or sends.
-
-    What it sends to the port `uncharged` does not count.
-    """
-    sent = (one for port, _state, one in sends if port != uncharged)
-    payload = max((payload, *sent), key=_size)
+def largest(port: int, payload: Payload, sends: Sends) -> Extents:
+    """Shape that a light step is charged for: of the largest payload that it took or sends."""
+    payload = max((payload, *(sent for _port, _state, sent in sends)), key=_size)
     return None if payload is None else payload.shape
+
+
+def largest_but(uncharged: int, port: int, payload: Payload, sends: Sends) -> Extents:
+    """That of the largest that it did not take from the port `uncharged`, nor sends there."""
+    counted = [one for one in sends if one[0] != uncharged]
+    return largest(port, None if port == uncharged else payload, counted)
 
 
 def resident_bytes(nodes: Sequence[Node], placement: Sequence[int]) -> dict[int, int]:

@@ -148,8 +148,8 @@ def test_whether_a_mask_is_causal_is_to_be_told():
     ):
         imported(Masked(), ITEMS["steps"])
     for is_causal in (True, False):
-        model = imported(Masked(is_causal=is_causal), ITEMS["steps"])
-        assert "is_causal" in str(model.make_graph.plan)
+        graph: Any = imported(Masked(is_causal=is_causal), ITEMS["steps"]).make_graph
+        assert "is_causal" in str(graph.plan)
 
 
 @pytest.mark.parametrize("is_expanded", [False, True])

@@ -378,7 +378,7 @@ FAULTS = {
         ("oracle/test_dataflow_models.py",),
     ),
     "members of a group without a price": Planted(
-        "study/elasticity.py", "or not device.message_overhead_s", "",
+        "model_parallel/price.py", "known.setdefault(kind, known[whole])", "pass",
         ("oracle/test_elasticities.py",),
     ),
     "known where the last value is": of_answer(

@@ -17,7 +17,7 @@ import pytest
 from watched import Call, plain, watched, watching
 
 from ampsim.ir import NO_WORK, Direction, LossNode, Node, ParameterizedNode, Partition, Work
-from ampsim.model_parallel.price import largest
+from ampsim.model_parallel.price import largest_but
 from ampsim.model_parallel.update import Updater
 from ampsim.nodes import (
     Attention,
@@ -195,8 +195,7 @@ class Bench:
         else:
             step = node.forward if direction is FORWARD else node.backward
             sends = step(port, state, payload)
-            taken = None if port == node.uncharged_port else payload
-            light = largest(taken, sends, node.uncharged_port)
+            light = largest_but(node.uncharged_port, port, payload, sends)
             shape = payload.shape if node.is_parameterized else light
         self.took[direction] += counted(node, self._calls)
         if sends:
