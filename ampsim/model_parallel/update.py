@@ -8,11 +8,13 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from ampsim.errors import SimulationError
 from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Charged
 from ampsim.model_parallel.stash import Prediction, Stash
 from ampsim.optim import Optimizer, within_epochs
+from ampsim.text import short
 from ampsim.trace import Recorder
 
 
@@ -101,6 +103,7 @@ class Updater:
 
         Raises:
             DivergenceError: a weight would stop being finite; it is not adopted.
+            SimulationError: the node's gradient does not fit its parameters.
         """
         node = placed.node
         assert isinstance(node, ParameterizedNode)
@@ -128,7 +131,10 @@ class Updater:
 
     def _update_all(self, placed: Updatable, node: ParameterizedNode, now_s: float) -> None:
         """Step all parameters."""
-        gradient = self._averaged(node, node.take_gradient())
+        given: Any = node.take_gradient()
+        if getattr(given, "shape", None) != node.theta.shape or given.dtype != node.theta.dtype:
+            raise SimulationError(_misfit(node, given))
+        gradient = self._averaged(node, given)
         told = partial(_told, node, now_s)
         step, before = self._method(node).step, placed.optimizer_state
         theta, after = step(gradient, before, node.theta, self.rate, told)
@@ -179,6 +185,15 @@ def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) ->
         whole.reshape(shape)[rows] = part.reshape(len(rows), *shape[1:])
         return cast("Any", whole)
     return part
+
+
+def _misfit(node: ParameterizedNode, given: Any) -> str:
+    """The line on a gradient that does not fit the parameters."""
+    shown = f"{given.dtype}{given.shape}" if isinstance(given, np.ndarray) else short(given)
+    return (
+        f"take_gradient of {node.describe()} must return an array as its parameters, "
+        f"{node.theta.dtype}{node.theta.shape}, got {shown}; does a node send another type?"
+    )
 
 
 def _told(node: ParameterizedNode, now_s: float) -> str:
