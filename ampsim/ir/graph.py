@@ -135,8 +135,8 @@ def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[
     except GraphError as error:
         producers = [graph.nodes[source].name for source, _port in graph.sources[index]]
         raise GraphError(f"{graph.name}: {error} (fed by {', '.join(producers)})") from None
-    is_list = isinstance(found, tuple | list)
-    if not is_list or [type(one) for one in found] != [tuple] * len(node.outputs):
+    kinds = [type(one) for one in found] if type(found) in (tuple, list) else None
+    if kinds != [tuple] * len(node.outputs):
         raise GraphError(
             f"{graph.name}: check of {node.describe()} must return a shape for each output "
             f"({', '.join(node.outputs) or 'none'}), such as [('rows', 3)], got {short(found)}"

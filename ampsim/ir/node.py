@@ -277,7 +277,7 @@ class ParameterizedNode(Node):
     def misfit(self, drawn: Any) -> GraphError:
         """Make the error on first parameters that do not fit, or that `adopt` did not take."""
         wanted, shown = f"a flat array of {self.parameter_count} finite numbers", short(drawn)
-        if isinstance(drawn, np.ndarray):
+        if type(drawn) is np.ndarray:
             shown = f"shape {drawn.shape}"
             if drawn.shape == (self.parameter_count,):
                 if np.isfinite(drawn).all():

@@ -131,10 +131,7 @@ class Updater:
 
     def _update_all(self, placed: Updatable, node: ParameterizedNode, now_s: float) -> None:
         """Step all parameters."""
-        given: Any = node.take_gradient()
-        if getattr(given, "shape", None) != node.theta.shape or given.dtype != node.theta.dtype:
-            raise SimulationError(_misfit(node, given))
-        gradient = self._averaged(node, given)
+        gradient = self._averaged(node, gradient_of(node))
         told = partial(_told, node, now_s)
         step, before = self._method(node).step, placed.optimizer_state
         theta, after = step(gradient, before, node.theta, self.rate, told)
@@ -187,10 +184,17 @@ def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) ->
     return part
 
 
-def _misfit(node: ParameterizedNode, given: Any) -> str:
-    """The line on a gradient that does not fit the parameters."""
-    shown = f"{given.dtype}{given.shape}" if isinstance(given, np.ndarray) else short(given)
-    return (
+def gradient_of(node: ParameterizedNode) -> np.ndarray:
+    """Take what a node has accumulated.
+
+    Raises:
+        SimulationError: it does not fit the parameters.
+    """
+    given: Any = node.take_gradient()
+    if getattr(given, "shape", None) == node.theta.shape and given.dtype == node.theta.dtype:
+        return given
+    shown = f"{given.dtype}{given.shape}" if hasattr(given, "dtype") else short(given)
+    raise SimulationError(
         f"take_gradient of {node.describe()} must return an array as its parameters, "
         f"{node.theta.dtype}{node.theta.shape}, got {shown}; does a node send another type?"
     )

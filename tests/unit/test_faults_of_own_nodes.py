@@ -131,6 +131,69 @@ def test_a_gradient_that_is_not_counted_is_told_by_a_trial():
         ampsim.try_out(model(backward=counts_nothing))
 
 
+def with_solver(model):
+    ampsim.simulate(model, CLUSTER, ampsim.SyncSGD())
+
+
+UPDATES = ["no gradient", "gradient of another precision"]
+
+
+@pytest.mark.parametrize("fault", UPDATES)
+def test_a_solver_tells_what_does_not_fit_too(fault):
+    faults, message = FAULTS[fault]
+    with pytest.raises(AmpsimError, match=message):
+        with_solver(model(**faults))
+
+
+def sends(change):
+    def pump(instance, batch):
+        (port, state, x), label = pump_arrays(instance, batch)
+        return [(port, state, change(x)), label]
+
+    return pump
+
+
+LAYER = r"first \(Linear\) failed .*expected \(rows, 2\) of numbers that go with float32, .* got "
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda x: (9 * x).astype(np.int64), r"int64\(4, 2\)"),
+        (lambda x: x[:, :1].repeat(3, axis=1), r"float32\(4, 3\)"),
+    ],
+    ids=["int64", "three columns"],
+)
+def test_data_that_do_not_fit_the_first_layer_are_told(way, change, got):
+    with pytest.raises(AmpsimError, match=LAYER + got):
+        way(model(pump=sends(change)))
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda gradient: gradient.astype(np.float64), r"float64\(4, 2\)"),
+        (lambda gradient: gradient.sum(axis=0), r"float32\(2,\)"),
+    ],
+    ids=["float64", "one row"],
+)
+def test_gradients_that_do_not_fit_a_layer_are_told(way, change, got):
+    def backward(self, port, state, gradient):
+        ((_port, _state, sent),) = Linear.backward(self, port, state, gradient)
+        return [(0, state, sent if self.is_abstract else change(sent))]
+
+    expected = r"first \(Linear\) .*expected inputs and gradients that give float32\(2, 2\), got .*"
+    with pytest.raises(AmpsimError, match=expected + got):
+        way(model(backward=backward))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_bytes_go_with_single_precision(way):
+    way(replace(model(pump=sends(lambda x: (9 * abs(x)).astype(np.uint8))), target=0.01))
+
+
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_nothing_is_told_where_nothing_is_wrong(way):
     way(replace(model(), target=0.01))
