@@ -135,7 +135,7 @@ def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[
     except GraphError as error:
         producers = [graph.nodes[source].name for source, _port in graph.sources[index]]
         raise GraphError(f"{graph.name}: {error} (fed by {', '.join(producers)})") from None
-    kinds = [type(one) for one in found] if type(found) in (tuple, list) else None
+    kinds: Any = [type(one) for one in found] if type(found) in (tuple, list) else None
     if kinds != [tuple] * len(node.outputs):
         raise GraphError(
             f"{graph.name}: check of {node.describe()} must return a shape for each output "
