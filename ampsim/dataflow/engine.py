@@ -103,7 +103,7 @@ class ProgramEngine:
         start_s = clock.now
         try:
             for batch in batches:
-                feeds = {**self._program.feed(batch)}
+                feeds = self._program.fed(batch)
                 runs = self.runs(feeds)
                 plan, objective = runs.valid if epochs is None else runs.train
                 if epochs is not None:
@@ -154,7 +154,7 @@ class ProgramEngine:
         graph, program = self.graph, self._program
         graph.begin(known)
         with graph:
-            valid = program.build()
+            valid = program.built()
             epoch = input_tensor(EPOCH)
 
             def stepped(loss: Tensor) -> Tensor:
@@ -163,7 +163,7 @@ class ProgramEngine:
             if program.train is None:
                 train = replace(valid, done=stepped(valid.loss))
             else:
-                train = program.train(stepped)
+                train = program.trained(program.train, stepped)
         if not self._runs:
             self._start()
         runs = Runs((self._plan(train), train), (self._plan(valid), valid))
