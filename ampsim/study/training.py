@@ -189,8 +189,7 @@ class ModelParallel:
         """See `Training`; what is in flight finishes where a part ends."""
         parts = Parts(batches, every)
         while not parts.is_over:
-            report = self._train(epoch, parts.next_part())
-            yield report, parts.is_over
+            yield self._train(epoch, parts.next_part()), parts.is_over
 
     def _train(self, epoch: int, batches: Iterable[Any]) -> PassReport:
         controller = self._engine.controller
