@@ -29,6 +29,7 @@ from ampsim.model_parallel import PassReport, RunSettings
 from ampsim.model_parallel.job import PassTotals
 from ampsim.optim import Optimizer
 from ampsim.trace import MEMORY_CATEGORIES, Recorder
+from ampsim.user_code import user_code
 
 EPOCH: Final = "epoch"
 """The input that says of which epoch the learning rate is."""
@@ -111,7 +112,8 @@ class ProgramEngine:
                 done = self.run(plan, feeds)
                 totals.instances += batch.rows
                 if not self._settings.is_abstract:
-                    totals.add(self._report(objective, done, batch.rows))
+                    with user_code("the Objective of a program cannot be counted"):
+                        totals.add(self._report(objective, done, batch.rows))
                 self._recorder.flush_if_full()
                 if self.on_items is not None:
                     self.on_items(batch.rows)

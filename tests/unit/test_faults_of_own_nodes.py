@@ -26,12 +26,24 @@ class Own(Linear):
             setattr(self, name, method.__get__(self))
 
 
-def model(pump=pump_arrays, **faults) -> ampsim.Model:
+class OwnLoss(SoftmaxCrossEntropy):
+    """A loss that says so many rows are right."""
+
+    correct: Any = 3
+
+    def evaluate(self, port, state, payload):
+        found = super().evaluate(port, state, payload)
+        if found is None or found.report is None:
+            return found
+        return found._replace(report=replace(found.report, correct=self.correct))
+
+
+def model(pump=pump_arrays, loss=SoftmaxCrossEntropy, **faults) -> ampsim.Model:
     def graph() -> Graph:
         made = Graph("net")
         x, label = made.controller(x=("rows", 2), label=("rows",))
         hidden = made.add(Own(faults), made.add(Linear("first", 2, 2), x))
-        made.end(SoftmaxCrossEntropy("loss"), hidden, label)
+        made.end(loss("loss"), hidden, label)
         return made
 
     return ampsim.Model("net", None, graph, DATA.for_run, pump, sgd(0.1), target=0.9)
@@ -192,6 +204,21 @@ def test_gradients_that_do_not_fit_a_layer_are_told(way, change, got):
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_bytes_go_with_single_precision(way):
     way(replace(model(pump=sends(lambda x: (9 * abs(x)).astype(np.uint8))), target=0.01))
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("correct", [5, -1])
+def test_more_right_than_there_are_rows_are_refused(way, correct, monkeypatch):
+    monkeypatch.setattr(OwnLoss, "correct", correct)
+    message = rf"loss \(OwnLoss\) failed .*: expected 0 to 4 rows that are right, got {correct}$"
+    with pytest.raises(AmpsimError, match=message):
+        way(model(loss=OwnLoss))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_is_right_may_be_unknown(way, monkeypatch):
+    monkeypatch.setattr(OwnLoss, "correct", None)
+    way(replace(model(loss=OwnLoss), target=None))
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)

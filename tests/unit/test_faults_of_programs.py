@@ -42,6 +42,16 @@ def run(model):
     ampsim.simulate(model, ampsim.load_cluster("tflops-1", workers=1), "dataflow", instances=100)
 
 
+def test_more_right_than_there_are_rows_are_refused():
+    def build():
+        found = MODEL.program.build()
+        return replace(found, correct=found.correct + 1000)
+
+    message = r"^the Objective of a program .*: expected 0 to 100 rows that are right, got 10\d\d$"
+    with pytest.raises(AmpsimError, match=message):
+        run(with_program(build=build))
+
+
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [
