@@ -218,6 +218,7 @@ class Replay:
 
     Attributes:
         on_items: called with the number of items of each instance that is brought in.
+        freezes: whether payloads cannot be written to, as of a trial, which so finds who does.
     """
 
     def __init__(
@@ -242,6 +243,7 @@ class Replay:
                 learner = Learner(node, place, stashes=stashes, predicts=predicts)
                 self.learners[place] = learner
         self.on_items: Callable[[int], None] = lambda _items: None
+        self.freezes = False
         self._steps = {each: self._steps_of(is_training=each) for each in (True, False)}
         targets, sources = self.graph.targets, self.graph.sources
         ends = [sources[i] if node.is_loss else targets[i] for i, node in enumerate(nodes)]
@@ -385,6 +387,8 @@ class Replay:
     def _send(self, place: int, direction: Direction, state: State, sends: Sequence[Any]) -> None:
         """Put messages that a step returned where they go; at the controller they have ended."""
         ends, onward = self._routes[direction][place]
+        if self.freezes:
+            _freeze(sends)
         try:
             for port, sent, payload in sends:
                 far, far_port = ends[port]
@@ -393,6 +397,13 @@ class Replay:
         except (LookupError, TypeError, ValueError) as error:
             fault = fault_of(sends, len(ends)) or error
             raise failed(self.graph.nodes[place], direction, state, fault) from error
+
+
+def _freeze(sends: Any) -> None:
+    """Let nobody write to the arrays that were sent; what is no messages is told elsewhere."""
+    for sent in sends if isinstance(sends, tuple | list) else ():
+        if isinstance(sent, tuple) and isinstance(sent[-1], np.ndarray):
+            cast("np.ndarray", sent[-1]).flags.writeable = False
 
 
 def _as_needed(node: Node, step: Step, port: int, state: State, gradient: Payload) -> Sends:

@@ -206,6 +206,28 @@ def test_bytes_go_with_single_precision(way):
     way(replace(model(pump=sends(lambda x: (9 * abs(x)).astype(np.uint8))), target=0.01))
 
 
+def writes_what_it_got(self, port, state, payload):
+    if not self.is_abstract:
+        payload *= 2
+    return Linear.forward(self, port, state, payload)
+
+
+def writes_what_came_back(self, port, state, gradient):
+    if not self.is_abstract:
+        gradient *= 2
+    return Linear.backward(self, port, state, gradient)
+
+
+@pytest.mark.parametrize(
+    "faults", [{"forward": writes_what_it_got}, {"backward": writes_what_came_back}]
+)
+def test_a_trial_finds_who_writes_to_what_was_sent(faults):
+    direction = next(iter(faults))
+    message = rf"own \(Own\) failed serving {direction} .*: ValueError: .*read-only .*, line \d+\)$"
+    with pytest.raises(AmpsimError, match=message):
+        ampsim.try_out(model(**faults))
+
+
 @pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("correct", [5, -1])
 def test_more_right_than_there_are_rows_are_refused(way, correct, monkeypatch):
