@@ -401,9 +401,10 @@ class Replay:
 
 def _freeze(sends: Any) -> None:
     """Let nobody write to the arrays that were sent; what is no messages is told elsewhere."""
-    for sent in sends if isinstance(sends, tuple | list) else ():
-        if isinstance(sent, tuple) and isinstance(sent[-1], np.ndarray):
-            cast("np.ndarray", sent[-1]).flags.writeable = False
+    for sent in cast("Sequence[Any]", sends) if isinstance(sends, tuple | list) else ():
+        payload: Any = sent[-1] if isinstance(sent, tuple) else None
+        if isinstance(payload, np.ndarray):
+            payload.flags.writeable = False
 
 
 def _as_needed(node: Node, step: Step, port: int, state: State, gradient: Payload) -> Sends:

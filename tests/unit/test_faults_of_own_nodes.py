@@ -1,5 +1,6 @@
 """Faults of a node of one's own are one line that names it: in a run, a forecast and a trial."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -246,3 +247,22 @@ def test_what_is_right_may_be_unknown(way, monkeypatch):
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_nothing_is_told_where_nothing_is_wrong(way):
     way(replace(model(), target=0.01))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: ampsim.explore(
+            model, CLUSTER, ["sequential", "amp"], over={"workers": [1, 2]}, max_epochs=1, repeats=2
+        ),
+        lambda model: ampsim.whatif(model, CLUSTER, "amp", max_epochs=1, repeats=2),
+    ],
+    ids=["explore", "whatif"],
+)
+def test_a_question_says_why_all_of_its_runs_failed(ask):
+    faults, message = FAULTS["no gradient"]  # which mode sleep does not ask for
+    sentences = ask(model(**faults)).sentences
+    assert any(
+        re.match(rf"(\d+) of \1 runs failed, the first: {message}", one) for one in sentences
+    )
+    assert not any(one.startswith("No run reached") for one in sentences)

@@ -44,7 +44,7 @@ def run(model):
 
 def test_more_right_than_there_are_rows_are_refused():
     def build():
-        found = MODEL.program.build()
+        found: Any = MODEL.program.build()
         return replace(found, correct=found.correct + 1000)
 
     message = r"^the Objective of a program .*: expected 0 to 100 rows that are right, got 10\d\d$"
