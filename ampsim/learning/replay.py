@@ -402,8 +402,7 @@ class Replay:
 def _freeze(sends: Any) -> None:
     """Let nobody write to the arrays that were sent; what is no messages is told elsewhere."""
     for sent in cast("Sequence[Any]", sends) if isinstance(sends, tuple | list) else ():
-        payload: Any = sent[-1] if isinstance(sent, tuple) else None
-        if isinstance(payload, np.ndarray):
+        if isinstance(sent, tuple) and isinstance(payload := cast("Any", sent)[-1], np.ndarray):
             payload.flags.writeable = False
 
 

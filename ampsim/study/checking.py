@@ -93,8 +93,7 @@ def _smallest(model: Model, split: Split) -> list[Any]:
     """The smallest of the first batches of a split, the smallest first."""
     first = list(itertools.islice(model.data(0, None).batches(split, epoch=0, seed=0), _BATCHES))
     if not first:
-        what = "train on" if split == "train" else "validate on"
-        raise OptionError(f"the data of model {model.name} must have a batch to {what}, got none")
+        raise OptionError(f"the data of model {model.name} must have a batch to validate on")
     return sorted(first, key=lambda batch: batch.rows)[:_TOGETHER]
 
 
