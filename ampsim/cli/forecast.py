@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -254,10 +255,10 @@ def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -
 def _ended(made: Forecast, folder: OutputFolder) -> Code:
     for sentence in made.unreached:
         complain(f"note: {sentence}")
-    for failure in (*(run.failure for run in made.runs), *made.lost):
+    for failure in dict.fromkeys((*(run.failure for run in made.runs), *made.lost)):
         show_traceback(failure)
-    for failure in made.failures:
-        complain(failure)
+    for failure, count in Counter(made.failures).items():
+        complain(failure + (f" ({count} runs)" if count > 1 else ""))
     if made.interrupted:
         complain(f"{made.interrupted}; what finished is in {folder}; run again to go on")
         return Code.INTERRUPTED

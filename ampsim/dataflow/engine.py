@@ -29,6 +29,7 @@ from ampsim.model_parallel import PassReport, RunSettings
 from ampsim.model_parallel.job import PassTotals
 from ampsim.optim import Optimizer
 from ampsim.trace import MEMORY_CATEGORIES, Recorder
+from ampsim.user_code import user_code
 
 EPOCH: Final = "epoch"
 """The input that says of which epoch the learning rate is."""
@@ -103,7 +104,7 @@ class ProgramEngine:
         start_s = clock.now
         try:
             for batch in batches:
-                feeds = {**self._program.feed(batch)}
+                feeds = self._program.fed(batch)
                 runs = self.runs(feeds)
                 plan, objective = runs.valid if epochs is None else runs.train
                 if epochs is not None:
@@ -111,7 +112,8 @@ class ProgramEngine:
                 done = self.run(plan, feeds)
                 totals.instances += batch.rows
                 if not self._settings.is_abstract:
-                    totals.add(self._report(objective, done, batch.rows))
+                    with user_code("the Objective of a program cannot be counted"):
+                        totals.add(self._report(objective, done, batch.rows))
                 self._recorder.flush_if_full()
                 if self.on_items is not None:
                     self.on_items(batch.rows)
@@ -154,7 +156,7 @@ class ProgramEngine:
         graph, program = self.graph, self._program
         graph.begin(known)
         with graph:
-            valid = program.build()
+            valid = program.built()
             epoch = input_tensor(EPOCH)
 
             def stepped(loss: Tensor) -> Tensor:
@@ -163,7 +165,7 @@ class ProgramEngine:
             if program.train is None:
                 train = replace(valid, done=stepped(valid.loss))
             else:
-                train = program.train(stepped)
+                train = program.trained(program.train, stepped)
         if not self._runs:
             self._start()
         runs = Runs((self._plan(train), train), (self._plan(valid), valid))

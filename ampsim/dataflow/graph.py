@@ -338,12 +338,21 @@ class FlowGraph:
         """A tensor that waits for nothing, of the graph itself.
 
         Raises:
-            OptionError: its type is none of numbers or truth values.
+            OptionError: its type is none of numbers or truth values, or an extent is below 0.
         """
-        if np.dtype(dtype).kind not in "fib":
+        try:
+            found: Any = np.dtype(dtype)
+        except TypeError:  # NumPy has no such type
+            found = dtype
+        if getattr(found, "kind", None) not in ("f", "i", "b"):
             raise OptionError(
                 f"{operator.name} {attributes['name']!r} must be numbers or truth values, got "
-                f"{np.dtype(dtype)}"
+                f"{found}"
+            )
+        if any(extent is not None and extent < 0 for extent in shape):
+            raise OptionError(
+                f"{operator.name} {attributes['name']!r} must have extents >= 0, or None where a "
+                f"batch decides, got {tuple(shape)}"
             )
         with self.building(context=self.root):
             node = Node(operator, [], attributes, self)

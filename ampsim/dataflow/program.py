@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from ampsim.dataflow.operators.elements import sigmoid, tanh
 from ampsim.dataflow.operators.rows import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
 from ampsim.dataflow.variable import group, variable
-from ampsim.errors import GraphError
+from ampsim.errors import GraphError, SimulationError
+from ampsim.text import short
+from ampsim.user_code import user_code
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -123,12 +125,52 @@ class Program:
     def workers(self) -> int:
         """How many workers it needs: one more than the largest number in its `flow.device`."""
         with FlowGraph() as graph:
-            self.build()
+            self.built()
             if self.train is not None:
-                self.train(group)
+                self.trained(self.train, group)
         return 1 + max(
             (one.device for one in graph.nodes if isinstance(one.device, int)), default=0
         )
+
+    def built(self) -> Objective:
+        """Build the operators of one instance, as `build` does.
+
+        Raises:
+            GraphError: it failed, or gave something else.
+        """
+        with user_code("build of a program failed", GraphError):
+            made = self.build()
+        return _objective("build", made)
+
+    def trained(self, train: Callable[[Minimize], Objective], minimize: Minimize) -> Objective:
+        """Build what an instance of training does.
+
+        Raises:
+            GraphError: `train` failed, or gave something else.
+        """
+        with user_code("train of a program failed", GraphError):
+            made = train(minimize)
+        return _objective("train", made)
+
+    def fed(self, batch: Any) -> dict[str, Any]:
+        """Values of the inputs from one batch.
+
+        Raises:
+            SimulationError: `feed` failed, or gave something else.
+        """
+        with user_code("feed of a program failed"):
+            given: Any = self.feed(batch)
+        if not isinstance(given, Mapping):
+            raise SimulationError(
+                f"feed of a program must return values by the names of inputs, got {short(given)}"
+            )
+        return dict(cast("Mapping[str, Any]", given))
+
+
+def _objective(what: str, made: Any) -> Objective:
+    if not isinstance(made, Objective):
+        raise GraphError(f"{what} of a program must return a flow.Objective, got {short(made)}")
+    return made
 
 
 def linear(name: str, x: Operand, d_out: int) -> Tensor:

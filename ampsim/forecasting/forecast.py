@@ -195,7 +195,7 @@ class Forecast(RunTable, Saveable):
         return {"format": _FORMAT, **self.manifest}
 
     def __repr__(self) -> str:
-        names = ", ".join(str(name) for name in self.table["schedule"])
+        names = ", ".join(map(str, self.table.get("schedule", ()))) or "no row finished"
         return f"Forecast({self.model} on {self.cluster}: {names}; {len(self.runs)} runs)"
 
     def _repr_html_(self) -> str:

@@ -384,22 +384,26 @@ class RunEnd(NamedTuple):
     is_reached: bool
     best: float | None  # value of the metric
     epochs: int
+    failure: str | None  # why it ended early
 
 
 def end_of(goal: Goal, run: Run) -> RunEnd:
     """How a run ended."""
     looks = run.looks[goal.metric.kind]
     is_reached = goal.target is None or goal.reached_by(looks) is not None
-    return RunEnd(goal, is_reached, goal.metric.best(looks), len(run.epochs))
+    return RunEnd(goal, is_reached, goal.metric.best(looks), len(run.epochs), run.failure)
 
 
 def none_arrived(ends: Sequence[RunEnd]) -> list[str]:
-    """A sentence if no run reached its target; none if one did, or has no target."""
+    """Sentences if no run reached its target, and why runs failed; none if one did, or has none."""
     if any(one.is_reached for one in ends):
         return []
+    failed = [one.failure for one in ends if one.failure]
+    told = [f"{len(failed)} of {len(ends)} runs failed, the first: {failed[0]}."] if failed else []
+    ends = [one for one in ends if not one.failure]
     most = max((one.epochs for one in ends), default=0)
     bests = [one.best for one in ends if one.best is not None]
-    return [
+    return told + [
         f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
         f"{goal.metric.kind} was {goal.metric.text(goal.metric.best(bests))}. Give another "
         "target, more epochs, or other options of the model."

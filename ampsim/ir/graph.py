@@ -19,13 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.errors import GraphError
 from ampsim.ir.control import Bcast, Cond, Phi
 from ampsim.ir.message import Payload, Sends, State
 from ampsim.ir.node import Node, ParameterizedNode, Shape
 from ampsim.options import NODES_MAX
+from ampsim.text import short
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -128,11 +129,19 @@ def infer_shapes(graph: Graph) -> None:
 
 
 def _check(graph: Graph, index: int, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:
+    node = graph.nodes[index]
     try:
-        return graph.nodes[index].check(shapes)
+        found: Any = node.check(shapes)
     except GraphError as error:
         producers = [graph.nodes[source].name for source, _port in graph.sources[index]]
         raise GraphError(f"{graph.name}: {error} (fed by {', '.join(producers)})") from None
+    kinds: Any = [type(one) for one in found] if type(found) in (tuple, list) else None
+    if kinds != [tuple] * len(node.outputs):
+        raise GraphError(
+            f"{graph.name}: check of {node.describe()} must return a shape for each output "
+            f"({', '.join(node.outputs) or 'none'}), such as [('rows', 3)], got {short(found)}"
+        )
+    return tuple(found)
 
 
 def mark_gradients(graph: Graph) -> None:

@@ -17,8 +17,10 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ampsim.errors import GraphError
 from ampsim.ir.message import Direction, Payload, Sends, State
 from ampsim.ir.work import DESCENT, NO_WORK, Calls, Work
+from ampsim.text import short
 
 Shape: TypeAlias = tuple[int | str, ...]
 """A payload's shape while a graph is built; an extent that an instance decides has a name."""
@@ -273,6 +275,17 @@ class ParameterizedNode(Node):
     @abstractmethod
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw initial parameters, flat, float64."""
+
+    def misfit(self, drawn: Any) -> GraphError:
+        """Make the error on first parameters that do not fit, or that `adopt` did not take."""
+        wanted, shown = f"a flat array of {self.parameter_count} finite numbers", short(drawn)
+        if type(drawn) is np.ndarray:
+            shown = f"shape {drawn.shape}"
+            if drawn.shape == (self.parameter_count,):
+                if np.isfinite(drawn).all():
+                    return GraphError(f"adopt of {self.describe()} must call super().adopt(theta)")
+                shown = "numbers that are not"
+        return GraphError(f"initialise of {self.describe()} must return {wanted}, got {shown}")
 
     @abstractmethod
     def take_gradient(self) -> np.ndarray:

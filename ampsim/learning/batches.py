@@ -9,10 +9,11 @@ on the data, on nothing else, so that the numbers are the same each time.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final, TypeAlias, cast
 
@@ -288,7 +289,7 @@ class Batches:
                 self._gradients_are_there(items, 1)
         if queue.counts:
             queue.due -= len(items)
-            self._update(operation)
+            self._update(operation, items[0].state)
 
     def _went_forward(self, items: list[Item]) -> None:
         for item in items:
@@ -314,12 +315,13 @@ class Batches:
                     if not source.owed:
                         self._backward[source.operation.place].put(source, source.update)
 
-    def _update(self, operation: RowOperation) -> None:
+    def _update(self, operation: RowOperation, state: State) -> None:
         """Update a node whose gradients are all there, if nobody needs what that replaces."""
         forward, backward = self._forward[operation.place], self._backward[operation.place]
         assert self._updater is not None
         while operation.node.gradient_count and not forward.due and not backward.due:
-            self._updater.update(self._learners[operation.place], math.nan)
+            with failing(operation.node, Direction.UPDATE, state):
+                self._updater.update(self._learners[operation.place], math.nan)
             forward.updated()
             backward.updated()
 
@@ -352,8 +354,26 @@ def why_by_message(graph: Graph, sends: Pumped) -> str:
     return ""
 
 
-def failed(node: Node, direction: Direction, state: State, error: BaseException) -> SimulationError:
+def failed(
+    node: Node, direction: Direction, state: State, what: str | BaseException
+) -> SimulationError:
     """Make the error that tells what failed, and where."""
+    what = told(what) if isinstance(what, BaseException) else what
     return SimulationError(
-        f"{node.describe()} failed serving {direction.name.lower()} {state}: {told(error)}"
+        f"{node.describe()} failed serving {direction.name.lower()} {state}: {what}"
     )
+
+
+@contextlib.contextmanager
+def failing(node: Node, direction: Direction, state: State) -> Generator[None]:
+    """Tell what goes wrong in this block, once for each update, as the node's.
+
+    Raises:
+        SimulationError: something did.
+    """
+    try:
+        yield
+    except OURS_TO_PASS:
+        raise
+    except BaseException as error:
+        raise failed(node, direction, state, error) from error

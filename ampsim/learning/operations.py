@@ -59,6 +59,7 @@ from ampsim.nodes import (
     Ungroup,
 )
 from ampsim.nodes.distribute import sum_rows
+from ampsim.nodes.losses import require_labels
 
 
 class _Loss(RowOperation):
@@ -101,6 +102,7 @@ class _CrossEntropy(_Loss):
     def _evaluated(
         self, prediction: np.ndarray, wanted: np.ndarray, counts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int | None, float | None]:
+        require_labels(wanted, prediction.shape[1])
         rows = np.arange(len(wanted))
         probability = prediction - prediction.max(axis=1, keepdims=True)
         right = probability[rows, wanted].astype(np.float64)

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.errors import DivergenceError
+from ampsim.errors import DivergenceError, SimulationError, StuckError
 from ampsim.ir import (
     Direction,
     Graph,
@@ -29,8 +29,9 @@ from ampsim.ir import (
     Sends,
     State,
 )
-from ampsim.learning.batches import Batches, failed
+from ampsim.learning.batches import Batches, failed, failing
 from ampsim.model_parallel import Job, LearnerPass, PassOrder, PassTotals, Prediction, Updater
+from ampsim.model_parallel.faults import fault_of, why_stuck
 from ampsim.model_parallel.job import Pump, by_number
 from ampsim.model_parallel.step import Step
 from ampsim.trace import Recorder
@@ -90,8 +91,13 @@ class Learner:
             version = self._reads[state]
         elif payload is None:  # it needs no weights
             return False
-        else:
+        elif state in self._gradients:
             version = self._gradients[state][1]
+        else:
+            raise SimulationError(
+                f"{self.node.describe()} counted no gradient of {state}; its method backward must "
+                "call self.count_gradient(state, version) for each gradient that is not None"
+            )
         if version <= self.node.version:
             return False
         self._waiting.setdefault(version, []).append(item)
@@ -212,6 +218,7 @@ class Replay:
 
     Attributes:
         on_items: called with the number of items of each instance that is brought in.
+        freezes: whether payloads cannot be written to, as of a trial, which so finds who does.
     """
 
     def __init__(
@@ -236,6 +243,7 @@ class Replay:
                 learner = Learner(node, place, stashes=stashes, predicts=predicts)
                 self.learners[place] = learner
         self.on_items: Callable[[int], None] = lambda _items: None
+        self.freezes = False
         self._steps = {each: self._steps_of(is_training=each) for each in (True, False)}
         targets, sources = self.graph.targets, self.graph.sources
         ends = [sources[i] if node.is_loss else targets[i] for i, node in enumerate(nodes)]
@@ -320,11 +328,11 @@ class Replay:
             node.is_training = is_training
         self._totals = PassTotals()
         for sends in self._pumped(batches, first_instance):
-            self._send(0, FORWARD, sends)
+            self._send(0, FORWARD, (), sends)
             self._serve_all(is_training=is_training)
-        for node in self.graph.nodes:
-            left = next(iter(node.pending()), None)
-            assert left is None, f"{node.name} still holds {left}"
+        why = why_stuck(self.graph.nodes, (), [])
+        if why is not None:
+            raise StuckError(f"{self.graph.name}: nothing is left to do, but {why}")
         return self._totals
 
     def _pumped(self, batches: Iterable[Any], first_instance: int) -> Iterator[Sequence[Any]]:
@@ -351,9 +359,10 @@ class Replay:
                 raise
             except BaseException as error:
                 raise failed(self.graph.nodes[place], direction, state, error) from error
-            self._send(place, direction, sends)
+            self._send(place, direction, state, sends)
             while learner is not None and learner.is_due:
-                ready.extend(learner.update(self.updater))
+                with failing(learner.node, Direction.UPDATE, state):
+                    ready.extend(learner.update(self.updater))
 
     def _evaluate(self, place: int, port: int, state: State, payload: Payload) -> Sends:
         """Serve a message of a loss; return the gradients of its inputs."""
@@ -375,13 +384,26 @@ class Replay:
             )
         self._totals.add(report)
 
-    def _send(self, place: int, direction: Direction, sends: Sequence[Any]) -> None:
-        """Put messages where they go; what returns to the controller has ended."""
+    def _send(self, place: int, direction: Direction, state: State, sends: Sequence[Any]) -> None:
+        """Put messages that a step returned where they go; at the controller they have ended."""
         ends, onward = self._routes[direction][place]
-        for port, state, payload in sends:
-            far, far_port = ends[port]
-            if far:
-                self._ready.append((far, onward, far_port, state, payload))
+        if self.freezes:
+            _freeze(sends)
+        try:
+            for port, sent, payload in sends:
+                far, far_port = ends[port]
+                if far:
+                    self._ready.append((far, onward, far_port, sent, payload))
+        except (LookupError, TypeError, ValueError) as error:
+            fault = fault_of(sends, len(ends)) or error
+            raise failed(self.graph.nodes[place], direction, state, fault) from error
+
+
+def _freeze(sends: Any) -> None:
+    """Let nobody write to the arrays that were sent; what is no messages is told elsewhere."""
+    for sent in cast("Sequence[Any]", sends) if isinstance(sends, tuple | list) else ():
+        if isinstance(sent, tuple) and isinstance(payload := cast("Any", sent)[-1], np.ndarray):
+            payload.flags.writeable = False
 
 
 def _as_needed(node: Node, step: Step, port: int, state: State, gradient: Payload) -> Sends:

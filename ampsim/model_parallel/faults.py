@@ -10,6 +10,7 @@ import numpy as np
 
 from ampsim.ir import Node, Sends, Standin, State
 from ampsim.text import short
+from ampsim.user_code import user_code
 
 
 def fault_of(sends: Any, ports: int | Sequence[str]) -> str | None:
@@ -135,8 +136,9 @@ def why_stuck(
 def _waits_of(node: Node) -> Iterator[tuple[bool, str]]:
     """What a node waits for: (whether that is a backward message, sentence) for each such thing."""
     states: dict[str, list[str]] = {}
-    for state in node.pending():
-        states.setdefault(node.awaits(state), []).append(str(state))
+    with user_code(f"pending of {node.describe()}, which must return states, failed"):
+        for state in node.pending():
+            states.setdefault(node.awaits(state), []).append(str(state))
     for what, held in states.items():
         more = f" and {len(held) - STATES_TOLD} more" if len(held) > STATES_TOLD else ""
         text = f"{node.describe()} waits for {what} of {', '.join(held[:STATES_TOLD])}{more}"

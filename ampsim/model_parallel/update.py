@@ -8,11 +8,13 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from ampsim.errors import SimulationError
 from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Charged
 from ampsim.model_parallel.stash import Prediction, Stash
 from ampsim.optim import Optimizer, within_epochs
+from ampsim.text import short
 from ampsim.trace import Recorder
 
 
@@ -101,6 +103,7 @@ class Updater:
 
         Raises:
             DivergenceError: a weight would stop being finite; it is not adopted.
+            SimulationError: the node's gradient does not fit its parameters.
         """
         node = placed.node
         assert isinstance(node, ParameterizedNode)
@@ -128,7 +131,7 @@ class Updater:
 
     def _update_all(self, placed: Updatable, node: ParameterizedNode, now_s: float) -> None:
         """Step all parameters."""
-        gradient = self._averaged(node, node.take_gradient())
+        gradient = self._averaged(node, gradient_of(node))
         told = partial(_told, node, now_s)
         step, before = self._method(node).step, placed.optimizer_state
         theta, after = step(gradient, before, node.theta, self.rate, told)
@@ -179,6 +182,22 @@ def _scatter(whole: Any, shape: tuple[int, ...], rows: np.ndarray, part: Any) ->
         whole.reshape(shape)[rows] = part.reshape(len(rows), *shape[1:])
         return cast("Any", whole)
     return part
+
+
+def gradient_of(node: ParameterizedNode) -> np.ndarray:
+    """Take what a node has accumulated.
+
+    Raises:
+        SimulationError: it does not fit the parameters.
+    """
+    given: Any = node.take_gradient()
+    if getattr(given, "shape", None) == node.theta.shape and given.dtype == node.theta.dtype:
+        return given
+    shown = f"{given.dtype}{given.shape}" if hasattr(given, "dtype") else short(given)
+    raise SimulationError(
+        f"take_gradient of {node.describe()} must return an array as its parameters, "
+        f"{node.theta.dtype}{node.theta.shape}, got {shown}; does a node send another type?"
+    )
 
 
 def _told(node: ParameterizedNode, now_s: float) -> str:

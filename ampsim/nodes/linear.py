@@ -59,6 +59,22 @@ class Pairs:
     def take(self, weight: np.ndarray, bias: np.ndarray) -> None:
         """Write Xᵀ G into `weight` and the column sums of G into `bias`, and start anew."""
         waiting, self._waiting = by_state(self._waiting), []
+        try:
+            self._sum(waiting, weight, bias)
+        except ValueError as error:
+            kinds = {f"{x.dtype}{x.shape} and {g.dtype}{g.shape}" for _state, x, g in waiting}
+            raise ValueError(
+                f"expected inputs and gradients that give {weight.dtype}{weight.shape}, got "
+                f"{'; '.join(sorted(kinds)[:2])}"
+            ) from error
+
+    def _sum(
+        self,
+        waiting: list[tuple[State, np.ndarray, np.ndarray]],
+        weight: np.ndarray,
+        bias: np.ndarray,
+    ) -> None:
+        """Add the products of pairs, in their order."""
         products = _joined(waiting)
         first = next(products, None)
         if first is None:
@@ -409,10 +425,21 @@ class Linear(InHalves, MatrixNode):
             return ((0, state, standin((*payload.shape[:-1], self.d_out), payload.itemsize)),)
         if not len(payload):  # as of a type of bond that a molecule has not: no product
             return ((0, state, np.empty((*payload.shape[:-1], self.d_out), payload.dtype)),)
-        output = payload @ self.weight
+        try:
+            output = payload @ self.weight
+        except (TypeError, ValueError) as error:
+            raise self._misfit(payload) from error
+        if output.dtype is not self.weight.dtype and output.dtype != self.weight.dtype:
+            raise self._misfit(payload)
         if self.bias is not None:
             output += self.bias
         return ((0, state, output),)
+
+    def _misfit(self, payload: np.ndarray) -> ValueError:
+        return ValueError(
+            f"expected (rows, {self.d_in}) of numbers that go with {self.weight.dtype}, the model's"
+            f" dtype, got {payload.dtype}{payload.shape}; correct the data, the pump or the sender"
+        )
 
     def accumulate(self, state: State, saved: Payload, gradient: Payload) -> None:
         """Keep the pair of input and gradient."""

@@ -18,6 +18,23 @@ DOUBLE_BYTES: Final = 8
 """Bytes of a number in double precision."""
 
 
+def require_labels(label: np.ndarray, classes: int) -> None:
+    """Check that labels are whole numbers, one a row, that name classes counted from 0.
+
+    NumPy takes -1 for the last class, and a truth value for a choice of rows.
+
+    Raises:
+        ValueError: they are not.
+    """
+    if label.dtype.kind not in "iu" or label.ndim != 1:
+        got = f"{label.dtype} of shape {label.shape}"
+    elif len(label) and not 0 <= np.minimum.reduce(label) <= np.maximum.reduce(label) < classes:
+        got = f"{label[(label < 0) | (label >= classes)][0]}"
+    else:
+        return
+    raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, one a row, got {got}")
+
+
 class LossOfPair(LossNode):
     """A loss of two inputs, the prediction and what it should be, which has no gradient."""
 
@@ -58,7 +75,10 @@ class SoftmaxCrossEntropy(LossOfPair):
         logits, label = prediction, wanted
         rows = len(label)
         if rows == 1:
-            return self._gradient_of_one(logits, int(label[0]))
+            one = label.item() if label.size == 1 else None
+            if type(one) is int and 0 <= one < logits.shape[1]:
+                return self._gradient_of_one(logits, one)
+        require_labels(label, logits.shape[1])
         places = np.arange(rows)
         shifted = logits - logits.max(axis=1, keepdims=True)
         probability = np.exp(shifted)

@@ -32,7 +32,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ampsim.errors import AmpsimError, OptionError
+from ampsim.errors import AmpsimError, ExecutorError, OptionError
 from ampsim.files import prepare_folder
 from ampsim.runs.task import Task
 from ampsim.study.loading import bytes_of
@@ -103,7 +103,7 @@ class RunExecutor(ABC):
         """Ask for a run, the sooner the earlier; a key stands for one run, whoever asks for it.
 
         Raises:
-            OptionError: the task cannot be sent.
+            OptionError, ExecutorError: the task cannot be sent, or nobody takes it.
         """
 
     def progress(self, on_news: OnNews | None) -> None:
@@ -133,7 +133,10 @@ class AnyExecutor(RunExecutor):
     def submit(self, key: str, task: Task, read: Read, is_whole: bool) -> Future[Answer]:
         """Ask for a run, of which no whole result comes back."""
         content = packed_for_elsewhere(task, read)
-        self._asked[key] = self._executor.submit(answer_elsewhere, content)
+        try:
+            self._asked[key] = self._executor.submit(answer_elsewhere, content)
+        except RuntimeError as error:  # it was shut down, or broke
+            raise ExecutorError(f"the executor takes no more: {error}; give another") from error
         return self._asked[key]
 
     def stop(self, keys: Collection[str]) -> None:
@@ -156,8 +159,7 @@ def answer(task: Task, read: Read, is_whole: bool, tell: OnProgress | None) -> A
         error.add_note(traceback.format_exc())  # its own is lost on the way
         return error
     except Exception:
-        text = traceback.format_exc()
-        return RuntimeError(f"a run failed in a process of its own\n\n{text}")
+        return RuntimeError(f"a run failed in a process of its own\n\n{traceback.format_exc()}")
 
 
 def packed(task: Task, *others: Any) -> bytes:

@@ -241,8 +241,7 @@ def seeds_needed(rows: int, sureness: Sureness | None = None) -> int:
     >>> seeds_needed(2), seeds_needed(3), seeds_needed(11)
     (5, 6, 8)
     """
-    tail = (sureness or Sureness()).tail / max(rows - 1, 1)
-    return math.ceil(-math.log2(tail))
+    return math.ceil(-math.log2((sureness or Sureness()).tail / max(rows - 1, 1)))
 
 
 def columns_of(ranking: Ranking | None, rows: int) -> list[dict[str, Any]]:

@@ -251,8 +251,7 @@ def _record(frame: pd.DataFrame, index: int, columns: Sequence[str]) -> tuple[An
 
 def _records(frame: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Rows as tuples of Python's own values, whose text is exact."""
-    columns = [frame[name].tolist() for name in names]
-    return zip(*columns, strict=True)
+    return zip(*[frame[name].tolist() for name in names], strict=True)
 
 
 def _cells(records: Iterable[Sequence[Any]]) -> Iterator[str]:

@@ -51,7 +51,7 @@ def try_out(model: ModelLike) -> Trial:
 
     Every `Isu` checks its inverse on every state that it meets, and every node says what its steps
     cost. A program, where the model has one, trains on it too. A few instances are learned in one
-    order and in the reverse, which must not change a bit of a weight.
+    order and in the reverse, which must not change a bit of a weight; what is sent is not written.
 
     Raises:
         GraphError: the graph breaks a rule, an inverse is none, or the order of messages counts.
@@ -91,11 +91,9 @@ def _try_out(model: Model) -> Trial:
 
 def _smallest(model: Model, split: Split) -> list[Any]:
     """The smallest of the first batches of a split, the smallest first."""
-    batches = model.data(0, None).batches(split, epoch=0, seed=0)
-    first = list(itertools.islice(batches, _BATCHES))
+    first = list(itertools.islice(model.data(0, None).batches(split, epoch=0, seed=0), _BATCHES))
     if not first:
-        what = "train on" if split == "train" else "validate on"
-        raise OptionError(f"the data of model {model.name} must have a batch to {what}, got none")
+        raise OptionError(f"the data of model {model.name} must have a batch to validate on")
     return sorted(first, key=lambda batch: batch.rows)[:_TOGETHER]
 
 
@@ -124,7 +122,9 @@ def _require_one_learning(model: Model, batches: Sequence[Any], order: PassOrder
     def turned(instance: int, batch: Any) -> Any:
         return there.pump(ends - instance, batch)
 
-    Replay(there, averages=True).train(batches, order)
+    replay = Replay(there, averages=True)
+    replay.freezes = True
+    replay.train(batches, order)
     Replay(replace(back, pump=turned), averages=True).train(batches[::-1], order)
     for node, other in zip(*(one.parameterized for one in graphs), strict=True):
         if not np.array_equal(node.theta, other.theta, equal_nan=True):

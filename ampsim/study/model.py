@@ -19,7 +19,7 @@ import numpy as np
 from ampsim.arguments import check_fields, checked
 from ampsim.data import Dataset
 from ampsim.dataflow.program import Program
-from ampsim.errors import FileFormatError, GraphError, OptionError
+from ampsim.errors import FileFormatError, GraphError, OptionError, one_of
 from ampsim.files import read_regular
 from ampsim.ir import Graph, ParameterizedNode
 from ampsim.metric import Kind, Metric
@@ -243,8 +243,13 @@ class Model:
             graph = self.bare_graph()
             for node in graph.parameterized:
                 with user_code(f"{node.describe()} has no first weights", GraphError):
-                    drawn = node.initialise(stream(seed, f"initialise/{node.seed_name}"))
-                    node.adopt(drawn.astype(self.dtype))
+                    generator = stream(seed, f"initialise/{node.seed_name}")
+                    drawn: Any = node.initialise(generator)
+                    is_flat = getattr(drawn, "shape", None) == (node.parameter_count,)
+                    if is_flat and np.isfinite(drawn).all():
+                        node.adopt(drawn.astype(self.dtype))
+                    if not is_flat or node.theta.shape != drawn.shape:
+                        raise node.misfit(drawn)
         if self.given:
             _adopt(graph, self.given, self.dtype)
         return graph
@@ -265,6 +270,10 @@ class Model:
         with user_code(f"the graph of model {self.name} failed its check", GraphError):
             if self.make_graph is not None:
                 graph.verify()
+        learners = [node.name for node in graph.parameterized]
+        for name in self.node_update_intervals:
+            if name not in learners:
+                raise OptionError(one_of("learning node in node_update_intervals", name, learners))
         count = sum(node.parameter_count for node in graph.parameterized)
         element_bytes = np.dtype(self.dtype).itemsize
         if count > PARAMETERS_MAX:

@@ -244,8 +244,7 @@ def placement_origin(
 
     `workers` written as a TOML file is itself a placement.
     """
-    placed = dict(zip(nodes[1:], workers[1:], strict=True))
-    return {**placement.origin, "workers": placed}
+    return {**placement.origin, "workers": dict(zip(nodes[1:], workers[1:], strict=True))}
 
 
 def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str, str]]:

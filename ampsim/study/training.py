@@ -189,8 +189,7 @@ class ModelParallel:
         """See `Training`; what is in flight finishes where a part ends."""
         parts = Parts(batches, every)
         while not parts.is_over:
-            report = self._train(epoch, parts.next_part())
-            yield report, parts.is_over
+            yield self._train(epoch, parts.next_part()), parts.is_over
 
     def _train(self, epoch: int, batches: Iterable[Any]) -> PassReport:
         controller = self._engine.controller
@@ -306,8 +305,7 @@ class Training:
         self.is_abstract, self.counts_memory = settings.is_abstract, settings.counts_memory
         self._graph = graph
         names = [node.name for node in graph.nodes]
-        is_solver = isinstance(schedule, Solver)
-        known = [*names, CENTRE] if is_solver else names
+        known = [*names, CENTRE] if isinstance(schedule, Solver) else names
         known = [] if isinstance(schedule, OfProgram) else known
         self._method: ModelParallel | SolverEngine | OfPrograms
         self.recorder = Recorder(

@@ -82,13 +82,18 @@ class UserData:
         """Every batch of a split, each with a number of `rows`.
 
         Raises:
+            OptionError: there is none to train on.
             SimulationError: the user's method failed, or gave what is no batch.
         """
         what = f"batches({split!r}) of the data of model {self._model}"
         with user_code(f"{what} failed"):
             batches = iter(self.given.batches(split, epoch=epoch, seed=seed))
-        while (batch := _next(batches, what)) is not _END:
+        batch = _next(batches, what)
+        if batch is _END and split == "train":
+            raise OptionError(f"{what} must give a batch to train on, gave none")
+        while batch is not _END:
             yield batch
+            batch = _next(batches, what)
 
 
 def _next(batches: Iterator[Any], what: str) -> Any:

@@ -128,3 +128,44 @@ def test_a_misspelt_column_is_one_line_before_anything_runs(call, tmp_path):
     assert error.startswith("ampsim: no column named 'utilizaton'; did you mean 'utilisation'?")
     assert error.count("\n") == 1
     assert not (tmp_path / "x").exists()
+
+
+def test_runs_that_fail_alike_are_one_line(call, tmp_path):
+    (tmp_path / "raising.py").write_text(
+        '''"""A loss that raises."""
+from dataclasses import dataclass
+
+import numpy as np
+
+import ampsim
+from ampsim.data import ArrayDataset, pump_arrays
+from ampsim.ir import Graph
+from ampsim.nodes import Linear, SoftmaxCrossEntropy
+from ampsim.optim import sgd
+
+
+@dataclass(frozen=True)
+class Config:
+    width: int = 2
+
+
+def graph():
+    made = Graph("raising")
+    x, label = made.controller(x=("rows", 2), label=("rows",))
+    made.end(SoftmaxCrossEntropy("loss"), made.add(Linear("linear", 2, 2), x), label)
+    return made
+
+
+def build(config):
+    data = (np.ones((8, 2)), np.full(8, 7))
+    data = ArrayDataset(data, data, batch=4)
+    return ampsim.Model("raising", config, graph, data.for_run, pump_arrays, sgd(0.1), target=0.9)
+''',
+        encoding="utf-8",
+    )
+    words = ("raising.py", "--schedule", "sequential", "--repeats", "5", "--no-tune", "--quiet")
+    ended = call("forecast", *words)
+    assert ended.code == 2
+    (line,) = ended.err.splitlines()
+    assert line.startswith("ampsim: sequential: loss (SoftmaxCrossEntropy) failed ")
+    assert line.endswith("from 0 to 1, one a row, got 7 (5 runs)")

@@ -304,6 +304,14 @@ def test_of_runs_that_are_known_by_the_same_one_is_made_and_all_are_handed_over(
     assert sorted(handed) == [*enumerate(seeds)]
 
 
+def test_an_executor_that_was_shut_down_is_told_in_a_line(model, cluster):
+    executor = concurrent.futures.ThreadPoolExecutor(1)
+    executor.shutdown()
+    said = "^the executor takes no more: cannot schedule new futures after shutdown; give another$"
+    with pytest.raises(ExecutorError, match=said):
+        ampsim.forecast(model, cluster, "sequential", instances=10, executor=executor)
+
+
 class Breaking(concurrent.futures.Executor):
     """An executor whose tasks end in some way."""
 

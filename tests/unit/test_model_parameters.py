@@ -145,3 +145,12 @@ def test_the_data_type_is_that_of_the_parameters():
     for dtype in ("float32", "float64"):
         model = load_model("rnn", hidden=4, replicas=1, dtype=dtype)
         assert {array.dtype.name for array in model.parameters().values()} == {dtype}
+
+
+def test_an_interval_of_no_node_is_refused(model):
+    wrong = replace(model, node_update_intervals={"stage-9": 3})
+    with refused(
+        "no learning node in node_update_intervals named 'stage-9'; did you mean 'stage-2'? "
+        "known: stage-1, stage-2"
+    ):
+        simulate(wrong, "tflops-1", Amp())

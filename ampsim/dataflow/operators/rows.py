@@ -13,6 +13,7 @@ import numpy as np
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
 from ampsim.ir import Work
+from ampsim.nodes.losses import require_labels
 
 
 def _product_shape(x: op.Shape, w: op.Shape) -> op.Shape:
@@ -143,6 +144,7 @@ def _loss_shape(logits: op.Shape, label: op.Shape) -> op.Shape:
 )  # fmt: skip
 def softmax_cross_entropy(logits: Array, label: Array) -> Any:
     """Mean over rows of −log softmax(logits)[label]; logits (rows, classes), label (rows,)."""
+    require_labels(label, logits.shape[1])
     shifted = logits - logits.max(axis=1, keepdims=True)
     total = np.exp(shifted).sum(axis=1)
     right = shifted[np.arange(len(label)), label]

@@ -1,0 +1,268 @@
+"""Faults of a node of one's own are one line that names it: in a run, a forecast and a trial."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ampsim
+from ampsim.data import ArrayDataset, pump_arrays
+from ampsim.errors import AmpsimError
+from ampsim.ir import Graph
+from ampsim.nodes import Linear, SoftmaxCrossEntropy
+from ampsim.optim import sgd
+
+SPLIT = (np.linspace(-1.0, 1.0, 40).reshape(20, 2), np.arange(20) % 2)
+DATA = ArrayDataset(SPLIT, SPLIT, batch=4)
+
+
+class Own(Linear):
+    """A layer whose methods are as they should be but for some, which are given by name."""
+
+    def __init__(self, faults):
+        super().__init__("own", 2, 2)
+        for name, method in faults.items():
+            setattr(self, name, method.__get__(self))
+
+
+class OwnLoss(SoftmaxCrossEntropy):
+    """A loss that says so many rows are right."""
+
+    correct: Any = 3
+
+    def evaluate(self, port, state, payload):
+        found = super().evaluate(port, state, payload)
+        if found is None or found.report is None:
+            return found
+        return found._replace(report=replace(found.report, correct=self.correct))
+
+
+def model(pump=pump_arrays, loss=SoftmaxCrossEntropy, **faults) -> ampsim.Model:
+    def graph() -> Graph:
+        made = Graph("net")
+        x, label = made.controller(x=("rows", 2), label=("rows",))
+        hidden = made.add(Own(faults), made.add(Linear("first", 2, 2), x))
+        made.end(loss("loss"), hidden, label)
+        return made
+
+    return ampsim.Model("net", None, graph, DATA.for_run, pump, sgd(0.1), target=0.9)
+
+
+def counts_nothing(self, port, state, gradient) -> Any:
+    self._saved.pop(state)
+    return [(0, state, gradient)]
+
+
+def swallows(self, port, state, gradient) -> Any:
+    Linear.backward(self, port, state, gradient)
+    return []
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "backward gives nothing": (
+        {"backward": lambda self, port, state, gradient: self._saved.pop(state) and None},
+        r"own \(Own\) failed .*serving backward .*: expected a list of \(port, state, payload\), "
+        "got NoneType",
+    ),
+    "backward swallows": ({"backward": swallows}, "first .* waits for the backward message of"),
+    "no gradient": (
+        {"take_gradient": lambda self: None},
+        r"take_gradient of own \(Own\) must return an array as its parameters, float32\(6,\), "
+        "got None",
+    ),
+    "gradient of another precision": (
+        {"take_gradient": lambda self: np.zeros(6)},
+        r"take_gradient of own \(Own\) must return .*, got float64\(6,\)",
+    ),
+    "first weights": (
+        {"initialise": lambda self, generator: [0.0] * 6},
+        r"initialise of own \(Own\) must return a flat array of 6 finite numbers, got \[0.0",
+    ),
+    "first weights of another shape": (
+        {"initialise": lambda self, generator: np.zeros((1, 6))},
+        r"initialise of own \(Own\) must .* got shape \(1, 6\)",
+    ),
+    "first weights are not finite": (
+        {"initialise": lambda self, generator: np.full(6, np.nan)},
+        r"initialise of own \(Own\) must .* got numbers that are not",
+    ),
+    "weights are not adopted": (
+        {"adopt": lambda self, theta: None},
+        r"adopt of own \(Own\) must call super\(\).adopt\(theta\)",
+    ),
+    "pending": (
+        {"pending": lambda self: None},
+        r"pending of own \(Own\), which must return states, failed: TypeError",
+    ),
+    "check gives nothing": (
+        {"check": lambda self, shapes: None},
+        r"net: check of own \(Own\) must return a shape for each output \(output\), .* got None",
+    ),
+    "check gives one shape": (
+        {"check": lambda self, shapes: ("rows", 2)},
+        r"net: check of own \(Own\) must return .* got \('rows', 2\)",
+    ),
+    "pump gives nothing": (
+        {"pump": lambda instance, batch: None},
+        "pump failed for instance 0: expected a list of .* got NoneType",
+    ),
+    "pump gives no state": (
+        {"pump": lambda instance, batch: [(0, instance, batch.arrays[0])]},
+        "pump failed for instance 0: expected a state that is a NamedTuple",
+    ),
+}  # fmt: skip
+
+CLUSTER = ampsim.load_cluster("tflops-1", workers=2)
+
+
+def simulated(model):
+    ampsim.simulate(model, CLUSTER, ampsim.Amp(2))
+
+
+def forecasted(model):
+    table = ampsim.forecast(model, CLUSTER, "amp", max_epochs=1, repeats=1, jobs=1).table
+    if note := table["note"].iloc[0]:
+        raise AmpsimError(note)
+
+
+WAYS = [simulated, forecasted, ampsim.try_out]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_line_that_names_the_node(fault, way):
+    faults, message = FAULTS[fault]
+    with pytest.raises(AmpsimError, match=message) as caught:
+        way(model(**faults))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_gradient_that_is_not_counted_is_told_by_a_trial():
+    with pytest.raises(AmpsimError, match=r"own \(Own\) counted no gradient of Instance"):
+        ampsim.try_out(model(backward=counts_nothing))
+
+
+def with_solver(model):
+    ampsim.simulate(model, CLUSTER, ampsim.SyncSGD())
+
+
+UPDATES = ["no gradient", "gradient of another precision"]
+
+
+@pytest.mark.parametrize("fault", UPDATES)
+def test_a_solver_tells_what_does_not_fit_too(fault):
+    faults, message = FAULTS[fault]
+    with pytest.raises(AmpsimError, match=message):
+        with_solver(model(**faults))
+
+
+def sends(change):
+    def pump(instance, batch):
+        (port, state, x), label = pump_arrays(instance, batch)
+        return [(port, state, change(x)), label]
+
+    return pump
+
+
+LAYER = r"first \(Linear\) failed .*expected \(rows, 2\) of numbers that go with float32, .* got "
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda x: (9 * x).astype(np.int64), r"int64\(4, 2\)"),
+        (lambda x: x[:, :1].repeat(3, axis=1), r"float32\(4, 3\)"),
+    ],
+    ids=["int64", "three columns"],
+)
+def test_data_that_do_not_fit_the_first_layer_are_told(way, change, got):
+    with pytest.raises(AmpsimError, match=LAYER + got):
+        way(model(pump=sends(change)))
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    ("change", "got"),
+    [
+        (lambda gradient: gradient.astype(np.float64), r"float64\(4, 2\)"),
+        (lambda gradient: gradient.sum(axis=0), r"float32\(2,\)"),
+    ],
+    ids=["float64", "one row"],
+)
+def test_gradients_that_do_not_fit_a_layer_are_told(way, change, got):
+    def backward(self, port, state, gradient):
+        ((_port, _state, sent),) = Linear.backward(self, port, state, gradient)
+        return [(0, state, sent if self.is_abstract else change(sent))]
+
+    expected = r"first \(Linear\) .*expected inputs and gradients that give float32\(2, 2\), got .*"
+    with pytest.raises(AmpsimError, match=expected + got):
+        way(model(backward=backward))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_bytes_go_with_single_precision(way):
+    way(replace(model(pump=sends(lambda x: (9 * abs(x)).astype(np.uint8))), target=0.01))
+
+
+def writes_what_it_got(self, port, state, payload):
+    if not self.is_abstract:
+        payload *= 2
+    return Linear.forward(self, port, state, payload)
+
+
+def writes_what_came_back(self, port, state, gradient):
+    if not self.is_abstract:
+        gradient *= 2
+    return Linear.backward(self, port, state, gradient)
+
+
+@pytest.mark.parametrize(
+    "faults", [{"forward": writes_what_it_got}, {"backward": writes_what_came_back}]
+)
+def test_a_trial_finds_who_writes_to_what_was_sent(faults):
+    direction = next(iter(faults))
+    message = rf"own \(Own\) failed serving {direction} .*: ValueError: .*read-only .*, line \d+\)$"
+    with pytest.raises(AmpsimError, match=message):
+        ampsim.try_out(model(**faults))
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("correct", [5, -1])
+def test_more_right_than_there_are_rows_are_refused(way, correct, monkeypatch):
+    monkeypatch.setattr(OwnLoss, "correct", correct)
+    message = rf"loss \(OwnLoss\) failed .*: expected 0 to 4 rows that are right, got {correct}$"
+    with pytest.raises(AmpsimError, match=message):
+        way(model(loss=OwnLoss))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_what_is_right_may_be_unknown(way, monkeypatch):
+    monkeypatch.setattr(OwnLoss, "correct", None)
+    way(replace(model(loss=OwnLoss), target=None))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_nothing_is_told_where_nothing_is_wrong(way):
+    way(replace(model(), target=0.01))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: ampsim.explore(
+            model, CLUSTER, ["sequential", "amp"], over={"workers": [1, 2]}, max_epochs=1, repeats=2
+        ),
+        lambda model: ampsim.whatif(model, CLUSTER, "amp", max_epochs=1, repeats=2),
+    ],
+    ids=["explore", "whatif"],
+)
+def test_a_question_says_why_all_of_its_runs_failed(ask):
+    faults, message = FAULTS["no gradient"]  # which mode sleep does not ask for
+    sentences = ask(model(**faults)).sentences
+    assert any(
+        re.match(rf"(\d+) of \1 runs failed, the first: {message}", one) for one in sentences
+    )
+    assert not any(one.startswith("No run reached") for one in sentences)

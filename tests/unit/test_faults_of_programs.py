@@ -1,0 +1,65 @@
+"""Faults of a program of one's own are one line that says which of its functions, and where."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import ampsim
+from ampsim import flow
+from ampsim.errors import AmpsimError, OptionError
+
+PLACE = r" \(.*test_faults_of_programs\.py, line \d+\)$"
+MODEL = ampsim.load_model("mlp", data="synthetic", hidden=4)
+
+
+def with_program(**faults: Any) -> ampsim.Model:
+    return replace(MODEL, make_program=lambda: replace(MODEL.program, **faults))
+
+
+def raising(*_: Any) -> Any:
+    raise ZeroDivisionError("so")
+
+
+@pytest.mark.parametrize("way", [ampsim.try_out, lambda model: run(model)], ids=["try_out", "run"])
+@pytest.mark.parametrize(
+    ("faults", "message"),
+    [
+        ({"build": raising}, f"^build of a program failed: ZeroDivisionError: so{PLACE}"),
+        ({"build": lambda: None}, "^build of a program must return a flow.Objective, got None$"),
+        ({"train": raising}, f"^train of a program failed: ZeroDivisionError: so{PLACE}"),
+        ({"train": lambda step: None}, "^train of a program must return a flow.Objective, got"),
+        ({"feed": raising}, f"^feed of a program failed: ZeroDivisionError: so{PLACE}"),
+        ({"feed": lambda batch: None}, "^feed of a program must return values by .*, got None$"),
+    ],
+)  # fmt: skip
+def test_what_a_function_raises_or_forgets_is_told(faults, message, way):
+    with pytest.raises(AmpsimError, match=message):
+        way(with_program(**faults))
+
+
+def run(model):
+    ampsim.simulate(model, ampsim.load_cluster("tflops-1", workers=1), "dataflow", instances=100)
+
+
+def test_more_right_than_there_are_rows_are_refused():
+    def build():
+        found: Any = MODEL.program.build()
+        return replace(found, correct=found.correct + 1000)
+
+    message = r"^the Objective of a program .*: expected 0 to 100 rows that are right, got 10\d\d$"
+    with pytest.raises(AmpsimError, match=message):
+        run(with_program(build=build))
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "message"),
+    [
+        ((2,), "nope", r"^input 'x' must be numbers or truth values, got nope$"),
+        ((2,), "complex64", r"^input 'x' must be numbers or truth values, got complex64$"),
+        ((-4,), "float32", r"^input 'x' must have extents >= 0, .* got \(-4,\)$"),
+    ],
+)
+def test_an_input_of_no_type_or_extent_is_refused(shape, dtype, message):
+    with flow.FlowGraph(), pytest.raises(OptionError, match=message):
+        flow.input("x", shape, dtype)
