@@ -207,7 +207,7 @@ class _Walk:
             one = numbers[place]
             if self._starts[one] != until_s or self._kinds[one][1:3] != self._kinds[number][1:3]:
                 return None
-            if self._has_come(self._causes[one], now_s):
+            if is_near(self._end_of(self._causes[one]), now_s):  # not later: it is another group's
                 return self._causes[one]
             until_s = self._ends[one]
         return None

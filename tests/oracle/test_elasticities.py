@@ -110,6 +110,17 @@ def test_each_is_what_a_small_change_does_where_messages_are_merged():
     assert_is_derivative(LOOP, cluster, ampsim.Amp(max_active_keys=8, max_group=4))
 
 
+def test_the_path_through_groups_that_wait_ends():
+    """Behind a group another one of its node may begin, which took what came later: no cause."""
+    model = ampsim.load_model("tree_lstm", data="synthetic", hidden=6)
+    cluster = ampsim.load_cluster("tflops-1", workers=5)
+    waiting = ampsim.Amp(max_active_keys=6, max_group=7, group_wait_s=3.73e-6)
+    result = ampsim.simulate(model, cluster, waiting, mode="sleep", instances=20)
+    shares = elasticities(result, cluster)
+    assert sum(shares.by_constant.values()) == pytest.approx(1.0, abs=1e-9)
+    assert 0.5 < shares.of(WAITS) < 1  # most of the time is the groups'
+
+
 LATE = Link(latency_s=1.3e-6)
 HARDWARE: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     "host": (
