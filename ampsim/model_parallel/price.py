@@ -247,7 +247,7 @@ def largest(port: int, payload: Payload, sends: Sends) -> Extents:
 
 
 def largest_but(uncharged: int, port: int, payload: Payload, sends: Sends) -> Extents:
-    """That of the largest that it did not take from the port `uncharged`, nor sends there."""
+    """Shape of the largest payload not taken from the port `uncharged`, and not sent there."""
     counted = [one for one in sends if one[0] != uncharged]
     return largest(port, None if port == uncharged else payload, counted)
 
