@@ -157,7 +157,7 @@ def grid_cost(found: Sequence[Costs]) -> Figure:
     """Panels below each other, each with a cell for a schedule at a point.
 
     A cell of the first column has the value there; all others have how many times that theirs is,
-    orange where it is worse.
+    orange where it is worse, or their value where nobody knows the first.
     """
     columns = max(len(one.values.columns) for one in found)
     heights = [0.75 + len(one.values) * _COST_IN[1] for one in found]
@@ -188,7 +188,8 @@ def _draw_costs(axes: Axes, costs: Costs, scale: Normalize) -> None:
             colour = COST_COLOURS(scale(min(max(octaves, low), high)))
         look: dict[str, Any] = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
         axes.add_patch(Rectangle((column, line), 1.0, 1.0, **look))
-        shown = costs.measure.show(value) if column == 0 else f"{ratio:.2f}×"
+        is_alone = column == 0 or math.isnan(ratio)
+        shown = costs.measure.show(value) if is_alone else f"{ratio:.2f}×"
         axes.text(
             column + 0.5, line + 0.5, "–" if math.isnan(value) else shown, ha="center", va="center",
             fontsize=8, color=FAINT_INK if math.isnan(value) else INK,
