@@ -74,3 +74,11 @@ def test_a_value_whose_first_one_is_unknown_stands_there_itself():
     (found,) = grid_costs(times, [Cell(0, "amp", name) for name in ("usual", "fast")])
     assert costs_cells(found)[1] == ["amp", "–", "2.00 s"]
     assert [text.get_text() for text in grid_cost([found]).axes[0].texts] == ["–", "2.00 s"]
+
+
+def test_a_small_ratio_is_not_called_nothing():
+    rates = pd.DataFrame({"train_per_s": [1e6, 1234.0]})
+    (found,) = grid_costs(rates, [Cell(0, "amp", name) for name in ("usual", "slow")])
+    assert costs_cells(found)[1] == ["amp", "1.00 M/s", "1.23 k/s (0.0012×)"]
+    assert costs_verdict([found]).startswith("Training throughput is 0.0012 times (amp, slow)")
+    assert [text.get_text() for text in grid_cost([found]).axes[0].texts] == ["1.00 M/s", "0.0012×"]
