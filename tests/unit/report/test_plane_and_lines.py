@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from ampsim.report.page.figures import result_figures
 from ampsim.report.plot import bars
 from ampsim.report.plot import plane as plane_figure
 from ampsim.report.plot import whatif as whatif_figure
@@ -255,3 +257,18 @@ def test_a_bar_of_a_change_is_as_long_as_it_and_cut_only_by_the_edge(change):
     assert [bar.get_width() for bar in axes.patches] == [100 * change, -25.0]
     assert (axes.get_xlim()[1] < 100 * change) == (change > 10)
     assert axes.get_xlim()[0] < -25.0
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_rows_whose_epochs_differ_in_size_have_no_lines_of_equal_time(
+    make_forecast, make_chain, factor
+):
+    made = make_forecast(make_chain(), 3)
+    runs = [
+        replace(run, epochs=run.epochs.assign(instances=factor * run.epochs["instances"]))
+        if run.schedule == "amp" else run
+        for run in made.runs
+    ]  # fmt: skip
+    made = replace(made, runs=tuple(runs))
+    drawn = [picture.file for picture, _figure in result_figures(made, wanted={"plane"})]
+    assert drawn == ["plane.png"] * (factor == 1)
