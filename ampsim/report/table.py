@@ -66,13 +66,15 @@ class Column:
 def format_ratio(ratio: float) -> str:
     """A ratio with two digits, or as many as stand before the point.
 
-    >>> format_ratio(4.094), format_ratio(0.8), format_ratio(23.6)
-    ('4.1×', '0.80×', '24×')
+    >>> format_ratio(4.094), format_ratio(0.8), format_ratio(23.6), format_ratio(0.00123)
+    ('4.1×', '0.80×', '24×', '0.0012×')
     >>> format_ratio(float("nan")) == UNKNOWN
     True
     """
     if not math.isfinite(ratio):
         return UNKNOWN
+    if 0.0 < ratio < 0.0995:
+        return f"{ratio:#.2g}×"
     decimals = 0 if ratio >= 9.95 else 1 if ratio >= 0.995 else 2
     return f"{ratio:.{decimals}f}×"
 

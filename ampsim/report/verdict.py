@@ -118,8 +118,10 @@ def _name(row: Row) -> str:
 
 def _speed(records: Sequence[Row]) -> str:
     """How fast the fastest row trains, against the next and the best pipeline that drains."""
-    known = [row for row in records if number(row, "train_per_s") > 0] or list(records)
-    ordered = sorted(known, key=lambda row: -number(row, "train_per_s"))
+    known = [row for row in records if number(row, "train_per_s") > 0]
+    if not known and len(records) > 1:
+        return f"How fast any of {len(records)} rows trains is unknown"
+    ordered = sorted(known or records, key=lambda row: -number(row, "train_per_s"))
     best, others = ordered[0], ordered[1:]
     said = [
         f"{_as_fast(speed_ratio(best, row))} {what}, {_name(row)} ({_rate(row)})"

@@ -211,7 +211,7 @@ class _Packed:
         row = rows.places(row_numbers(spans)[drawn])
         order = np.lexsort((start_s[drawn], row))
         chosen = drawn[order]
-        self.row, self.rows = row[order], rows
+        self.row, self.rows, self.whole_s = row[order], rows, whole_s
         self.sent, self.outages = sent, outages_in(run.outages, whole_s)
         self.free = int(is_inside.sum()) - len(drawn)
         self.kept = run.kept
@@ -262,12 +262,12 @@ class _Packed:
         arrows = f"; {transfers:,} transfers between workers" if transfers else ""
         if transfers > TRANSFERS_MAX:
             arrows += " are too many for a page; choose a shorter window"
-        whole = "the time from its first to its last step"
-        of = whole if self.kept is None else f"the {self.kept.words}"
+        of = f"the {self.kept.words if self.kept else 'time from its first to its last step'}"
         return Panel(name, summary + free + arrows, of, [together, *worked])
 
     def _worked(self, name: str, chosen: NDArray[np.bool_], rows: int) -> list[str]:
-        length_s = (self.values["end"] - self.values["start"])[chosen]
+        ends_s = (np.clip(self.values[end], *self.whole_s) for end in ("end", "start"))
+        length_s = np.subtract(*ends_s)[chosen]
         direction = self.values["direction"][chosen]
         sums = np.bincount(direction, weights=length_s, minlength=len(DIRECTIONS))
         total_s = rows * self.length_s or math.nan

@@ -147,11 +147,10 @@ def _convergence(source: _Source) -> Figure | None:
 
 def _plane(source: _Source) -> Figure | None:
     table = source.table
-    items = [
-        count for repeats in source.runs.values() for run in repeats
-        for count in floats(run.epochs, "instances").tolist() if count > 0
-    ]  # fmt: skip
-    return plane(table, int(items[0]), source.names) if items and has_points(table) else None
+    first = (floats(of[0].epochs, "instances")[:1].tolist() for of in source.runs.values())
+    sizes = {items for one in first for items in one if items > 0}
+    is_one = len(sizes) == 1  # else as many epochs take other times in another row
+    return plane(table, int(*sizes), source.names) if is_one and has_points(table) else None
 
 
 def _utilisation(source: _Source) -> Figure | None:

@@ -328,12 +328,12 @@ def _of_fullest(memory: DataFrame) -> tuple[int, DataFrame]:
 
 
 def _draw_timeline(axes: Axes, memory: DataFrame, divisor: float, factor: float) -> None:
-    """Areas on each other; the first moment stands for the time before it, too."""
+    """Areas on each other; each moment stands for the time since the one before it."""
     times = np.append(0.0, floats(memory, "time_s") * factor)
     layers = [floats(memory, category) / divisor for category in CATEGORIES]
     layers = [np.append(layer[:1], layer) for layer in layers]
     areas = axes.stackplot(
-        times, *layers, labels=list(CATEGORIES), step="post",
+        times, *layers, labels=list(CATEGORIES), step="pre",
         colors=[colour for colour, _hatch in CATEGORIES.values()], linewidth=0.0,
     )  # fmt: skip
     for area, (_colour, hatch) in zip(areas, CATEGORIES.values(), strict=True):

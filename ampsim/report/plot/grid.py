@@ -123,9 +123,14 @@ def _range(costs: Costs) -> str:
     ]
     if not known:
         return ""
-    ends = {f"{ratio:.2f} times ({place})": None for ratio, place in (min(known), max(known))}
+    ends = {f"{_times(ratio)} times ({place})": None for ratio, place in (min(known), max(known))}
     first = costs.values.columns[0]
     return f"{costs.measure.heading.capitalize()} is {' to '.join(ends)} that of {first}."
+
+
+def _times(ratio: float) -> str:
+    """A ratio with two decimals, or, where these were nothing but zeros, with two digits."""
+    return f"{ratio:#.2g}" if 0.0 < ratio < 0.0995 else f"{ratio:.2f}"
 
 
 def costs_cells(costs: Costs) -> list[list[str]]:
@@ -136,7 +141,7 @@ def costs_cells(costs: Costs) -> list[list[str]]:
     pairs = zip(costs.values.itertuples(), costs.ratios.itertuples(), strict=True)
     lines: list[list[str]] = []
     for (label, *values), (_label, _one, *ratios) in pairs:
-        told = ["" if math.isnan(one) else f" ({one:.2f}×)" for one in ratios]
+        told = ["" if math.isnan(one) else f" ({_times(one)}×)" for one in ratios]
         shown = zip(map(costs.measure.show, values), ["", *told], strict=True)
         lines.append([str(label), *map("".join, shown)])
     return [["schedule", *costs.values.columns], *lines]
@@ -157,7 +162,7 @@ def grid_cost(found: Sequence[Costs]) -> Figure:
     """Panels below each other, each with a cell for a schedule at a point.
 
     A cell of the first column has the value there; all others have how many times that theirs is,
-    orange where it is worse.
+    orange where it is worse, or their value where nobody knows the first.
     """
     columns = max(len(one.values.columns) for one in found)
     heights = [0.75 + len(one.values) * _COST_IN[1] for one in found]
@@ -188,7 +193,8 @@ def _draw_costs(axes: Axes, costs: Costs, scale: Normalize) -> None:
             colour = COST_COLOURS(scale(min(max(octaves, low), high)))
         look: dict[str, Any] = {"facecolor": colour, "edgecolor": "white", "linewidth": 1.5}
         axes.add_patch(Rectangle((column, line), 1.0, 1.0, **look))
-        shown = costs.measure.show(value) if column == 0 else f"{ratio:.2f}×"
+        is_alone = column == 0 or math.isnan(ratio)
+        shown = costs.measure.show(value) if is_alone else f"{_times(ratio)}×"
         axes.text(
             column + 0.5, line + 0.5, "–" if math.isnan(value) else shown, ha="center", va="center",
             fontsize=8, color=FAINT_INK if math.isnan(value) else INK,

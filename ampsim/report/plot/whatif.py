@@ -77,9 +77,8 @@ def tornado(table: DataFrame) -> Figure:
         for factor, (words, hatch) in _BARS.items()
         if not math.isinf(factor)
     ]  # fmt: skip
-    axes = panels[0][0]
-    axes.plot([], [], "|", color=INK, markersize=9, label=_BARS[math.inf][0])
-    handles += axes.get_legend_handles_labels()[0]
+    panels[0][0].plot([], [], "|", color=INK, markersize=9, label=_BARS[math.inf][0])
+    handles += panels[0][0].get_legend_handles_labels()[0]
     figure.legend(handles=handles, loc="outside upper left", ncols=beside(3))
     return figure
 
@@ -104,13 +103,14 @@ def _draw(axes: Axes, bars: list[tuple[str, dict[float, float]]]) -> None:
         for factor, (_words, hatch) in _BARS.items():
             if factor not in changes:
                 continue
-            length = 100 * min(changes[factor], 10.0)
+            length = 100 * changes[factor]
             if math.isinf(factor):
                 axes.plot([length], [place], "|", color=INK, markersize=13, markeredgewidth=1.6)
                 continue
             axes.barh(place, length, height=_BAR, **hatched(_COLOURS[factor], hatch))
     name_rows(axes, [what for what, _changes in bars])
     axes.axvline(0.0, color=FAINT_INK, linewidth=0.8)
+    axes.set_xlim(right=min(axes.get_xlim()[1], 1050.0))  # longer bars run beyond the edge
     axes.grid(visible=False, axis="y")
 
 

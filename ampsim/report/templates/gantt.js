@@ -88,6 +88,7 @@
   // ---- words ----------------------------------------------------------------------------------
   const digits = (value) => {
     const size = Math.abs(value);
+    if (size > 0 && size < 0.9995) return value.toPrecision(3);
     return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
   };
   const scaled = (value, units) => {
@@ -103,8 +104,10 @@
   const percent = (value) => `${digits(100 * value)} %`;
   const moment = (value) => {
     // A time with as many digits as tell neighbours apart in what is shown.
-    const [factor, unit] = TIME.find(([f]) => view.end - view.start >= f * 0.9995) || TIME[3];
-    return `${(value / factor).toFixed(3)} ${unit}`;
+    const length = view.end - view.start;
+    const [factor, unit] = TIME.find(([f]) => length >= f * 0.9995) || TIME[3];
+    const decimals = 3 + Math.max(0, -Math.floor(Math.log10(length / factor) + 1e-3));
+    return `${(value / factor).toFixed(decimals)} ${unit}`;
   };
   const isInGap = (schedule, time) => schedule.gap && time >= schedule.gap[0] && time <= schedule.gap[1];
   const rowName = (row) => data.rows[row] + (data.devices[row] && ` (${data.devices[row]})`);

@@ -23,6 +23,7 @@ convergence: Any = convergence_figure.convergence
 draw_curves: Any = curves_figure.draw_curves
 throughput: Any = bars.throughput
 staleness_histogram: Any = bars.staleness_histogram
+memory_over_time: Any = bars.memory_over_time
 
 SCHEDULES = ("sequential", "pipeline", "amp")
 
@@ -263,3 +264,13 @@ def test_a_run_without_numbers_is_told_from_one_without_epochs(make_epochs):
     assert is_blind([blind], ACCURACY)
     assert not is_blind([epochs], ACCURACY)
     assert not is_blind([epochs[:0]], ACCURACY)
+
+
+def test_each_moment_of_a_memory_is_drawn_the_last_and_fullest_too():
+    moments = pd.DataFrame({"worker": 0, "time_s": [1.0, 3.0, 4.0], "bytes": [5e6, 7e6, 9e6]})
+    parts = {**dict.fromkeys(bars.CATEGORIES, 0.0), "weights": moments["bytes"]}
+    (axes,) = memory_over_time({"amp": moments.assign(**parts)}).axes
+    corners = axes.collections[0].get_paths()[0].vertices
+    widths = [np.ptp(corners[corners[:, 1] == height, 0]) for height in (5.0, 7.0, 9.0)]
+    assert widths == [1.0, 2.0, 1.0]
+    assert axes.get_xlim() == (0.0, 4.0)

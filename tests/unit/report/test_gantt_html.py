@@ -157,6 +157,16 @@ def test_more_steps_than_a_page_holds_need_a_window(figure_1, monkeypatch):
         gantt_view(figure_1, workers=3, window_s=(0.0, 1.0))
 
 
+def test_of_steps_that_a_window_cuts_only_what_is_inside_counts(figure_1, monkeypatch):
+    monkeypatch.setattr(chart_view, "STEPS_MAX", 50)
+    spans, window_s = figure_1["sequential"], (0.5e-6, 2.6e-6)
+    panel = gantt_view({"sequential": spans}, workers=3, window_s=window_s).panels[0]
+    cut_s = spans["end_s"].clip(*window_s) - spans["start_s"].clip(*window_s)
+    share = cut_s.sum() / (3 * (window_s[1] - window_s[0]))
+    assert 0.1 < share < (spans["end_s"] - spans["start_s"])[cut_s > 0].sum() / (3 * 2.1e-6) - 0.01
+    assert panel.worked[0][2] == f"{100 * share:.1f} %"
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_does_no_harm(figure_1, tmp_path, name):
     spans = figure_1["amp"]

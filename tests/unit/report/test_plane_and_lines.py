@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pandas as pd
 import pytest
 from matplotlib.text import Text
 
+from ampsim.report.page.figures import result_figures
 from ampsim.report.plot import bars
 from ampsim.report.plot import plane as plane_figure
+from ampsim.report.plot import whatif as whatif_figure
 from ampsim.report.plot.plane import has_points, iso_times
 from ampsim.report.style import DIRECTIONS
 from ampsim.report.table import series
@@ -20,6 +23,7 @@ plane: Any = plane_figure.plane
 throughput_over_mak: Any = bars.throughput_over_mak
 utilisation: Any = bars.utilisation
 bounds: Any = bars.bounds
+tornado: Any = whatif_figure.tornado
 
 ITEMS = 100_000
 
@@ -243,3 +247,28 @@ def test_rows_that_do_not_know_what_bounds_them_have_no_figure(sweep, make_table
     assert not bars.has_bounds(make_table())
     partly = bounds(sweep.assign(link_share=float("nan")))
     assert words(partly.axes[0]).count("\N{EN DASH}") == 4
+
+
+@pytest.mark.parametrize("change", [0.5, 23.0])
+def test_a_bar_of_a_change_is_as_long_as_it_and_cut_only_by_the_edge(change):
+    table = pd.DataFrame({"schedule": "amp", "what": "worker 0", "factor": [0.5, 2.0],
+                          "change": [change, -0.25], "time_to_target_s": 1.0})  # fmt: skip
+    (axes,) = tornado(table).axes
+    assert [bar.get_width() for bar in axes.patches] == [100 * change, -25.0]
+    assert (axes.get_xlim()[1] < 100 * change) == (change > 10)
+    assert axes.get_xlim()[0] < -25.0
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_rows_whose_epochs_differ_in_size_have_no_lines_of_equal_time(
+    make_forecast, make_chain, factor
+):
+    made = make_forecast(make_chain(), 3)
+    runs = [
+        replace(run, epochs=run.epochs.assign(instances=factor * run.epochs["instances"]))
+        if run.schedule == "amp" else run
+        for run in made.runs
+    ]  # fmt: skip
+    made = replace(made, runs=tuple(runs))
+    drawn = [picture.file for picture, _figure in result_figures(made, wanted={"plane"})]
+    assert drawn == ["plane.png"] * (factor == 1)

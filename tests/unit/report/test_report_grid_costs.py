@@ -67,3 +67,18 @@ def test_what_is_worse_is_orange_and_what_is_better_blue(costs):
     late = panels[1].patches[1].get_facecolor()
     assert slow[0] > slow[2] and late[0] > late[2]
     assert not math.isnan(sum(slow))
+
+
+def test_a_value_whose_first_one_is_unknown_stands_there_itself():
+    times = pd.DataFrame({"time_to_target_s": [None, 2.0]}, dtype=float)
+    (found,) = grid_costs(times, [Cell(0, "amp", name) for name in ("usual", "fast")])
+    assert costs_cells(found)[1] == ["amp", "–", "2.00 s"]
+    assert [text.get_text() for text in grid_cost([found]).axes[0].texts] == ["–", "2.00 s"]
+
+
+def test_a_small_ratio_is_not_called_nothing():
+    rates = pd.DataFrame({"train_per_s": [1e6, 1234.0]})
+    (found,) = grid_costs(rates, [Cell(0, "amp", name) for name in ("usual", "slow")])
+    assert costs_cells(found)[1] == ["amp", "1.00 M/s", "1.23 k/s (0.0012×)"]
+    assert costs_verdict([found]).startswith("Training throughput is 0.0012 times (amp, slow)")
+    assert [text.get_text() for text in grid_cost([found]).axes[0].texts] == ["1.00 M/s", "0.0012×"]

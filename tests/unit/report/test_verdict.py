@@ -239,6 +239,16 @@ def test_without_accuracy_only_speed_is_claimed(make_table, target):
     )
 
 
+def test_rows_of_which_none_has_a_speed_are_no_multiples_of_each_other(make_table):
+    """As where all runs of all rows fail."""
+    unknown = {name: [NAN] * 4 for name in ("train_per_s", "staleness_mean", "best_accuracy")}
+    table = judged(make_table, *([[INF] * 2] * 4), **unknown)
+    assert verdict(table, 0.97) == (
+        "How fast any of 4 rows trains is unknown. No accuracy was computed, so time to a target "
+        "is unknown."
+    )
+
+
 def test_without_a_target_no_time_is_claimed(make_table):
     text = verdict(make_table(time_to_target_s=[None] * 3), None)
     speed = "(1.29 M/s), with a mean staleness of 2.3 updates."
