@@ -193,8 +193,12 @@ def gradient_of(node: ParameterizedNode) -> np.ndarray:
     given: Any = node.take_gradient()
     if getattr(given, "shape", None) == node.theta.shape and given.dtype == node.theta.dtype:
         return given
+    raise _misfit(node, given)
+
+
+def _misfit(node: ParameterizedNode, given: Any) -> SimulationError:
     shown = f"{given.dtype}{given.shape}" if hasattr(given, "dtype") else short(given)
-    raise SimulationError(
+    return SimulationError(
         f"take_gradient of {node.describe()} must return an array as its parameters, "
         f"{node.theta.dtype}{node.theta.shape}, got {shown}; does a node send another type?"
     )
