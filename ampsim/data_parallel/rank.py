@@ -32,7 +32,6 @@ from ampsim.model_parallel.update import Updater, gradient_of
 from ampsim.optim import Optimizer, Vector
 from ampsim.trace import Cause
 from ampsim.trace.recorder import NO_STALENESS
-from ampsim.user_code import user_code
 
 Value = TypeVar("Value")
 
@@ -366,8 +365,7 @@ class ModelCopy(Rank):
                 if node.gradient_count:
                     self.counts[place] = node.gradient_count
                     if not node.is_abstract:
-                        with user_code(f"an update of {node.describe()} failed"):
-                            self.gradients[place] = gradient = gradient_of(node)
+                        self.gradients[place] = gradient = gradient_of(node)
                         if self._averages and len(node.instances) > 1:
                             gradient *= gradient.dtype.type(1.0 / len(node.instances))
             if self._ready is not None:

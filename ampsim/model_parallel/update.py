@@ -16,6 +16,7 @@ from ampsim.model_parallel.stash import Prediction, Stash
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.text import short
 from ampsim.trace import Recorder
+from ampsim.user_code import user_code
 
 
 class Applies(Protocol):
@@ -188,9 +189,10 @@ def gradient_of(node: ParameterizedNode) -> np.ndarray:
     """Take what a node has accumulated.
 
     Raises:
-        SimulationError: it does not fit the parameters.
+        SimulationError: it failed, or does not fit the parameters.
     """
-    given: Any = node.take_gradient()
+    with user_code(f"an update of {node.describe()} failed"):
+        given: Any = node.take_gradient()
     if getattr(given, "shape", None) == node.theta.shape and given.dtype == node.theta.dtype:
         return given
     raise _misfit(node, given)
