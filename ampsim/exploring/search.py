@@ -228,11 +228,11 @@ class _Searcher:
         varies = {axis.key: axis.values for axis in self._space.axes}
         model, cluster, _schedules = self.asked.setup
         return Searched(
-            table=table_of(table), objectives=objectives, keys=self._keys, sampler=sampler,
-            model=model.name, cluster=place_words(cluster.name, varies),
-            sentences=(), hypervolume=of_all[sampler], reference=reference, volumes=volumes,
+            table=table_of(table.replace(math.inf, math.nan)), objectives=objectives,
+            keys=self._keys, sampler=sampler, sentences=(), model=model.name,
+            cluster=place_words(cluster.name, varies), reference=reference, volumes=volumes,
+            hypervolume=of_all[sampler], importances=of_each[sampler].importances,
             hypervolume_random=None if sampler == "random" else of_all.get("random"),
-            importances=of_each[sampler].importances,
             manifest=self.asked.manifest(**self._origin, sampler=sampler),
         )  # fmt: skip
 

@@ -372,6 +372,15 @@ def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
     assert first.startswith(said)
 
 
+def test_what_failed_has_no_numbers_in_the_table(setup):
+    """And not infinite ones: unknown is missing."""
+    over = {"device.memory_bytes": [100, 10**9]}
+    found = ampsim.search(*setup, over=over, minimise="epoch_s", instances=100, trials=6).table
+    failed = found["outcome"] == "failed"
+    assert failed.any() and not failed.all()
+    assert (found["epoch_s"].isna() == failed).all()
+
+
 def test_a_point_that_is_tried_again_is_no_further_point():
     first, all_trials = sentences_of(told(["complete", "complete", "not reached"], [2, 2, 4]))
     assert first == "1 of 2 points tried is beaten by none in time_s."
