@@ -391,6 +391,35 @@ FAULTS = {
         "exploring/sampling.py", 'one.outcome == "complete" and one.values', "one.values",
         ("unit/test_search.py",),
     ),
+    "all points of other searches": Planted(
+        "exploring/sampling.py", "self._others()[:most]", "self._others()",
+        ("unit/test_search.py",),
+    ),
+    "a transfer for its sender": Planted(
+        "trace/recorder.py", 'columns["node"] = columns["target"]',
+        'columns["node"] = columns["source"]',
+        ("unit/report/perfetto/test_perfetto_links.py",),
+    ),
+    "joules of whole runs": Planted(
+        "runs/rows.py", "getattr(run, name) * time_s / (run.makespan_s or 1)", "getattr(run, name)",
+        ("unit/test_outages_and_upkeep.py",),
+    ),
+    "the cause of a later group": Planted(
+        "trace/holding.py", "is_near(self._end_of(self._causes[one]), now_s)",
+        "self._has_come(self._causes[one], now_s)", ("oracle/test_elasticities.py",),
+    ),
+    "a label below the first class": Planted(
+        "nodes/losses.py", "type(one) is int and 0 <= one <", "type(one) is int and one <",
+        ("unit/test_labels.py",),
+    ),
+    "a mask that decides the charge": Planted(
+        "nodes/attention.py", "uncharged_port = 3", "uncharged_port = -1",
+        ("unit/test_charged_attention.py",),
+    ),
+    "steps beyond the window": Planted(
+        "report/gantt/view.py", "np.clip(self.values[end], *self.whole_s)", "self.values[end]",
+        ("unit/report/test_gantt_html.py",),
+    ),
 }  # fmt: skip
 
 

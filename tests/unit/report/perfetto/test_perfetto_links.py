@@ -53,6 +53,7 @@ def test_every_transfer_that_was_kept_is_a_slice_on_the_track_of_its_link(
     assert len(sent) and {one["ph"] for one in found} <= {"X", "i"}
     ends = [[one["args"][key] for key in ("source", "target", "bytes")] for one in found]
     assert ends == sent[["source", "target", "bytes"]].to_numpy().tolist()
+    assert sent["node"].tolist() == sent["target"].tolist()
     assert np.allclose([one["ts"] for one in found], sent["start_s"] * 1e6, atol=1e-3)
     lengths_us = (sent["end_s"] - sent["start_s"]) * 1e6
     assert np.allclose([one.get("dur", 0.0) for one in found], lengths_us, atol=2e-3)
