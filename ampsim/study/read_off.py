@@ -275,7 +275,8 @@ class ReadOff(WithRates, ABC):
         A step that a pause or a stop holds up keeps its device occupied meanwhile.
         """
         available_s = len(self._totals.busy_s) * self.makespan_s
-        return float(self._totals.busy_s.sum()) / available_s if available_s else np.nan
+        busy_s = float(self._totals.busy_s.sum())
+        return min(busy_s / available_s, 1.0) if available_s else np.nan  # but for rounding
 
     @property
     def utilisation_by_worker(self) -> pd.DataFrame:
