@@ -198,15 +198,16 @@ def test_messages_of_a_loss_that_waits_for_the_others_are_its_own():
     assert_is_derivative(CHAIN, cluster, ampsim.GPipe(max_active_keys=4))
 
 
+@pytest.mark.parametrize("link", [LATE, Link()])
 @pytest.mark.parametrize("jitter_cv", [0.0, 0.3])
 @pytest.mark.parametrize("key", ["step_overhead_s", "message_overhead_s"])
-def test_each_number_of_the_host_has_its_own(key, jitter_cv):
+def test_each_number_of_the_host_has_its_own(key, jitter_cv, link):
     parts, _numbers, _waits = HARDWARE["host"]
     host, schedule = (
         parts["host"].model_copy(update={"jitter_cv": jitter_cv}),
         ampsim.Amp(max_active_keys=6),
     )
-    parts = {**parts, "host": host}
+    parts = {**parts, "host": host, "link": link}
     cluster = Cluster(name="host", devices=devices(np.random.default_rng(7)), **parts)
     usual, longer = (
         timed(CHAIN, cluster.model_copy(update={"host": one}), schedule)
