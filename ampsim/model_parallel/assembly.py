@@ -332,7 +332,7 @@ def _tasks_of(
 ) -> tuple[Tasks, Checkpointed | None]:
     cluster, clock, seed = setup.cluster, setup.clock, setup.settings.seed
     overhead_s = cluster.devices[worker.index].message_overhead_s
-    tasks = WithMessageOverhead(worker, overhead_s) if overhead_s else worker
+    tasks = WithMessageOverhead(worker, overhead_s, setup.recorder) if overhead_s else worker
     if seed is None:
         return tasks, None
     where = (worker.processor, clock, cluster)

@@ -116,7 +116,9 @@ class HostLane(RecordedLane):
         device, kind = self._device, self._kinds[direction]
 
         def done(start_s: float) -> None:
-            then(self.record(kind, start_s, state, cause))
+            number = self.record(kind, start_s, state, cause)
+            self.recorder.note_messages(number, messages)
+            then(number)
 
         self.add(LaneTask(device.step_overhead_s + messages * device.message_overhead_s, done))
 

@@ -16,6 +16,7 @@ from ampsim.machine import Begun
 from ampsim.model_parallel.controller import BY_CONTROLLER
 from ampsim.model_parallel.placed_node import FarPorts, Message
 from ampsim.model_parallel.worker import Worker
+from ampsim.trace import Recorder
 
 UPDATE, BACKWARD, FORWARD = Direction
 
@@ -32,12 +33,12 @@ def far_ports(graph: Graph, placement: Sequence[int], place: int) -> FarPorts:
 class WithMessageOverhead:
     """The tasks of a worker, each as much longer as its messages cost."""
 
-    __slots__ = ("_begin", "_overhead_s", "_worker", "do_free", "end", "queues")
+    __slots__ = ("_begin", "_overhead_s", "_recorder", "_worker", "do_free", "queues")
 
-    def __init__(self, worker: Worker, overhead_s: float) -> None:
+    def __init__(self, worker: Worker, overhead_s: float, recorder: Recorder) -> None:
         self.queues: dict[Any, deque[Any]] = worker.queues
-        self._begin, self.end, self.do_free = worker.begin, worker.end, worker.do_free
-        self._overhead_s, self._worker = overhead_s, worker
+        self._begin, self.do_free = worker.begin, worker.do_free
+        self._overhead_s, self._worker, self._recorder = overhead_s, worker, recorder
 
     @property
     def has_free(self) -> bool:
@@ -49,6 +50,13 @@ class WithMessageOverhead:
         seconds, what = self._begin(kind, queue)
         direction, message, served = what[:3]
         return seconds + self._overhead_s * messages(direction, message, served[0]), what
+
+    def end(self, task: Begun) -> None:
+        """End a task; over free links no transfer tells of its messages."""
+        direction, message, served = task[1][:3]
+        number = self._recorder.spans.count
+        self._recorder.note_messages(number, messages(direction, message, served[0]))
+        self._worker.end(task)
 
 
 def messages(direction: Direction, message: Message, sends: Sends) -> int:

@@ -16,7 +16,7 @@ who shares with it may change, too.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -41,7 +41,7 @@ class Holding(NamedTuple):
         source_worker: who sends; -2 of what is no transfer.
         step: the kind of the step, as `ampsim.trace.Kinds` has it; () of what is no step.
         size: of the step's seconds as recorded, which tell it from others of its kind; 0 of others.
-        messages: how many the step takes from other places, and sends there, if they are counted.
+        messages: how many the step takes from other places, and sends there, if they tell it apart.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ def held_path(
         of_spans: list[float] = down_s.tolist()
         walk.down_s = dict(enumerate(of_spans))
     if by_message:
-        walk.count_messages()
+        walk.messages = recorder.messages
     return walk.walked()
 
 
@@ -98,7 +98,7 @@ class _Walk:
         self._causes: list[int] = spans["cause"].tolist()
         times_and_ends = (transfers[name].tolist() for name in _OF_TRANSFER)
         self._transfers: list[tuple[Any, ...]] = list(zip(*times_and_ends, strict=True))
-        self.messages: dict[int, int] = {}  # of spans, if they are counted
+        self.messages: dict[int, int] = {}  # of spans, if steps are told apart by them
         self._admissions: list[tuple[float, int]] = list(
             zip(admissions["time_s"].tolist(), admissions["cause"].tolist(), strict=True)
         )
@@ -136,12 +136,6 @@ class _Walk:
                 time_s, cause = self._admissions[number]
                 now_s = self._waited(now_s, time_s)
         raise AssertionError("the path through whoever held the device runs in a circle")
-
-    def count_messages(self) -> None:
-        """Count what each step takes from other places and sends to them."""
-        far = Counter(one[-1] for one in self._transfers if one[4] != one[5])
-        far.update(n for n, one in enumerate(self._causes) if record_of(one)[0] == "transfer")
-        self.messages = far
 
     def _add(self, part: Holding, seconds: float) -> None:
         if seconds > 0:

@@ -109,6 +109,8 @@ class Recorder:
         closures: from when on instances were kept out that there were, or were not any more.
         stand_ins: which transfers stand for a collective.
         placed: the worker of each node of a program.
+        messages: of spans whose messages take time, by number: how many the step took from other
+            places, and sent there. Empty where not all spans stay in memory.
         sent: how many messages went between a program's workers, by what they were.
 
     Args:
@@ -150,6 +152,8 @@ class Recorder:
         self.closures: list[tuple[float, bool]] = [(0.0, False)]
         self.stand_ins = Collectives()
         self.placed: dict[str, int] = {}
+        self.messages: dict[int, int] = {}
+        self._has_all_spans = spans_kept is None
         self.sent: dict[str, int] = {}
         self.kinds = Kinds()
         self._tables: list[RecordTable] = []
@@ -207,6 +211,11 @@ class Recorder:
             if worker >= 0 and lane == COMPUTE_LANE:
                 steps.append(LatestStep(worker, DIRECTIONS[direction], start_s, end_s))
         return steps
+
+    def note_messages(self, span: int, count: int) -> None:
+        """Note how many messages the step of a span took from other places, and sent there."""
+        if self._has_all_spans:
+            self.messages[span] = count
 
     def note_closure(self, time_s: float, is_closed: bool) -> None:
         """Note that from now on instances are kept out that there are, or are not any more."""

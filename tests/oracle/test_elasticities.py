@@ -155,6 +155,12 @@ HARDWARE: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
     ),
     "jitter": ({"link": LATE}, {"jitter_cv": 0.2}, 0.0),
     "jitter of messages": ({"link": LATE}, {"jitter_cv": 0.2, "message_overhead_s": 1.7e-6}, 0.0),
+    "jitter of messages over free links": ({}, {"jitter_cv": 0.2, "message_overhead_s": 1.7e-6}, 0),
+    "jitter of issued messages": (
+        {"link": LATE},
+        {"jitter_cv": 0.2, "message_overhead_s": 1.7e-6, "dispatch_s": 2.3e-6},
+        0.0,
+    ),
     "copies of slow devices": (
         {
             "link": LATE,
@@ -185,15 +191,23 @@ def test_each_is_what_a_small_change_does_on_every_kind_of_hardware(kind):
     assert_is_derivative(CHAIN, cluster, ampsim.Amp(max_active_keys=6), waits)
 
 
+def test_messages_of_a_loss_that_waits_for_the_others_are_its_own():
+    """What a barrier holds back is sent by the last step: the others lasted by nothing known."""
+    numbers = {"jitter_cv": 0.2, "message_overhead_s": 2e-5}
+    cluster = Cluster(name="c", link=LATE, devices=devices(np.random.default_rng(3), **numbers))
+    assert_is_derivative(CHAIN, cluster, ampsim.GPipe(max_active_keys=4))
+
+
+@pytest.mark.parametrize("link", [LATE, Link()])
 @pytest.mark.parametrize("jitter_cv", [0.0, 0.3])
 @pytest.mark.parametrize("key", ["step_overhead_s", "message_overhead_s"])
-def test_each_number_of_the_host_has_its_own(key, jitter_cv):
+def test_each_number_of_the_host_has_its_own(key, jitter_cv, link):
     parts, _numbers, _waits = HARDWARE["host"]
     host, schedule = (
         parts["host"].model_copy(update={"jitter_cv": jitter_cv}),
         ampsim.Amp(max_active_keys=6),
     )
-    parts = {**parts, "host": host}
+    parts = {**parts, "host": host, "link": link}
     cluster = Cluster(name="host", devices=devices(np.random.default_rng(7)), **parts)
     usual, longer = (
         timed(CHAIN, cluster.model_copy(update={"host": one}), schedule)
