@@ -1,0 +1,66 @@
+"""Commands on a model file of one's own: what it prints, how few data it has, where it goes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+OWN = '''
+"""Two layers."""
+from dataclasses import dataclass
+
+import numpy as np
+
+import ampsim
+from ampsim.data import ArrayDataset, pump_arrays
+from ampsim.ir import Graph
+from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
+from ampsim.optim import sgd
+
+
+@dataclass(frozen=True)
+class Config:
+    hidden: int = 4
+
+
+def rows(count, seed):
+    points = np.random.default_rng(seed).normal(size=(count, 3)).astype("float32")
+    return points, (points[:, 0] > 0).astype("int64")
+
+
+def graph_of(config):
+    graph = Graph("own")
+    points, labels = graph.controller(points=("rows", 3), labels=("rows",))
+    hidden = graph.add(ReLU("relu"), graph.add(Linear("first", 3, config.hidden), points))
+    logits = graph.add(Linear("last", config.hidden, 2), hidden)
+    graph.end(SoftmaxCrossEntropy("loss"), logits, labels)
+    return graph
+
+
+def build(config):
+    train, valid = rows(40, 0), rows(20, 1)
+    data = ArrayDataset(train=train, valid=valid, batch=10)
+    return ampsim.Model(
+        "own", config, lambda: graph_of(config), data.for_run, pump_arrays, sgd(0.5), target=0.9
+    )
+'''
+
+
+@pytest.fixture
+def own(call):
+    """`own("run", old, new)` writes the model with `new` for `old`, and runs a command on it."""
+
+    def run(command: str, old: str, new: str, *words: str):
+        assert old in OWN
+        Path("own.py").write_text(OWN.replace(old, new), encoding="utf-8")
+        return call(command, "own.py", *words)
+
+    return run
+
+
+def test_what_a_model_prints_stands_beside_the_json_object(own):
+    for where in ("    train, valid", '    graph = Graph("own")'):
+        words = ("--workers", "2", "--quiet", "--json", "-")
+        ended = own("run", where, f'    print("mine")\n{where}', *words)
+        assert json.loads(ended.out)["model"] == "own"
+        assert (ended.code, set(ended.err.splitlines())) == (0, {"mine"})
