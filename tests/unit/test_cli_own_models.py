@@ -64,3 +64,13 @@ def test_what_a_model_prints_stands_beside_the_json_object(own):
         ended = own("run", where, f'    print("mine")\n{where}', *words)
         assert json.loads(ended.out)["model"] == "own"
         assert (ended.code, set(ended.err.splitlines())) == (0, {"mine"})
+
+
+def test_a_chart_of_fewer_items_than_usual_shows_all(own):
+    ended = own("gantt", "", "", "--workers", "2", "--schedule", "amp", "--out", "chart.json")
+    assert (ended.code, ended.err) == (0, "")
+    assert Path("chart.json").is_file()
+    more = own("gantt", "", "", "--instances", "41", "--out", "chart.json")
+    assert more.code == 2
+    assert "must be at most 40, all that there are, got 41" in more.err
+    assert own("gantt", "", "", "--instances", "0", "--out", "chart.json").code == 2
