@@ -74,3 +74,12 @@ def test_a_chart_of_fewer_items_than_usual_shows_all(own):
     assert more.code == 2
     assert "must be at most 40, all that there are, got 41" in more.err
     assert own("gantt", "", "", "--instances", "0", "--out", "chart.json").code == 2
+
+
+@pytest.mark.parametrize("where", ["import numpy as np", "    train, valid"])
+def test_a_model_file_may_change_the_folder(own, where):
+    indent = where[: len(where) - len(where.lstrip())]
+    away = f'{indent}import os\n{indent}os.chdir("..")\n{where}'
+    ended = own("check", where, away)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("ok: own.py: model own")
