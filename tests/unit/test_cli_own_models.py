@@ -1,9 +1,15 @@
 """Commands on a model file of one's own: what it prints, how few data it has, where it goes."""
 
 import json
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from ampsim import flow
+from ampsim.errors import DivergenceError
+from ampsim.model_parallel.job import data_told
 
 OWN = '''
 """Two layers."""
@@ -83,3 +89,36 @@ def test_a_model_file_may_change_the_folder(own, where):
     ended = own("check", where, away)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith("ok: own.py: model own")
+
+
+@pytest.mark.parametrize(("split", "seed"), [("training", 0), ("validation", 1)])
+def test_data_that_are_not_finite_are_told_as_such(own, split, seed):
+    where = "    return points, (points"
+    spoiled = f"    if seed == {seed}:\n        points[5, 2] = np.nan\n{where}"
+    ended = own("run", where, spoiled, "--workers", "2", "--quiet")
+    assert ended.code == 2
+    told = rf"became nan .* s; batch \d of the {split} data has nan in a float32 array of shape "
+    assert re.search(told + r"\(10, 3\): mend the data, for no learning rate helps", ended.err)
+    assert "lower" not in ended.err
+
+
+def test_what_a_program_is_fed_is_looked_at_too():
+    def told_of(batches):
+        program = flow.Program(lambda: None, lambda batch: {"points": batch, "count": 3})
+        with data_told(None, lambda: program, lambda split: batches):
+            raise DivergenceError("the loss became inf; try a lower learning rate")
+
+    with pytest.raises(
+        DivergenceError, match=r"^the loss became inf; batch 1 of the training data"
+    ):
+        told_of([np.ones(2), np.array([1.0, np.inf])])
+    with pytest.raises(DivergenceError, match="try a lower learning rate"):
+        told_of([np.ones(2), np.arange(2)])
+
+
+def test_weights_that_diverge_while_a_model_is_checked_have_no_time(own):
+    ended = own("check", "sgd(0.5)", "sgd(1e30)")
+    assert ended.code == 2
+    assert re.search(
+        r"stopped being finite in update \d with gradients of instance \d; try", ended.err
+    )
