@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ampsim
 from ampsim import flow
 from ampsim.errors import DivergenceError
+from ampsim.forecasting.budget import least_seeds
 from ampsim.model_parallel.job import data_told
+from ampsim.report.verdict import verdict
 
 OWN = '''
 """Two layers."""
@@ -122,3 +125,16 @@ def test_weights_that_diverge_while_a_model_is_checked_have_no_time(own):
     assert re.search(
         r"stopped being finite in update \d with gradients of instance \d; try", ended.err
     )
+
+
+@pytest.mark.slow
+def test_a_forecast_whose_every_run_fails_ends_at_the_least_that_would_rank(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN.replace('astype("int64")', 'astype("int64") + 5'), encoding="utf-8")
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    found = ampsim.forecast(path, cluster, "sequential,amp", budget_s=20)
+    assert all("labels must be whole numbers from 0 to 1" in one.failure for one in found.runs)
+    assert len(found.runs) == 2 * least_seeds(2)
+    assert len(found.trials) < 150  # as the settings that a row begins with are halved, and no more
+    said = "No run of any row finished an epoch, so there is nothing to compare."
+    assert verdict(found.table, found.target, found.metric, found.manifest) == said
