@@ -45,7 +45,7 @@ MEANT: Final = {
 }
 """What options of other programs and papers are called here."""
 
-_IN_PYTHON: Final = {"--trials": "(?:trials|tune)", "--for": "over"}
+_IN_PYTHON: Final = {"--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s"}
 """What options that have another name in Python are called there, as an expression."""
 
 ONE_EACH: Final = "for several run the command once with each, or write a recipe with a [grid]"
@@ -86,7 +86,9 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
         option = word.partition("=")[0]
         if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option) and option not in varied:
             name = _IN_PYTHON.get(option, option[2:].replace("-", "_"))
-            message = re.sub(rf"^((?:[\w-]+: )?){name}(?= must |: )", rf"\1{option}", message)
+            message = re.sub(
+                rf"^((?:[\w-]+: )?){name}(?= must | compares |: )", rf"\1{option}", message
+            )
             message = re.sub(rf"\b(try|take|or) {name}=", rf"\1 {option} ", message)
     return message
 

@@ -74,6 +74,8 @@ MISTAKES = {
     "run mlp --rho 0.1": "no such option: --rho; here it is --moving-rate: of elastic solvers",
     "forecast mlp --lr 0.1": "no such option: --lr; here it is --set learning_rate=",
     "forecast --epochs 3": "no such option: --epochs; here it is --max-epochs",
+    "forecast --budget 1e8s": r"--budget must be at most 10,000,000\.0, got 100000000\.0",
+    "forecast --mode sleep --budget 5s": "--budget compares times to a target, and there is none",
     "explore rnn --mode sleep --for workers=1": "no such option: --mode; did you mean '--",
     "run mlp --max-epochs 3": r"no such option: --max-epochs; did you mean '--epochs'\? see",
     "run mlp --staleness-bound -1": (
