@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import traceback
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 
 class AmpsimError(Exception):
@@ -66,6 +66,10 @@ class Failure(str):
 
 class ExecutorError(AmpsimError):
     """What makes runs elsewhere is gone; what came back of it before is whole."""
+
+
+LOWER_RATE: Final = "try a lower learning rate"
+"""How errors of runs that diverge end, but for those whose data are not finite."""
 
 
 class DivergenceError(SimulationError):

@@ -11,7 +11,7 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
 from enum import IntEnum
@@ -107,6 +107,23 @@ def hold(resource: AbstractContextManager[T]) -> T:
     return _HELD.get().enter_context(resource)
 
 
+_ALONE: Final[ContextVar[Any]] = ContextVar("_ALONE")
+
+
+@contextlib.contextmanager
+def _json_alone() -> Generator[None]:
+    """Keep standard output for the JSON object: what a model's own code prints goes to the other.
+
+    Processes that make runs have the stream of their parent where they are forks of it.
+    """
+    token = _ALONE.set(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _ALONE.reset(token)
+
+
 def prepare_json(json: str | None) -> None:
     """Try the file of --json before the long work."""
     from ampsim.files import prepared_file
@@ -120,7 +137,8 @@ def write_json(text: str, json: str) -> None:
     from ampsim.files import write_text
 
     if json == "-":
-        write(text.rstrip("\n"), is_whole=True)
+        with contextlib.redirect_stdout(_ALONE.get(None) or sys.stdout):
+            write(text.rstrip("\n"), is_whole=True)
     else:
         write_text(json, text)
 
@@ -204,6 +222,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
             taken = {one.name: _taken(one.name, one.annotation, typed) for one in given}
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
+                if typed.get("json") == "-":
+                    held.enter_context(_json_alone())
                 return function(**taken)
         except AmpsimError as error:
             show_traceback(error)

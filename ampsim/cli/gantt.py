@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ampsim.report.gantt.boxes import ChartRun
     from ampsim.report.perfetto.trace import Trace
     from ampsim.runs import LoadedRun
-    from ampsim.study import Result
+    from ampsim.study import Model, Result
 
 Window: TypeAlias = "tuple[float, float] | None"
 
@@ -247,10 +247,10 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
     model = options.make_model(source, given["set"], given["data"])
     cluster = hardware.cluster()
     schedules = tuning.schedules(given["schedule"] or options.usual_of(model))
-    instances = CHARTED if given["instances"] is None else given["instances"]
-    mode = given["mode"] or "numeric"
+    seed, mode = given["seed"] or 0, given["mode"] or "numeric"
+    instances = _charted(model, seed) if given["instances"] is None else given["instances"]
     settled: dict[str, Any] = {
-        "seed": given["seed"] or 0,
+        "seed": seed,
         "mode": mode,
         "instances": instances,
         "placement": given["placement"],
@@ -263,3 +263,12 @@ def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[s
 
     traces = list(map(trace, schedules, labels_of(schedules)))
     return Shown(f"{model.name} on {cluster.name}", traces)
+
+
+def _charted(model: Model, seed: int) -> int | None:
+    """How many items are run unless told; None, for all, where the data have fewer."""
+    try:
+        model.data(seed, CHARTED)
+    except OptionError:
+        return None
+    return CHARTED

@@ -45,7 +45,7 @@ MEANT: Final = {
 }
 """What options of other programs and papers are called here."""
 
-_IN_PYTHON: Final = {"--trials": "(?:trials|tune)", "--for": "over"}
+_IN_PYTHON: Final = {"--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s"}
 """What options that have another name in Python are called there, as an expression."""
 
 ONE_EACH: Final = "for several run the command once with each, or write a recipe with a [grid]"
@@ -77,12 +77,18 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     'ssp: --staleness-bound must be >= 0, got -1'
     >>> as_typed("seed must be >= 0, got -1; try seed=0", ["--seed=-1"])
     '--seed must be >= 0, got -1; try --seed 0'
+    >>> as_typed("workers must be >= 1, got 0", ["--workers", "2", "--for", "workers=0"])
+    'workers must be >= 1, got 0'
     """
+    keys = [one.partition("=")[0].strip() for one in _values_of(["--for"], arguments)]
+    varied = {f"--{key.replace('_', '-')}" for key in keys}  # what is said of them is of --for
     for word in arguments:
         option = word.partition("=")[0]
-        if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option):
+        if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option) and option not in varied:
             name = _IN_PYTHON.get(option, option[2:].replace("-", "_"))
-            message = re.sub(rf"^((?:[\w-]+: )?){name}(?= must |: )", rf"\1{option}", message)
+            message = re.sub(
+                rf"^((?:[\w-]+: )?){name}(?= must | compares |: )", rf"\1{option}", message
+            )
             message = re.sub(rf"\b(try|take|or) {name}=", rf"\1 {option} ", message)
     return message
 
@@ -107,7 +113,8 @@ def _of_option(error: Any) -> str | None:
     name = getattr(error, "option_name", None)
     if name is None or not error.format_message().startswith("No such option"):
         return None
-    known = {one for each in error.ctx.command.params for one in each.opts}
+    params = error.ctx.command.params
+    known = {one for each in params if each.param_type_name == "option" for one in each.opts}
     meant = MEANT.get(name)
     if meant is not None and re.split(r"[^-a-z]", meant)[0] in known:
         return f"no such option: {name}; here it is {meant}"
@@ -135,13 +142,18 @@ def _of_setting(said: str, arguments: Sequence[str]) -> str | None:
 
 def _value_of(options: Sequence[str], arguments: Sequence[str]) -> str | None:
     """What was typed as the value of an option, the last time."""
-    found: str | None = None
+    return next(reversed(_values_of(options, arguments)), None)
+
+
+def _values_of(options: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """What was typed as the value of an option, each time."""
+    found: list[str] = []
     for word, after in zip(arguments, (*arguments[1:], ""), strict=True):
         name, sign, value = word.partition("=")
         if word in options:
-            found = after
+            found.append(after)
         elif sign and name in options:
-            found = value
+            found.append(value)
     return found
 
 

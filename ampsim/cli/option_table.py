@@ -155,7 +155,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
             "[default: $AMPSIM_DATA, or the cache folder]",
         ),
         "instances": Option("N", "Training items to use.  [default: all]"),
-        "gantt.instances": Option("N", f"Training items to use.  [default: {CHARTED}]"),
+        "gantt.instances": Option("N", f"Training items to use.  [default: {CHARTED}, or all]"),
     },
     "Hardware": {
         "device": Option(

@@ -308,7 +308,7 @@ def _range(key: str, text: str, *, is_whole: bool) -> Axis:
     """A range such as "1e-7..1e-4:log"."""
     ends, log, rest = text.replace(" ", "").partition(":log")
     low, high = (_number(one) for one in ends.partition("..")[::2])
-    if rest or not low < high:
+    if rest or "..." in ends or not low < high:
         raise OptionError(
             f"{key} must be a range A..B from a number to a larger one, such as {key}=1..8 or "
             f"{key}=1..8:log, got {short(text)}"

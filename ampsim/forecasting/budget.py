@@ -17,14 +17,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from ampsim.data import MissingDataError
 from ampsim.dataflow import Dataflow
-from ampsim.errors import AmpsimError
+from ampsim.errors import LOWER_RATE, AmpsimError
 from ampsim.forecasting.making import (
     ForecastRuns,
     Looks,
@@ -246,10 +246,11 @@ class Spending:
         ]
         return bought[-1] if bought else None
 
-    def _is_tuned(self, runs: Iterable[Run]) -> bool:
-        """Whether the trials so far leave no more of the budget than the seeds have."""
+    def _is_tuned(self, runs: Collection[Run]) -> bool:
+        """Whether the seeds need the rest of the budget, or all failed where no rate helps."""
         cost_s = self._spent_s + sum(price_s(one, self._flop) for one in runs)
-        return cost_s >= TUNING * self._budget.work_s
+        is_vain = all(one.failure and LOWER_RATE not in one.failure for one in runs)
+        return cost_s >= TUNING * self._budget.work_s or is_vain
 
     def _caps(self) -> dict[int, int]:
         """Epochs after which a trial of each row ends: clearly more than its first run took."""
@@ -275,7 +276,8 @@ class Spending:
             known = {of[0].label: of for of in made.rows}
             spent_s = sum(price_s(run, self._flop) for of in made.rows for run in of)
             each_s, left_s = spent_s / least, self._budget.work_s - self._spent_s
-            more = max(int(left_s / each_s), 0) if each_s else 0
+            is_vain = all(run.failure for of in made.rows for run in of)
+            more = max(int(left_s / each_s), 0) if each_s and not is_vain else 0
             self._looks = self._budget.looks(len(tuned.entries), least + more)
             entries, made = run_rows(entries, self._looks, self._seed, self._maker, known)
         ranking = ranking_of(entries, made.rows, self._looks.sureness)

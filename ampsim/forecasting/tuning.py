@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Final
@@ -135,7 +135,7 @@ class Tuner:
         spaces: Sequence[SettingSpace],
         start: int,
         caps: Mapping[int, int],
-        is_spent: Callable[[Iterable[Run]], bool],
+        is_spent: Callable[[Collection[Run]], bool],
     ) -> Tuned:
         """Give each row the best of its settings, of which it begins with `start`.
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.clock import Clock, SimClock
-from ampsim.errors import OptionError
+from ampsim.errors import LOWER_RATE, DivergenceError, OptionError
 from ampsim.ir import Graph, LossReport, Node, ParameterizedNode, Pumped, Standin
 from ampsim.model_parallel.order import PassOrder
 from ampsim.optim import Optimizer
@@ -47,6 +48,61 @@ def _standin(payload: Any) -> Any:
         return payload
     array = cast("np.ndarray[Any, np.dtype[Any]]", payload)
     return Standin(array.shape, array.itemsize) if array.dtype.kind == "f" else array
+
+
+Batches: TypeAlias = Callable[[Literal["train", "valid"]], Iterable[Any]]
+"""The batches of an epoch, by split."""
+
+
+@contextlib.contextmanager
+def data_told(
+    pump: Pump | None, make_program: Callable[[], Any] | None, batches: Batches
+) -> Generator[None]:
+    """Tell of a block in which a number stops being finite whether the data have one, and where.
+
+    Args:
+        pump: of the model.
+        make_program: of the model; it says what is fed where there is no pump.
+        batches: those of the block.
+
+    Raises:
+        DivergenceError: a loss or a weight stopped being finite.
+    """
+    try:
+        yield
+    except DivergenceError as error:
+        fault = None
+        with contextlib.suppress(Exception):  # of the user's code, which a run tells by itself
+            fed = (lambda batch: _payloads(pump, batch)) if pump else _feed(make_program)
+            fault = next(_faults(fed, batches), None)
+        if fault is None:
+            raise
+        said = str(error).removesuffix(f"; {LOWER_RATE}")
+        raise DivergenceError(
+            f"{said}; {fault}: mend the data, for no learning rate helps"
+        ) from error
+
+
+def _payloads(pump: Pump, batch: Any) -> Iterable[Any]:
+    return [payload for _port, _state, payload in pump(0, batch)]
+
+
+def _feed(make_program: Any) -> Callable[[Any], Iterable[Any]]:
+    feed = make_program().feed
+    return lambda batch: feed(batch).values()
+
+
+def _faults(fed: Callable[[Any], Iterable[Any]], batches: Batches) -> Iterator[str]:
+    """Which arrays are not finite, in words."""
+    for split, words in (("train", "training"), ("valid", "validation")):
+        for place, batch in enumerate(batches(split)):
+            for one in fed(batch):
+                if not isinstance(one, np.ndarray) or one.dtype.kind != "f":
+                    continue
+                wrong = one[~np.isfinite(one)]
+                if wrong.size:
+                    array = f"a {one.dtype} array of shape {one.shape}"
+                    yield f"batch {place} of the {words} data has {wrong[0]} in {array}"
 
 
 @dataclass(slots=True)

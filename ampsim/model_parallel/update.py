@@ -208,10 +208,10 @@ def _misfit(node: ParameterizedNode, given: Any) -> SimulationError:
 
 def _told(node: ParameterizedNode, now_s: float) -> str:
     """The line on weights of a node that stop being finite."""
+    when = "" if math.isnan(now_s) else f" at {now_s:.9g} s"  # known of a run, not of a replay
     return (
         f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
-        f"with gradients of instance {max(node.instances)} at {now_s:.9g} s; "
-        "try a lower learning rate"
+        f"with gradients of instance {max(node.instances)}{when}; try a lower learning rate"
     )
 
 

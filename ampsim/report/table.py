@@ -294,9 +294,11 @@ def require_columns(names: str | None) -> list[str] | None:
     Raises:
         UnknownNameError: there is no such column.
     """
-    if names is None or names == "all":
-        return None if names is None else list(COLUMNS)
+    if names is None:
+        return None
     chosen = [name.strip() for name in names.split(",")]
+    if "all" in chosen:
+        return list(COLUMNS)
     for name in chosen:
         if name not in COLUMNS:
             raise UnknownNameError(one_of("column", name, ["all", *COLUMNS]))

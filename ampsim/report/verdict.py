@@ -45,6 +45,8 @@ def verdict(
     records = labelled_rows(table)
     if not records:
         return "No schedule was finished, so there is nothing to compare."
+    if all(math.isnan(number(row, "train_per_s")) for row in records):
+        return "No run of any row finished an epoch, so there is nothing to compare."
     best = _best(records)
     if _is_blind(records, metric):
         what = f"No {metric.kind} was computed, so time to a target is unknown."

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ampsim.errors import DivergenceError, Failure, OptionError, SimulationError
+from ampsim.errors import LOWER_RATE, Failure, OptionError, SimulationError
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
@@ -88,7 +88,7 @@ class Task:
         try:
             run_epochs(simulation, plan.epochs, plan.goal, tracker)
         except SimulationError as error:
-            why = plan.rate.why_high(plan.model) if isinstance(error, DivergenceError) else ""
+            why = plan.rate.why_high(plan.model) if LOWER_RATE in str(error) else ""
             return simulation.result(), Failure.of(error, why)
         return simulation.result(), None
 

@@ -36,7 +36,6 @@ from ampsim.arguments import checked
 from ampsim.assets import locate, shipped
 from ampsim.data import MissingDataError
 from ampsim.errors import AmpsimError, FileFormatError, OptionError, UnknownNameError, one_of
-from ampsim.files import sha256_of
 from ampsim.options import COUNT_MAX
 from ampsim.study.model import Model, digest_of
 from ampsim.study.process_settings import single_threaded
@@ -143,7 +142,8 @@ def _load(path: Path, shown: str, overrides: dict[str, Any]) -> Model:
         raise FileFormatError(
             f"{path}: build(config) must return an ampsim.Model, got {type(model).__name__}"
         )
-    origin = {"file": path.name, "sha256": sha256_of(path)}
+    content = _SOURCES[module.__name__].content
+    origin = {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
     if model.given:
         origin["parameters"] = digest_of(model.given)
     return dataclasses.replace(model, origin=origin)
@@ -271,6 +271,7 @@ def execute(path: Path, shown: str, expected: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
         raise FileFormatError(f"{shown}: expected a Python file (.py) with {expected}")
+    there = Path(os.path.abspath(path))  # for the file may change the folder
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up
     try:
@@ -279,7 +280,7 @@ def execute(path: Path, shown: str, expected: str) -> ModuleType:
         raise
     except BaseException as error:
         raise FileFormatError(f"{path}: cannot be executed{where(error, path)}") from error
-    _SOURCES[name] = ModelSource(path, path.read_bytes())
+    _SOURCES[name] = ModelSource(there, there.read_bytes())
     return module
 
 

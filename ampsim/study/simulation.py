@@ -18,6 +18,7 @@ from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Graph
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
+from ampsim.model_parallel.job import data_told
 from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed, require_count
 from ampsim.study.apart import (
@@ -255,7 +256,7 @@ class Simulation:
         self._is_within_epoch = True
         self.scores = []
         epoch = EpochTotals()
-        with fixed_settings():
+        with fixed_settings(), data_told(self._model.pump, self._model.make_program, self._batches):
             batches = self._batches("train")
             parts = self._training.parts(self.epoch, batches, self._every, self._later)
             for train, is_over in parts:

@@ -160,6 +160,7 @@ WRONG = {
     "latency_s=3..1": "latency_s must be a range A..B from a number to a larger one",
     "latency_s=0..1:log": "latency_s must begin above 0 to be even in the logarithm, got 0",
     "latency_s=-1": "latency_s must be >= 0, got -1",
+    "latency_s=1e-7...1e-5": "latency_s must be a range A..B from a number to a larger one",
     "latency_s=nan": "latency_s must be numbers with commas between, or a range A..B, got 'nan'",
     "workers=2.5": "workers must be whole numbers",
     "workers=1..2.5": "workers must be whole numbers, got '1..2.5'",

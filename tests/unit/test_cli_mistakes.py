@@ -74,6 +74,9 @@ MISTAKES = {
     "run mlp --rho 0.1": "no such option: --rho; here it is --moving-rate: of elastic solvers",
     "forecast mlp --lr 0.1": "no such option: --lr; here it is --set learning_rate=",
     "forecast --epochs 3": "no such option: --epochs; here it is --max-epochs",
+    "forecast --budget 1e8s": r"--budget must be at most 10,000,000\.0, got 100000000\.0",
+    "forecast --mode sleep --budget 5s": "--budget compares times to a target, and there is none",
+    "explore rnn --mode sleep --for workers=1": "no such option: --mode; did you mean '--",
     "run mlp --max-epochs 3": r"no such option: --max-epochs; did you mean '--epochs'\? see",
     "run mlp --staleness-bound -1": (
         "^ampsim: ssp: --staleness-bound must be .* >= 0, got -1; 0 lets"
@@ -123,6 +126,13 @@ def test_a_mistake_is_one_line_that_names_it(words, mistake, tmp_path):
     line = mistake(*words.split())
     assert re.search(MISTAKES[words], line), line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_varies_is_told_as_typed_in_for_though_an_option_has_its_name():
+    words = ("explore", "rnn", "--workers", "2", "--for=workers=4..1")
+    said = "workers must be a range A..B, such as workers=1..8 or workers=1..8:log, got '4..1'"
+    assert mistakes.as_typed(said, words) == said
+    assert mistakes.as_typed("workers must be 1", words[:4]) == "--workers must be 1"
 
 
 def numeric_options():
