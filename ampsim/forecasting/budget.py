@@ -249,8 +249,8 @@ class Spending:
     def _is_tuned(self, runs: Collection[Run]) -> bool:
         """Whether the seeds need the rest of the budget, or all failed where no rate helps."""
         cost_s = self._spent_s + sum(price_s(one, self._flop) for one in runs)
-        is_vain = all(one.failure and LOWER_RATE not in one.failure for one in runs)
-        return cost_s >= TUNING * self._budget.work_s or is_vain
+        has_hope = any(not one.failure or LOWER_RATE in one.failure for one in runs) or not runs
+        return cost_s >= TUNING * self._budget.work_s or not has_hope
 
     def _caps(self) -> dict[int, int]:
         """Epochs after which a trial of each row ends: clearly more than its first run took."""

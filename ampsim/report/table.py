@@ -297,8 +297,7 @@ def require_columns(names: str | None) -> list[str] | None:
     if names is None:
         return None
     chosen = [name.strip() for name in names.split(",")]
-    if "all" in chosen:
-        return list(COLUMNS)
+    chosen = list(COLUMNS) if "all" in chosen else chosen
     for name in chosen:
         if name not in COLUMNS:
             raise UnknownNameError(one_of("column", name, ["all", *COLUMNS]))

@@ -45,7 +45,7 @@ def verdict(
     records = labelled_rows(table)
     if not records:
         return "No schedule was finished, so there is nothing to compare."
-    if all(math.isnan(number(row, "train_per_s")) for row in records):
+    if not any(number(row, "train_per_s") > 0 or _has_reached(row) for row in records):
         return "No run of any row finished an epoch, so there is nothing to compare."
     best = _best(records)
     if _is_blind(records, metric):
@@ -121,8 +121,6 @@ def _name(row: Row) -> str:
 def _speed(records: Sequence[Row]) -> str:
     """How fast the fastest row trains, against the next and the best pipeline that drains."""
     known = [row for row in records if number(row, "train_per_s") > 0]
-    if not known and len(records) > 1:
-        return f"How fast any of {len(records)} rows trains is unknown"
     ordered = sorted(known or records, key=lambda row: -number(row, "train_per_s"))
     best, others = ordered[0], ordered[1:]
     said = [

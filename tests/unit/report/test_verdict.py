@@ -244,9 +244,14 @@ def test_rows_of_which_none_has_a_speed_are_no_multiples_of_each_other(make_tabl
     unknown = {name: [NAN] * 4 for name in ("train_per_s", "staleness_mean", "best_accuracy")}
     table = judged(make_table, *([[INF] * 2] * 4), **unknown)
     assert verdict(table, 0.97) == (
-        "How fast any of 4 rows trains is unknown. No accuracy was computed, so time to a target "
-        "is unknown."
+        "No run of any row finished an epoch, so there is nothing to compare."
     )
+
+
+def test_a_row_that_arrived_within_its_first_epoch_is_first_though_its_speed_is_unknown(make_table):
+    unknown = {"train_per_s": [NAN] * 2}
+    table = judged(make_table, [1.0] * 7, [2.0] * 7, **unknown)
+    assert " first, in 1.00 s" in verdict(table, 0.97)
 
 
 def test_without_a_target_no_time_is_claimed(make_table):
