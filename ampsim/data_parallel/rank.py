@@ -28,7 +28,7 @@ from ampsim.model_parallel.job import Job, PassTotals
 from ampsim.model_parallel.memories import SharedMachine
 from ampsim.model_parallel.placed_node import Message, PlacedNode
 from ampsim.model_parallel.price import Charge, Charged
-from ampsim.model_parallel.update import Updater, gradient_of
+from ampsim.model_parallel.update import Updater, gradient_or_fault
 from ampsim.optim import Optimizer, Vector
 from ampsim.trace import Cause
 from ampsim.trace.recorder import NO_STALENESS
@@ -365,7 +365,7 @@ class ModelCopy(Rank):
                 if node.gradient_count:
                     self.counts[place] = node.gradient_count
                     if not node.is_abstract:
-                        self.gradients[place] = gradient = gradient_of(node)
+                        self.gradients[place] = gradient = gradient_or_fault(node)
                         if self._averages and len(node.instances) > 1:
                             gradient *= gradient.dtype.type(1.0 / len(node.instances))
             if self._ready is not None:

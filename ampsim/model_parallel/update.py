@@ -189,13 +189,18 @@ def gradient_of(node: ParameterizedNode) -> np.ndarray:
     """Take what a node has accumulated.
 
     Raises:
-        SimulationError: it failed, or does not fit the parameters.
+        SimulationError: it does not fit the parameters.
     """
-    with user_code(f"an update of {node.describe()} failed"):
-        given: Any = node.take_gradient()
+    given: Any = node.take_gradient()
     if getattr(given, "shape", None) == node.theta.shape and given.dtype == node.theta.dtype:
         return given
     raise _misfit(node, given)
+
+
+def gradient_or_fault(node: ParameterizedNode) -> np.ndarray:
+    """Take the same; that the user's code failed is told as an update's."""
+    with user_code(f"an update of {node.describe()} failed"):
+        return gradient_of(node)
 
 
 def _misfit(node: ParameterizedNode, given: Any) -> SimulationError:
