@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -73,7 +74,7 @@ def data_told(
     except DivergenceError as error:
         fault = None
         with contextlib.suppress(Exception):  # of the user's code, which a run tells by itself
-            fed = (lambda batch: _payloads(pump, batch)) if pump else _feed(make_program)
+            fed = partial(_payloads, pump) if pump else _feed(make_program)
             fault = next(_faults(fed, batches), None)
         if fault is None:
             raise
@@ -94,12 +95,14 @@ def _feed(make_program: Any) -> Callable[[Any], Iterable[Any]]:
 
 def _faults(fed: Callable[[Any], Iterable[Any]], batches: Batches) -> Iterator[str]:
     """Which arrays are not finite, in words."""
-    for split, words in (("train", "training"), ("valid", "validation")):
+    splits: dict[Literal["train", "valid"], str] = {"train": "training", "valid": "validation"}
+    for split, words in splits.items():
         for place, batch in enumerate(batches(split)):
-            for one in fed(batch):
-                if not isinstance(one, np.ndarray) or one.dtype.kind != "f":
+            for given in fed(batch):
+                if not isinstance(given, np.ndarray):
                     continue
-                wrong = one[~np.isfinite(one)]
+                one = cast("np.ndarray[Any, np.dtype[Any]]", given)
+                wrong: Any = one[~np.isfinite(one)] if one.dtype.kind == "f" else one[:0]
                 if wrong.size:
                     array = f"a {one.dtype} array of shape {one.shape}"
                     yield f"batch {place} of the {words} data has {wrong[0]} in {array}"

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,7 +108,8 @@ def test_data_that_are_not_finite_are_told_as_such(own, split, seed):
 
 def test_what_a_program_is_fed_is_looked_at_too():
     def told_of(batches):
-        program = flow.Program(lambda: None, lambda batch: {"points": batch, "count": 3})
+        build: Any = None  # nobody builds it
+        program = flow.Program(build, lambda batch: {"points": batch, "count": 3})
         with data_told(None, lambda: program, lambda split: batches):
             raise DivergenceError("the loss became inf; try a lower learning rate")
 
@@ -133,7 +135,7 @@ def test_a_forecast_whose_every_run_fails_ends_at_the_least_that_would_rank(tmp_
     path.write_text(OWN.replace('astype("int64")', 'astype("int64") + 5'), encoding="utf-8")
     cluster = ampsim.load_cluster("tflops-1", workers=2)
     found = ampsim.forecast(path, cluster, "sequential,amp", budget_s=20)
-    assert all("labels must be whole numbers from 0 to 1" in one.failure for one in found.runs)
+    assert all("labels must be whole numbers from 0 to 1" in str(one.failure) for one in found.runs)
     assert len(found.runs) == 2 * least_seeds(2)
     assert len(found.trials) < 150  # as the settings that a row begins with are halved, and no more
     said = "No run of any row finished an epoch, so there is nothing to compare."
