@@ -74,9 +74,9 @@ class SoftmaxCrossEntropy(LossOfPair):
     ) -> tuple[np.ndarray, LossReport]:
         logits, label = prediction, wanted
         rows = len(label)
-        if rows == 1:
-            one = label.item() if label.size == 1 else None
-            if type(one) is int and 0 <= one < logits.shape[1]:
+        if rows == 1 and label.ndim == 1 and label.dtype.kind in "iu":
+            one = int(label[0])
+            if 0 <= one < logits.shape[1]:
                 return self._gradient_of_one(logits, one)
         require_labels(label, logits.shape[1])
         places = np.arange(rows)

@@ -33,7 +33,7 @@ def charged(node: Any, direction: Direction, took: list[Any], sent: list[Any]) -
 
 @pytest.mark.parametrize("direction", [Direction.FORWARD, Direction.BACKWARD])
 def test_a_step_is_charged_for_no_more_than_it_touches(trial, direction):
-    node = trial.node(dtype="float32")
+    node = trial.node(dtype="float64")  # as the messages; both are counted by their elements
     sent = trial.serve(node)
     took = [message.payload for message in trial.messages]
     gave = [message.payload for message in sent]
