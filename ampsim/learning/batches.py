@@ -9,11 +9,11 @@ on the data, on nothing else, so that the numbers are the same each time.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import math
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from statistics import fmean
 from typing import Any, Final, TypeAlias, cast
 
@@ -25,7 +25,7 @@ from ampsim.learning.operation import Report, RowOperation, RowPools
 from ampsim.learning.operations import operations_of
 from ampsim.learning.rows import VALUE, Item, Life, Ref
 from ampsim.model_parallel import PassOrder, Updater
-from ampsim.user_code import OURS_TO_PASS, told
+from ampsim.user_code import OURS_TO_PASS, told, user_code
 
 AHEAD: Final = 48
 """Instances that are under way at most, unless all of them wait for others; measured: with 24 trees
@@ -359,21 +359,13 @@ def failed(
 ) -> SimulationError:
     """Make the error that tells what failed, and where."""
     what = told(what) if isinstance(what, BaseException) else what
-    return SimulationError(
-        f"{node.describe()} failed serving {direction.name.lower()} {state}: {what}"
-    )
+    return SimulationError(f"{_which(node, direction, state)}: {what}")
 
 
-@contextlib.contextmanager
-def failing(node: Node, direction: Direction, state: State) -> Generator[None]:
-    """Tell what goes wrong in this block, once for each update, as the node's.
+def failing(node: Node, direction: Direction, state: State) -> AbstractContextManager[None]:
+    """Tell what goes wrong in a block as the node's; for what is rarer than a message."""
+    return user_code(_which(node, direction, state))
 
-    Raises:
-        SimulationError: something did.
-    """
-    try:
-        yield
-    except OURS_TO_PASS:
-        raise
-    except BaseException as error:
-        raise failed(node, direction, state, error) from error
+
+def _which(node: Node, direction: Direction, state: State) -> str:
+    return f"{node.describe()} failed serving {direction.name.lower()} {state}"
