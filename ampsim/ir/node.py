@@ -276,8 +276,19 @@ class ParameterizedNode(Node):
     def initialise(self, generator: np.random.Generator) -> np.ndarray:
         """Draw initial parameters, flat, float64."""
 
-    def misfit(self, drawn: Any) -> GraphError:
-        """Make the error on first parameters that do not fit, or that `adopt` did not take."""
+    def adopt_first(self, drawn: Any, dtype: str) -> None:
+        """Take first parameters, as `initialise` drew them.
+
+        Raises:
+            GraphError: they do not fit, or `adopt` did not take them.
+        """
+        is_flat = getattr(drawn, "shape", None) == (self.parameter_count,)
+        if is_flat and np.isfinite(drawn).all():
+            self.adopt(drawn.astype(dtype))
+        if not is_flat or self.theta.shape != drawn.shape:
+            raise self._unfit(drawn)
+
+    def _unfit(self, drawn: Any) -> GraphError:
         wanted, shown = f"a flat array of {self.parameter_count} finite numbers", short(drawn)
         if type(drawn) is np.ndarray:
             shown = f"shape {drawn.shape}"

@@ -243,13 +243,8 @@ class Model:
             graph = self.bare_graph()
             for node in graph.parameterized:
                 with user_code(f"{node.describe()} has no first weights", GraphError):
-                    generator = stream(seed, f"initialise/{node.seed_name}")
-                    drawn: Any = node.initialise(generator)
-                    is_flat = getattr(drawn, "shape", None) == (node.parameter_count,)
-                    if is_flat and np.isfinite(drawn).all():
-                        node.adopt(drawn.astype(self.dtype))
-                    if not is_flat or node.theta.shape != drawn.shape:
-                        raise node.misfit(drawn)
+                    drawn = node.initialise(stream(seed, f"initialise/{node.seed_name}"))
+                    node.adopt_first(drawn, self.dtype)
         if self.given:
             _adopt(graph, self.given, self.dtype)
         return graph
