@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ampsim.errors import LOWER_RATE
 from ampsim.ir import ParameterizedNode
 from ampsim.optim import Optimizer, Vector
 
@@ -55,7 +56,7 @@ class Parameters:
         def told() -> str:
             return (
                 f"weights of {self._names[place]} stopped being finite in update "
-                f"{self.versions[place] + 1} at {now_s:.9g} s; try a lower learning rate"
+                f"{self.versions[place] + 1} at {now_s:.9g} s; {LOWER_RATE}"
             )
 
         state, method = self._states[place], self._methods[place]

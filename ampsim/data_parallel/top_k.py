@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from ampsim.errors import DivergenceError
+from ampsim.errors import LOWER_RATE, DivergenceError
 from ampsim.ir import ParameterizedNode, Work
 from ampsim.optim import Vector
 
@@ -94,8 +94,8 @@ class ErrorFeedback:
             gradient += kept
         if not math.isfinite(float(np.abs(gradient).max())):
             raise DivergenceError(
-                f"the gradient of {self._names[place]} stopped being finite at {now_s:.9g} s; "
-                "try a lower learning rate"
+                f"the gradient of {self._names[place]} stopped being finite at {now_s:.9g} s"
+                f"; {LOWER_RATE}"
             )
         sent = np.where(largest(gradient, count), gradient, gradient.dtype.type(0))
         gradient -= sent

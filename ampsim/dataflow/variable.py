@@ -33,7 +33,7 @@ from ampsim.dataflow.graph import (
     output_of,
     tensors_of,
 )
-from ampsim.errors import GraphError, OptionError, SimulationError, one_of
+from ampsim.errors import LOWER_RATE, GraphError, OptionError, SimulationError, one_of
 from ampsim.ir import Direction, Standin, Work
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.rng import stream
@@ -298,7 +298,7 @@ def _step(
     """
 
     def diverged() -> str:
-        return f"{held.name} stopped being finite in epoch {number:g}; try a lower learning rate"
+        return f"{held.name} stopped being finite in epoch {number:g}; {LOWER_RATE}"
 
     number = float(epoch)
     rate = _rate(method, number)

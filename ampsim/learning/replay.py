@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.errors import DivergenceError, SimulationError, StuckError
+from ampsim.errors import LOWER_RATE, DivergenceError, SimulationError, StuckError
 from ampsim.ir import (
     Direction,
     Graph,
@@ -379,8 +379,8 @@ class Replay:
         """Add what a loss says of the message of that state, or of it and others."""
         if not math.isfinite(report.loss_sum):
             raise DivergenceError(
-                f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]}; "
-                "try a lower learning rate"
+                f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]}"
+                f"; {LOWER_RATE}"
             )
         self._totals.add(report)
 

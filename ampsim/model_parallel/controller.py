@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ampsim.clock import Clock
-from ampsim.errors import DivergenceError, SimulationError
+from ampsim.errors import LOWER_RATE, DivergenceError, SimulationError
 from ampsim.ir import LossReport, Node, ParameterizedNode, Send, Sends, State
 from ampsim.model_parallel.budget import Budget
 from ampsim.model_parallel.faults import fault_of, misfit_of
@@ -298,7 +298,7 @@ class Controller:
         if not math.isfinite(report.loss_sum):
             raise DivergenceError(
                 f"the loss at {node.describe()} became {report.loss_sum} for instance {state[0]} "
-                f"at {self._clock.now:.9g} s; try a lower learning rate"
+                f"at {self._clock.now:.9g} s; {LOWER_RATE}"
             )
         self.totals.add(report)
 

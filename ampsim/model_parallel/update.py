@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from ampsim.errors import SimulationError
+from ampsim.errors import LOWER_RATE, SimulationError
 from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Charged
@@ -216,7 +216,7 @@ def _told(node: ParameterizedNode, now_s: float) -> str:
     when = "" if math.isnan(now_s) else f" at {now_s:.9g} s"  # known of a run, not of a replay
     return (
         f"weights of {node.describe()} stopped being finite in update {node.version + 1} "
-        f"with gradients of instance {max(node.instances)}{when}; try a lower learning rate"
+        f"with gradients of instance {max(node.instances)}{when}; {LOWER_RATE}"
     )
 
 
