@@ -22,7 +22,7 @@ from ampsim.dataflow.program import KnownInstance, Objective, Program
 from ampsim.dataflow.schedules import OfProgram
 from ampsim.dataflow.session import FlowResult, Session
 from ampsim.dataflow.variable import minimize, set_variables, variables
-from ampsim.errors import DivergenceError, GraphError
+from ampsim.errors import LOWER_RATE, DivergenceError, GraphError
 from ampsim.hardware import Cluster
 from ampsim.ir import LossReport
 from ampsim.model_parallel import PassReport, RunSettings
@@ -136,7 +136,7 @@ class ProgramEngine:
         if not math.isfinite(loss):
             raise DivergenceError(
                 f"the loss became {loss} for instance {self._instance - 1} at "
-                f"{self._settings.clock.now:.9g} s; try a lower learning rate"
+                f"{self._settings.clock.now:.9g} s; {LOWER_RATE}"
             )
         rows = int(given.get(objective.rows, rows))
         return LossReport(loss * rows, None if correct is None else int(correct), rows)
@@ -165,7 +165,7 @@ class ProgramEngine:
             if program.train is None:
                 train = replace(valid, done=stepped(valid.loss))
             else:
-                train = program.trained(program.train, stepped)
+                train = program.trained(stepped)
         if not self._runs:
             self._start()
         runs = Runs((self._plan(train), train), (self._plan(valid), valid))

@@ -127,7 +127,7 @@ class Program:
         with FlowGraph() as graph:
             self.built()
             if self.train is not None:
-                self.trained(self.train, group)
+                self.trained(group)
         return 1 + max(
             (one.device for one in graph.nodes if isinstance(one.device, int)), default=0
         )
@@ -142,14 +142,15 @@ class Program:
             made = self.build()
         return _objective("build", made)
 
-    def trained(self, train: Callable[[Minimize], Objective], minimize: Minimize) -> Objective:
-        """Build what an instance of training does.
+    def trained(self, minimize: Minimize) -> Objective:
+        """Build what an instance of training does, as `train` does, which it must have.
 
         Raises:
             GraphError: `train` failed, or gave something else.
         """
+        assert self.train is not None, "without it training minimises the loss"
         with user_code("train of a program failed", GraphError):
-            made = train(minimize)
+            made = self.train(minimize)
         return _objective("train", made)
 
     def fed(self, batch: Any) -> dict[str, Any]:
