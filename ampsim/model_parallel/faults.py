@@ -1,16 +1,21 @@
-"""Faults of a model in words: what a node sent wrongly, and where a run got stuck."""
+"""Faults of a model in words: what a node sent wrongly, where a run got stuck, data with NaN."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.ir import Node, Sends, Standin, State
 from ampsim.text import short
 from ampsim.user_code import user_code
+
+BatchesOf: TypeAlias = Callable[[Literal["train", "valid"]], Iterable[Any]]
+"""The batches of an epoch, by split."""
 
 
 def fault_of(sends: Any, ports: int | Sequence[str]) -> str | None:
@@ -148,3 +153,45 @@ def _waits_of(node: Node) -> Iterator[tuple[bool, str]]:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= LENGTH_MAX else f"{line[: LENGTH_MAX - 3]}..."
+
+
+def not_finite(
+    pump: Callable[[int, Any], Any] | None,
+    make_program: Callable[[], Any] | None,
+    batches: BatchesOf,
+) -> str | None:
+    """Return the first batch with a number that is not finite, in words; None where there is none.
+
+    Args:
+        pump: of the model.
+        make_program: of the model; it says what is fed where there is no pump.
+        batches: those that are looked at.
+    """
+    with contextlib.suppress(Exception):  # of the user's code, which a run tells by itself
+        fed = partial(_payloads, pump) if pump else _feed(make_program)
+        return next(_faults(fed, batches), None)
+    return None
+
+
+def _payloads(pump: Callable[[int, Any], Any], batch: Any) -> Iterable[Any]:
+    return [payload for _port, _state, payload in pump(0, batch)]
+
+
+def _feed(make_program: Any) -> Callable[[Any], Iterable[Any]]:
+    feed = make_program().feed
+    return lambda batch: feed(batch).values()
+
+
+def _faults(fed: Callable[[Any], Iterable[Any]], batches: BatchesOf) -> Iterator[str]:
+    """Which arrays are not finite, in words."""
+    splits: dict[Literal["train", "valid"], str] = {"train": "training", "valid": "validation"}
+    for split, words in splits.items():
+        for place, batch in enumerate(batches(split)):
+            for given in fed(batch):
+                if not isinstance(given, np.ndarray):
+                    continue
+                one = cast("np.ndarray[Any, np.dtype[Any]]", given)
+                wrong: Any = one[~np.isfinite(one)] if one.dtype.kind == "f" else one[:0]
+                if wrong.size:
+                    array = f"a {one.dtype} array of shape {one.shape}"
+                    yield f"batch {place} of the {words} data has {wrong[0]} in {array}"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import LOWER_RATE, DivergenceError, OptionError
 from ampsim.ir import Graph, LossReport, Node, ParameterizedNode, Pumped, Standin
+from ampsim.model_parallel.faults import BatchesOf, not_finite
 from ampsim.model_parallel.order import PassOrder
 from ampsim.optim import Optimizer
 from ampsim.trace import OnRows
@@ -51,13 +51,9 @@ def _standin(payload: Any) -> Any:
     return Standin(array.shape, array.itemsize) if array.dtype.kind == "f" else array
 
 
-Batches: TypeAlias = Callable[[Literal["train", "valid"]], Iterable[Any]]
-"""The batches of an epoch, by split."""
-
-
 @contextlib.contextmanager
 def data_told(
-    pump: Pump | None, make_program: Callable[[], Any] | None, batches: Batches
+    pump: Pump | None, make_program: Callable[[], Any] | None, batches: BatchesOf
 ) -> Generator[None]:
     """Tell of a block in which a number stops being finite whether the data have one, and where.
 
@@ -72,40 +68,13 @@ def data_told(
     try:
         yield
     except DivergenceError as error:
-        fault = None
-        with contextlib.suppress(Exception):  # of the user's code, which a run tells by itself
-            fed = partial(_payloads, pump) if pump else _feed(make_program)
-            fault = next(_faults(fed, batches), None)
+        fault = not_finite(pump, make_program, batches)
         if fault is None:
             raise
         said = str(error).removesuffix(f"; {LOWER_RATE}")
         raise DivergenceError(
             f"{said}; {fault}: mend the data, for no learning rate helps"
         ) from error
-
-
-def _payloads(pump: Pump, batch: Any) -> Iterable[Any]:
-    return [payload for _port, _state, payload in pump(0, batch)]
-
-
-def _feed(make_program: Any) -> Callable[[Any], Iterable[Any]]:
-    feed = make_program().feed
-    return lambda batch: feed(batch).values()
-
-
-def _faults(fed: Callable[[Any], Iterable[Any]], batches: Batches) -> Iterator[str]:
-    """Which arrays are not finite, in words."""
-    splits: dict[Literal["train", "valid"], str] = {"train": "training", "valid": "validation"}
-    for split, words in splits.items():
-        for place, batch in enumerate(batches(split)):
-            for given in fed(batch):
-                if not isinstance(given, np.ndarray):
-                    continue
-                one = cast("np.ndarray[Any, np.dtype[Any]]", given)
-                wrong: Any = one[~np.isfinite(one)] if one.dtype.kind == "f" else one[:0]
-                if wrong.size:
-                    array = f"a {one.dtype} array of shape {one.shape}"
-                    yield f"batch {place} of the {words} data has {wrong[0]} in {array}"
 
 
 @dataclass(slots=True)
