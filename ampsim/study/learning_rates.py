@@ -119,7 +119,8 @@ def rate_of(model: Model, schedule: Schedule, scaling: Scaling | None = None) ->
         return Rate()
     if rule == "linear":
         return Rate(float(count), f"linear: {count} averaged gradients", is_by_rule=True)
-    return Rate(math.sqrt(count), f"square root of {count} averaged gradients", is_by_rule=True)
+    words = f"square root of {count} averaged gradients"
+    return Rate(math.sqrt(count), words, is_by_rule=True)
 
 
 def with_rate(model: Model, factor: float, decay: float = 1.0) -> Model:

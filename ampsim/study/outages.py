@@ -98,7 +98,8 @@ def _down_until(outages: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Times, and how long the device was down until then; outages that overlap count once."""
     edges: list[float] = [0.0]
     down_s: list[float] = [0.0]
-    for start_s, end_s in outages.sort_values("start_s")[["start_s", "end_s"]].to_numpy().tolist():
+    rows = outages.sort_values("start_s")[["start_s", "end_s"]].to_numpy().tolist()
+    for start_s, end_s in rows:
         start_s = max(start_s, edges[-1])
         if end_s > start_s:
             edges += [start_s, end_s]
@@ -135,7 +136,8 @@ def _blocks_of(schedule: Mapping[str, Any], seed: int) -> np.ndarray:
     while "ranks" in solver.get("inner", {}):
         levels.append((int(solver["ranks"]), str(solver.get("groups", FIXED))))
         solver = solver["inner"]
-    return np.array(blocks_of(levels, int(schedule["ranks"]) * _copies_by_level(schedule)[0], seed))
+    copies = int(schedule["ranks"]) * _copies_by_level(schedule)[0]
+    return np.array(blocks_of(levels, copies, seed))
 
 
 def copies_that_wait(exchanges: pd.DataFrame, schedule: Mapping[str, Any]) -> np.ndarray:

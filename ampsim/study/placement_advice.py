@@ -250,4 +250,5 @@ def _ways_differ(cluster: Cluster) -> bool:
 
 def _cost(part: Device | Link) -> str:
     """What it charges, whatever it is called and whoever says so."""
-    return part.model_dump_json(exclude={"name", "description", "source", "sources", *UPKEEP})
+    said = {"name", "description", "source", "sources", *UPKEEP}
+    return part.model_dump_json(exclude=said)

@@ -244,7 +244,8 @@ def placement_origin(
 
     `workers` written as a TOML file is itself a placement.
     """
-    return {**placement.origin, "workers": dict(zip(nodes[1:], workers[1:], strict=True))}
+    placed = dict(zip(nodes[1:], workers[1:], strict=True))
+    return {**placement.origin, "workers": placed}
 
 
 def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str, str]]:

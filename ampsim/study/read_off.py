@@ -219,7 +219,8 @@ class ReadOff(WithRates, ABC):
     def peak_memory(self) -> pd.DataFrame:
         """The row of `memory` at which each worker's memory was fullest, of several the first."""
         memory = self.memory
-        return memory.loc[memory.groupby("worker")["bytes"].idxmax()].reset_index(drop=True)
+        fullest = memory.groupby("worker")["bytes"].idxmax()
+        return memory.loc[fullest].reset_index(drop=True)
 
     @property
     def peak_bytes(self) -> pd.Series[Any]:

@@ -104,12 +104,12 @@ class Result(ReadOff):
     def spans(self) -> pd.DataFrame:
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
-        `flop`, `bytes` and `operations` are what was charged; steps that took
-        no device time have start_s == end_s. `staleness` is that of the gradient, −1 where the step
-        made none. `state` has what the message's state says beside its instance, such as "step 3,
-        length 7". Messages that were merged into one step stand side by side, each with its share.
-        `lane` says on which of a device's it is: "compute" is a message served; "dispatch"
-        a step that is issued; "copy-out" and "copy-in" an activation. The host's worker is -1.
+        `flop`, `bytes` and `operations` are what was charged; steps that took no device time have
+        start_s == end_s. `staleness` is that of the gradient, −1 where the step made none. `state`
+        has what the message's state says beside its instance, such as "step 3, length 7". Messages
+        that were merged into one step stand side by side, each with its share. `lane` says on which
+        of a device's it is: "compute" is a message served; "dispatch" a step that is issued;
+        "copy-out" and "copy-in" an activation. The host's worker is -1.
         `cause` says what brought the message: n >= 0 is the span in row n, -1 the start of the run,
         and below that stand, in turn, -2 - 2 n for the transfer and -3 - 2 n for the admission in
         row n.
@@ -123,9 +123,9 @@ class Result(ReadOff):
         `source` and `target` are nodes; `node` is the target. It was sent at `sent_s`, waited until
         `start_s`, held the link until `held_s` and arrived at `end_s`; `source_worker` and
         `target_worker` are the link's ends, -1 for the host. `cause` is what sent it, as in
-        `spans`. A collective that is one event has a row, instead of one for
-        each of its messages, for each time at which it reaches ranks: from the last rank that came
-        to the next, with the bytes of what each rank has.
+        `spans`. A collective that is one event has a row, instead of one for each of its messages,
+        for each time at which it reaches ranks: from the last rank that came to the next, with the
+        bytes of what each rank has.
         """
         return self._frame("transfers")
 

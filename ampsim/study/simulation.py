@@ -193,10 +193,10 @@ class Simulation:
         """Build graph, data and engine; no time passes yet."""
         options = replace(options or RunOptions(), **more)
         _require_known(options)
-        seed, mode = options.seed, options.mode
-        instances = _count_if_any("instances", options.instances)
-        self._every = _count_if_any("validate_every", options.validate_every)
-        placed = options.placed
+        seed, mode, placed = options.seed, options.mode, options.placed
+        given, every = options.instances, options.validate_every
+        instances = None if given is None else require_count("instances", given)
+        self._every = None if every is None else require_count("validate_every", every)
         schedule = resolved(schedule, cluster)
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
@@ -368,10 +368,6 @@ def _require_known(options: RunOptions) -> None:
     for name, value, known in told:
         if value not in known:
             raise OptionError(one_of(name, value, known))
-
-
-def _count_if_any(option: str, value: object) -> int | None:
-    return None if value is None else require_count(option, value)
 
 
 def _settings_of(

@@ -305,7 +305,8 @@ class Training:
         self.is_abstract, self.counts_memory = settings.is_abstract, settings.counts_memory
         self._graph = graph
         names = [node.name for node in graph.nodes]
-        known = [*names, CENTRE] if isinstance(schedule, Solver) else names
+        is_solver = isinstance(schedule, Solver)
+        known = [*names, CENTRE] if is_solver else names
         known = [] if isinstance(schedule, OfProgram) else known
         self._method: ModelParallel | SolverEngine | OfPrograms
         self.recorder = Recorder(
