@@ -137,7 +137,7 @@ def write_json(text: str, json: str) -> None:
     from ampsim.files import write_text
 
     if json == "-":
-        with contextlib.redirect_stdout(_ALONE.get(None) or sys.stdout):
+        with contextlib.redirect_stdout(_ALONE.get(sys.stdout)):
             write(text.rstrip("\n"), is_whole=True)
     else:
         write_text(json, text)
