@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ampsim.cli.console import Code, answer, complain, hold, object_of, prepare_json
+from ampsim.cli.console import Code, answer, complain, hold, object_of
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def calibrate(
         raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
     if what == "table" and rounds is not None:
         raise OptionError("--rounds concerns calibrate machine; leave it out")
-    prepare_json(json)
     if what == "machine":
         return _machine(out, rounds, json, is_quiet=quiet)
     return _table(file or "", out, json, is_quiet=quiet)

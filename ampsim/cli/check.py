@@ -10,7 +10,6 @@ from ampsim.cli.console import (
     Code,
     complain,
     object_of,
-    prepare_json,
     show_traceback,
     write,
     write_json,
@@ -31,14 +30,13 @@ def check(files: list[str], *, json: str | None = None) -> Code:
     Python and is executed: check only files that you would run. The object of --json: ampsim, files
     (a list: file, kind, is_right, text, error, notes).
     """
-    prepare_json(json)
     rows = [_row(file) for file in files]
     for row in rows:
         for note in row["notes"]:
             complain(f"note: {row['file']}: {note}")
         if row["error"] is not None:
             complain(row["error"])
-        elif json != "-":
+        else:
             write(f"ok: {row['file']}: {row['text']}")
     if json is not None:
         write_json(object_of(files=rows), json)

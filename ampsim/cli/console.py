@@ -49,13 +49,15 @@ def complain(text: object) -> None:
         sys.stderr.write(f"ampsim: {line}\n")
 
 
-def write(text: str, *, is_whole: bool = False) -> None:
-    """Say one or more lines on standard output; what would command a terminal is shown as text.
+def write(text: str) -> None:
+    """Say one or more lines on standard output, unless that is for the JSON object alone.
 
-    On a terminal lines are broken between words, unless the text must stay whole, as JSON must.
+    What would command a terminal is shown as text. On a terminal lines are broken between words.
     """
+    if _ALONE.get(None) is not None:
+        return
     lines = printable(text, keep=_LAYOUT).split("\n")
-    if sys.stdout.isatty() and not is_whole:
+    if sys.stdout.isatty():
         lines = [part for line in lines for part in _broken(line, width())]
     sys.stdout.write("\n".join(lines) + "\n")
 
@@ -124,12 +126,12 @@ def _json_alone() -> Generator[None]:
         _ALONE.reset(token)
 
 
-def prepare_json(json: str | None) -> None:
-    """Try the file of --json before the long work."""
+def _prepare_json(json: str | None) -> None:
+    """Try the file of --json before the long work, or keep standard output for the object."""
     from ampsim.files import prepared_file
 
-    if json not in (None, "-"):
-        hold(prepared_file(json))
+    if json is not None:
+        hold(_json_alone() if json == "-" else prepared_file(json))
 
 
 def write_json(text: str, json: str) -> None:
@@ -137,8 +139,7 @@ def write_json(text: str, json: str) -> None:
     from ampsim.files import write_text
 
     if json == "-":
-        with contextlib.redirect_stdout(_ALONE.get(sys.stdout)):
-            write(text.rstrip("\n"), is_whole=True)
+        _ALONE.get().write(printable(text, keep=_LAYOUT))
     else:
         write_text(json, text)
 
@@ -222,8 +223,7 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
             taken = {one.name: _taken(one.name, one.annotation, typed) for one in given}
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
-                if typed.get("json") == "-":
-                    held.enter_context(_json_alone())
+                _prepare_json(typed.get("json"))
                 return function(**taken)
         except AmpsimError as error:
             show_traceback(error)

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
+from ampsim.cli.console import Code, answer, complain, in_columns, object_of
 from ampsim.errors import AmpsimError
 from ampsim.units import format_bytes
 
@@ -28,7 +28,6 @@ def data(
     from ampsim.data import DATASETS, data_folder, survey
     from ampsim.data.registry import source_named
 
-    prepare_json(json)
     names = list(DATASETS) if name is None else [source_named(name).name]
     code = _download(names, data) if download else Code.FINE
     files, folder = survey(data, name), data_folder(data)

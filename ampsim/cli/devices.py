@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
+from ampsim.cli.console import Code, answer, complain, in_columns, object_of
 from ampsim.errors import OptionError, OutputError
 from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
 
@@ -88,7 +88,6 @@ def devices(
     from ampsim import assets
 
     _check_words(name, file, out)
-    prepare_json(json)
     if name == IMPORT and file is not None:
         return _import(file, out or Path(), json)
     names = assets.names("devices") if name is None else [name]

@@ -13,7 +13,6 @@ from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
-    prepare_json,
     show_traceback,
     width,
     write,
@@ -155,7 +154,6 @@ def forecast(
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}]
-    prepare_json(json)
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         keeping = RunCache(folder.path, with_failures=False, say=_unsaid if quiet else complain)
         filling = Filling(loaded, target)

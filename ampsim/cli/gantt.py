@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
+from ampsim.cli.console import Code, answer, hold, object_of
 from ampsim.cli.option_table import CHARTED
 from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError
@@ -178,7 +178,6 @@ def gantt(
     choice = None if window is None else parse_window(window)
     require_no_window(out, window)
     hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
-    prepare_json(json)
     given: dict[str, Any] = {
         "schedule": schedule,
         "set": settings,

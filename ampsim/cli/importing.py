@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
+from ampsim.cli.console import Code, answer, hold, object_of
 from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
 from ampsim.files import expanded
 
@@ -28,7 +28,6 @@ def import_(source: str, *, out: Path, json: str | None = None) -> Code:
     path, name = _parted(source)
     if os.path.realpath(expanded(str(out))) == os.path.realpath(path):
         raise OptionError(f"--out {out} is the file to import from; name another")
-    prepare_json(json)
     hold(prepared_file(out))
     model = _made(path, name, source)
     lines, arrays = write_model_file(model, expanded(str(out)), source)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, hold, in_columns, object_of, prepare_json, width
+from ampsim.cli.console import Code, answer, hold, in_columns, object_of, width
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ def models(
     cc_ratio; the last four are null unless one model is named). CC ratio: FLOP of a forward pass,
     an item of the first batch in the mean, over parameters; null where the data are not there.
     """
-    prepare_json(json)
     if name is None:
         if graph is not None or settings:
             raise OptionError("--graph and --set belong to one model; name it, as in: models rnn")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json, typed_options
+from ampsim.cli.console import Code, answer, complain, in_columns, typed_options
 from ampsim.cli.option_table import ONE, SEVERAL
 from ampsim.cli.options import Tuning
 from ampsim.errors import AmpsimError, OptionError
@@ -116,7 +116,6 @@ class Making:
         from ampsim.report.words import slug
         from ampsim.runs import RunCache
 
-        prepare_json(self.json)
         executor = options.make_executor(self.jobs, self.executor)
         limit_s = options.seconds("--run-limit", self.run_limit)
         with taken(self.out or Path(slug(about)), kind.kind, kind.files) as folder:

@@ -15,7 +15,6 @@ from ampsim.cli.console import (
     complain,
     in_columns,
     object_of,
-    prepare_json,
     write,
     write_json,
 )
@@ -61,7 +60,7 @@ def report(
     way = _what_to_do(check=check, rerun=rerun, redraw=redraw)
     every = names or [*recipe_names(), *program_names()]
     if list_only or not every or (way == "write" and not names):
-        how = _How(1, quiet, json == "-", [])
+        how = _How(1, quiet, [])
         _list(every, how)
         return how.told(json, Code.FINE)
     found, programs = _split(every)
@@ -73,8 +72,7 @@ def report(
         )
     makes = options.make_executor(jobs, executor)
     limit_s = options.seconds("--run-limit", run_limit)
-    how = _How(makes, quiet, json == "-", [], limit_s)
-    prepare_json(json)
+    how = _How(makes, quiet, [], limit_s)
     codes: list[Code] = []
     for recipe in recipes:
         target = recipe.folder if out is None else expanded(out) / recipe.name
@@ -115,26 +113,20 @@ def _list(names: list[str], how: _How) -> None:
     for one in (*recipes, *map(read_program, programs)):
         how.note(one, one.folder, "listed")
     told = ((row["name"], row["title"]) for row in how.rows)
-    how.say(in_columns(told) or "no recipes here")
+    write(in_columns(told) or "no recipes here")
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
     """How recipes are run: by what, with or without progress; and what came of it.
 
-    `is_silent` tells whether standard output is for the JSON object alone; `rows` are its.
+    `rows` are those of the JSON object.
     """
 
     executor: int | str
     is_quiet: bool
-    is_silent: bool
     rows: list[dict[str, Any]]
     run_limit_s: float | None = None
-
-    def say(self, line: str) -> None:
-        """Say a line on standard output, unless that is for the JSON object."""
-        if not self.is_silent:
-            write(line)
 
     def note(
         self, report: Recipe | ReportProgram, folder: Path, state: str, **said: tuple[str, ...]
@@ -196,7 +188,7 @@ def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
             return _not_redrawn(program, target, error, how)
     state, verb = ("written", "wrote") if way == "write" else ("redrawn", "redrew")
     how.note(program, target, state)
-    how.say(f"{verb} {written[-2]} with its figures, tables and manifest")
+    write(f"{verb} {written[-2]} with its figures, tables and manifest")
     return Code.FINE
 
 
@@ -220,7 +212,7 @@ def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
         written = findings.save(place)
     state = "failed" if findings.failures else "written"
     how.note(recipe, folder, state, faults=tuple(findings.failures))
-    how.say(f"wrote {written[-2]} with its figures, tables and manifest")
+    write(f"wrote {written[-2]} with its figures, tables and manifest")
     for failure in findings.failures:
         complain(f"{recipe.name}: {failure}")
     return Code.FAILED if findings.failures else Code.FINE
@@ -241,7 +233,7 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     with taken(folder, "report", FILES) as place:
         written = redraw_report(results, place, before)
     how.note(recipe, folder, "redrawn")
-    how.say(f"redrew {written[-2]} with its figures and tables")
+    write(f"redrew {written[-2]} with its figures and tables")
     return Code.FINE
 
 
@@ -265,9 +257,9 @@ def _say(report: Recipe | ReportProgram, folder: Path, verdict: Verdict, how: _H
     how.note(report, folder, "stale" if faults else "follows", faults=faults, notes=notes)
     more = f" ({'; '.join(notes)})" if notes else ""
     if not faults:
-        how.say(f"{report.name}: follows{more}")
+        write(f"{report.name}: follows{more}")
         return Code.FINE
-    how.say(f"{report.name}: does not follow: {'; '.join(faults)}{more}")
+    write(f"{report.name}: does not follow: {'; '.join(faults)}{more}")
     return Code.STALE
 
 

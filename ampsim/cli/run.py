@@ -14,7 +14,6 @@ from ampsim.cli.console import (
     answer,
     complain,
     object_of,
-    prepare_json,
     show_traceback,
     write,
     write_json,
@@ -195,7 +194,6 @@ def run(
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
     method = _single(tuning, schedule, loaded)
-    prepare_json(json)
     with (
         _clock_of(clock, stretch) as time,
         taken(out or Path(f"run-{slug(loaded.name)}"), "run", FILES) as place,
@@ -214,8 +212,6 @@ def run(
     folder = place.path
     if json is not None:
         write_json(_as_json(outcome, folder, target, seed), json)
-    if json == "-":
-        return _ended(outcome, folder)
     write(_summary(outcome.result))
     if outcome.result.never_met:
         complain(f"note: {outcome.result.never_met}")
@@ -347,7 +343,6 @@ def compare(
     from ampsim.runs.loaded_run import load_run
 
     a, b = load_run(run_a), load_run(run_b)
-    prepare_json(json)
     compared = compare_runs(a, b)
     answer(json, lambda: object_of(**compared), lambda: to_text(compared))
     return Code.FINE
