@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, hold, object_of
+from ampsim.cli.console import Code, answer, hold, object_of, typed_options
 from ampsim.cli.option_table import CHARTED
 from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError
@@ -150,21 +150,53 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Options of a model that is yet to run."""
+
+    schedule: str | None = None
+    settings: list[str] | None = None
+    data: str | None = None
+    hardware: options.Hardware
+    tuning: Tuning
+    placement: str | None = None
+    instances: int | None = None
+    seed: int = 0
+    mode: options.ModeName = "numeric"
+
+    def made(self, source: str) -> Shown:
+        """Run the model under each schedule."""
+        from ampsim.study import simulate
+        from ampsim.study.schedule_names import labels_of
+
+        model = options.make_model(source, self.settings, self.data)
+        cluster = self.hardware.cluster()
+        schedules = self.tuning.schedules(self.schedule or options.usual_of(model))
+        count = _charted(model, self.seed) if self.instances is None else self.instances
+        devices = [device.name for device in cluster.devices]
+
+        def trace(schedule: Schedule, label: str) -> Trace:
+            result = simulate(
+                model, cluster, schedule, seed=self.seed, mode=self.mode, instances=count,
+                placement=self.placement,
+            )  # fmt: skip
+            return _trace(result, lambda table: [getattr(result, table)], label, devices)
+
+        traces = list(map(trace, schedules, labels_of(schedules)))
+        return Shown(f"{model.name} on {cluster.name}", traces)
+
+
+_OF_CHARTS: Final = ("out", "window", "transfers", "json", "traceback")
+"""Options of what is drawn, of whatever run."""
+
+
 def gantt(
     source: str,
     *,
     out: Path,
     window: str | None = None,
-    schedule: str | None = None,
+    drawn: Drawn,
     transfers: bool = True,
-    settings: list[str] | None = None,
-    data: str | None = None,
-    hardware: options.Hardware,
-    tuning: Tuning,
-    placement: str | None = None,
-    instances: int | None = None,
-    seed: int | None = None,
-    mode: options.ModeName | None = None,
     json: str | None = None,
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker.
@@ -174,41 +206,29 @@ def gantt(
     from ampsim.files import prepared_file
     from ampsim.report.gantt.boxes import parse_window
 
-    writer_of(out)
+    writer = writer_of(out)
     choice = None if window is None else parse_window(window)
     require_no_window(out, window)
     hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
-    given: dict[str, Any] = {
-        "schedule": schedule,
-        "set": settings,
-        "data": data,
-        **asdict(hardware),
-        **tuning.given(),
-        "placement": placement,
-        "instances": instances,
-        "seed": seed,
-        "mode": mode,
-    }
-    is_kept = os.path.isdir(expanded(source))
-    shown = _kept(source, given) if is_kept else _made(source, hardware, tuning, given)
+    shown = _kept(source) if os.path.isdir(expanded(source)) else drawn.made(source)
     if not transfers:
         shown = replace(shown, traces=[replace(one, transfers=tuple) for one in shown.traces])
-    said = writer_of(out)(shown, out, choice)
+    said = writer(shown, out, choice)
     names = [trace.name for trace in shown.traces]
     about = {"title": shown.title, "workers": shown.workers, "schedules": names}
     answer(json, lambda: object_of(file=str(out), **about, text=said), lambda: said)
     return Code.FINE
 
 
-def _kept(folder: str, given: dict[str, Any]) -> Shown:
+def _kept(folder: str) -> Shown:
     from ampsim.runs.loaded_run import load_run
 
     kept = load_run(folder)
-    for option, value in given.items():
-        if value not in (None, []):
+    for name, option in typed_options().items():
+        if name not in _OF_CHARTS:
             raise OptionError(
-                f"--{option.replace('_', '-')} belongs to a model that is yet to run, but "
-                f"{folder} is a run; leave it out"
+                f"{option} belongs to a model that is yet to run, but {folder} is a run; leave it "
+                "out"
             )
     return Shown(
         f"{kept.model} on {kept.cluster}", [_trace(kept, kept.chunks, kept.schedule, kept.devices)]
@@ -237,31 +257,6 @@ def _trace(
         outages_of(run),
         run.memory,
     )
-
-
-def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
-    from ampsim.study import simulate
-    from ampsim.study.schedule_names import labels_of
-
-    model = options.make_model(source, given["set"], given["data"])
-    cluster = hardware.cluster()
-    schedules = tuning.schedules(given["schedule"] or options.usual_of(model))
-    seed, mode = given["seed"] or 0, given["mode"] or "numeric"
-    instances = _charted(model, seed) if given["instances"] is None else given["instances"]
-    settled: dict[str, Any] = {
-        "seed": seed,
-        "mode": mode,
-        "instances": instances,
-        "placement": given["placement"],
-    }
-    devices = [device.name for device in cluster.devices]
-
-    def trace(schedule: Schedule, label: str) -> Trace:
-        result = simulate(model, cluster, schedule, **settled)
-        return _trace(result, lambda table: [getattr(result, table)], label, devices)
-
-    traces = list(map(trace, schedules, labels_of(schedules)))
-    return Shown(f"{model.name} on {cluster.name}", traces)
 
 
 def _charted(model: Model, seed: int) -> int | None:
