@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import ampsim
 from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
@@ -20,6 +21,7 @@ from ampsim.cli.console import (
 )
 from ampsim.cli.option_table import TRIALS
 from ampsim.cli.options import Tuning
+from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
     from ampsim.forecasting import Forecast
@@ -49,7 +51,6 @@ class Comparing:
         Raises:
             OptionError: an option would have no effect, or the budget is no time.
         """
-        from ampsim.errors import OptionError
         from ampsim.forecasting.making import MAX_REPEATS
         from ampsim.options import seconds_of
 
@@ -82,14 +83,9 @@ class Comparing:
     @property
     def by_hand(self) -> list[str]:
         """Options that say how many runs and trials there are."""
-        given = {
-            "--repeats": self.repeats,
-            "--sure": self.sure,
-            "--max-repeats": self.max_repeats,
-            "--tune": self.tune or None,
-            "--trials": self.trials,
-        }
-        return [name for name, value in given.items() if value is not None]
+        names = ("repeats", "sure", "max_repeats", "trials")
+        given = [name for name in names if getattr(self, name) is not None]
+        return [f"--{name.replace('_', '-')}" for name in [*given, *["tune"] * self.tune]]
 
 
 BUDGET_S: Final = 60.0
@@ -136,8 +132,7 @@ def forecast(
     forecast.csv), epochs (a list, as in epochs.csv), and, where there are some, validations and
     trials likewise.
     """
-    from ampsim.cli.progress import Filling, shown
-    from ampsim.forecasting.forecast import forecast as make_forecast
+    from ampsim.cli.progress import Bars, Filling, shown
     from ampsim.output_folder import taken
     from ampsim.report.page.folders import OF_FORECAST
     from ampsim.report.table import require_columns
@@ -157,8 +152,8 @@ def forecast(
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         keeping = RunCache(folder.path, with_failures=False, say=_unsaid if quiet else complain)
         filling = Filling(loaded, target)
-        with shown(is_quiet=quiet, filling=filling) as on_progress:
-            made = make_forecast(
+        with shown(is_quiet=quiet, drawn=partial(Bars, filling=filling)) as on_progress:
+            made = ampsim.forecast(
                 loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
                 instances=instances, mode=mode, placement=placement, keeping=keeping,
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
