@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -68,8 +69,6 @@ def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> 
 
 
 def _machine(out: Path | None, rounds: int | None, json: str | None, *, is_quiet: bool) -> Code:
-    import dataclasses
-
     from ampsim.calibration.machine import ROUNDS, fit_machine, measure
     from ampsim.calibration.page import MACHINE_FILES, write_machine
     from ampsim.calibration.texts import summary
@@ -116,8 +115,6 @@ def _teller() -> Callable[[str], None]:
 
 
 def _as_json(found: Calibration) -> str:
-    import dataclasses
-
     from ampsim.calibration.fit import median_error, rank_correlation
 
     return object_of(

@@ -20,10 +20,12 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+import ampsim
 from ampsim.cli import completion
 from ampsim.cli.option_table import EVERY, PANELS
 from ampsim.errors import AmpsimError, Failure
-from ampsim.text import printable
+from ampsim.files import prepared_file, write_text
+from ampsim.text import finite, printable
 
 _LAYOUT = "\n\t"
 _LINE_MAX = 2000  # chosen: twenty lines of a terminal; what counts is around the value
@@ -128,16 +130,12 @@ def _json_alone() -> Generator[None]:
 
 def _prepare_json(json: str | None) -> None:
     """Try the file of --json before the long work, or keep standard output for the object."""
-    from ampsim.files import prepared_file
-
     if json is not None:
         hold(_json_alone() if json == "-" else prepared_file(json))
 
 
 def write_json(text: str, json: str) -> None:
     """Write JSON text to the file of --json, or alone to standard output."""
-    from ampsim.files import write_text
-
     if json == "-":
         _ALONE.get().write(printable(text, keep=_LAYOUT))
     else:
@@ -160,9 +158,6 @@ def answer(json: str | None, content: Callable[[], str], text: Callable[[], str]
 
 def object_of(**content: Any) -> str:
     """The JSON text of an object of these keys, after `ampsim`, the version."""
-    import ampsim
-    from ampsim.text import finite
-
     return writer.dumps(finite({"ampsim": ampsim.__version__, **content}), indent=2) + "\n"
 
 

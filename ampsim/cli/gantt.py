@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import ampsim
 from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, object_of, typed_options
 from ampsim.cli.option_table import CHARTED
 from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError
-from ampsim.files import expanded
+from ampsim.files import expanded, prepared_file
 from ampsim.units import format_seconds
 
 if TYPE_CHECKING:
@@ -91,7 +92,6 @@ def _write_trace(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_profiles(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.files import prepared_file
     from ampsim.report.perfetto.kineto import write_kineto
 
     if len(shown.traces) > 1:
@@ -166,7 +166,6 @@ class Drawn:
 
     def made(self, source: str) -> Shown:
         """Run the model under each schedule."""
-        from ampsim.study import simulate
         from ampsim.study.schedule_names import labels_of
 
         model = options.make_model(source, self.settings, self.data)
@@ -176,7 +175,7 @@ class Drawn:
         devices = [device.name for device in cluster.devices]
 
         def trace(schedule: Schedule, label: str) -> Trace:
-            result = simulate(
+            result = ampsim.simulate(
                 model, cluster, schedule, seed=self.seed, mode=self.mode, instances=count,
                 placement=self.placement,
             )  # fmt: skip
@@ -203,7 +202,6 @@ def gantt(
 
     The object of --json: ampsim, file, title, workers, schedules (a list of names), text.
     """
-    from ampsim.files import prepared_file
     from ampsim.report.gantt.boxes import parse_window
 
     writer = writer_of(out)
@@ -221,9 +219,7 @@ def gantt(
 
 
 def _kept(folder: str) -> Shown:
-    from ampsim.runs.loaded_run import load_run
-
-    kept = load_run(folder)
+    kept = ampsim.load_run(folder)
     for name, option in typed_options().items():
         if name not in _OF_CHARTS:
             raise OptionError(

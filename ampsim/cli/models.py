@@ -7,9 +7,11 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ampsim import assets
 from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, in_columns, object_of, width
 from ampsim.errors import OptionError
+from ampsim.files import prepared_file, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,16 +65,10 @@ def parameter_count(graph: Graph) -> int:
 
 def _rows() -> list[tuple[str, str]]:
     """Name and first line of each shipped model, read without executing it."""
-    from ampsim import assets
-    from ampsim.study.model import docstring_of
-
-    names = assets.names("models")
-    texts = [docstring_of(assets.named("models", name)) for name in names]
-    return [(name, text.partition("\n")[0]) for name, text in zip(names, texts, strict=True)]
+    return [(name, _docstring(name).partition("\n")[0]) for name in assets.names("models")]
 
 
 def _docstring(name: str) -> str:
-    from ampsim import assets
     from ampsim.study.model import docstring_of
 
     return docstring_of(assets.locate("models", name))
@@ -172,7 +168,6 @@ def _node_row(node: Any) -> tuple[str, str, str]:
 
 
 def _prepare(path: Path) -> None:
-    from ampsim.files import prepared_file
     from ampsim.report.saving import KNOWN_SUFFIXES, check_suffix
 
     check_suffix(path, (*KNOWN_SUFFIXES, ".dot"), "a graph")
@@ -182,7 +177,6 @@ def _prepare(path: Path) -> None:
 def _save(graph: Graph, path: Path) -> None:
     drawn = graph.to_networkx()
     if path.suffix.lower() == ".dot":
-        from ampsim.files import write_text
         from ampsim.report.graph.dot import dot
 
         write_text(path, dot(drawn))

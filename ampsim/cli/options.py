@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import ampsim
 from ampsim.cli.console import complain
 from ampsim.cli.methods import OPTIONS, SEVERAL
 from ampsim.cli.option_table import ALL_SCHEDULES, DEVICE, OF_PROGRAMS
@@ -47,11 +48,9 @@ class Hardware:
 
     def cluster(self) -> Cluster:
         """The cluster that they name."""
-        from ampsim.hardware import load_cluster
-
         given = asdict(self)
         device = given.pop("device")
-        return load_cluster(DEVICE if device is None else device, **given)
+        return ampsim.load_cluster(DEVICE if device is None else device, **given)
 
 
 def seconds(option: str, given: str | None) -> float | None:
@@ -70,13 +69,12 @@ def free_links_line(cluster: Cluster) -> str:
 
 def make_model(name: str, settings: list[str] | None, data: str | None = None) -> Model:
     """The model that the command line names, with its settings and its data folder."""
-    from ampsim.study import load_model
     from ampsim.study.loading import option_names, settings_of, with_data_folder
 
     chosen = settings_of(settings or [])
     if data is not None:
         chosen = with_data_folder(chosen, data, name, option_names(name))
-    return load_model(name, **chosen)
+    return ampsim.load_model(name, **chosen)
 
 
 def usual_of(model: Model) -> str:

@@ -18,11 +18,10 @@ from ampsim.cli.console import (
     write,
     write_json,
 )
-from ampsim.errors import OptionError
+from ampsim.errors import FileFormatError, OptionError
 from ampsim.files import expanded
 
 if TYPE_CHECKING:
-    from ampsim.errors import FileFormatError
     from ampsim.recipes.checking import Verdict
     from ampsim.recipes.explored import Explored
     from ampsim.recipes.programs import ReportProgram
@@ -167,7 +166,6 @@ def _run(
 
 def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
     """Make, check or draw the report of a program, which is drawn from what the program gave."""
-    from ampsim.errors import FileFormatError
     from ampsim.recipes.programs import (
         check_program,
         read_program,
@@ -220,7 +218,6 @@ def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
 
 def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Write a report again from its outlines; where that cannot be, say why."""
-    from ampsim.errors import FileFormatError
     from ampsim.output_folder import taken
     from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redraw_report
     from ampsim.recipes.results import FILES
