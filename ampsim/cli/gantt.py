@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import ampsim
 from ampsim.cli import options
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ampsim.report.gantt.boxes import ChartRun
     from ampsim.report.perfetto.trace import Trace
     from ampsim.runs import LoadedRun
-    from ampsim.study import Model, Result
 
 Window: TypeAlias = "tuple[float, float] | None"
 
@@ -127,21 +126,19 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.boxes import first_window, require_within, whole_window
-    from ampsim.report.gantt.chart import gantt, gantt_comparison
+    from ampsim.report.gantt.chart import gantt_comparison
     from ampsim.report.saving import save
 
     charted = shown.charted()
     spans = {name: one.spans for name, one in charted.items()}
     whole_s = whole_window(spans.values())
     window_s = first_window(charted) if window is None else require_within(window, spans)
-    same: dict[str, Any] = {
-        "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
-    }  # fmt: skip
-    if len(charted) == 1:
-        ((name, only),) = charted.items()
-        figure = gantt(only, title=f"{shown.title}: {name}", **same)
-    else:
-        figure = gantt_comparison(charted, **same)
+    is_one = len(charted) == 1
+    named = {f"{shown.title}: {name}" if is_one else name: one for name, one in charted.items()}
+    figure = gantt_comparison(
+        named, workers=shown.workers, window_s=window_s, devices=shown.traces[0].devices,
+        is_lettered=not is_one,
+    )  # fmt: skip
     save(figure, out)
     rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"
     return (
@@ -232,7 +229,7 @@ def _kept(folder: str) -> Shown:
 
 
 def _trace(
-    run: Result | LoadedRun,
+    run: ampsim.Result | LoadedRun,
     chunks: Callable[[str], Iterable[DataFrame]],
     name: str,
     devices: Sequence[str],
@@ -255,7 +252,7 @@ def _trace(
     )
 
 
-def _charted(model: Model, seed: int) -> int | None:
+def _charted(model: ampsim.Model, seed: int) -> int | None:
     """How many items are run unless told; None, for all, where the data have fewer."""
     try:
         model.data(seed, CHARTED)
