@@ -24,10 +24,7 @@ from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
-    from ampsim.forecasting import Forecast
-    from ampsim.hardware import Cluster
     from ampsim.output_folder import OutputFolder
-    from ampsim.study import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,7 @@ def forecast(
 
 def _asked(
     model: str | None, settings: list[str] | None, data: str | None, instances: int | None
-) -> tuple[Model, int | None]:
+) -> tuple[ampsim.Model, int | None]:
     """The model, and how many items; of the small question where no model is named."""
     if model is not None:
         return options.make_model(model, settings, data), instances
@@ -187,14 +184,14 @@ def _unsaid(_line: str) -> None:
     """Say nothing."""
 
 
-def _lines(comparing: Comparing, model: str | None, cluster: Cluster) -> list[str]:
+def _lines(comparing: Comparing, model: str | None, cluster: ampsim.Cluster) -> list[str]:
     """What is said of the question below the answer."""
     lines = [_QUICK] if comparing.quick else []
     return [*lines, *([_ASKED] if model is None else []), options.free_links_line(cluster)]
 
 
 def _deliver(
-    made: Forecast,
+    made: ampsim.Forecast,
     folder: OutputFolder,
     json: str | None,
     seed: int,
@@ -225,7 +222,7 @@ _ASKED: Final = (
 )
 
 
-def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -> None:
+def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[str]) -> None:
     """Print the table, or these columns of it, the verdict, and the lines below."""
     from rich.console import Console
 
@@ -245,7 +242,7 @@ def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -
     write("\n".join(filter(None, below)))
 
 
-def _ended(made: Forecast, folder: OutputFolder) -> Code:
+def _ended(made: ampsim.Forecast, folder: OutputFolder) -> Code:
     for sentence in made.unreached:
         complain(f"note: {sentence}")
     for failure in dict.fromkeys((*(run.failure for run in made.runs), *made.lost)):

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ampsim
 from ampsim import assets
 from ampsim.cli import options
 from ampsim.cli.console import Code, answer, hold, in_columns, object_of, width
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ampsim.ir import Graph, Node
-    from ampsim.study import Model
 
 
 def models(
@@ -85,7 +85,7 @@ def _in_lines(text: str) -> str:
 
 
 def _plain(
-    name: str, description: str, model: Model | None = None, graph: Graph | None = None
+    name: str, description: str, model: ampsim.Model | None = None, graph: Graph | None = None
 ) -> dict[str, Any]:
     """A model as plain values; what is not known without building it is None."""
     from ampsim.forecasting.forecast import cc_ratio
@@ -108,7 +108,7 @@ _OF_OPTION = ("name", "type", "value", "description")
 _OF_NODE = ("name", "type", "parameters")
 
 
-def _text(name: str, model: Model, graph: Graph) -> str:
+def _text(name: str, model: ampsim.Model, graph: Graph) -> str:
     from ampsim.study.loading import types_in_words
     from ampsim.study.model import options_of
 
@@ -135,7 +135,7 @@ def _text(name: str, model: Model, graph: Graph) -> str:
     )
 
 
-def _beside(model: Model) -> list[str]:
+def _beside(model: ampsim.Model) -> list[str]:
     """The line on a program that stands beside a graph."""
     from ampsim.dataflow import PROGRAMS
 
@@ -144,7 +144,7 @@ def _beside(model: Model) -> list[str]:
     return [f"Also a program of the same parameters: --schedule {schedules}"] if has_both else []
 
 
-def _ratio(model: Model) -> str:
+def _ratio(model: ampsim.Model) -> str:
     from ampsim.forecasting.forecast import cc_ratio
 
     ratio = cc_ratio(model)
@@ -156,7 +156,7 @@ def _ratio(model: Model) -> str:
     )
 
 
-def _shown(model: Model, graph: Graph) -> Sequence[Node]:
+def _shown(model: ampsim.Model, graph: Graph) -> Sequence[Node]:
     """The nodes that are shown: of a program only, its layers."""
     return graph.parameterized if model.is_program_only else graph.nodes
 

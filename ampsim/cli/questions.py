@@ -19,10 +19,8 @@ from ampsim.errors import AmpsimError, OptionError
 if TYPE_CHECKING:
     from ampsim.exploring.axes import Axis
     from ampsim.exploring.finding import Finding
-    from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
     from ampsim.recipes.recipe import Recipe
-    from ampsim.study import Model
 
 POINTS = 8
 """Points of a range; a test compares this and the next three with the library's."""
@@ -56,7 +54,7 @@ class Question:
 
     def setup(
         self, model: str, schedules: str | None, over: Iterable[str] = ()
-    ) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
+    ) -> tuple[tuple[ampsim.Model, ampsim.Cluster, list[Schedule] | None], dict[str, str]]:
         """Model, cluster and schedules, these unless others are named, and what varies around."""
         from ampsim.exploring.axes import Setup, axes_over, require_open, texts_over
 
