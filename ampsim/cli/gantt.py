@@ -148,7 +148,7 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class Charting:
     """Options of a model that is yet to run."""
 
     schedule: str | None = None
@@ -191,7 +191,7 @@ def gantt(
     *,
     out: Path,
     window: str | None = None,
-    drawn: Drawn,
+    charting: Charting,
     transfers: bool = True,
     json: str | None = None,
 ) -> Code:
@@ -205,7 +205,7 @@ def gantt(
     choice = None if window is None else parse_window(window)
     require_no_window(out, window)
     hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
-    shown = _kept(source) if os.path.isdir(expanded(source)) else drawn.made(source)
+    shown = _kept(source) if os.path.isdir(expanded(source)) else charting.made(source)
     if not transfers:
         shown = replace(shown, traces=[replace(one, transfers=tuple) for one in shown.traces])
     said = writer(shown, out, choice)
