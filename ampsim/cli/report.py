@@ -55,6 +55,7 @@ def report(
     faults, notes; the state is listed, written, redrawn, failed, follows, stale or interrupted).
     """
     from ampsim.recipes.recipe import program_names, recipe_names
+    from ampsim.recipes.running import InterruptedReport
 
     way = _what_to_do(check=check, rerun=rerun, redraw=redraw)
     every = names or [*recipe_names(), *program_names()]
@@ -75,9 +76,13 @@ def report(
     codes: list[Code] = []
     for recipe in recipes:
         target = recipe.folder if out is None else expanded(out) / recipe.name
-        codes.append(_WAYS[way](recipe, target, how))
-        if codes[-1] is Code.INTERRUPTED:
-            return how.told(json, max(codes))
+        try:
+            codes.append(_WAYS[way](recipe, target, how))
+        except InterruptedReport as error:
+            said = error if way == "write" else "interrupted; the runs of a check are not kept"
+            complain(f"{recipe.name}: {said}")
+            how.note(recipe, target, "interrupted")
+            return how.told(json, Code.INTERRUPTED)
     for folder in programs:
         target = folder if out is None else expanded(out) / folder.resolve().name
         codes.append(_do_program(folder, target, way, how))
@@ -141,27 +146,20 @@ class _How:
         return code
 
 
-def _run(
-    recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False
-) -> Results | Explored | None:
-    """What the recipe gives; None where Ctrl-C came first, which is said."""
+def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> Results | Explored:
+    """What the recipe gives."""
     from ampsim.cli.progress import shown
     from ampsim.recipes.explored import run_exploration
-    from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
+    from ampsim.recipes.running import RecipeOptions, run_recipe
 
     def say(line: str) -> None:
         if not how.is_quiet:
             complain(f"{recipe.name}: {line}")
 
-    try:
-        with shown(is_quiet=how.is_quiet) as on_progress:
-            options = RecipeOptions(how.executor, is_fresh, on_progress, say, how.run_limit_s)
-            make = run_exploration if recipe.file.explore else run_recipe
-            return make(recipe, folder, options)
-    except InterruptedReport as error:
-        told = "interrupted; the runs of a check are not kept" if is_fresh else error
-        complain(f"{recipe.name}: {told}")
-        return None
+    with shown(is_quiet=how.is_quiet) as on_progress:
+        options = RecipeOptions(how.executor, is_fresh, on_progress, say, how.run_limit_s)
+        make = run_exploration if recipe.file.explore else run_recipe
+        return make(recipe, folder, options)
 
 
 def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
@@ -204,9 +202,6 @@ def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
 
     with taken(folder, "report", FILES) as place:
         findings = _run(recipe, place.path, how)
-        if findings is None:
-            how.note(recipe, folder, "interrupted")
-            return Code.INTERRUPTED
         written = findings.save(place)
     state = "failed" if findings.failures else "written"
     how.note(recipe, folder, state, faults=tuple(findings.failures))
@@ -242,9 +237,6 @@ def _check(recipe: Recipe, folder: Path, how: _How, *, is_again: bool = False) -
         return _say(recipe, folder, check_report(recipe, folder), how)
     with tempfile.TemporaryDirectory() as temporary:
         findings = _run(recipe, Path(temporary), how, is_fresh=True)
-        if findings is None:
-            how.note(recipe, folder, "interrupted")
-            return Code.INTERRUPTED
         verdict = check_again(recipe, folder, findings)
     return _say(recipe, folder, verdict, how)
 
