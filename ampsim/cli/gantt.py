@@ -112,13 +112,12 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.view import write_gantt_page
 
     charted = shown.charted()
-    spans = {name: one.spans for name, one in charted.items()}
     write_gantt_page(
         charted,
         out,
         workers=shown.workers,
-        window_s=None if window is None else require_within(window, spans),
-        title=f"{shown.title}: {', '.join(spans)}",
+        window_s=require_within(window, [one.spans for one in charted.values()]),
+        title=f"{shown.title}: {', '.join(charted)}",
         devices=shown.traces[0].devices,
     )
     return f"wrote {out}: open it in a browser, zoom with the wheel, click a box to follow it"
@@ -130,9 +129,9 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.saving import save
 
     charted = shown.charted()
-    spans = {name: one.spans for name, one in charted.items()}
-    whole_s = whole_window(spans.values())
-    window_s = first_window(charted) if window is None else require_within(window, spans)
+    spans = [one.spans for one in charted.values()]
+    whole_s = whole_window(spans)
+    window_s = require_within(window, spans) or first_window(charted)
     is_one = len(charted) == 1
     named = {f"{shown.title}: {name}" if is_one else name: one for name, one in charted.items()}
     figure = gantt_comparison(

@@ -351,10 +351,7 @@ def _legend_handles(charts: Sequence[Chart], arrow: str) -> list[Patch | Line2D]
     """Entries for boxes, idle time, outages, what was not kept, and what an arrow is."""
     drawn = {look for chart in charts for look in texts(chart.boxes, "look")}
     names = [name for name in OPERATIONS if name in drawn] or list(DIRECTIONS)
-    handles: list[Patch | Line2D] = [
-        Patch(facecolor=style.fill, edgecolor=style.hatch_ink, hatch=style.hatch, label=style.label)
-        for style in (BOXES[name] for name in names)
-    ]
+    handles: list[Patch | Line2D] = [BOXES[name].entry() for name in names]
     handles.append(Patch(facecolor=IDLE, edgecolor=FAINT_INK, linewidth=0.4, label="idle"))
     for label, hatch in map(OUTAGES.__getitem__, looks_of(chart.outages for chart in charts)):
         handles.append(Patch(facecolor=UNUSED, edgecolor=FAINT_INK, hatch=hatch, label=label))
