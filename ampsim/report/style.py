@@ -21,6 +21,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
@@ -83,6 +84,11 @@ class BoxStyle:
     ink: str
     hatch: str
     hatch_ink: str
+
+    def entry(self, **look: Any) -> Patch:
+        """What a legend shows of it."""
+        drawn = {"facecolor": self.fill, "edgecolor": self.hatch_ink, "hatch": self.hatch}
+        return Patch(**drawn, label=self.label, **look)
 
 
 DIRECTIONS: dict[str, BoxStyle] = {  # colours of the paper's Figure 1; greys 162, 87, 213 of 255

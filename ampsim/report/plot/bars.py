@@ -390,11 +390,7 @@ def utilisation(
         _set_up(axes, shown)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(f"worker{left_out}")
-    looks = [
-        Patch(facecolor=one.fill, edgecolor=one.hatch_ink, hatch=one.hatch, linewidth=0.0,
-              label=one.label)
-        for one in DIRECTIONS.values()
-    ]  # fmt: skip
+    looks = [one.entry(linewidth=0.0) for one in DIRECTIONS.values()]
     looks.append(Patch(facecolor=IDLE, label="idle"))
     figure.legend(handles=looks, loc="outside upper right", ncols=beside(4))
     return figure
