@@ -70,15 +70,14 @@ def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> 
 
 def _machine(out: Path | None, rounds: int | None, json: str | None, *, is_quiet: bool) -> Code:
     from ampsim.calibration.machine import ROUNDS, fit_machine, measure
-    from ampsim.calibration.page import MACHINE_FILES, write_machine
+    from ampsim.calibration.page import POINTS, write_machine
     from ampsim.calibration.texts import summary
     from ampsim.options import require_count
     from ampsim.output_folder import taken
 
     count = ROUNDS if rounds is None else require_count("rounds", rounds, 10_000)
     folder = out or Path(f"calibration-{NAME}")
-    names = (*MACHINE_FILES, f"{NAME}.toml")
-    place = hold(taken(folder, "calibration", names))
+    place = hold(taken(folder, "calibration", (POINTS, f"{NAME}.toml")))
     fit = fit_machine(measure(rounds=count, on_point=None if is_quiet else _teller()))
     written = write_machine(NAME, fit, place)
 
