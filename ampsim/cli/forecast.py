@@ -49,7 +49,6 @@ class Comparing:
             OptionError: an option would have no effect, or the budget is no time.
         """
         from ampsim.forecasting.making import MAX_REPEATS
-        from ampsim.options import seconds_of
 
         if self.max_repeats is not None and self.sure is None:
             raise OptionError(
@@ -71,10 +70,8 @@ class Comparing:
             "scale_rate": self.scale_rate,
             "tune": tune,
             "validate_every": self.validate_every,
-            "budget_s": None if self.budget is None else seconds_of("--budget", self.budget),
-            "run_limit_s": None
-            if not self.run_limit
-            else seconds_of("--run-limit", self.run_limit),
+            "budget_s": options.seconds("--budget", self.budget),
+            "run_limit_s": options.seconds("--run-limit", self.run_limit),
         }
 
     @property
