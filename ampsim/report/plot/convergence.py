@@ -122,12 +122,11 @@ def _draw_schedule(
     every, median = runs, _median_run(runs, goal)
     if not is_banded:
         runs, median = [every[median]] if every else [], 0
-    for axes, xs in zip(panels, ([run.time_s * scale.factor for run in runs],
-                                 [run.epoch for run in runs]), strict=True):  # fmt: skip
+    across = [run.time_s * scale.factor for run in runs], [run.epoch for run in runs]
+    for axes, xs in zip(panels, across, strict=True):
         _draw_band(axes, xs, runs, style)
-    for index, run in enumerate(runs):
-        is_main = index == median
-        for axes, x in zip(panels, (run.time_s * scale.factor, run.epoch), strict=True):
+        for index, (x, run) in enumerate(zip(xs, runs, strict=True)):
+            is_main = index == median
             axes.plot(
                 x, run.score, **(style.drawn if is_main else {**style.drawn, "marker": None}),
                 linewidth=2.0 if is_main else 0.5, alpha=1.0 if is_main else 0.45,
