@@ -57,17 +57,14 @@ def attainable_flop_per_s(device: Device, rows: int) -> float:
 
 def attainable_text(device: Device) -> str:
     """A line for each count of rows: what is attained, and which part of `flop_per_s` that is."""
-    title = f"attainable FLOP/s over rows, for a float32 matrix of {WIDTH} x {WIDTH}"
-    return "\n".join([title, *(_line(device, rows) for rows in ROWS)])
-
-
-def _line(device: Device, rows: int) -> str:
-    rate = attainable_flop_per_s(device, rows)
-    fraction = rate / device.flop_per_s
-    bar = "#" * round(BAR_CHARACTERS * fraction)
-    return (
-        f"  {rows:>4}  {format_flop(rate) + '/s':>14} {format_percent(fraction):>8}  {bar}".rstrip()
-    )
+    lines = [f"attainable FLOP/s over rows, for a float32 matrix of {WIDTH} x {WIDTH}"]
+    for rows in ROWS:
+        rate = attainable_flop_per_s(device, rows)
+        fraction = rate / device.flop_per_s
+        bar = "#" * round(BAR_CHARACTERS * fraction)
+        told = f"{format_flop(rate) + '/s':>14} {format_percent(fraction):>8}"
+        lines.append(f"  {rows:>4}  {told}  {bar}".rstrip())
+    return "\n".join(lines)
 
 
 IMPORT: Final = "import"

@@ -103,9 +103,10 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
 def _of_number(error: Any, arguments: Sequence[str]) -> str | None:
     options: list[str] = getattr(getattr(error, "param", None), "opts", None) or [""]
     kind = re.search(r"\b(integer|number|float)\b", error.format_message())
-    text = _value_of(options, arguments)
-    if kind is None or text is None:
+    typed = _values_of(options, arguments)
+    if kind is None or not typed:
         return None
+    text = typed[-1]
     option, is_whole = max(options, key=len), kind[1] == "integer"
     words, units = next(_UNITS[end] for end in _UNITS if option.endswith(end))
     noun = "a whole number" if is_whole else f"a number{words}"
@@ -146,11 +147,6 @@ def _of_setting(said: str, arguments: Sequence[str]) -> str | None:
         if option == "--set" and "=" not in key and re.fullmatch(r"\w+", key):
             return f"--set takes KEY=VALUE as one word, got {key!r}; type --set {key}={rest[0]}"
     return None
-
-
-def _value_of(options: Sequence[str], arguments: Sequence[str]) -> str | None:
-    """What was typed as the value of an option, the last time."""
-    return next(reversed(_values_of(options, arguments)), None)
 
 
 def _values_of(options: Sequence[str], arguments: Sequence[str]) -> list[str]:
