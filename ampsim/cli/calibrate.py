@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ampsim.cli.console import Code, answer, complain, hold, object_of
 from ampsim.errors import OptionError
@@ -101,14 +101,14 @@ def _wrote(folder: OutputFolder, files: list[Path]) -> str:
 
 def _teller() -> Callable[[str], None]:
     """Say now and then which run is made."""
-    state: dict[str, Any] = {"runs": 0, "said_s": time.monotonic()}
+    runs, said_s = 0, time.monotonic()
 
     def tell(label: str) -> None:
-        state["runs"] += 1
-        now_s = time.monotonic()
-        if now_s - state["said_s"] >= SECONDS_BETWEEN_LINES:
-            state["said_s"] = now_s
-            complain(f"run {state['runs']}: {label}")
+        nonlocal runs, said_s
+        runs += 1
+        if time.monotonic() - said_s >= SECONDS_BETWEEN_LINES:
+            said_s = time.monotonic()
+            complain(f"run {runs}: {label}")
 
     return tell
 

@@ -128,12 +128,6 @@ def _json_alone() -> Generator[None]:
         _ALONE.reset(token)
 
 
-def _prepare_json(json: str | None) -> None:
-    """Try the file of --json before the long work, or keep standard output for the object."""
-    if json is not None:
-        hold(_json_alone() if json == "-" else prepared_file(json))
-
-
 def write_json(text: str, json: str) -> None:
     """Write JSON text to the file of --json, or alone to standard output."""
     if json == "-":
@@ -208,7 +202,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
     For each argument that is a record it has an option for each of the record's fields, and for
     those of records in it. With its own option --traceback an error that ends it is shown whole.
-    What the function `hold`s is let go when it ends.
+    The file of --json is tried before the long work. What the function `hold`s is let go when it
+    ends.
     """
     given = inspect.signature(function, eval_str=True).parameters.values()
 
@@ -218,7 +213,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
             taken = {one.name: _taken(one.name, one.annotation, typed) for one in given}
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
-                _prepare_json(typed.get("json"))
+                if (json := typed.get("json")) is not None:
+                    hold(_json_alone() if json == "-" else prepared_file(json))
                 return function(**taken)
         except AmpsimError as error:
             show_traceback(error)
