@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -223,21 +223,17 @@ def _single(tuning: Tuning, named: str | None, model: Model) -> Schedule:
     return schedules[0]
 
 
-@contextlib.contextmanager
-def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | None]:
-    """The clock that the command line names; None for a new virtual one."""
+def _clock_of(
+    name: ClockName, stretch: float | None
+) -> contextlib.AbstractContextManager[WallClock | None]:
+    """The clock that the command line names, until it is left; None for a new virtual one."""
     from ampsim.clock import WallClock
 
-    if name == "virtual":
-        if stretch is not None:
-            raise OptionError("--stretch stretches the wall clock only; add --clock wall")
-        yield None
-        return
-    clock = WallClock(1.0 if stretch is None else stretch)
-    try:
-        yield clock
-    finally:
-        clock.close()
+    if name == "wall":
+        return contextlib.closing(WallClock(1.0 if stretch is None else stretch))
+    if stretch is not None:
+        raise OptionError("--stretch stretches the wall clock only; add --clock wall")
+    return contextlib.nullcontext()
 
 
 def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) -> str:
