@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import (
-    WHOLE,
     AnyRun,
     DataFrame,
     KeptPart,
@@ -261,7 +260,7 @@ class ChartRun:
 
     spans: DataFrame  # free steps (start_s == end_s) are not drawn
     transfers: Sequence[DataFrame] = ()  # in chunks, drawn as arrows
-    kept: KeptPart | None = WHOLE  # how much of the run that is; the rest is hatched
+    kept: KeptPart | None = None  # what of the run that is, None for all; the rest is hatched
     outages: DataFrame | None = None  # when which device was not as usual, hatched
     dependencies: DataFrame | None = None  # labels of two spans, in place of transfers
 
