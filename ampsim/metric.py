@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from ampsim.arguments import as_float
 from ampsim.errors import OptionError, one_of
-from ampsim.options import require_target
+from ampsim.text import short
 from ampsim.units import UNKNOWN, format_percent
 
 Kind: TypeAlias = Literal["accuracy", "error"]
@@ -65,9 +66,22 @@ class Metric:
         """Return a target as a Python float; None, for no target, stays None.
 
         Raises:
-            OptionError: the metric cannot have such a value.
+            OptionError: the metric cannot have such a value: an accuracy is in (0, 1], an error is
+                any number > 0.
         """
-        return require_target(value, self.kind)
+        if value is None:
+            return None
+        number = as_float(value)
+        if not 0 < number < math.inf and not self.is_rising:
+            raise OptionError(
+                f"target must be an error above 0, got {short(value)}; it is reached at or below"
+            )
+        if not 0 < number <= 1 and self.is_rising:
+            raise OptionError(
+                f"target must be an accuracy above 0 and at most 1, got {short(value)}; "
+                "for 97 % write 0.97"
+            )
+        return number
 
     def text(self, score: float | None) -> str:
         """A value with its unit, three significant digits.

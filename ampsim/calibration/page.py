@@ -29,9 +29,6 @@ FIGURE: Final = "predicted.png"
 FILES: Final = (PAGE, POINTS, FIGURE)
 """Files of a table's folder, beside device file and manifest."""
 
-MACHINE_FILES: Final = (POINTS,)
-"""The same of a machine's."""
-
 _WORDS: Final = {"train_per_s": "training", "valid_per_s": "validation"}
 
 

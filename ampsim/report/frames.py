@@ -150,18 +150,14 @@ class KeptPart:
         return (start_s, end_s) if start_s < end_s else None
 
 
-WHOLE: Final = None
-"""In place of a `KeptPart`: every step was kept."""
-
-
 AnyRun: TypeAlias = "Run | Result | LoadedRun"
 
 
 def kept_of(run: AnyRun) -> KeptPart | None:
-    """How much of a run its spans are; `WHOLE` where they are all, or their count is unknown."""
+    """How much of a run its spans are; None where they are all, or their count is unknown."""
     spans, steps = run.spans, len(_computed(run.spans))  # of lanes and the host are no messages
     if not len(spans) or steps >= run.messages:
-        return WHOLE
+        return None
     until_s = float(np.max(floats(spans, "end_s")))
     return KeptPart(until_s, float(run.makespan_s), steps, int(run.messages))
 
