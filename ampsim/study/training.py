@@ -57,45 +57,29 @@ def validations(train_count: int, every: int | None) -> int:
 
 
 class Parts:
-    """Batches of a pass in parts, each of which ends where another `every` items are reached."""
+    """Batches of a pass in parts, each of which ends where another `every` items are reached.
+
+    Attributes:
+        is_over: whether nothing is left; a pass without any batch is one empty part.
+    """
 
     def __init__(self, batches: Iterable[Any], every: int | None) -> None:
         """Take no batch yet."""
         self._batches = iter(batches)
-        self._every = every
-        self._ahead: list[Any] = []
+        self._every = math.inf if every is None else every
+        self._ahead: Any = None
         self._items = 0
-        self._has_begun = False
-        self._is_at_end = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left; a pass without any batch is one empty part."""
-        return self._has_begun and self._is_at_end and not self._ahead
+        self.is_over = False
 
     def next_part(self) -> Iterator[Any]:
-        """The batches of the next part."""
-        self._has_begun = True
-        if self._every is None:
-            yield from self._batches
-            self._is_at_end = True
-            return
+        """The batches of the next part; one batch more is taken, as it is the last without one."""
         until = (self._items // self._every + 1) * self._every
-        while self._items < until and (batch := self._taken()) is not None:
+        batch = next(self._batches, None) if self._ahead is None else self._ahead
+        while batch is not None and self._items < until:
             self._items += batch.rows
             yield batch
-        self._look_ahead()
-
-    def _taken(self) -> Any:
-        self._look_ahead()
-        return self._ahead.pop() if self._ahead else None
-
-    def _look_ahead(self) -> None:
-        """Have one batch more, as a part is the last if there is none."""
-        if not self._ahead and not self._is_at_end:
-            found = next(self._batches, None)
-            self._is_at_end = found is None
-            self._ahead = [] if found is None else [found]
+            batch = next(self._batches, None)
+        self._ahead, self.is_over = batch, batch is None
 
 
 @dataclass(slots=True)
