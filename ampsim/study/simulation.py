@@ -204,6 +204,7 @@ class Simulation:
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
+        self._apart = apart
         self._trials = Trials(model, cluster, instances, self._graph, data)
         placed = self._trials.settled(placed, schedule)
         workers = self._trials.place(placed, schedule, seed)
@@ -308,7 +309,7 @@ class Simulation:
     @property
     def learnings_found(self) -> int:
         """Passes of training of which another run had learned what they gave."""
-        return self._training.learnings_found
+        return 0 if self._apart is None else self._apart.found
 
     @property
     def _learning_digest(self) -> str | None:
@@ -325,9 +326,7 @@ class Simulation:
             on = "the first" if used == 1 else f"{used}"
             told = f"{self._schedule.name} runs the program on {on} of {self.workers} devices"
             origin = origin if used == self.workers else {**origin, "assumptions": [told]}
-        self._training.note_overtaken()
         self._training.settle()
-        recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,

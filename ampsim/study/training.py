@@ -29,7 +29,7 @@ from ampsim.model_parallel import (
     repeater_of,
 )
 from ampsim.model_parallel.job import PassTotals
-from ampsim.study.apart import Chain, LearningApart
+from ampsim.study.apart import LearningApart, chained
 from ampsim.study.model import Model, adopt_variables, job_of, variables_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.user_data import UserData
@@ -154,7 +154,7 @@ class ModelParallel:
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._apart, self._passes = apart, repeater or engine
-        self.chain = Chain()
+        self.chain = ""
         self._end_s, self._observed, self._batches_of = 0.0, 0, batches_of
         self._epoch, self._before = -1, 0
 
@@ -188,7 +188,7 @@ class ModelParallel:
         report = self._passes.run_pass(batches, is_training=True)
         self._end_s = report.end_s
         assert report.order is not None, "a pass of training has an order"
-        self.chain.add(report.order, epoch, rate, start[2])
+        self.chain = chained(self.chain, report.order, epoch, rate, start[2])
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)
@@ -359,9 +359,15 @@ class Training:
                 return
             yield part
 
-    def note_overtaken(self) -> None:
-        """Let each transfer that has ended have its row, also where ranks are cut on their way."""
+    def settle(self) -> None:
+        """Let each transfer that has ended have its row, also where ranks are cut on their way.
+
+        The graph has the weights of the moment then, also where they were learned elsewhere.
+        """
         if isinstance(self._method, SolverEngine):
+        if self._apart is not None:
+            self._apart.settle()
+        self.recorder.flush()
             self._method.note_overtaken()
 
     def average_replicas(self) -> None:
@@ -372,19 +378,9 @@ class Training:
             self._apart.average()
 
     @property
-    def chain(self) -> Chain | None:
+    def chain(self) -> str | None:
         """Digest of the passes of training so far; None where no order is taken down."""
         return self._method.chain if isinstance(self._method, ModelParallel) else None
-
-    @property
-    def learnings_found(self) -> int:
-        """Passes of training that had been learned before."""
-        return 0 if self._apart is None else self._apart.found
-
-    def settle(self) -> None:
-        """Let the graph have the weights of the moment, also where they were learned elsewhere."""
-        if self._apart is not None:
-            self._apart.settle()
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Send `batches` through the graph, and learn nothing.
