@@ -258,12 +258,12 @@ class Simulation:
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings(), data_told(self._model.pump, self._model.make_program, self._batches):
-            batches = self._batches("train")
-            parts = self._training.parts(self.epoch, batches, self._every, self._later)
+            batches, later = self._batches("train"), partial(self._batches, "train")
+            parts = self._training.parts(self.epoch, batches, self._every, later)
             for train, is_over in parts:
                 if is_over:
                     self._training.average_replicas()
-                valid = self._run_pass("valid")
+                valid = self._training.validate(self._batches("valid"))
                 epoch.add(train, valid)
                 self._note_validation(epoch, valid)
         self.epoch += 1
@@ -271,15 +271,10 @@ class Simulation:
         self._training.recorder.epochs.append((self.epoch, *epoch.row(self._error_scale)))
         return self.scores[-1]
 
-    def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
-        """A whole pass over a split."""
-        with fixed_settings():
-            if split == "valid":
-                return self._training.validate(self._batches(split))
-            return self._training.train(self._batches(split), epoch=self.epoch)
-
-    def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
-        return self._data.batches(split, epoch=self.epoch, seed=self._seed)
+    def _batches(self, split: Literal["train", "valid"], epoch: int | None = None) -> Iterator[Any]:
+        """Batches of this epoch, or of another, for methods that do not wait for validation."""
+        epoch = self.epoch if epoch is None else epoch
+        return self._data.batches(split, epoch=epoch, seed=self._seed)
 
     def _note_validation(self, epoch: EpochTotals, valid: PassReport) -> None:
         """Record what was measured, when, and after how much of the epoch."""
@@ -297,10 +292,6 @@ class Simulation:
                 valid.end_s - valid.start_s,
             )
         )
-
-    def _later(self, epoch: int) -> Iterator[Any]:
-        """The training batches of an epoch, for methods that do not wait for validation."""
-        return self._data.batches("train", epoch=epoch, seed=self._seed)
 
     def latest_steps(self, count: int) -> list[LatestStep]:
         """The last steps, at most so many, in the order of their ends; for a live view."""
