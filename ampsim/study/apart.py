@@ -46,8 +46,6 @@ Learning: TypeAlias = Literal["live", "apart", "batched"]
 """How a run with numbers learns: step by step as its clock goes, or from the order afterwards,
 message by message, or with those that read the same weights as one product."""
 
-LEARNING: Final = ("live", "apart", "batched")
-
 DEFAULT_APART: Final[Learning] = "batched"
 """How forecasts and reports learn; message by message where batches do not pay."""
 

@@ -10,19 +10,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from ampsim.arguments import checked
+from ampsim.arguments import check_fields, checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dataflow import OfProgram
-from ampsim.errors import OptionError, SimulationError, one_of
+from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Graph
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
 from ampsim.model_parallel.job import data_told
 from ampsim.optim import within_epochs
-from ampsim.options import Count, Seed, require_count
+from ampsim.options import Count, Seed
 from ampsim.study.apart import (
-    LEARNING,
     Learning,
     Subject,
     digest_of_graph,
@@ -107,7 +106,6 @@ def run_epochs(run: Simulation, epochs: int, goal: Goal, tracker: Tracker | None
 
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
-MODES: Final = ("numeric", "sleep")
 PlacementLike: TypeAlias = Annotated[
     str | os.PathLike[str] | Placement,
     "a name such as 'balanced', the path of a .toml file of lines NODE = WORKER, or a Placement",
@@ -135,15 +133,15 @@ class RunOptions:
         on_items: called with the number of items of each instance that finishes.
     """
 
-    epochs: int = 1
-    seed: int = 0
+    epochs: Count = 1
+    seed: Seed = 0
     mode: Mode = "numeric"
-    instances: int | None = None
+    instances: Count | None = None
     target: float | None = None
     placement: PlacementLike | None = None
     clock: Clock | None = None
     counts_memory: bool | None = None
-    validate_every: int | None = None
+    validate_every: Count | None = None
     spans_kept: int | None = None
     times_validation: bool = True
     light_is_free: bool = False
@@ -192,11 +190,9 @@ class Simulation:
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         options = replace(options or RunOptions(), **more)
-        _require_known(options)
+        check_fields(options)
         seed, mode, placed = options.seed, options.mode, options.placed
-        given, every = options.instances, options.validate_every
-        instances = None if given is None else require_count("instances", given)
-        self._every = None if every is None else require_count("validate_every", every)
+        instances, self._every = options.instances, options.validate_every
         schedule = resolved(schedule, cluster)
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
@@ -351,13 +347,6 @@ def counted(
     for _epoch in range(epochs):
         run.run_epoch()
     return run.result().recorder.columns("memory")
-
-
-def _require_known(options: RunOptions) -> None:
-    told = ("mode", options.mode, MODES), ("learning", options.learning, LEARNING)
-    for name, value, known in told:
-        if value not in known:
-            raise OptionError(one_of(name, value, known))
 
 
 def _settings_of(
