@@ -122,8 +122,9 @@ def _require_true(result: Result, plan: RunPlan, schedule: Schedule, seed: int) 
         return
     learning = "batched" if result.origin["arithmetic"] == "batched" else "live"
     again = plan.having(learning=learning, learnings=None)
-    simulation = simulation_of(again, schedule, seed, Tracker(None, ""))
-    run_epochs(simulation, plan.epochs, plan.goal)
+    tracker = Tracker(None, "")
+    simulation = simulation_of(again, schedule, seed, tracker)
+    run_epochs(simulation, plan.epochs, plan.goal, tracker)
     if not _same_learning(simulation.result(), result):
         raise SimulationError(
             f"{schedule.name}, seed {seed}: what was found under learning digest "
@@ -166,10 +167,6 @@ def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker
             "ones; take mode 'numeric', or leave the warm-up of the batch out"
         )
     return simulation
-
-
-PAPER: Final = "paper"
-"""Name of the placement that a row has unless it says another."""
 
 
 @dataclass(frozen=True, slots=True)

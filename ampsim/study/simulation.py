@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from ampsim.arguments import check_fields, checked
 from ampsim.clock import Clock, SimClock
@@ -93,14 +93,11 @@ def schedules_of(schedules: SchedulesLike) -> list[Schedule]:
     return [schedule_of(one) for one in schedules]
 
 
-def run_epochs(run: Simulation, epochs: int, goal: Goal, tracker: Tracker | None = None) -> None:
+def run_epochs(run: Simulation, epochs: int, goal: Goal, tracker: Tracker) -> None:
     """Run until `epochs` have ended, or one in which a value reaches the goal."""
-    if tracker is not None:
-        tracker.items_total = run.train_count + run.valid_count
+    tracker.items_total = run.train_count + run.valid_count
     while run.epoch < epochs:
-        score = run.run_epoch()
-        if tracker is not None:
-            tracker.on_epoch(score)
+        tracker.on_epoch(run.run_epoch())
         if goal.reached_by(run.scores) is not None:
             return
 
@@ -200,7 +197,6 @@ class Simulation:
         self._data = model.data(seed, instances)
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
-        self._apart = apart
         self._trials = Trials(model, cluster, instances, self._graph, data)
         placed = self._trials.settled(placed, schedule)
         workers = self._trials.place(placed, schedule, seed)
@@ -208,6 +204,7 @@ class Simulation:
         self._why_live = why_live(self._graph, cluster, schedule)
         is_apart = options.learning != "live" and mode == "numeric" and not self._why_live
         apart = self._subject.apart(options.learnings, options.learning) if is_apart else None
+        self._apart = apart
         settings = _settings_of(options, self._graph, cluster, schedule)
         if within_epochs(model.optimizer.rate):
             settings = replace(settings, batches_of=self._data.epoch_batches)
@@ -440,7 +437,7 @@ def simulate(
     if placement is None:
         simulation.advise(epochs)
     try:
-        run_epochs(simulation, epochs, Goal(model.measure, target))
+        run_epochs(simulation, epochs, Goal(model.measure, target), Tracker(None, schedule.name))
     except SimulationError as error:
         error.partial = simulation.result()
         raise
