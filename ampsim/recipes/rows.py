@@ -19,12 +19,13 @@ from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
-from ampsim.model_parallel import Placement, Schedule, placement_of
-from ampsim.recipes.recipe import HARDWARE, Recipe, ScheduleEntry
-from ampsim.runs.task import PAPER, Row, RunPlan
+from ampsim.model_parallel import Schedule, placement_of
+from ampsim.recipes.recipe import HARDWARE, Recipe
+from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import methods_of, rate_of
 from ampsim.study.loading import load_model, located
 from ampsim.study.model import Model
+from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.provenance import cluster_origin, data_files, file_digest, model_origin
 from ampsim.study.schedule_names import schedule_of_row
 from ampsim.study.simulation import RunOptions
@@ -230,6 +231,7 @@ def _row(
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = schedules[index]
     settings = {**file.set, **entry.set}
+    placement = recipe.beside(entry.placement or DEFAULT, ".toml")
     path = recipe.beside(file.model, ".py")
     if (asked := repr(settings)) not in known:
         model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
@@ -243,7 +245,7 @@ def _row(
         mode=entry.mode or file.mode,
         instances=file.instances,
         target=file.target if file.max_epochs is not None else None,
-        placement=_told(recipe, f"{where}: placement", lambda: _placement(recipe, entry)),
+        placement=_told(recipe, f"{where}: placement", lambda: placement_of(placement)),
         validate_every=file.validate_every,
     )
     plan = RunPlan(model, own, options, rate_of(model, schedule, file.scale_rate))
@@ -261,10 +263,6 @@ def _require_choice(model: Model) -> None:
         raise OptionError(
             f"{model.name} knows the optimizer {model.optimizer.name} alone; leave it out"
         )
-
-
-def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
-    return placement_of(recipe.beside(entry.placement or PAPER, ".toml"))
 
 
 def _told(recipe: Recipe, where: str, make: Callable[[], T]) -> T:

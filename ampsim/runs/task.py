@@ -16,6 +16,7 @@ from ampsim.model_parallel import Schedule
 from ampsim.study.apart import DEFAULT_APART, LostLearningError
 from ampsim.study.learning_rates import Rate, with_rate
 from ampsim.study.model import Model
+from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.provenance import cluster_origin, model_origin, schedule_origin
 from ampsim.study.result import Result
@@ -195,7 +196,7 @@ class Row:
         schedule = schedule_origin(self.schedule)
         own: dict[str, Any] = {"set": self.settings} if self.settings else {}
         placement = self.plan.options.placed.origin
-        if placement["name"] != PAPER:
+        if placement["name"] != DEFAULT:
             own["placement"] = placement
         if self.has_own_cluster:
             own["cluster"] = cluster_origin(self.plan.cluster)
