@@ -205,7 +205,14 @@ class Row:
     @property
     def decided_by(self) -> dict[str, Any]:
         """Everything that its runs depend on but seed and ampsim itself, as plain values."""
-        origin, options = model_origin(self.plan.model), self.plan.options
+        origin, options, rate = model_origin(self.plan.model), self.plan.options, self.plan.rate
+        seldom = {
+            "rate_factor": (rate.factor, 1.0),
+            "rate_decay": (rate.decay, 1.0),
+            "validate_every": (options.validate_every, None),
+            "times_validation": (options.times_validation, True),
+            "light_is_free": (options.light_is_free, False),
+        }
         if self.data:  # it says what lies there
             origin["config"].pop("folder", None)
         origin["sha256"] = self.code
@@ -220,11 +227,5 @@ class Row:
             "epochs": options.epochs,
             "stop_at": options.target,
             "data": self.data,
-            **({} if self.plan.rate.factor == 1 else {"rate_factor": self.plan.rate.factor}),
-            **({} if self.plan.rate.decay == 1 else {"rate_decay": self.plan.rate.decay}),
-            **(
-                {} if options.validate_every is None else {"validate_every": options.validate_every}
-            ),
-            **({} if options.times_validation else {"times_validation": False}),
-            **({"light_is_free": True} if options.light_is_free else {}),
+            **{name: value for name, (value, usual) in seldom.items() if value != usual},
         }
