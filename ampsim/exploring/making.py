@@ -38,7 +38,6 @@ from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
-from ampsim.runs.ranking import finite
 from ampsim.runs.run import Run
 from ampsim.runs.store import TIMINGS, RunCache
 from ampsim.runs.task import Row, RunPlan, Task
@@ -49,7 +48,7 @@ from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike, RunOptions
-from ampsim.text import mapping
+from ampsim.text import finite, mapping
 from ampsim.units import format_seconds
 
 Many: TypeAlias = Annotated[int, Ge(1), Le(REPEATS_MAX)]

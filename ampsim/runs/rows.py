@@ -24,10 +24,11 @@ import pandas as pd
 from ampsim.data_parallel import Solver
 from ampsim.metric import Goal, Metric
 from ampsim.model_parallel import Schedule
-from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, finite, rank
+from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, rank
 from ampsim.runs.run import Run
 from ampsim.study.bound_words import bound_by
 from ampsim.study.learning_rates import is_fair
+from ampsim.text import finite
 from ampsim.trace import MEMORY_CATEGORIES
 
 
