@@ -165,7 +165,8 @@ _OF_BOUNDS: Final = ("bound_by", "worker_share", "path_share", "link_share", "ad
 
 def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
     """The run that a simulation gave, without its weights."""
-    bounds, model = result.bounds, result.model
+    bounds, model, validations = result.bounds, result.model, result.validations
+    are_within = len(validations) > len(result.epochs)
     otherwise: dict[str, Any] = {
         "min_update_interval": result.update_interval,
         "replicas": model.replicas,
@@ -174,7 +175,7 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
         "placement": result.origin["placement"],
         "learning_digest": result.learning_digest or "",
         "path_parts": result.critical_path_parts,
-        "validations": result.validations_within,
+        "validations": validations if are_within else pd.DataFrame(),
     }
     same = {
         name: getattr(result, name)
