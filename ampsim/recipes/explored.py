@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ampsim.exploring.axes import NAMES, point_words
 from ampsim.exploring.explore import (
@@ -63,11 +63,7 @@ class Explored(Reported):
     said: tuple[str, ...] = ()  # sentences of it that its runs alone tell
     witnesses: str = field(default="", repr=False)  # as of `Reported`
     runs = ()
-
-    @property
-    def failures(self) -> list[str]:
-        """None: a cell whose runs fail does not arrive."""
-        return []
+    failures: ClassVar[Sequence[str]] = ()  # a cell whose runs fail does not arrive
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -207,19 +207,11 @@ def cluster_of(recipe: Recipe, index: int | None = None) -> Cluster:
     Raises:
         FileFormatError: the name or an option of it does not fit.
     """
-    if index is None:
-        return _told(recipe, "cluster", lambda: _cluster(recipe, {}))
-    own = recipe.file.schedules[index].hardware
-    where = "cluster" if not own else f"{recipe.cells[index].where}: cluster"
-    return _told(recipe, where, lambda: _cluster(recipe, own))
-
-
-def _cluster(recipe: Recipe, own: Mapping[str, Any]) -> Cluster:
-    """The recipe's cluster, with what a row has of its own in place of it."""
-    file = recipe.file
-    asked = {key: own.get(key, getattr(file, key)) for key in HARDWARE}
+    own: dict[str, Any] = {} if index is None else recipe.file.schedules[index].hardware
+    where = f"{recipe.cells[index].where}: cluster" if index is not None and own else "cluster"
+    asked = {key: own.get(key, getattr(recipe.file, key)) for key in HARDWARE}
     path = recipe.beside(asked.pop("cluster"), ".toml")
-    return load_cluster(path, **asked)
+    return _told(recipe, where, lambda: load_cluster(path, **asked))
 
 
 def _row(
@@ -231,7 +223,6 @@ def _row(
     own = cluster_of(recipe, index) if entry.hardware else cluster
     schedule = schedules[index]
     settings = {**file.set, **entry.set}
-    placement = recipe.beside(entry.placement or DEFAULT, ".toml")
     path = recipe.beside(file.model, ".py")
     if (asked := repr(settings)) not in known:
         model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
@@ -240,6 +231,7 @@ def _row(
     _told(recipe, "target", lambda: model.measure.require_target(file.target))
     if file.tune_optimizer:
         _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model))
+    placement = recipe.beside(entry.placement or DEFAULT, ".toml")
     options = RunOptions(
         epochs=file.epochs or file.max_epochs or 1,
         mode=entry.mode or file.mode,
