@@ -288,13 +288,12 @@ class Training:
         self._apart = apart
         self.is_abstract, self.counts_memory = settings.is_abstract, settings.counts_memory
         self._graph = graph
-        names = [node.name for node in graph.nodes]
-        is_solver = isinstance(schedule, Solver)
-        known = [*names, CENTRE] if is_solver else names
-        known = [] if isinstance(schedule, OfProgram) else known
+        is_program = isinstance(schedule, OfProgram)  # which says its nodes itself
+        names = [] if is_program else [node.name for node in graph.nodes]
+        names += [CENTRE] * isinstance(schedule, Solver)
         self._method: ModelParallel | SolverEngine | OfPrograms
         self.recorder = Recorder(
-            known,
+            names,
             cluster.workers,
             settings.spans_kept,
             on_rows=settings.on_rows,
@@ -365,10 +364,10 @@ class Training:
         The graph has the weights of the moment then, also where they were learned elsewhere.
         """
         if isinstance(self._method, SolverEngine):
+            self._method.note_overtaken()
         if self._apart is not None:
             self._apart.settle()
         self.recorder.flush()
-            self._method.note_overtaken()
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
