@@ -21,7 +21,7 @@ OUTLINES_FILE: Final = "outlines.json"
 OUTLINES_KIND: Final = "outlines"
 
 FORMAT: Final = 1
-"""Version of both files."""
+"""Version of these files, and of what a map was made of."""
 
 T = TypeVar("T")
 
