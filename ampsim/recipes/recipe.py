@@ -23,6 +23,7 @@ from ampsim.options import Count
 from ampsim.runs.ranking import SURE
 from ampsim.study.learning_rates import Scaling
 from ampsim.study.schedule_names import METHODS, option_fields
+from ampsim.study.simulation import Mode
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"
@@ -126,8 +127,6 @@ class Cell:
         return f"{told} at {_words(self.cluster)}" if self.cluster else told
 
 
-ModeName: TypeAlias = Literal["numeric", "sleep"]
-
 HARDWARE: Final = ("cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology")
 """Keys of a row that say what it runs on, each instead of the recipe's."""
 
@@ -164,7 +163,7 @@ class ScheduleEntry(_Tuned):
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     topology: Text | None = None
-    mode: ModeName | None = None
+    mode: Mode | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
 
     @property
@@ -221,7 +220,7 @@ class RecipeFile(Record):
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     topology: Text | None = None
-    mode: ModeName = "numeric"
+    mode: Mode = "numeric"
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [0])
     instances: Count | None = None
     epochs: Count | None = None
@@ -281,10 +280,12 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     path = place / RECIPE
     table = read_table(path, str(path), KIND)
     file = validate(RecipeFile, table, str(path))
-    _require(path, _faults(file))
+    for fault in _faults(file):
+        raise FileFormatError(f"{path}: {fault}")
     rows, cells = _multiplied(file)
     file = file.model_copy(update={"schedules": rows})
-    _require(path, _row_faults(file, cells))
+    for fault in _row_faults(file, cells):
+        raise FileFormatError(f"{path}: {fault}")
     return Recipe(place, str(path), sha256_of(path), _asked_sha256(table), file, cells)
 
 
@@ -311,12 +312,6 @@ def _words(cluster: str) -> str:
 def _asked_sha256(table: dict[str, Any]) -> str:
     asked = {key: value for key, value in table.items() if key not in ("title", "text")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _require(path: Path, faults: Iterator[str]) -> None:
-    fault = next(faults, None)
-    if fault is not None:
-        raise FileFormatError(f"{path}: {fault}")
 
 
 def _faults(file: RecipeFile) -> Iterator[str]:

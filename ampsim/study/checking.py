@@ -46,6 +46,7 @@ class Trial:
 
 
 @checked
+@fixed_settings()
 def try_out(model: ModelLike) -> Trial:
     """Send the smallest of the first instances through the graph, forward and backward.
 
@@ -58,11 +59,7 @@ def try_out(model: ModelLike) -> Trial:
         OptionError: there are no data to train on.
         SimulationError: a step failed, or messages were left behind.
     """
-    with fixed_settings():
-        return _try_out(model_of(model))
-
-
-def _try_out(model: Model) -> Trial:
+    model = model_of(model)
     graph = model.graph()
     smallest, *others = _smallest(model, "train")
     trainings: list[tuple[Training, Any]] = []
