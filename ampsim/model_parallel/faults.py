@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.errors import SimulationError
 from ampsim.ir import Node, Sends, Standin, State
 from ampsim.text import short
 from ampsim.user_code import user_code
@@ -89,6 +90,14 @@ def _fault_as_key(state: tuple[Any, ...]) -> str | None:
             f"cannot: {error}; keep such a value in the payload"
         )
     return None
+
+
+def uncounted(learner: Node, state: State) -> SimulationError:
+    """What a backward step is told that brought a gradient, and did not count it."""
+    return SimulationError(
+        f"{learner.describe()} counted no gradient of {state}; its method backward must call "
+        "self.count_gradient(state, version) for each gradient that is not None"
+    )
 
 
 def stray_of(error: Exception, states: list[State], in_flight: Collection[int]) -> str | None:

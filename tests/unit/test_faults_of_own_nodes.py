@@ -139,13 +139,27 @@ def test_a_fault_is_one_line_that_names_the_node(fault, way):
     assert "\n" not in str(caught.value)
 
 
-def test_a_gradient_that_is_not_counted_is_told_by_a_trial():
-    with pytest.raises(AmpsimError, match=r"own \(Own\) counted no gradient of Instance"):
-        ampsim.try_out(model(backward=counts_nothing))
-
-
 def with_solver(model):
     ampsim.simulate(model, CLUSTER, ampsim.SyncSGD())
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+def test_a_gradient_that_is_not_counted_is_told(way):
+    with pytest.raises(AmpsimError, match=r"own \(Own\) counted no gradient of Instance") as caught:
+        way(model(backward=counts_nothing))
+    assert "must call self.count_gradient(state, version)" in str(caught.value)
+
+
+def test_a_gradient_of_none_need_not_be_counted():
+    """Nothing of the layer's output is used: a loss that gives no gradient sends None back."""
+
+    def evaluate(self, port, state, payload) -> Any:
+        found = SoftmaxCrossEntropy.evaluate(self, port, state, payload)
+        return found and found._replace(gradients=[(n, state, None) for n in (0, 1)])
+
+    silent = type("Silent", (SoftmaxCrossEntropy,), {"evaluate": evaluate})
+    result = ampsim.simulate(model(loss=silent), CLUSTER, ampsim.Amp(2))
+    assert len(result.updates) == 0
 
 
 UPDATES = ["no gradient", "gradient of another precision"]
