@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,8 +76,6 @@ def options_of(config: Any) -> list[ModelOption]:
 
 
 Parameters = dict[str, np.ndarray]
-
-DTYPES: Final = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -158,8 +156,8 @@ class Model:
         self.measure.require_target(self.target)
         given = {name: np.array(values) for name, values in self.given.items()}
         object.__setattr__(self, "given", given)  # frozen, and yet nobody else's
-        if self.dtype not in DTYPES:
-            raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
+        if self.dtype not in ("float32", "float64"):
+            raise OptionError(f"dtype must be float32 or float64, got {self.dtype!r}")
 
     @property
     def is_program_only(self) -> bool:

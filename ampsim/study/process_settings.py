@@ -76,6 +76,7 @@ def _one_blas_thread() -> Generator[None]:
         _give_up_control()
 
 
+_UNTYPED: Final[Any] = threadpoolctl
 _LIBRARIES: Final[dict[int, Any]] = {}
 """What limits the libraries that are loaded, by the number of modules, with which they come. To
 look for them takes a millisecond, seven times a run: a quarter of one of 150 small images."""
@@ -86,8 +87,7 @@ def _limited() -> Any:
     modules = len(sys.modules)
     found: Any = _LIBRARIES.get(modules)
     if found is None:
-        untyped: Any = threadpoolctl
-        found = untyped.ThreadpoolController()
+        found = _UNTYPED.ThreadpoolController()
         _LIBRARIES.clear()
         _LIBRARIES[modules] = found
     return found.limit(limits=1, user_api="blas")
@@ -103,10 +103,9 @@ def _give_up_control() -> None:
 @cache
 def _is_limit_per_thread() -> bool:
     """Whether each thread limits BLAS for itself, as where BLAS takes its threads from OpenMP."""
-    untyped: Any = threadpoolctl
     return any(
         one["internal_api"] == "openblas" and one.get("threading_layer") == "openmp"
-        for one in untyped.threadpool_info()
+        for one in _UNTYPED.threadpool_info()
     )
 
 
@@ -117,8 +116,7 @@ def linear_algebra() -> str:
     Kernels follow the processor (or `OPENBLAS_CORETYPE`) and round each in their own way, so that
     what a run learns is the same to the last bit with the same kernels only.
     """
-    untyped: Any = threadpoolctl
-    found = [one for one in untyped.threadpool_info() if one["user_api"] == "blas"]
+    found = [one for one in _UNTYPED.threadpool_info() if one["user_api"] == "blas"]
     own = [one for one in found if "numpy" in one["filepath"]] or found
     keys = ("internal_api", "version", "architecture")
     return ", ".join(" ".join(str(one[key]) for key in keys if one.get(key)) for one in own)

@@ -272,10 +272,9 @@ class Simulation:
 
     def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
         """A whole pass over a split."""
-        with fixed_settings():
-            if split == "valid":
-                return self._training.validate(self._batches(split))
-            return self._training.train(self._batches(split), epoch=self.epoch)
+        if split == "valid":
+            return self._training.validate(self._batches(split))
+        return self._training.train(self._batches(split), epoch=self.epoch)
 
     def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
         return self._data.batches(split, epoch=self.epoch, seed=self._seed)
@@ -284,6 +283,7 @@ class Simulation:
         """Record what was measured, when, and after how much of the epoch."""
         error = valid.totals.absolute_error * self._error_scale
         accuracy, trained = valid.totals.accuracy, epoch.trained.instances
+        valid.totals.require_measured(self._model.measure, self._options.target)
         self.scores.append(accuracy if self._model.measure.is_rising else error)
         self._training.recorder.validations.append(
             (
