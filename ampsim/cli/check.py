@@ -21,15 +21,17 @@ from ampsim.cli.options import RECIPE_FILE, recipe_at
 from ampsim.errors import AmpsimError, FileFormatError
 
 HARDWARE_KINDS: Final = ("device", "cluster")
+_UNMEASURED: Final = "no data to validate on, so that no target is reached; give some as valid"
 
 
 def check(files: list[str], *, json: str | None = None) -> Code:
     """Check device, cluster, placement, recipe and model files; a model is built and tried out.
 
     It goes on after a file that is wrong, says so of each, and then ends with 2. Hardware beyond
-    anything known is right and gets a note. A model file, and the one that a recipe names, is
-    Python and is executed: check only files that you would run. The object of --json: ampsim, files
-    (a list: file, kind, is_right, text, error, notes).
+    anything known is right and gets a note, and so do data with nothing to validate on. A model
+    file, and the one that a recipe names, is Python and is executed: check only files that you
+    would run. The object of --json: ampsim, files (a list: file, kind, is_right, text, error,
+    notes).
     """
     prepare_json(json)
     rows = [_row(file) for file in files]
@@ -53,7 +55,8 @@ def _row(file: str) -> dict[str, Any]:
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
         row["kind"] = kind = _kind(file)
-        row |= {"text": _WORDS[kind](file), "is_right": True, "error": None}
+        text, notes = _model_words(file) if kind == "model" else (_WORDS[kind](file), [])
+        row |= {"text": text, "is_right": True, "error": None, "notes": notes}
         if kind in HARDWARE_KINDS:
             hardware = load(file)
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
@@ -132,7 +135,8 @@ def _recipe_words(file: str) -> str:
     return f"recipe of {rows.model.name} on {rows.cluster.name}, {count}"
 
 
-def _model_words(file: str) -> str:
+def _model_words(file: str) -> tuple[str, list[str]]:
+    """What a model is, and what is noted of it."""
     from ampsim.study import load_model
     from ampsim.study.checking import try_out
     from ampsim.study.loading import where
@@ -149,11 +153,12 @@ def _model_words(file: str) -> str:
     if model.is_program_only:
         count, steps = len(graph.parameterized), "steps"
         nodes = f"a program of {count} layer{'s' * (count != 1)}"
-    return (
+    words = (
         f"model {model.name}, {nodes}, {parameter_count(graph):,} parameters; "
         f"an instance of {trial.items} items went forward and back in {trial.messages} {steps} "
         f"(mode {trial.mode})"
     )
+    return words, [] if trial.is_measured else [_UNMEASURED]
 
 
 _WORDS: Final[dict[str, Callable[[str], str]]] = {
@@ -161,5 +166,4 @@ _WORDS: Final[dict[str, Callable[[str], str]]] = {
     "cluster": _device_words,
     "placement": _placement_words,
     "recipe": _recipe_words,
-    "model": _model_words,
 }

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.errors import SimulationError
+from ampsim.errors import AmpsimError, OptionError, SimulationError
 from ampsim.ir import Node, Sends, Standin, State
 from ampsim.text import short
 from ampsim.user_code import user_code
@@ -176,10 +176,24 @@ def not_finite(
         make_program: of the model; it says what is fed where there is no pump.
         batches: those that are looked at.
     """
-    with contextlib.suppress(Exception):  # of the user's code, which a run tells by itself
+    with contextlib.suppress(AmpsimError), user_code("a look at the data"):  # a run tells why
         fed = partial(_payloads, pump) if pump else _feed(make_program)
         return next(_faults(fed, batches), None)
     return None
+
+
+def require_finite(
+    pump: Callable[[int, Any], Any] | None,
+    make_program: Callable[[], Any] | None,
+    batches: BatchesOf,
+) -> None:
+    """Refuse data with a number that is not finite; it takes the arguments of `not_finite`.
+
+    Raises:
+        OptionError: they have one.
+    """
+    if (fault := not_finite(pump, make_program, batches)) is not None:
+        raise OptionError(f"{fault}: mend the data")
 
 
 def _payloads(pump: Callable[[int, Any], Any], batch: Any) -> Iterable[Any]:
