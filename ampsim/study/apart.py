@@ -328,7 +328,7 @@ class LearningApart:
         digest, batches = _named(self._subject, chain.value), list(batches)
 
         def learn() -> tuple[PassTotals, Arrays]:
-            self._hold()
+            self.settle()
             totals = self.replay.train(batches, order)
             self._held = (digest, False)
             self.learned += 1
@@ -347,8 +347,7 @@ class LearningApart:
 
     def average(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
-        base, _is_mean = self._wanted
-        self._wanted = (base, True)
+        self._wanted = (self._wanted[0], True)
 
     def validate(self, batches: Iterable[Any], first_instance: int) -> PassTotals:
         """Measure the weights of the moment, or find what was measured.
@@ -357,7 +356,7 @@ class LearningApart:
         """
 
         def measure() -> tuple[PassTotals, None]:
-            self._hold()
+            self.settle()
             return self.replay.validate(batches, first_instance), None
 
         return self._totals(_named(*self._wanted, "valid", first_instance), measure)
@@ -368,7 +367,16 @@ class LearningApart:
         Raises:
             LostLearningError: they are not there any more.
         """
-        self._hold()
+        base, is_mean = self._wanted
+        if self._held[0] != base:
+            weights = None if self._store is None else self._store.weights(base)
+            if weights is None:
+                raise LostLearningError("weights that were kept are not there any more")
+            self.replay.adopt(weights)
+            self._held = (base, False)
+        if is_mean and not self._held[1]:
+            average_replicas(self.replay.graph)
+        self._held = self._wanted
 
     def _totals(
         self, digest: str, make: Callable[[], tuple[PassTotals, Arrays | None]]
@@ -384,15 +392,3 @@ class LearningApart:
                     known, weights = make()
                     self._store.put(digest, known, weights)
         return known
-
-    def _hold(self) -> None:
-        base, is_mean = self._wanted
-        if self._held[0] != base:
-            weights = None if self._store is None else self._store.weights(base)
-            if weights is None:
-                raise LostLearningError("weights that were kept are not there any more")
-            self.replay.adopt(weights)
-            self._held = (base, False)
-        if is_mean and not self._held[1]:
-            average_replicas(self.replay.graph)
-        self._held = self._wanted

@@ -251,7 +251,7 @@ class Model:
         """Build and verify the graph, without parameters; of a program only, its layers alone.
 
         Raises:
-            GraphError: the graph breaks a rule.
+            GraphError: the graph breaks a rule, or has been there before.
         """
         with user_code(f"make_graph of model {self.name} failed", GraphError):
             graph = self._layers() if self.make_graph is None else self.make_graph()
@@ -260,6 +260,12 @@ class Model:
                 f"make_graph of model {self.name} must return an ampsim.ir.Graph, got "
                 f"{type(graph).__name__}"
             )
+        for node in graph.parameterized:
+            if node.theta.size:
+                raise GraphError(
+                    f"make_graph of model {self.name} must build every node anew whenever it is "
+                    f"called; it gave {node.describe()} again, which runs would share"
+                )
         with user_code(f"the graph of model {self.name} failed its check", GraphError):
             if self.make_graph is not None:
                 graph.verify()

@@ -280,3 +280,26 @@ def test_a_question_says_why_all_of_its_runs_failed(ask):
         re.match(rf"(\d+) of \1 runs failed, the first: {message}", one) for one in sentences
     )
     assert not any(one.startswith("No run reached") for one in sentences)
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("parts", ["graph", "nodes"])
+def test_runs_that_would_share_a_graph_are_refused(way, parts):
+    """Weights, counts and caches of one run were another's: numbers were wrong, or ranks one."""
+    made = model()
+    assert made.make_graph is not None
+    graph = made.make_graph()
+    nodes = [Linear("first", 2, 2), Linear("last", 2, 2)]
+
+    def of_nodes() -> Graph:
+        again = Graph("net")
+        x, label = again.controller(x=("rows", 2), label=("rows",))
+        again.end(SoftmaxCrossEntropy("loss"), again.add(nodes[1], again.add(nodes[0], x)), label)
+        return again
+
+    shared = replace(made, make_graph=(lambda: graph) if parts == "graph" else of_nodes)
+    said = (
+        "^make_graph of model net must build every node anew whenever it is called; it gave first"
+    )
+    with pytest.raises(AmpsimError, match=said):
+        [way(shared) for _run in range(2)]  # of one alone nothing is shared
