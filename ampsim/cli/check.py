@@ -22,15 +22,17 @@ from ampsim.cli.options import RECIPE_FILE, recipe_at
 from ampsim.errors import AmpsimError, FileFormatError
 
 HARDWARE_KINDS: Final = ("device", "cluster")
+_UNMEASURED: Final = "no data to validate on, so that no target is reached; give some as valid"
 
 
 def check(files: list[str], *, json: str | None = None) -> Code:
     """Check device, cluster, placement, recipe and model files; a model is built and tried out.
 
     It goes on after a file that is wrong, says so of each, and then ends with 2. Hardware beyond
-    anything known is right and gets a note. A model file, and the one that a recipe names, is
-    Python and is executed: check only files that you would run. The object of --json: ampsim, files
-    (a list: file, kind, is_right, text, error, notes).
+    anything known is right and gets a note, and so do data with nothing to validate on. A model
+    file, and the one that a recipe names, is Python and is executed: check only files that you
+    would run. The object of --json: ampsim, files (a list: file, kind, is_right, text, error,
+    notes).
     """
     rows = [_row(file) for file in files]
     for row in rows:
@@ -57,6 +59,8 @@ def _row(file: str) -> dict[str, Any]:
             hardware = load(file)
             row["text"] = f"{kind} {hardware.name}, {summary(hardware)}"
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
+        elif kind == "model":
+            row["text"], row["notes"] = _model_words(file)
         else:
             row["text"] = _WORDS[kind](file)
         row |= {"is_right": True, "error": None}
@@ -125,7 +129,8 @@ def _recipe_words(file: str) -> str:
     return f"recipe of {rows.model.name} on {rows.cluster.name}, {count}"
 
 
-def _model_words(file: str) -> str:
+def _model_words(file: str) -> tuple[str, list[str]]:
+    """Describe a model, with notes on it."""
     from ampsim.study.loading import where
 
     model = ampsim.load_model(file)
@@ -140,16 +145,16 @@ def _model_words(file: str) -> str:
     if model.is_program_only:
         count, steps = len(graph.parameterized), "steps"
         nodes = f"a program of {count} layer{'s' * (count != 1)}"
-    return (
+    words = (
         f"model {model.name}, {nodes}, {parameter_count(graph):,} parameters; "
         f"an instance of {trial.items} items went forward and back in {trial.messages} {steps} "
         f"(mode {trial.mode})"
     )
+    return words, [] if trial.is_measured else [_UNMEASURED]
 
 
 _WORDS: Final[dict[str, Callable[[str], str]]] = {
     "placement": _placement_words,
     "recipe": _recipe_words,
-    "model": _model_words,
 }
-"""What is said of a file that is right, by its kind, but for hardware."""
+"""What is said of a file that is right, by its kind, but for hardware and models."""

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.errors import AmpsimError, OptionError, SimulationError
 from ampsim.ir import Node, Sends, Standin, State
 from ampsim.text import short
 from ampsim.user_code import user_code
@@ -91,6 +92,14 @@ def _fault_as_key(state: tuple[Any, ...]) -> str | None:
     return None
 
 
+def uncounted(learner: Node, state: State) -> SimulationError:
+    """What a backward step is told that brought a gradient, and did not count it."""
+    return SimulationError(
+        f"{learner.describe()} counted no gradient of {state}; its method backward must call "
+        "self.count_gradient(state, version) for each gradient that is not None"
+    )
+
+
 def stray_of(error: Exception, states: list[State], in_flight: Collection[int]) -> str | None:
     """Return a sentence if `error` is that the instance of a state is not in flight, or None."""
     for state in states:
@@ -167,10 +176,24 @@ def not_finite(
         make_program: of the model; it says what is fed where there is no pump.
         batches: those that are looked at.
     """
-    with contextlib.suppress(Exception):  # of the user's code, which a run tells by itself
+    with contextlib.suppress(AmpsimError), user_code("a look at the data"):  # a run tells why
         fed = partial(_payloads, pump) if pump else _feed(make_program)
         return next(_faults(fed, batches), None)
     return None
+
+
+def require_finite(
+    pump: Callable[[int, Any], Any] | None,
+    make_program: Callable[[], Any] | None,
+    batches: BatchesOf,
+) -> None:
+    """Refuse data with a number that is not finite; it takes the arguments of `not_finite`.
+
+    Raises:
+        OptionError: they have one.
+    """
+    if (fault := not_finite(pump, make_program, batches)) is not None:
+        raise OptionError(f"{fault}: mend the data")
 
 
 def _payloads(pump: Callable[[int, Any], Any], batch: Any) -> Iterable[Any]:

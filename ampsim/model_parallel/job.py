@@ -13,6 +13,7 @@ import numpy as np
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import LOWER_RATE, DivergenceError, OptionError
 from ampsim.ir import Graph, LossReport, Node, ParameterizedNode, Pumped, Standin
+from ampsim.metric import Metric
 from ampsim.model_parallel.faults import BatchesOf, not_finite
 from ampsim.model_parallel.order import PassOrder
 from ampsim.optim import Optimizer
@@ -106,6 +107,31 @@ class PassTotals:
     def absolute_error(self) -> float:
         """Mean absolute error per row of a regression; NaN where nothing was reported."""
         return _sum(self.absolute_errors) / self.rows if self.rows else math.nan
+
+    def require_measured(self, measure: Metric, target: float | None) -> None:
+        """Check that losses report what a model is measured by, where it is asked for.
+
+        Args:
+            measure: of the model. An error is asked for; an accuracy, which is what stands where
+                a model names nothing, only with a target.
+            target: of the run.
+
+        Raises:
+            OptionError: they do not, so that no target would be reached, however long it is run.
+        """
+        score = self.accuracy if measure.is_rising else self.absolute_error
+        if not math.isnan(score) or math.isnan(self.loss):  # or nothing was computed
+            return
+        if not measure.is_rising:
+            raise OptionError(
+                "metric='error' asks for the absolute error, which a loss of the model does not "
+                "report; take a loss that does, such as SquaredError, or metric='accuracy'"
+            )
+        if target is not None:
+            raise OptionError(
+                f"target {target} is an accuracy, which a loss of the model does not report; take "
+                "a loss that does, such as SoftmaxCrossEntropy, or metric='error'"
+            )
 
     def include(self, other: PassTotals) -> None:
         """Add another part of the same pass."""

@@ -335,8 +335,7 @@ class LearningApart:
 
     def average(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
-        base, _is_mean = self._wanted
-        self._wanted = (base, True)
+        self._wanted = (self._wanted[0], True)
 
     def validate(self, batches: Iterable[Any], first_instance: int) -> PassTotals:
         """Measure the weights of the moment, or find what was measured.

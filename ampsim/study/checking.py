@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.data import Split
 from ampsim.dataflow import Dataflow
 from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import load_cluster
 from ampsim.ir import Isu
 from ampsim.learning import Replay
 from ampsim.model_parallel import PassOrder, Pipeline, RunSettings, paper_placement
+from ampsim.model_parallel.faults import require_finite
 from ampsim.rng import stream
 from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings
@@ -38,11 +39,13 @@ class Trial:
         items: items of the instance.
         messages: messages served, in training and in validation; of a program only, its steps that
             a device computes.
+        is_measured: whether there are data to validate on.
     """
 
     mode: str
     items: int
     messages: int
+    is_measured: bool
 
 
 @checked
@@ -53,32 +56,34 @@ def try_out(model: ModelLike) -> Trial:
     Every `Isu` checks its inverse on every state that it meets, and every node says what its steps
     cost. A program, where the model has one, trains on it too. A few instances are learned in one
     order and in the reverse, which must not change a bit of a weight; what is sent is not written.
+    All data of an epoch are looked at for numbers that are not finite.
 
     Raises:
         GraphError: the graph breaks a rule, an inverse is none, or the order of messages counts.
-        OptionError: there are no data to train on.
+        OptionError: there are no data to train on, data are not finite, or losses do not report
+            what the model is measured by.
         SimulationError: a step failed, or messages were left behind.
     """
     model = model_of(model)
-    graph = model.graph()
-    smallest, *others = _smallest(model, "train")
+    graph, batches = model.graph(), partial(model.data(0).batches, epoch=0, seed=0)
+    smallest, *others = _smallest(model, batches("train"))
+    require_finite(model.pump, model.make_program, batches)
+    is_measured = any(batch.rows for batch in batches("valid"))
     trainings: list[tuple[Training, Any]] = []
     if model.make_program is not None:
-        settings = RunSettings()
         cluster = load_cluster("tflops-1", workers=model.program.workers)
-        training = Training(model, graph, cluster, [], Dataflow(), settings=settings)
+        training = Training(model, graph, cluster, [], Dataflow(), settings=RunSettings())
         has_own = model.program.train is not None
-        trainings.append((training, _smallest(model, "valid")[0] if has_own else smallest))
+        trainings.append((training, _smallest(model, batches("valid"))[0] if has_own else smallest))
     if not model.is_program_only:
         trainings.append((_of_messages(model), smallest))
     for training, validated in trainings:
         training.train([smallest])
         training.validate([validated])
     training, _validated = trainings[-1]
-    recorder = training.recorder
-    recorder.flush()
+    training.recorder.flush()
     mode = "sleep" if training.is_abstract else "numeric"
-    trial = Trial(mode, smallest.rows, recorder.summary.messages)
+    trial = Trial(mode, smallest.rows, training.recorder.summary.messages, is_measured)
     if mode == "sleep" and not any(node.is_shape_only for node in graph.nodes):
         order = training.train([smallest, *others]).order
         assert order is not None, "a pass of training has an order"
@@ -86,9 +91,9 @@ def try_out(model: ModelLike) -> Trial:
     return trial
 
 
-def _smallest(model: Model, split: Split) -> list[Any]:
+def _smallest(model: Model, batches: Iterable[Any]) -> list[Any]:
     """The smallest of the first batches of a split, the smallest first."""
-    first = list(itertools.islice(model.data(0, None).batches(split, epoch=0, seed=0), _BATCHES))
+    first = list(itertools.islice(batches, _BATCHES))
     if not first:
         raise OptionError(f"the data of model {model.name} must have a batch to validate on")
     return sorted(first, key=lambda batch: batch.rows)[:_TOGETHER]
@@ -121,7 +126,7 @@ def _require_one_learning(model: Model, batches: Sequence[Any], order: PassOrder
 
     replay = Replay(there, averages=True)
     replay.freezes = True
-    replay.train(batches, order)
+    replay.train(batches, order).require_measured(model.measure, model.target)
     Replay(replace(back, pump=turned), averages=True).train(batches[::-1], order)
     for node, other in zip(*(one.parameterized for one in graphs), strict=True):
         if not np.array_equal(node.theta, other.theta, equal_nan=True):

@@ -79,8 +79,6 @@ def options_of(config: Any) -> list[ModelOption]:
 
 Parameters = dict[str, np.ndarray]
 
-DTYPES: Final = ("float32", "float64")
-
 
 @dataclass(frozen=True)
 class Model:
@@ -160,8 +158,8 @@ class Model:
         self.measure.require_target(self.target)
         given = {name: np.array(values) for name, values in self.given.items()}
         object.__setattr__(self, "given", given)  # frozen, and yet nobody else's
-        if self.dtype not in DTYPES:
-            raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
+        if self.dtype not in ("float32", "float64"):
+            raise OptionError(f"dtype must be float32 or float64, got {self.dtype!r}")
 
     @property
     def is_program_only(self) -> bool:
@@ -255,10 +253,16 @@ class Model:
         """Build and verify the graph, without parameters; of a program only, its layers alone.
 
         Raises:
-            GraphError: the graph breaks a rule.
+            GraphError: the graph breaks a rule, or has been there before.
         """
         make = self._layers if self.make_graph is None else self.make_graph
         graph = self._made("make_graph", make, Graph, "an ampsim.ir.Graph")
+        for node in graph.parameterized:
+            if node.theta.size:
+                raise GraphError(
+                    f"make_graph of model {self.name} must build every node anew whenever it is "
+                    f"called; it gave {node.describe()} again, which runs would share"
+                )
         with user_code(f"the graph of model {self.name} failed its check", GraphError):
             if self.make_graph is not None:
                 graph.verify()

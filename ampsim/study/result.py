@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -374,11 +375,8 @@ class Result(ReadOff):
         tables = ["spans", "transfers", "updates", "stashes", "epochs"]
         if self.recorder.exchanges.count:
             tables += ["exchanges", "collectives"]
-        for table in tables:
-            for name, column in self.recorder.columns(table).items():
-                hasher.update(name.encode())
-                hasher.update(np.ascontiguousarray(column).tobytes())
-        for name, array in self.model.parameters().items():
+        columns = chain.from_iterable(self.recorder.columns(table).items() for table in tables)
+        for name, array in chain(columns, self.model.parameters().items()):
             hasher.update(name.encode())
             hasher.update(np.ascontiguousarray(array).tobytes())
         return hasher.hexdigest()

@@ -273,6 +273,7 @@ class Simulation:
         """Record what was measured, when, and after how much of the epoch."""
         error = valid.totals.absolute_error * self._error_scale
         accuracy, trained = valid.totals.accuracy, epoch.trained.instances
+        valid.totals.require_measured(self._model.measure, self._options.target)
         self.scores.append(accuracy if self._model.measure.is_rising else error)
         self._training.recorder.validations.append(
             (

@@ -21,7 +21,7 @@ from ampsim.optim import sgd
 from ampsim.options import require_target
 from ampsim.report.verdict import verdict
 from ampsim.runs.folder import run_to_keep
-from ampsim.study.simulation import RunOptions
+from ampsim.study.simulation import RunOptions, Simulation, run_epochs, schedule_of
 
 SCALE = 4.0
 
@@ -99,6 +99,46 @@ def test_the_error_is_that_of_the_last_weights_in_the_models_unit(model, cluster
     assert errors.is_monotonic_decreasing
     assert (result.epochs["train_error"] > errors).all()
     assert result.epochs[["accuracy", "train_accuracy"]].isna().all(axis=None)
+
+
+def learned_apart(model, cluster, schedule):
+    options = RunOptions(learning="apart", target=model.target)
+    run = Simulation(model, cluster, schedule_of(schedule), options)
+    run_epochs(run, 1, Goal(model.measure, model.target))
+
+
+ASKED = {
+    "simulate": lambda model, cluster: ampsim.simulate(
+        model, cluster, ampsim.Amp(2), target=model.target
+    ),
+    "solver": lambda model, cluster: ampsim.simulate(
+        model, cluster, "sync-sgd", target=model.target
+    ),
+    "apart": lambda model, cluster: learned_apart(model, cluster, "amp"),
+    "forecast": lambda model, cluster: ampsim.forecast(model, cluster, "amp", max_epochs=1),
+    "try_out": lambda model, _cluster: ampsim.try_out(model),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_error_of_which_no_loss_reports_is_refused(asked, chain, cluster):
+    """No target would be reached, after however many epochs."""
+    made = replace(chain(((1, 1, 1),), valid=2).model(), metric="error", target=0.5)
+    said = "^metric='error' asks for the absolute error, which a loss .* take .* SquaredError, or "
+    with pytest.raises(OptionError, match=said):
+        ASKED[asked](made, cluster)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_accuracy_of_which_no_loss_reports_is_refused_with_a_target(asked, model, cluster):
+    wrong = replace(model, metric="accuracy", error_unit="", target=0.9)
+    with pytest.raises(
+        OptionError, match=r"^target 0\.9 is an accuracy, which a loss .* or metric="
+    ):
+        ASKED[asked](wrong, cluster)
+    if asked in ("simulate", "solver", "try_out"):
+        ASKED[asked](replace(wrong, target=None), cluster)
+        ASKED[asked](replace(model, target=1e9), cluster)
 
 
 def test_a_classifier_has_no_error_and_sleep_measures_nothing(model, chain, cluster):
