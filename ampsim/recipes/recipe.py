@@ -23,6 +23,7 @@ from ampsim.options import Count
 from ampsim.runs.ranking import SURE
 from ampsim.study.learning_rates import Scaling
 from ampsim.study.schedule_names import METHODS, option_fields
+from ampsim.study.simulation import Mode
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"
@@ -126,8 +127,6 @@ class Cell:
         return f"{told} at {_words(self.cluster)}" if self.cluster else told
 
 
-ModeName: TypeAlias = Literal["numeric", "sleep"]
-
 HARDWARE: Final = ("cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology")
 """Keys of a row that say what it runs on, each instead of the recipe's."""
 
@@ -164,7 +163,7 @@ class ScheduleEntry(_Tuned):
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     topology: Text | None = None
-    mode: ModeName | None = None
+    mode: Mode | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
 
     @property
@@ -221,7 +220,7 @@ class RecipeFile(Record):
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     topology: Text | None = None
-    mode: ModeName = "numeric"
+    mode: Mode = "numeric"
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [0])
     instances: Count | None = None
     epochs: Count | None = None
