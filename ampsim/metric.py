@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from ampsim.errors import OptionError, one_of
 from ampsim.options import require_target
+from ampsim.text import short
 from ampsim.units import UNKNOWN, format_percent
 
 Kind: TypeAlias = Literal["accuracy", "error"]
@@ -61,12 +62,18 @@ class Metric:
         choose = max if self.is_rising else min
         return choose(known) if known else None
 
-    def require_target(self, value: object) -> float | None:
+    def require_target(self, value: object, mode: str = "numeric") -> float | None:
         """Return a target as a Python float; None, for no target, stays None.
 
         Raises:
-            OptionError: the metric cannot have such a value.
+            OptionError: the metric cannot have such a value, or the mode is "sleep", in which
+                nothing is measured.
         """
+        if value is not None and mode == "sleep":
+            raise OptionError(
+                f"target must be left out where timing alone is asked for, got {short(value)}; "
+                "nothing is measured there"
+            )
         return require_target(value, self.kind)
 
     def text(self, score: float | None) -> str:
