@@ -23,7 +23,7 @@ from typer.core import TyperCommand
 import ampsim
 from ampsim.cli import completion
 from ampsim.cli.option_table import EVERY, PANELS
-from ampsim.errors import AmpsimError, Failure
+from ampsim.errors import AmpsimError, Failure, OptionError
 from ampsim.files import prepared_file, write_text
 from ampsim.text import finite, printable
 
@@ -193,8 +193,28 @@ def typed_options() -> dict[str, str]:
         source = context.get_parameter_source(name or "")
         return source is not None and source.name == "COMMANDLINE"
 
+    def words(one: Any) -> str:
+        is_off = context.params.get(one.name) is False and one.secondary_opts
+        return one.secondary_opts[0] if is_off else one.opts[0]
+
     options = [one for one in context.command.params if one.param_type_name == "option"]
-    return {str(one.name): one.opts[0] for one in options if is_given(one.name)}
+    return {str(one.name): words(one) for one in options if is_given(one.name)}
+
+
+def require_effect(names: Iterable[str], why: str) -> None:
+    """Refuse options that were given to the command under way and would change nothing.
+
+    Args:
+        names: of the options, by their arguments.
+        why: that is so, as the end of a sentence.
+
+    Raises:
+        OptionError: one was given.
+    """
+    typed = typed_options()
+    for name in names:
+        if name in typed:
+            raise OptionError(f"{typed[name]} has no effect {why}; leave it out")
 
 
 def command(function: Callable[..., Code]) -> Callable[..., Code]:

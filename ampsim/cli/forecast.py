@@ -14,6 +14,7 @@ from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
+    require_effect,
     show_traceback,
     width,
     write,
@@ -37,12 +38,12 @@ class Comparing:
     sure: float | None = None
     max_repeats: int | None = None
     scale_rate: Literal["none", "linear", "sqrt"] | None = None
-    tune: bool = False
+    tune: bool | None = None
     trials: int | None = None
     validate_every: int | None = None
     run_limit: str | None = None
 
-    def given(self) -> dict[str, Any]:
+    def given(self, mode: options.ModeName, max_epochs: int, json: str | None) -> dict[str, Any]:
         """Options as `ampsim.forecast` takes them; without a budget where none was given.
 
         Raises:
@@ -50,6 +51,11 @@ class Comparing:
         """
         from ampsim.forecasting.making import MAX_REPEATS
 
+        if mode == "sleep":
+            why = "in mode sleep, which times one epoch and learns nothing"
+            options.require_learning(["scale_rate"], max_epochs, why)
+        if json == "-":
+            require_effect(["columns"], "beside --json -, which prints no table")
         if self.max_repeats is not None and self.sure is None:
             raise OptionError(
                 f"--max-repeats {self.max_repeats} ends what --sure goes on with; "
@@ -59,9 +65,14 @@ class Comparing:
         if self.quick and (by_hand or self.budget is not None):
             other = by_hand[0] if by_hand else "--budget"
             raise OptionError(f"--quick runs each schedule once, as it is; leave out {other}")
-        for other in ("--tune", "--trials", "--max-repeats"):
+        for other in ("--tune", "--no-tune", "--trials", "--max-repeats"):
             if self.budget is not None and other in by_hand:
                 raise OptionError(f"--budget says how much is tried and run; leave out {other}")
+        if self.tune is False and self.trials is not None:
+            raise OptionError(
+                f"--no-tune tries no learning rates, and --trials {self.trials} does; leave one of "
+                "them out"
+            )
         tune = self.trials if self.trials is not None else TRIALS if self.tune else None
         return {
             "repeats": 1 if self.repeats is None else self.repeats,
@@ -77,9 +88,14 @@ class Comparing:
     @property
     def by_hand(self) -> list[str]:
         """Options that say how many runs and trials there are."""
-        names = ("repeats", "sure", "max_repeats", "trials")
-        given = [name for name in names if getattr(self, name) is not None]
-        return [f"--{name.replace('_', '-')}" for name in [*given, *["tune"] * self.tune]]
+        given = {
+            "--repeats": self.repeats,
+            "--sure": self.sure,
+            "--max-repeats": self.max_repeats,
+            "--tune" if self.tune else "--no-tune": self.tune,
+            "--trials": self.trials,
+        }
+        return [name for name, value in given.items() if value is not None]
 
 
 BUDGET_S: Final = 60.0
@@ -137,7 +153,7 @@ def forecast(
     loaded, instances = _asked(model, settings, data, instances)
     cluster = hardware.cluster()
     schedules = tuning.schedules(options.usual_of(loaded) if schedule is None else schedule)
-    given = comparing.given()
+    given = comparing.given(mode, max_epochs, json)
     is_learned = mode == "numeric" and (target or loaded.target) is not None
     is_left_open = not (comparing.quick or comparing.by_hand or comparing.budget)
     if is_left_open and is_learned and len(schedules) > 1:

@@ -52,7 +52,9 @@ MEANT: Final = {
 }
 """What options of other programs and papers are called here."""
 
-_IN_PYTHON: Final = {"--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s"}
+_IN_PYTHON: Final = {
+    "--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s", "-j": "jobs"
+}  # fmt: skip
 """What options that have another name in Python are called there, as an expression."""
 
 ONE_EACH: Final = "for several run the command once with each, or write a recipe with a [grid]"
@@ -86,12 +88,14 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     '--seed must be >= 0, got -1; try --seed 0'
     >>> as_typed("workers must be >= 1, got 0", ["--workers", "2", "--for", "workers=0"])
     'workers must be >= 1, got 0'
+    >>> as_typed("jobs must be a whole number >= 1, got 0", ["-j0"])
+    '-j must be a whole number >= 1, got 0'
     """
     keys = [one.partition("=")[0].strip() for one in _values_of(["--for"], arguments)]
     varied = {f"--{key.replace('_', '-')}" for key in keys}  # what is said of them is of --for
     for word in arguments:
-        option = word.partition("=")[0]
-        if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option) and option not in varied:
+        typed = re.match(r"--[a-z]+(-[a-z]+)*(?=$|=)|-[a-z](?=$|[0-9])", word)
+        if typed and (option := typed[0]) not in varied:
             name = _IN_PYTHON.get(option, option[2:].replace("-", "_"))
             message = re.sub(
                 rf"^((?:[\w-]+: )?){name}(?= must | compares |: )", rf"\1{option}", message

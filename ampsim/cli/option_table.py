@@ -245,7 +245,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "tune": Option(
             None,
             "Try learning rates for each schedule, as many for each, before they are compared "
-            "with the best of each.",
+            "with the best of each; with --no-tune as they are.",
             shows_default=False,
         ),
         "trials": Option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import ampsim
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, complain, in_columns, typed_options
+from ampsim.cli.console import Code, answer, complain, in_columns, require_effect, typed_options
 from ampsim.cli.option_table import ONE, SEVERAL
 from ampsim.cli.options import Tuning
 from ampsim.errors import AmpsimError, OptionError
@@ -52,6 +52,15 @@ class Question:
         names += [] if self.repeats is None else ["repeats"]
         return {name: getattr(self, name) for name in names}
 
+    def require_learned(self, more: Iterable[str], why: str) -> None:
+        """Refuse options that only runs that learn read, where none does; one seed is always run.
+
+        Raises:
+            OptionError: one was given.
+        """
+        repeats = [] if self.repeats == 1 else ["repeats"]
+        options.require_learning([*repeats, *more], self.max_epochs, why)
+
     def setup(
         self, model: str, schedules: str | None, over: Iterable[str] = ()
     ) -> tuple[tuple[ampsim.Model, ampsim.Cluster, list[Schedule] | None], dict[str, str]]:
@@ -77,12 +86,17 @@ class Question:
 
     def _overruled(self, varies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Options that were given and change nothing, and why."""
-        from ampsim.hardware.load import says_links
+        from ampsim.hardware.load import is_groups, says_links
 
+        device = self.hardware.device or ""
         given = [key for key, value in asdict(self.hardware).items() if value is not None]
         for key in [*given, *self.tuning.given()]:
-            if key in varies and key != "device":
+            says_more = key == "device" and (is_groups(device) or says_links(device))
+            if key in varies and not says_more:
                 yield key, f"for --for says {key}"
+        for text in self.settings or ():
+            if (key := f"model.{text.partition('=')[0].strip()}") in varies:
+                yield f"set {text}", f"for --for says {key}"
         clusters = filter(None, map(str.strip, varies.get("cluster", "").split(",")))
         if given and (file := next(filter(says_links, clusters), None)):
             yield from ((key, f"for {file} says it") for key in given if key not in varies)
@@ -157,6 +171,21 @@ class Searching:
         """Options as `ampsim.search` takes them."""
         return {**asdict(self), "subject_to": self.subject_to or []}
 
+    def require_effects(self, question: Question) -> None:
+        """Refuse options that would change nothing.
+
+        Raises:
+            OptionError: one was given, or a column or condition is none.
+        """
+        from ampsim.exploring.search import aims_of
+        from ampsim.exploring.trials import Aim
+
+        if not Aim(*aims_of(self.minimise, self.subject_to or ()), range(1)).learns:
+            why = f"on a search that minimises {self.minimise}, which follows from timing"
+            question.require_learned(["prunes"], why)
+        if self.sampler == "random":
+            require_effect(["against_random"], "beside --sampler random")
+
 
 def explore(
     model: str,
@@ -176,7 +205,11 @@ def explore(
     budget. The object of --json: ampsim, model, cluster, seed, verdict, learnings, wrong, left_out,
     interrupted, rows (one a point and schedule, with the columns of explore.csv).
     """
+    from ampsim.exploring.axes import NAMES
+
     setup, varies = question.setup(model, SEVERAL, over or ())
+    if not any(".." in text and key not in NAMES for key, text in varies.items()):
+        require_effect(["points"], "where --for names no range A..B")
     how = {"over": varies, "points": points, "sure": sure, **question.given()}
     find = partial(ampsim.explore, *setup, budget_s=options.seconds("--budget", budget), **how)
     return making.answered(ampsim.Exploration, f"explore-{setup[0].name}", find, keeps=True)
@@ -209,6 +242,7 @@ def search(
     if folder := options.recipe_at(model):
         recipe, setup, how = _asked_by(folder, searching)
     else:
+        searching.require_effects(question)
         setup, varies = question.setup(model, SEVERAL, over or ())
         how = {"over": varies, **searching.given(), **question.given()}
     budget_s = options.seconds("--budget", budget)
@@ -257,6 +291,11 @@ def whatif(
     low, high, ...; the factor of what takes no time is null), curves, elasticities.
     """
     setup, _none = question.setup(model, ONE)
+    nothing = [] if learn == 0 else ["learn"]
+    if mode == "sleep":
+        question.require_learned(nothing, "in mode sleep, which times one epoch and learns nothing")
+    elif question.target is None and setup[0].target is None:
+        question.require_learned(nothing, f"without a target, which {setup[0].name} has not")
     find = partial(ampsim.whatif, *setup, mode=mode, learn=learn, **question.given())
     return making.answered(ampsim.WhatIf, f"whatif-{setup[0].name}", find)
 
@@ -277,6 +316,13 @@ def solve(
     the same command goes on where it was. The object of --json: ampsim, model, cluster, seed,
     sentences, rows (schedule, value, low, high, unit, ...), curve (every point that was tried).
     """
+    from ampsim.exploring.condition import condition_of
+
+    is_timed, why = not condition_of(until).is_learned, f"on {until!r}, which follows from timing"
+    if is_timed:
+        options.require_learning([], question.max_epochs, why)
     setup, varies = question.setup(model, ONE if question.tuning.given() else None, over)
+    if is_timed and not (setup[1].varies or any(key.endswith("_cv") for key in varies)):
+        question.require_learned([], f"{why}, the same with every seed")
     find = partial(ampsim.solve, *setup, over=varies, until=until, **question.given())
     return making.answered(ampsim.Solved, f"solve-{setup[0].name}", find)

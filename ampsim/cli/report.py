@@ -15,6 +15,7 @@ from ampsim.cli.console import (
     complain,
     in_columns,
     object_of,
+    require_effect,
     write,
     write_json,
 )
@@ -59,7 +60,9 @@ def report(
 
     way = _what_to_do(check=check, rerun=rerun, redraw=redraw)
     every = names or [*recipe_names(), *program_names()]
+    runs = ["jobs", "executor", "run_limit"]
     if list_only or not every or (way == "write" and not names):
+        require_effect(["check", "rerun", "redraw", "out", *runs], "where recipes are listed")
         how = _How(1, quiet, [])
         _list(every, how)
         return how.told(json, Code.FINE)
@@ -70,6 +73,9 @@ def report(
         raise OptionError(
             f"{one.label}: a report has no search; make it with `ampsim search {one.folder}`"
         )
+    if way in ("check", "redraw") or not recipes:
+        why = "beside --redraw" if way == "redraw" else "beside --check without --rerun"
+        require_effect(runs, why if recipes else "on reports of programs, which make no such runs")
     makes = options.make_executor(jobs, executor)
     limit_s = options.seconds("--run-limit", run_limit)
     how = _How(makes, quiet, [], limit_s)

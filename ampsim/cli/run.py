@@ -15,6 +15,7 @@ from ampsim.cli.console import (
     answer,
     complain,
     object_of,
+    require_effect,
     show_traceback,
     write,
     write_json,
@@ -176,6 +177,8 @@ def run(
     from ampsim.runs.folder import run_to_keep, tables_of
     from ampsim.study.simulation import RunOptions
 
+    if mode == "sleep":
+        require_effect(["target"], "in mode sleep, which measures nothing")
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
     method = _single(tuning, schedule, loaded)

@@ -36,6 +36,7 @@ from ampsim.forecasting.making import (
 )
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.rng import require_seed
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.run import Run
@@ -106,6 +107,7 @@ class Query:
     run_limit_s: Annotated[float, Gt(0)] | None = None
 
     def __post_init__(self) -> None:
+        require_seed(self.seed)
         self.setup.model.measure.require_target(self.target)
 
     @property

@@ -29,7 +29,7 @@ from ampsim.recipes.running import (
 )
 from ampsim.report.page.figures import TOGETHER
 from ampsim.runs.run import Run
-from ampsim.text import mapping, sequence
+from ampsim.text import mapping, sequence, short
 from ampsim.user_code import told
 
 _TABLES: Final = ("recipe", "model", "cluster", "program", "files")
@@ -56,23 +56,19 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What is not of the type that every report's manifest has there."""
     for key in _TABLES:
         if not isinstance(manifest.get(key, {}), dict):
-            yield f"{key} must be a table, got {_short(manifest[key])}"
+            yield f"{key} must be a table, got {short(manifest[key])}"
     for key in _LISTS:
         entries = manifest.get(key, [])
         if not isinstance(entries, list) or any(not isinstance(one, dict) for one in entries):  # pyright: ignore[reportUnknownVariableType]  # any TOML
-            yield f"{key} must be a list of tables, got {_short(entries)}"
+            yield f"{key} must be a list of tables, got {short(entries)}"
     for one in sequence(manifest.get("data")):
         if not isinstance(one.get("file"), str) or not isinstance(one.get("sha256"), str):
-            yield f"an entry of data must have file and sha256, got {_short(one)}"
+            yield f"an entry of data must have file and sha256, got {short(one)}"
     for name, digest in mapping(manifest.get("files", {})).items():
         if Path(name).name != name or "\0" in name or name == MANIFEST:
-            yield f"files must be names of files beside it, got {_short(name)}"
+            yield f"files must be names of files beside it, got {short(name)}"
         if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-            yield f"files.{name} must be a SHA-256, got {_short(digest)}"
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:60]
+            yield f"files.{name} must be a SHA-256, got {short(digest)}"
 
 
 def files_of(manifest: Mapping[str, Any]) -> dict[str, str]:

@@ -230,7 +230,7 @@ def _row(
     model, data, code = known[asked]
     _told(recipe, "target", lambda: model.measure.require_target(file.target))
     if file.tune_optimizer:
-        _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model))
+        _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model, file.tune))
     placement = recipe.beside(entry.placement or DEFAULT, ".toml")
     options = RunOptions(
         epochs=file.epochs or file.max_epochs or 1,
@@ -250,10 +250,14 @@ def _row(
     return Row(entry.title, schedule, plan, entry.set, data, code, has_own)
 
 
-def _require_choice(model: Model) -> None:
-    if len(methods_of(model)) == 1:
+def _require_choice(model: Model, tune: int | None) -> None:
+    names = list(methods_of(model))
+    if len(names) == 1:
+        raise OptionError(f"{model.name} knows the optimizer {names[0]} alone; leave it out")
+    if tune is not None and tune < len(names):
         raise OptionError(
-            f"{model.name} knows the optimizer {model.optimizer.name} alone; leave it out"
+            f"tune must be >= {len(names)}, for a rate of each of {', '.join(names)}, got {tune}; "
+            f"try {4 * len(names)}"
         )
 
 

@@ -28,7 +28,7 @@ from ampsim.forecasting.making import (
     tasks_of,
 )
 from ampsim.forecasting.settings import SettingSpace
-from ampsim.forecasting.tuning import Tuner
+from ampsim.forecasting.tuning import BUDGET_MAX, SEEDS, Tuner
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.recipes.beside import witnesses_to_text
@@ -74,7 +74,10 @@ def tuned_rows(
         for row in rows.rows
         if recipe.file.tune_optimizer
     ]
-    tuner = Tuner(rows.rows, recipe.file.seeds[0], rows.goal, maker)
+    seeds, first = recipe.file.seeds, recipe.file.seeds[0]
+    if {*seeds}.intersection(range(first + SEEDS, first + SEEDS + BUDGET_MAX)):
+        first = max(seeds)  # so that no trial has the seed of a run, which would favour its choice
+    tuner = Tuner(rows.rows, first, rows.goal, maker)
     tuned = tuner.tune(recipe.file.tune, spaces)
     if tuned.interrupted is not None:
         raise KeyboardInterrupt(tuned.interrupted)
