@@ -75,6 +75,11 @@ class FlowResult:
         """The most iterations of one frame that were under way at a time."""
         return max((one.window_max for one in self._executors.values()), default=0)
 
+    @property
+    def stack_depth_max(self) -> int:
+        """The most values that lay on one stack at a time, which loops save for their gradients."""
+        return max((one.stack_depth_max for one in self._executors.values()), default=0)
+
     @cached_property
     def spans(self) -> pd.DataFrame:
         """One row a kernel, and one a dispatch where that takes time; columns as of any run."""
