@@ -137,6 +137,7 @@ class Trials:
 
     @cached_property
     def _probe(self) -> Probe:
+        """What instances cost on the first device, and send."""
         return probe_of(self.model, self.cluster.devices[0], self.data)
 
     @cached_property
@@ -158,10 +159,6 @@ class Trials:
         """The training batches of an epoch."""
         return self.data.batches("train", epoch=0, seed=PROBE_SEED)
 
-    def probe(self) -> Probe:
-        """What instances cost on the first device, and send."""
-        return self._probe
-
     def place(self, placement: Placement, schedule: Schedule, seed: int) -> list[int]:
         """Return a worker for each node, in their order; of a solver, in the first copy.
 
@@ -182,7 +179,7 @@ class Trials:
         def trial(workers: Sequence[int], enough_s: float) -> float:
             return self.instance_s(schedule, workers, enough_s)
 
-        return Situation(self._graph, cluster, generator, self.probe, trial)
+        return Situation(self._graph, cluster, generator, lambda: self._probe, trial)
 
     def instance_s(self, schedule: Schedule, workers: Sequence[int], enough_s: float) -> float:
         """Seconds of an instance, as of `Trial`."""
