@@ -109,29 +109,21 @@ class PassTotals:
         return _sum(self.absolute_errors) / self.rows if self.rows else math.nan
 
     def require_measured(self, measure: Metric, target: float | None) -> None:
-        """Check that losses report what a model is measured by, where it is asked for.
-
-        Args:
-            measure: of the model. An error is asked for; an accuracy, which is what stands where
-                a model names nothing, only with a target.
-            target: of the run.
+        """Check that losses report what a model is measured by, where there is a target.
 
         Raises:
             OptionError: they do not, so that no target would be reached, however long it is run.
         """
         score = self.accuracy if measure.is_rising else self.absolute_error
-        if not math.isnan(score) or math.isnan(self.loss):  # or nothing was computed
+        if target is None or not math.isnan(score) or math.isnan(self.loss):
             return
-        if not measure.is_rising:
-            raise OptionError(
-                "metric='error' asks for the absolute error, which a loss of the model does not "
-                "report; take a loss that does, such as SquaredError, or metric='accuracy'"
-            )
-        if target is not None:
-            raise OptionError(
-                f"target {target} is an accuracy, which a loss of the model does not report; take "
-                "a loss that does, such as SoftmaxCrossEntropy, or metric='error'"
-            )
+        such, other = "SquaredError", "accuracy"
+        if measure.is_rising:
+            such, other = "SoftmaxCrossEntropy", "error"
+        raise OptionError(
+            f"the model is measured by its {measure.kind}, which a loss of it does not report; "
+            f"take a loss that does, such as {such}, or metric={other!r}"
+        )
 
     def include(self, other: PassTotals) -> None:
         """Add another part of the same pass."""

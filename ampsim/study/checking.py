@@ -17,7 +17,7 @@ from ampsim.hardware import load_cluster
 from ampsim.ir import Isu
 from ampsim.learning import Replay
 from ampsim.model_parallel import PassOrder, Pipeline, RunSettings, paper_placement
-from ampsim.model_parallel.faults import require_finite
+from ampsim.model_parallel.faults import require_sound
 from ampsim.rng import stream
 from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings
@@ -56,19 +56,19 @@ def try_out(model: ModelLike) -> Trial:
     Every `Isu` checks its inverse on every state that it meets, and every node says what its steps
     cost. A program, where the model has one, trains on it too. A few instances are learned in one
     order and in the reverse, which must not change a bit of a weight; what is sent is not written.
-    All data of an epoch are looked at for numbers that are not finite.
+    All data of an epoch are looked at.
 
     Raises:
         GraphError: the graph breaks a rule, an inverse is none, or the order of messages counts.
-        OptionError: there are no data to train on, data are not finite, or losses do not report
-            what the model is measured by.
+        OptionError: there are no data to train on, data are not sound, or losses do not report what
+            the model is measured by.
         SimulationError: a step failed, or messages were left behind.
     """
     model = model_of(model)
-    graph, batches = model.graph(), partial(model.data(0).batches, epoch=0, seed=0)
+    graph, data = model.graph(), model.data(0)
+    batches = partial(data.batches, epoch=0, seed=0)
     smallest, *others = _smallest(model, batches("train"))
-    require_finite(model.pump, model.make_program, batches)
-    is_measured = any(batch.rows for batch in batches("valid"))
+    require_sound(graph.nodes, model.pump, model.make_program, data)
     trainings: list[tuple[Training, Any]] = []
     if model.make_program is not None:
         cluster = load_cluster("tflops-1", workers=model.program.workers)
@@ -83,7 +83,7 @@ def try_out(model: ModelLike) -> Trial:
     training, _validated = trainings[-1]
     training.recorder.flush()
     mode = "sleep" if training.is_abstract else "numeric"
-    trial = Trial(mode, smallest.rows, training.recorder.summary.messages, is_measured)
+    trial = Trial(mode, smallest.rows, training.recorder.summary.messages, data.count("valid") > 0)
     if mode == "sleep" and not any(node.is_shape_only for node in graph.nodes):
         order = training.train([smallest, *others]).order
         assert order is not None, "a pass of training has an order"
@@ -126,7 +126,8 @@ def _require_one_learning(model: Model, batches: Sequence[Any], order: PassOrder
 
     replay = Replay(there, averages=True)
     replay.freezes = True
-    replay.train(batches, order).require_measured(model.measure, model.target)
+    aimed_at = model.target if model.measure.is_rising else 0.0  # an error is asked for by name
+    replay.train(batches, order).require_measured(model.measure, aimed_at)
     Replay(replace(back, pump=turned), averages=True).train(batches[::-1], order)
     for node, other in zip(*(one.parameterized for one in graphs), strict=True):
         if not np.array_equal(node.theta, other.theta, equal_nan=True):

@@ -10,13 +10,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ampsim.arguments import check_fields, checked
+from ampsim.arguments import as_float, check_fields, checked
 from ampsim.data import Dataset
 from ampsim.dataflow.program import Program
 from ampsim.errors import FileFormatError, GraphError, OptionError, one_of
@@ -208,12 +207,17 @@ class Model:
         What its code raises is told as the user's.
 
         Raises:
-            OptionError: `make_data` returned no data set.
+            OptionError: `make_data` returned no data set, or another number of items.
             SimulationError: it failed.
         """
         with single_threaded(), user_code(f"make_data of model {self.name} failed"):
             given = self.make_data(seed, train_count)
-        return UserData(self.name, given)
+        data = UserData(self.name, given)
+        if train_count is not None and (count := data.count("train")) > train_count:
+            raise OptionError(
+                f"make_data of model {self.name} must heed train_count, {train_count}, gave {count}"
+            )
+        return data
 
     def error_scale_of(self, data: Dataset[Any]) -> float:
         """Units of error in one unit of the loss's target.
@@ -226,12 +230,12 @@ class Model:
         if callable(scale):
             with single_threaded(), user_code(f"error_scale of model {self.name} failed"):
                 scale = scale(data)
-        is_flag: bool = isinstance(scale, bool)
-        if is_flag or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
+        number = as_float(scale)
+        if not 0 < number < math.inf:
             raise OptionError(
                 f"error_scale of model {self.name} must be above 0, got {short(scale)}"
             )
-        return float(scale)
+        return number
 
     def graph(self, seed: int = 0) -> Graph:
         """Build and verify the graph, with parameters as given or drawn from `seed`.
