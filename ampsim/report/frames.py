@@ -91,8 +91,6 @@ def row_labels(table: DataFrame) -> list[str]:
     records = rows(untyped[[name for name in ("schedule", *LABELS) if name in table]])
     names = [text(row, "schedule") for row in records]
     for column in LABELS:
-        if len(set(names)) == len(names):
-            break
         values = [number(row, column) for row in records]
         names = marked_by(names, column, ["" if math.isnan(one) else f"{one:g}" for one in values])
     return distinct(names)
