@@ -232,7 +232,7 @@ class Executor:
             self._receive(step, iteration, sent)
 
     def _arrived(self, step: Step, iteration: Iteration, sent: SentValue, cause: Cause) -> None:
-        self._host.cause = cause
+        self._host.follow(cause)
         self._receive(step, iteration, sent)
         self._ended(iteration)
         self._host.wake()

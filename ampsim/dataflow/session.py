@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -310,8 +311,10 @@ class Session:
         rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._running.broadcast_dead)
         told: dict[str, Any] = {"run_ahead": self._running.run_ahead, "instance": instance}
         executors: dict[int, Executor] = {}
+        last = max(self.hosts.values(), key=attrgetter("caused_s")).cause  # the run before is over
         for worker, sources in plan.sources.items():
             host = self._host(worker)
+            host.cause = last
             host.hold([one.node for one in sources])  # variables wait for nothing
             if isinstance(host, CountingHost):
                 host.has_others = len(plan.sources) > 1

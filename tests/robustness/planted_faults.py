@@ -156,6 +156,10 @@ FAULTS = {
         "step.is_on_device and self._run_ahead and not step.is_read",
         "False",
     ),
+    "an instance that follows its own worker": Planted(
+        "dataflow/session.py", "            host.cause = last\n", "",
+        ("oracle/test_elasticities.py",),
+    ),
     "what a loop captures on stacks": Planted(
         "dataflow/gradient.py",
         "        if tensor.captured_from is not None:\n            return",
