@@ -104,7 +104,7 @@ def test_the_error_is_that_of_the_last_weights_in_the_models_unit(model, cluster
 def learned_apart(model, cluster, schedule):
     options = RunOptions(learning="apart", target=model.target)
     run = Simulation(model, cluster, schedule_of(schedule), options)
-    run_epochs(run, 1, Goal(model.measure, model.target), Tracker(None, run.schedule.name))
+    run_epochs(run, 1, Goal(model.measure, model.target), Tracker(None, str(schedule)))
 
 
 ASKED = {
