@@ -66,8 +66,8 @@ class Explored(Reported):
 
     @property
     def failures(self) -> list[str]:
-        """None: a cell whose runs fail does not arrive."""
-        return []
+        """The line on its runs if each failed; else none, as a cell whose runs fail is one."""
+        return [self.found.failed] if self.found.failed else []
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -201,6 +201,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     said = (tuned, *explorer.said, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
+    found = replace(found, failed=runs.failed)
     text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})
     return Explored(recipe=recipe, found=found, said=said, witnesses=text)
 
