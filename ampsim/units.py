@@ -11,6 +11,11 @@ from typing import Any, Final
 UNKNOWN = "\N{EN DASH}"
 """What stands where a value is None or NaN."""
 
+SECONDS: Final = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
+}  # fmt: skip
+"""Units of time that people write behind a number; both letters for micro."""
+
 _DECIMAL = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _MINUTES_FROM_S = 120.0

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import ampsim
 from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
-    prepare_json,
     require_effect,
     show_traceback,
     width,
@@ -22,12 +22,10 @@ from ampsim.cli.console import (
 )
 from ampsim.cli.option_table import TRIALS
 from ampsim.cli.options import Tuning
+from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
-    from ampsim.forecasting import Forecast
-    from ampsim.hardware import Cluster
     from ampsim.output_folder import OutputFolder
-    from ampsim.study import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +49,7 @@ class Comparing:
         Raises:
             OptionError: an option would have no effect, or the budget is no time.
         """
-        from ampsim.errors import OptionError
         from ampsim.forecasting.making import MAX_REPEATS
-        from ampsim.options import seconds_of
 
         if mode == "sleep":
             why = "in mode sleep, which times one epoch and learns nothing"
@@ -85,10 +81,8 @@ class Comparing:
             "scale_rate": self.scale_rate,
             "tune": tune,
             "validate_every": self.validate_every,
-            "budget_s": None if self.budget is None else seconds_of("--budget", self.budget),
-            "run_limit_s": None
-            if not self.run_limit
-            else seconds_of("--run-limit", self.run_limit),
+            "budget_s": options.seconds("--budget", self.budget),
+            "run_limit_s": options.seconds("--run-limit", self.run_limit),
         }
 
     @property
@@ -148,8 +142,7 @@ def forecast(
     forecast.csv), epochs (a list, as in epochs.csv), and, where there are some, validations and
     trials likewise.
     """
-    from ampsim.cli.progress import Filling, shown
-    from ampsim.forecasting.forecast import forecast as make_forecast
+    from ampsim.cli.progress import Bars, Filling, shown
     from ampsim.output_folder import taken
     from ampsim.report.page.folders import OF_FORECAST
     from ampsim.report.table import require_columns
@@ -166,12 +159,11 @@ def forecast(
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}]
-    prepare_json(json)
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         keeping = RunCache(folder.path, with_failures=False, say=_unsaid if quiet else complain)
         filling = Filling(loaded, target)
-        with shown(is_quiet=quiet, filling=filling) as on_progress:
-            made = make_forecast(
+        with shown(is_quiet=quiet, drawn=partial(Bars, filling=filling)) as on_progress:
+            made = ampsim.forecast(
                 loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
                 instances=instances, mode=mode, placement=placement, keeping=keeping,
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
@@ -186,7 +178,7 @@ def forecast(
 
 def _asked(
     model: str | None, settings: list[str] | None, data: str | None, instances: int | None
-) -> tuple[Model, int | None]:
+) -> tuple[ampsim.Model, int | None]:
     """The model, and how many items; of the small question where no model is named."""
     if model is not None:
         return options.make_model(model, settings, data), instances
@@ -205,14 +197,14 @@ def _unsaid(_line: str) -> None:
     """Say nothing."""
 
 
-def _lines(comparing: Comparing, model: str | None, cluster: Cluster) -> list[str]:
+def _lines(comparing: Comparing, model: str | None, cluster: ampsim.Cluster) -> list[str]:
     """What is said of the question below the answer."""
     lines = [_QUICK] if comparing.quick else []
     return [*lines, *([_ASKED] if model is None else []), options.free_links_line(cluster)]
 
 
 def _deliver(
-    made: Forecast,
+    made: ampsim.Forecast,
     folder: OutputFolder,
     json: str | None,
     seed: int,
@@ -243,7 +235,7 @@ _ASKED: Final = (
 )
 
 
-def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -> None:
+def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[str]) -> None:
     """Print the table, or these columns of it, the verdict, and the lines below."""
     from rich.console import Console
 
@@ -263,7 +255,7 @@ def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -
     write("\n".join(filter(None, below)))
 
 
-def _ended(made: Forecast, folder: OutputFolder) -> Code:
+def _ended(made: ampsim.Forecast, folder: OutputFolder) -> Code:
     for sentence in made.unreached:
         complain(f"note: {sentence}")
     for failure in dict.fromkeys((*(run.failure for run in made.runs), *made.lost)):

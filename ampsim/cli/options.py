@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import ampsim
 from ampsim.cli.console import complain, require_effect
 from ampsim.cli.methods import OPTIONS, SEVERAL
 from ampsim.cli.option_table import ALL_SCHEDULES, DEVICE, OF_PROGRAMS
@@ -16,9 +17,7 @@ from ampsim.errors import OptionError
 from ampsim.files import expanded
 
 if TYPE_CHECKING:
-    from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
-    from ampsim.study import Model
 
 
 RECIPE_FILE: Final = "recipe.toml"
@@ -46,13 +45,11 @@ class Hardware:
     bandwidth_bytes_per_s: float | None = None
     topology: str | None = None
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ampsim.Cluster:
         """The cluster that they name."""
-        from ampsim.hardware import load_cluster
-
         given = asdict(self)
         device = given.pop("device")
-        return load_cluster(DEVICE if device is None else device, **given)
+        return ampsim.load_cluster(DEVICE if device is None else device, **given)
 
 
 def seconds(option: str, given: str | None) -> float | None:
@@ -62,16 +59,15 @@ def seconds(option: str, given: str | None) -> float | None:
     return None if given is None else seconds_of(option, given)
 
 
-def free_links_line(cluster: Cluster) -> str:
+def free_links_line(cluster: ampsim.Cluster) -> str:
     """What is to be known of links that take no time; "" where one does."""
     if cluster.workers == 1 or not cluster.is_link_free:
         return ""
     return "Links are free here; --latency-s and --bandwidth-bytes-per-s give them a cost."
 
 
-def make_model(name: str, settings: list[str] | None, data: str | None = None) -> Model:
+def make_model(name: str, settings: list[str] | None, data: str | None = None) -> ampsim.Model:
     """The model that the command line names, with its settings and its data folder."""
-    from ampsim.study import load_model
     from ampsim.study.loading import option_names, settings_of, with_data_folder
 
     chosen = settings_of(settings or [])
@@ -82,10 +78,10 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
                 "leave one of them out"
             )
         chosen = with_data_folder(chosen, data, name, option_names(name))
-    return load_model(name, **chosen)
+    return ampsim.load_model(name, **chosen)
 
 
-def usual_of(model: Model) -> str:
+def usual_of(model: ampsim.Model) -> str:
     """Names of the schedules that are compared unless some are named."""
     return ALL_SCHEDULES if model.make_graph else OF_PROGRAMS
 

@@ -280,10 +280,12 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     path = place / RECIPE
     table = read_table(path, str(path), KIND)
     file = validate(RecipeFile, table, str(path))
-    _require(path, _faults(file))
+    for fault in _faults(file):
+        raise FileFormatError(f"{path}: {fault}")
     rows, cells = _multiplied(file)
     file = file.model_copy(update={"schedules": rows})
-    _require(path, _row_faults(file, cells))
+    for fault in _row_faults(file, cells):
+        raise FileFormatError(f"{path}: {fault}")
     return Recipe(place, str(path), sha256_of(path), _asked_sha256(table), file, cells)
 
 
@@ -310,12 +312,6 @@ def _words(cluster: str) -> str:
 def _asked_sha256(table: dict[str, Any]) -> str:
     asked = {key: value for key, value in table.items() if key not in ("title", "text")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _require(path: Path, faults: Iterator[str]) -> None:
-    fault = next(faults, None)
-    if fault is not None:
-        raise FileFormatError(f"{path}: {fault}")
 
 
 def _faults(file: RecipeFile) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import pandas as pd
 
 from ampsim.errors import FileFormatError
 from ampsim.files import read_regular, sha256_of
+from ampsim.forecasting.tuning import no_trials
 from ampsim.metric import Goal
 from ampsim.output_folder import MANIFEST, read_table, write_files
 from ampsim.recipes.beside import OUTLINES_FILE, WITNESS_FILE, read_beside, read_outlines
@@ -22,7 +24,6 @@ from ampsim.recipes.running import (
     FORMAT,
     KIND,
     TRIALS,
-    read_trials,
     recipe_origin,
     tables_of,
 )
@@ -89,6 +90,9 @@ def edits_of(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} cannot be read: {error.strerror}"
 
 
+_READ: Final = (OUTLINES_FILE, TRIALS)
+"""Files of a report that it is drawn of again."""
+
 _WRITTEN: Final = ("files", "drawn_with")
 """Keys of a manifest that are of its files, not of what was run."""
 
@@ -121,12 +125,12 @@ def read_results(recipe: Recipe, folder: Path) -> Results | Explored:
 
 
 def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | Explored:
-    digest = files_of(manifest).get(OUTLINES_FILE)
-    if digest is None:
+    kept = {name: digest for name, digest in files_of(manifest).items() if name in _READ}
+    if OUTLINES_FILE not in kept:
         raise FileFormatError(f"it has no {OUTLINES_FILE} to redraw it from; run it again")
     outlines = None if recipe.file.explore else read_outlines(folder)
-    if sha256_of(folder / OUTLINES_FILE) != digest:
-        raise FileFormatError(f"{OUTLINES_FILE} is not as it was written; run it again")
+    for fault in edits_of(folder, {"files": kept}):
+        raise FileFormatError(f"{fault}; run it again")
     before, now = manifest["recipe"], recipe_origin(recipe)
     if all(before.get(key) != now[key] for key in ("sha256", "asked_sha256")):
         raise FileFormatError(
@@ -148,17 +152,16 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | E
         model=str(manifest["model"]["name"]),
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),
-        trials=_trials(recipe, folder, manifest),
+        trials=_trials(recipe, folder),
         manifest=_as_made({key: one for key, one in manifest.items() if key not in _WRITTEN}),
     )
 
 
-def _trials(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> pd.DataFrame:
-    """The trials beside the report, if they are as they were written."""
-    digest = files_of(manifest).get(TRIALS)
-    if digest is not None and sha256_of(folder / TRIALS) != digest:
-        raise FileFormatError(f"{TRIALS} is not as it was written; run it again")
-    return read_trials(folder, recipe.file)
+def _trials(recipe: Recipe, folder: Path) -> pd.DataFrame:
+    """The trials beside a report; none where it tunes nothing."""
+    if recipe.file.tune is None:
+        return no_trials()
+    return read_beside(partial(pd.read_csv, folder / TRIALS), TRIALS)
 
 
 def _require_fit(recipe: Recipe, runs: Sequence[Run]) -> None:
