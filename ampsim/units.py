@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 UNKNOWN = "\N{EN DASH}"
@@ -113,6 +114,21 @@ def unit_of(key: str) -> str:
         unit = _COUNTED.get(re.split(r"[._]", counted)[-1])
         return f"{unit}/{time}" if unit else ""
     return next((unit for end, unit in _MEASURED.items() if key.endswith(end)), "")
+
+
+def product_unit(units: Iterable[tuple[str, str]]) -> str:
+    """The unit of a product of units, each behind "*" or "/".
+
+    >>> product_unit([("*", "J"), ("/", "s")]), product_unit([("/", "1/s"), ("*", "")])
+    ('J s^-1', 's')
+    >>> product_unit([("*", "s"), ("/", "s")])
+    'a number'
+    """
+    powers = Counter[str]()
+    for sign, unit in ((sign, unit) for sign, unit in units if unit):
+        powers[unit.removeprefix("1/")] += 1 if (sign == "*") != unit.startswith("1/") else -1
+    words = [unit if of == 1 else f"{unit}^{of}" for unit, of in sorted(powers.items()) if of]
+    return " ".join(words) or "a number"
 
 
 _SHOW: Final[Mapping[str, Callable[[Any], str]]] = {

@@ -152,7 +152,11 @@ class Making:
                 keeping.forget()
         if made.interrupted:
             complain(made.interrupted)
-        return Code.INTERRUPTED if made.is_stopped else Code.FINE
+        if made.is_stopped:
+            return Code.INTERRUPTED
+        if made.failed:
+            complain(made.failed)
+        return Code.FAILED if made.failed else Code.FINE
 
 
 @dataclass(frozen=True, slots=True)

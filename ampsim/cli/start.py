@@ -243,7 +243,8 @@ def _is_ours_to_take(name: str, handler: object) -> bool:
 
 
 def ignore_all() -> None:
-    """Let no signal spoil the last moments of a process whose work is done."""
+    """Let no signal, and no warning of what was given up, spoil a process whose work is done."""
+    warnings.simplefilter("ignore")
     with contextlib.suppress(ValueError):  # not in the main thread
         for name in ("SIGINT", *ENDING):
             if hasattr(signal, name):

@@ -2,6 +2,6 @@
 
 from ampsim.clock.protocol import OVER, Clock, Signal
 from ampsim.clock.simulated import SimClock
-from ampsim.clock.wall import WallClock
+from ampsim.clock.wall import WallClock, interrupted_after
 
-__all__ = ["OVER", "Clock", "Signal", "SimClock", "WallClock"]
+__all__ = ["OVER", "Clock", "Signal", "SimClock", "WallClock", "interrupted_after"]

@@ -275,6 +275,38 @@ class WallClock:
         self.busy(-1)
 
 
+AGAIN_S: Final = 10.0
+"""Wall seconds after which a block that was to end is interrupted again (chosen: it winds up by
+then, unless the interruption got lost in what Python calls by itself, such as a finaliser)."""
+
+
+LATE_S: Final = 0.5
+"""Wall seconds more until then (chosen: who asks what time it is ends between two steps first)."""
+
+
+@contextlib.contextmanager
+def interrupted_after(seconds: float | None) -> Generator[None]:
+    """Interrupt the block as Ctrl-C does, a moment after so many wall seconds; None is never.
+
+    It is never, too, where no signal can: outside the main thread, and on Windows.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if seconds is None or not is_main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds + LATE_S, AGAIN_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
 @contextlib.contextmanager
 def _held_back(interruptions: list[BaseException], call_off: Callable[[], None]) -> Generator[None]:
     """Hold back what handlers of signals raise, which could come in the middle of any line.

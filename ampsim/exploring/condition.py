@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from ampsim.errors import OptionError, one_of
 from ampsim.text import short
+from ampsim.units import product_unit
 
 TIMED: Final = {
     "epoch_s": "s",  # of an epoch with validation
@@ -131,15 +131,10 @@ def condition_of(text: str) -> Condition:
 
 
 def _unit(side: Side) -> str | None:
-    """The unit of a product, such as "bytes s^-1"; None with a number in it, which may have any."""
-    units, powers = {**TIMED, **LEARNED}, Counter[str]()
-    for sign, of in side:
-        if not isinstance(of, tuple):
-            return None
-        is_over = units[of[0]].startswith("1/")
-        powers[units[of[0]].removeprefix("1/")] += 1 if (sign == "*") != is_over else -1
-    words = [f"{unit}^{of}" for unit, of in sorted(powers.items()) if unit and of]
-    return " ".join(words).replace("^1", "") or "a number"
+    """The unit of a product; None with a number in it, which may have any."""
+    units = {**TIMED, **LEARNED}
+    columns = [(sign, units[of[0]]) for sign, of in side if isinstance(of, tuple)]
+    return product_unit(columns) if len(columns) == len(side) else None
 
 
 _KNOWN: Final = [*SHORT, *TIMED, *LEARNED]

@@ -115,6 +115,7 @@ def explore(
     return exploration_of(
         evidence, target=target, metric=setup.model.measure, model=setup.model.name,
         cluster=setup.cluster.name, said=(NOT_TUNED, *explorer.said, *runs.said()), **stopped,
+        failed=runs.failed,
         manifest=asked.manifest(over={key: list(one) for key, one in values.items()}, sure=sure),
     )  # fmt: skip
 

@@ -47,6 +47,7 @@ class Finding(Saveable):
         manifest: command, versions, seeds and hashes.
         interrupted: why it ended before all was asked; None where it was.
         is_stopped: whether Ctrl-C did that, not the budget.
+        failed: a line on its runs where each of them failed; None where one did not.
     """
 
     files: ClassVar[Mapping[str, str]]
@@ -62,6 +63,7 @@ class Finding(Saveable):
     manifest: dict[str, Any] = field(repr=False)
     interrupted: str | None = None
     is_stopped: bool = False
+    failed: str | None = None
 
     @property
     def title(self) -> str:

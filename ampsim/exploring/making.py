@@ -18,6 +18,7 @@ from typing import Annotated, Any, ParamSpec, TypeAlias, TypedDict, TypeVar
 from annotated_types import Ge, Gt, Le
 
 from ampsim.arguments import checked
+from ampsim.clock import interrupted_after
 from ampsim.data_parallel import Solver
 from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Point, Setup, setup_at
@@ -148,10 +149,15 @@ class Query:
 
     @contextlib.contextmanager
     def runs(self) -> Generator[PointRuns]:
-        """What makes its runs, while the block lasts."""
+        """What makes its runs, while the block lasts; a budget ends it whatever is under way."""
         given = self.jobs if self.executor is None else self.executor
-        with opened(given, self.jobs, self.run_limit_s) as executor:
-            yield PointRuns(self, executor)
+        limit_s = self.budget_s
+        with opened(given, self.jobs, self.run_limit_s) as executor, interrupted_after(limit_s):
+            runs = PointRuns(self, executor)
+            try:
+                yield runs
+            except KeyboardInterrupt:
+                runs.stopped("")
 
 
 def rows_at(
@@ -362,6 +368,14 @@ class PointRuns:
         given = where_diverged([row], {row.label: runs}).get(row.label)
         self._diverged |= {} if given is None else {row.label: given.plan.rate.rule}
         return given
+
+    @property
+    def failed(self) -> str | None:
+        """The line on runs of which each failed; None where one did not, or none was made."""
+        whys = [one.failure for one in self._ends]
+        return (
+            f"each of {len(whys)} runs failed; the first: {whys[0]}" if all(whys or [0]) else None
+        )
 
     def said(self) -> list[str]:
         """What is to be said of all runs: how they are compared, which gave nothing, none arrived.

@@ -123,7 +123,8 @@ def search(
             proposals.forget()  # so that the next call tries all of them again
         raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
     found = searcher.found(of_each, sampler, told)
-    return replace(found, sentences=(*sentences_of(found), *runs.said()), **stopped)
+    said = (*sentences_of(found), *runs.said())
+    return replace(found, sentences=said, failed=runs.failed, **stopped)
 
 
 def aims_of(*given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[Condition, ...]]:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
 import pandas as pd
 
-from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
@@ -22,7 +21,7 @@ from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
 from ampsim.forecasting.making import traced
-from ampsim.hardware import load_device
+from ampsim.hardware.load import nearest
 from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import both_sides
@@ -34,7 +33,8 @@ from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of, schedules_of
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.study.simulation import schedules_of as schedules_like
-from ampsim.units import unit_of
+from ampsim.units import UNKNOWN as UNKNOWN_CELL
+from ampsim.units import format_as, unit_of
 
 EXACT: Final = 1e-3
 """Width of a bracket over its higher end, of what is exact (chosen: no device is known better)."""
@@ -287,18 +287,6 @@ def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
     raise OptionError(f"until: {row.label} says no {column}; ask for another column")
 
 
-def nearest(key: str, value: float) -> tuple[str | None, str | None]:
-    """The shipped devices whose number is nearest below a value, and at it or above."""
-    room, _dot, number = key.partition(".")
-    if room != "device":
-        return None, None
-    devices = [load_device(name) for name in assets.names("devices")]
-    known = [(getattr(one, number), one.name) for one in devices if getattr(one, number)]
-    below = max((one for one in known if one[0] < value), default=(0, None))
-    above = min((one for one in known if one[0] >= value), default=(0, None))
-    return below[1], above[1]
-
-
 def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start, holds = f"{row['schedule']}: {condition.text}", row["holds"]
     if row["value"] is None:
@@ -322,9 +310,7 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
 
 
 def _shown(cell: Any) -> str:
-    if cell is None or cell != cell:  # NaN
-        return "–"
-    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    return UNKNOWN_CELL if cell is None or cell != cell else format_as("", cell)  # or NaN
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

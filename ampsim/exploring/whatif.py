@@ -103,7 +103,7 @@ def whatif(
             _Question(row, asked, runs, _Tried(NOW, 1.0, row)).answer(learn)
             for row in rows if isinstance(row, Row)
         ]  # fmt: skip
-        missed = runs.said()
+        missed, failed = runs.said(), runs.failed
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     missed += [OUTAGES_MOVE] if setup.cluster.has_outages else []
@@ -111,6 +111,7 @@ def whatif(
         table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),
         model=setup.model.name, cluster=setup.cluster.name, manifest=asked.manifest(learn=learn),
+        failed=failed,
     )  # fmt: skip
 
 
@@ -323,9 +324,8 @@ def sentence_of(record: dict[str, Any]) -> str:
     if not math.isnan(record["low"]) and not math.isnan(record["high"]):
         ends: tuple[float, float] = (record["low"], record["high"])
         is_one_way = ends[0] * ends[1] >= 0
-        told = (
-            map(format_percent, sorted(map(abs, ends))) if is_one_way else map(format_change, ends)
-        )
+        told = map(format_percent, sorted(map(abs, ends)))
+        told = told if is_one_way else map(format_change, ends)
         seeds = f"{record['seeds_agree']:.0f} of {record['seeds']} seeds"
         said += f" ({' to '.join(told)}, {seeds})"
     elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):

@@ -126,9 +126,11 @@ def charges(device: Device) -> list[Charge]:
         if is_free
         else Charge("light steps", "formula", _formula(device, is_light=True)),
     ]
+    kinds = {None: "", "peak": ", a peak", "measured": ", measured"}  # as far as the device says it
     for key, value in device.numbers.items():
         source = device.source(key)
-        what = f"{key} = {_told(key, value)}{_remark(device, key)}"
+        kind = getattr(device, REMARKS[key]) if key in REMARKS else None
+        what = f"{key} = {_told(key, value)}{kinds.get(kind, f', in {kind}')}"
         rows.append(Charge(what, source.kind, source.text))
     return rows
 
@@ -206,10 +208,3 @@ def _told(key: str, value: Any) -> str:
         fractions = [fraction for _rows, _elements, fraction in value]
         return f"{min(fractions):g} to {max(fractions):g} at {len(value)} rows and elements"
     return str(value) if isinstance(value, int) else f"{value:g}"
-
-
-def _remark(device: Device, key: str) -> str:
-    """Say what kind of number it is, as far as the device does."""
-    said = getattr(device, REMARKS[key]) if key in REMARKS else None
-    words = {None: "", "peak": ", a peak", "measured": ", measured"}
-    return words.get(said, f", in {said}")

@@ -259,6 +259,18 @@ class DeviceGroup(NamedTuple):
     workers: int  # how many
 
 
+def nearest(key: str, value: float) -> tuple[str | None, str | None]:
+    """The shipped devices whose number is nearest below a value, and at it or above."""
+    room, _dot, number = key.partition(".")
+    if room != "device":
+        return None, None
+    devices = [load_device(name) for name in assets.names("devices")]
+    known = [(getattr(one, number), one.name) for one in devices if getattr(one, number)]
+    below = max((one for one in known if one[0] < value), default=(0, None))
+    above = min((one for one in known if one[0] >= value), default=(0, None))
+    return below[1], above[1]
+
+
 def is_groups(text: str) -> bool:
     """Tell whether a text names groups of devices, and not one device or a file that is there.
 

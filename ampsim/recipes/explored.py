@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from ampsim.exploring.axes import NAMES, point_words
 from ampsim.exploring.explore import (
@@ -62,7 +62,11 @@ class Explored(Reported):
     said: tuple[str, ...] = ()  # sentences of it that its runs alone tell
     witnesses: str = field(default="", repr=False)  # as of `Reported`
     runs = ()
-    failures: ClassVar[Sequence[str]] = ()  # a cell whose runs fail does not arrive
+
+    @property
+    def failures(self) -> list[str]:
+        """The line on its runs if each failed; else none, as a cell whose runs fail is one."""
+        return [self.found.failed] if self.found.failed else []
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -196,6 +200,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     said = (tuned, *explorer.said, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
+    found = replace(found, failed=runs.failed)
     text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})
     return Explored(recipe=recipe, found=found, said=said, witnesses=text)
 

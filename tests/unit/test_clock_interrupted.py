@@ -14,7 +14,7 @@ import pytest
 
 import ampsim
 from ampsim.cli.run import _kept_time
-from ampsim.clock import WallClock
+from ampsim.clock import WallClock, interrupted_after
 from ampsim.hardware import Cluster, Device, Link, Ports, Topology
 from ampsim.runs.folder import run_to_keep
 from ampsim.study.simulation import RunOptions
@@ -146,3 +146,15 @@ def test_a_handler_that_raises_nothing_stops_nothing():
         signal.signal(signal.SIGINT, before)
     clock.close()
     assert came == [signal.SIGINT, 0]
+
+
+def test_a_block_is_interrupted_when_its_time_is_over_and_not_after_it():
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(KeyboardInterrupt), interrupted_after(0.01):
+        threading.Event().wait(60)
+    with interrupted_after(None):
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    with interrupted_after(3600.0):
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is before

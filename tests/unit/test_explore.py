@@ -6,6 +6,7 @@ import inspect
 import itertools
 import json
 import re
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -162,6 +163,13 @@ def test_a_budget_ends_it_and_says_so(setup, tmp_path, monkeypatch):
     assert found.interrupted is not None
     assert found.interrupted.startswith("the budget of 60.0 s was spent: ")
     assert not found.is_stopped
+
+
+def test_a_budget_ends_what_says_nothing_meanwhile(setup, monkeypatch):
+    """Such as putting a million workers together, which took minutes."""
+    monkeypatch.setattr(library, "rows_at", lambda *_asked: threading.Event().wait(60))
+    with pytest.raises(OptionError, match=r"budget_s must be enough for a first point, got 0\.01"):
+        ampsim.explore(*setup, over=OVER, **HOW, budget_s=0.01)
 
 
 def test_a_budget_in_which_nothing_can_be_timed_is_a_mistake(setup):

@@ -1,6 +1,7 @@
 """A cluster has one device for each worker and a link for each way."""
 
 import re
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -269,3 +270,22 @@ def test_a_link_keeps_its_digest_where_its_source_gives_no_interval():
     made = load_cluster("tflops-1", workers=4, latency_s=8e-6)
     known = "1a758920895d2711ef02a5764b7be59e37f9360daadda13f0cfa83634de5a38b"
     assert made.digest == known
+
+
+def test_a_device_is_checked_once_however_many_workers_have_it(monkeypatch):
+    """A million equal devices took 16 s, of which no budget of a question knew."""
+    device, checked = Device(name="d", flop_per_s=1e9), list[str]()
+    faults = Device._faults
+
+    def counted(self: Device) -> Any:
+        checked.append(self.name)
+        return faults(self)
+
+    monkeypatch.setattr(Device, "_faults", counted)
+    other = device.model_copy(update={"name": "other"})
+    cluster = Cluster(name="c", devices=(device, other) * 500)
+    assert checked == ["d", "other"]
+    assert [one.name for one in cluster.devices] == ["d", "other"] * 500
+    wrong = device.model_copy(update={"copy_latency_s": 1e-6})
+    with pytest.raises(OptionError, match=r"devices.* copy_latency_s has no effect without"):
+        Cluster(name="c", devices=(device, device, wrong))

@@ -158,6 +158,22 @@ def test_a_search_of_which_every_trial_failed_is_tried_again_by_the_same_call(ca
     assert set(whole.table["outcome"]) == {"complete"}
 
 
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("name", ["explore", "search", "whatif"])
+def test_where_each_run_fails_it_is_written_said_and_no_success(name, call, tmp_path):
+    words = [
+        name, "mlp", "--set", "hidden=8", "--set", "data=synthetic", "--set", "batch=20",
+        "--set", "learning_rate=1e30", "--instances", "100", "--workers", "2", "--max-epochs", "1",
+        "--repeats", "1", "--target", "0.5", "--out", "found", "-q",
+    ]  # fmt: skip
+    words += [] if name == "whatif" else ["--for", "latency_s=1e-7,1e-5", "--schedule", "amp,gpipe"]
+    ended = call(*words, *(["--trials", "2"] if name == "search" else []))
+    assert ended.code == 2
+    assert re.fullmatch(r"ampsim: each of \d runs failed; the first: .* finite.*\n", ended.err)
+    assert (tmp_path / "found" / "manifest.toml").is_file()
+    assert "wrote" in ended.out
+
+
 def test_a_map_of_which_no_cell_could_be_trained_is_one_line(monkeypatch):
     def dies(*_arguments: Any) -> Any:
         raise SimulationError("its process died")
