@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import ampsim
+from ampsim import assets
 from ampsim.cli.console import (
     Code,
     complain,
     object_of,
-    prepare_json,
     show_traceback,
     write,
     write_json,
@@ -33,14 +34,13 @@ def check(files: list[str], *, json: str | None = None) -> Code:
     would run. The object of --json: ampsim, files (a list: file, kind, is_right, text, error,
     notes).
     """
-    prepare_json(json)
     rows = [_row(file) for file in files]
     for row in rows:
         for note in row["notes"]:
             complain(f"note: {row['file']}: {note}")
         if row["error"] is not None:
             complain(row["error"])
-        elif json != "-":
+        else:
             write(f"ok: {row['file']}: {row['text']}")
     if json is not None:
         write_json(object_of(files=rows), json)
@@ -55,11 +55,15 @@ def _row(file: str) -> dict[str, Any]:
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
         row["kind"] = kind = _kind(file)
-        text, notes = _model_words(file) if kind == "model" else (_WORDS[kind](file), [])
-        row |= {"text": text, "is_right": True, "error": None, "notes": notes}
         if kind in HARDWARE_KINDS:
             hardware = load(file)
+            row["text"] = f"{kind} {hardware.name}, {summary(hardware)}"
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
+        elif kind == "model":
+            row["text"], row["notes"] = _model_words(file)
+        else:
+            row["text"] = _WORDS[kind](file)
+        row |= {"is_right": True, "error": None}
     except AmpsimError as error:
         row["error"] = str(error)
         show_traceback(error)
@@ -82,8 +86,6 @@ def _kind(file: str) -> str:
 
 
 def _kind_of_table(file: str) -> str:
-    from ampsim import assets
-    from ampsim.hardware import Cluster, Device
     from ampsim.hardware.load import is_cluster
     from ampsim.hardware.record import HARDWARE
     from ampsim.toml_file import read_table
@@ -95,7 +97,7 @@ def _kind_of_table(file: str) -> str:
         return "device"
     if is_cluster(table):
         return "cluster"
-    known = {*Device.model_fields, *Cluster.model_fields}
+    known = {*ampsim.Device.model_fields, *ampsim.Cluster.model_fields}
     has_number = any(isinstance(value, int) for value in table.values())
     return "placement" if has_number and not known & set(table) else "device"
 
@@ -107,14 +109,6 @@ def _placement_words(file: str) -> str:
     workers = len(set(placed.values()))
     count = f"{len(placed)} node{'s' * (len(placed) != 1)}"
     return f"placement of {count} on {workers} worker{'s' * (workers != 1)}"
-
-
-def _device_words(file: str) -> str:
-    from ampsim.hardware import Device
-
-    loaded = load(file)
-    kind = "device" if isinstance(loaded, Device) else "cluster"
-    return f"{kind} {loaded.name}, {summary(loaded)}"
 
 
 def _recipe_words(file: str) -> str:
@@ -136,14 +130,12 @@ def _recipe_words(file: str) -> str:
 
 
 def _model_words(file: str) -> tuple[str, list[str]]:
-    """What a model is, and what is noted of it."""
-    from ampsim.study import load_model
-    from ampsim.study.checking import try_out
+    """Describe a model, with notes on it."""
     from ampsim.study.loading import where
 
-    model = load_model(file)
+    model = ampsim.load_model(file)
     try:
-        trial = try_out(model)
+        trial = ampsim.try_out(model)
     except AmpsimError:
         raise
     except Exception as error:  # of the user's own code: data or pump
@@ -162,8 +154,7 @@ def _model_words(file: str) -> tuple[str, list[str]]:
 
 
 _WORDS: Final[dict[str, Callable[[str], str]]] = {
-    "device": _device_words,
-    "cluster": _device_words,
     "placement": _placement_words,
     "recipe": _recipe_words,
 }
+"""What is said of a file that is right, by its kind, but for hardware and models."""

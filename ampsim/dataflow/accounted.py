@@ -271,7 +271,7 @@ class CountingHost(Host):
         self._copy()
 
     def _copied(self, number: Cause) -> None:
-        self.cause = number
+        self.follow(number)
         self._copy()
         self._advance()
         if self.ready:

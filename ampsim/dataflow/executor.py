@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.host import Host
-from ampsim.dataflow.memory import DeviceTensor, hold, release
+from ampsim.dataflow.memory import DeviceTensor, bare, hold, release
 from ampsim.dataflow.plan import DEAD, Frame, Iteration, Plan, Step, Targets
 from ampsim.dataflow.rendezvous import Rendezvous, SentValue
 from ampsim.errors import OptionError
@@ -55,6 +55,7 @@ class Executor:
         frames: (tag, iteration, opened in s, over in s) of each iteration of a loop.
         decisions: (name of the Switch, tag, which side, when in s).
         window_max: the most iterations of one frame that were under way at a time.
+        stack_depth_max: the most values that lay on one stack at a time.
         result: what was asked for, by its place there.
     """
 
@@ -66,7 +67,7 @@ class Executor:
         self._ready = host.ready
         self.frames: list[tuple[str, int, float, float]] = []
         self.decisions: list[tuple[str, str, bool, float]] = []
-        self.window_max = 0
+        self.window_max = self.stack_depth_max = 0
         self.result: dict[int, Any] = {}
         self._asked_for: list[Any] = []
         self._rendezvous = rendezvous
@@ -109,6 +110,9 @@ class Executor:
         """Compute a step; whether it goes on until its device, or a client, is done with it."""
         host = self._host
         value = host.compute(step, iteration)
+        if step.kind == "push":
+            depth = len(bare(iteration.inputs[step.first]).values)
+            self.stack_depth_max = max(self.stack_depth_max, depth)
         targets = step.targets[0]
         is_handed = step.is_on_device and self._run_ahead and not step.is_read
         if is_handed or not (step.is_on_device or step.is_decision):
@@ -228,7 +232,7 @@ class Executor:
             self._receive(step, iteration, sent)
 
     def _arrived(self, step: Step, iteration: Iteration, sent: SentValue, cause: Cause) -> None:
-        self._host.cause = cause
+        self._host.follow(cause)
         self._receive(step, iteration, sent)
         self._ended(iteration)
         self._host.wake()

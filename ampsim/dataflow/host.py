@@ -99,6 +99,7 @@ class Host:
 
     Attributes:
         cause: what is being followed at the moment.
+        caused_s: when something last ended, or arrived, that is followed.
         ready: steps of the present run that can run.
         queues: what is to be dispatched, for the processor.
     """
@@ -113,6 +114,7 @@ class Host:
         self._asked: deque[tuple[Step, Callable[[], None]]] = deque()
         self._transfers = transfers
         self.cause: Cause = START
+        self.caused_s = 0.0
         self.device: Device = cluster.devices[worker]
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
         self._instant = instant
@@ -151,6 +153,10 @@ class Host:
         self._run = run
         self._clock.call_later(0.0, self._go_on)
 
+    def follow(self, cause: Cause) -> None:
+        """Go on with what ends or arrives now."""
+        self.cause, self.caused_s = cause, self._clock.now
+
     @property
     def now_s(self) -> float:
         """The present time."""
@@ -173,7 +179,7 @@ class Host:
                 step.dispatched = self._recorder.kinds.number(shown, DISPATCH_LANE)
             row = (step.dispatched, start_s, self._clock.now, NO_STALENESS, iteration.state, cause)
             self._add_span(row)
-            self.cause = self._span_number()
+            self.follow(self._span_number())
         self._run(step, iteration)
 
     @property
@@ -313,7 +319,7 @@ class Host:
         cause = self._transfers.add(row)
 
         def arrived() -> None:
-            self.cause = cause
+            self.follow(cause)
             then()
 
         self._clock.call_later(delay_s, arrived)
@@ -388,7 +394,7 @@ class Host:
         self._add_span((cost.kind, start_s, now_s, staleness, state, cause))
         number = self._span_number()
         if start_s < now_s:
-            self.cause = number
+            self.follow(number)
 
 
 def _handed_on(tensor: Tensor) -> Node:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -74,6 +75,11 @@ class FlowResult:
     def window_max(self) -> int:
         """The most iterations of one frame that were under way at a time."""
         return max((one.window_max for one in self._executors.values()), default=0)
+
+    @property
+    def stack_depth_max(self) -> int:
+        """The most values that lay on one stack at a time, which loops save for their gradients."""
+        return max((one.stack_depth_max for one in self._executors.values()), default=0)
 
     @cached_property
     def spans(self) -> pd.DataFrame:
@@ -305,8 +311,10 @@ class Session:
         rendezvous = Rendezvous(plan, self._fabric, broadcasts_dead=self._running.broadcast_dead)
         told: dict[str, Any] = {"run_ahead": self._running.run_ahead, "instance": instance}
         executors: dict[int, Executor] = {}
+        last = max(self.hosts.values(), key=attrgetter("caused_s")).cause  # the run before is over
         for worker, sources in plan.sources.items():
             host = self._host(worker)
+            host.cause = last
             host.hold([one.node for one in sources])  # variables wait for nothing
             if isinstance(host, CountingHost):
                 host.has_others = len(plan.sources) > 1

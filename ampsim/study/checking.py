@@ -49,6 +49,7 @@ class Trial:
 
 
 @checked
+@fixed_settings()
 def try_out(model: ModelLike) -> Trial:
     """Send the smallest of the first instances through the graph, forward and backward.
 
@@ -63,11 +64,7 @@ def try_out(model: ModelLike) -> Trial:
             the model is measured by.
         SimulationError: a step failed, or messages were left behind.
     """
-    with fixed_settings():
-        return _try_out(model_of(model))
-
-
-def _try_out(model: Model) -> Trial:
+    model = model_of(model)
     graph, data = model.graph(), model.data(0)
     batches = partial(data.batches, epoch=0, seed=0)
     smallest, *others = _smallest(model, batches("train"))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from ampsim.study.process_settings import single_threaded
 from ampsim.study.user_data import UserData
 from ampsim.text import html_table, short
 from ampsim.user_code import user_code
+
+T = TypeVar("T")
 
 _ARGUMENT = re.compile(r"^ {4}(\w+): +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 
@@ -257,13 +259,8 @@ class Model:
         Raises:
             GraphError: the graph breaks a rule, or has been there before.
         """
-        with user_code(f"make_graph of model {self.name} failed", GraphError):
-            graph = self._layers() if self.make_graph is None else self.make_graph()
-        if not isinstance(cast("object", graph), Graph):
-            raise GraphError(
-                f"make_graph of model {self.name} must return an ampsim.ir.Graph, got "
-                f"{type(graph).__name__}"
-            )
+        make = self._layers if self.make_graph is None else self.make_graph
+        graph = self._made("make_graph", make, Graph, "an ampsim.ir.Graph")
         for node in graph.parameterized:
             if node.theta.size:
                 raise GraphError(
@@ -316,13 +313,15 @@ class Model:
                 f"model {self.name} has no program; give make_program in its file "
                 "(docs/dataflow.md), or take another schedule, such as sequential"
             )
-        with user_code(f"make_program of model {self.name} failed", GraphError):
-            made = self.make_program()
-        if not isinstance(cast("object", made), Program):
-            raise GraphError(
-                f"make_program of model {self.name} must return a flow.Program, got "
-                f"{type(made).__name__}"
-            )
+        return self._made("make_program", self.make_program, Program, "a flow.Program")
+
+    def _made(self, what: str, make: Callable[[], T], kind: type[T], wanted: str) -> T:
+        """What a function of the model's file gives, if it is of that kind."""
+        with user_code(f"{what} of model {self.name} failed", GraphError):
+            made = make()
+        if not isinstance(cast("object", made), kind):
+            got = type(made).__name__
+            raise GraphError(f"{what} of model {self.name} must return {wanted}, got {got}")
         return made
 
     @checked
@@ -356,11 +355,9 @@ class Model:
 
     def _repr_html_(self) -> str:
         """The options that it was built with, and how it is trained and measured."""
-        options: Any = self.config
-        known = () if options is None else fields(options)
         target = "none" if self.target is None else self.measure.target_text(self.target)
         rows = [
-            *([field.name, str(getattr(options, field.name))] for field in known),
+            *([one.name, str(one.value)] for one in options_of(self.config)),
             ["optimizer", self.optimizer.name],
             ["measured by", f"validation {self.metric}, target {target}"],
         ]

@@ -127,6 +127,33 @@ def test_a_window_is_of_a_frame_and_not_of_the_graph_or_of_the_loop(window):
     assert result.window_max == window
 
 
+def squared(trips: int, y: Any) -> Any:
+    """A loop whose gradient needs every value that it had."""
+    return flow.while_loop(lambda i, y: i < trips, lambda i, y: (i + 1, y * y), (0, y))[1]
+
+
+@pytest.mark.parametrize("memory_bytes", [None, 10**6])
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize(("outer", "inner"), [(0, 0), (1, 0), (1, 7), (40, 2), (3, 5)])
+def test_a_stack_is_as_deep_as_its_loop_has_iterations(outer, inner, window, memory_bytes):
+    """One of the inner loop is new in each iteration of the outer one, whose stacks keep those."""
+    with flow.FlowGraph():
+        x = flow.input("x", (2,))
+        body = lambda i, y: (i + 1, flow.tanh(squared(inner, y)))  # noqa: E731  # as users write it
+        y = flow.while_loop(lambda i, y: i < outer, body, (0, x))[1]
+        asked = flow.gradients(flow.sum(y), [x])
+    device = Device(name="test", flop_per_s=1.0, memory_bytes=memory_bytes)
+    result = flow.run(
+        asked, {"x": np.ones(2)}, cluster=Cluster(name="test", devices=(device,)),
+        parallel_iterations=window,
+    )  # fmt: skip
+    assert result.stack_depth_max == (max(outer, inner) if outer else 0)
+
+
+def test_what_saves_nothing_for_a_gradient_has_no_stack():
+    assert flow.run(loop(5), EYE, cluster=cluster_of(1.0)).stack_depth_max == 0
+
+
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_a_loop_has_the_window_that_it_asks_for_and_so_has_its_gradient(window):
     """Whatever the run says; loops of maps, folds and scans likewise."""

@@ -73,6 +73,13 @@ def uneven(seed: int) -> Cluster:
     )
 
 
+def of_free_messages(seed: int) -> Cluster:
+    """The same, without overheads of messages."""
+    made, free = uneven(seed), {"message_overhead_s": 0.0}
+    devices = tuple(one.model_copy(update=free) for one in made.devices)
+    return made.model_copy(update={"devices": devices})
+
+
 def assert_is_derivative(
     model: Any, cluster: Cluster, schedule: Schedule, waits: float = 0.0, *, apart: float = 2e-3
 ) -> None:
@@ -104,9 +111,7 @@ def test_each_is_what_a_small_change_does_in_a_loop():
 
 def test_each_is_what_a_small_change_does_where_messages_are_merged():
     """A member whose part has no FLOP and no bytes is of the group's overhead: it had no share."""
-    free = {"message_overhead_s": 0.0}  # which each message costs by itself
-    devices = [one.model_copy(update=free) for one in uneven(5).devices]
-    cluster = uneven(5).model_copy(update={"devices": tuple(devices)})
+    cluster = of_free_messages(5)  # each message of a group costs its overhead by itself
     assert_is_derivative(LOOP, cluster, ampsim.Amp(max_active_keys=8, max_group=4))
 
 
@@ -229,6 +234,21 @@ def test_each_is_what_a_small_change_does_to_a_program():
     link = Link(latency_s=1.3e-6, bandwidth_bytes_per_s=1.1e9)
     cluster = Cluster(name="c", devices=devices(np.random.default_rng(2)), link=link)
     assert_is_derivative(CHAIN, cluster, ampsim.Dataflow())
+
+
+PROGRAMS: dict[str, Any] = {
+    "dataflow": ampsim.Dataflow(),
+    "one iteration at a time": ampsim.Dataflow(parallel_iterations=1),
+    "unrolled": ampsim.Unrolled(),
+    "out-of-graph": ampsim.OutOfGraph(round_trip_s=7e-6),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_is_what_a_small_change_does_to_a_program_on_several_devices(name):
+    """An instance follows what ended last of the one before, on whichever device that was."""
+    model = ampsim.load_model("dynamic_lstm", layers=2, devices=2, hidden=4, length=5, batch=10)
+    assert_is_derivative(model, of_free_messages(3), PROGRAMS[name])
 
 
 def even(seed: int, **numbers: float) -> Cluster:

@@ -18,9 +18,9 @@ from ampsim.ir import Graph
 from ampsim.metric import Goal, Metric
 from ampsim.nodes import Linear, SquaredError
 from ampsim.optim import sgd
-from ampsim.options import require_target
 from ampsim.report.verdict import verdict
 from ampsim.runs.folder import run_to_keep
+from ampsim.study.progress import Tracker
 from ampsim.study.simulation import RunOptions, Simulation, run_epochs, schedule_of
 
 SCALE = 4.0
@@ -104,7 +104,7 @@ def test_the_error_is_that_of_the_last_weights_in_the_models_unit(model, cluster
 def learned_apart(model, cluster, schedule):
     options = RunOptions(learning="apart", target=model.target)
     run = Simulation(model, cluster, schedule_of(schedule), options)
-    run_epochs(run, 1, Goal(model.measure, model.target))
+    run_epochs(run, 1, Goal(model.measure, model.target), Tracker(None, str(schedule)))
 
 
 ASKED = {
@@ -205,14 +205,14 @@ def test_a_scale_that_is_no_positive_number_is_refused(model, cluster, scale):
 
 @pytest.mark.parametrize("value", [4.6, 1e-9, 97, np.float32(0.5)])
 def test_every_positive_number_can_be_a_target_error(value):
-    assert require_target(value, "error") == float(value)
+    assert Metric("error").require_target(value) == float(value)
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "4.6", float("nan")])
 def test_what_is_no_error_is_refused(value):
     text = f"target must be an error above 0, got {value!r}; it is reached at or below"
     with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
-        require_target(value, "error")
+        Metric("error").require_target(value)
 
 
 @pytest.mark.parametrize(
