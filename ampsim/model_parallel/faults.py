@@ -263,10 +263,18 @@ def _first(fed: _Fed, batches: Iterable[Any]) -> str:
 
 def _fed(pump: Callable[[int, Any], Any] | None, make_program: Callable[[], Any] | None) -> _Fed:
     if pump is not None:
-        return lambda batch: [payload for _port, _state, payload in pump(0, batch)]
+        return partial(_payloads, pump)
     with user_code("the model's make_program failed"):
         feed = cast("Any", make_program)().feed
     return lambda batch: feed(batch).values()
+
+
+def _payloads(pump: Callable[[int, Any], Any], batch: Any) -> list[Any]:
+    sends = pump(0, batch)
+    try:
+        return [payload for _port, _state, payload in sends]
+    except (TypeError, ValueError):  # no messages: the controller says so
+        return []
 
 
 def _arrays(fed: _Fed, batch: Any, where: str) -> list[np.ndarray[Any, np.dtype[Any]]]:
