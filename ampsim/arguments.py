@@ -108,12 +108,10 @@ def fitting(name: str, value: Any, hint: Any) -> Any:
     Raises:
         OptionError: it is no such thing; the message says what was expected and what came.
     """
-    options = _options(hint)
-    for option in options:
-        fitted = _fitted(name, value, option)
-        if fitted is not _MISFIT:
-            return fitted
-    raise OptionError(_refusal(name, value, options))
+    fitted = _fitted(name, value, hint)
+    if fitted is _MISFIT:
+        raise OptionError(_refusal(name, value, _options(hint)))
+    return fitted
 
 
 def as_float(value: object) -> float:
@@ -174,6 +172,9 @@ def _options(hint: Any) -> list[Any]:
 def _fitted(name: str, value: Any, hint: Any) -> Any:
     """The value as `hint` has it, or `_MISFIT`."""
     origin, args = get_origin(hint), get_args(hint)
+    if origin in _UNION:
+        fits = (_fitted(name, value, option) for option in _options(hint))
+        return next((one for one in fits if one is not _MISFIT), _MISFIT)
     if hint is Any or hint is object or isinstance(hint, TypeVar | str | ForwardRef):
         return value
     if hasattr(hint, "__metadata__"):
@@ -224,11 +225,8 @@ def _number(value: Any, hint: Any) -> Any:
 def _within(name: str, value: Any, hint: Any) -> Any:
     """A value of an annotated type, within the bounds that its annotation names."""
     kind, *notes = get_args(hint)
-    for option in _options(kind):
-        fitted = _fitted(name, value, option)
-        if fitted is not _MISFIT:
-            break
-    else:
+    fitted = _fitted(name, value, kind)
+    if fitted is _MISFIT:
         return _MISFIT
     for note in notes:
         if isinstance(note, Ge) and fitted < note.ge:

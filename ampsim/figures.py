@@ -149,10 +149,8 @@ def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float]
     workers = results[0].workers
     drawn = {name: chart_of(one) for name, one in named.items()}
     window_s = window_s or first_window(drawn)
-    if len(drawn) > 1:
-        return gantt_comparison(drawn, workers=workers, window_s=window_s)
-    ((name, only),) = drawn.items()
-    return gantt_of_one(only, workers=workers, window_s=window_s, title=name)
+    is_lettered = len(drawn) > 1
+    return gantt_comparison(drawn, workers=workers, window_s=window_s, is_lettered=is_lettered)
 
 
 @checked

@@ -255,7 +255,12 @@ def prepared_file(path: str | os.PathLike[str]) -> Generator[Path]:
         yield target
         return
     with prepared_folder(target.parent):
-        _try_name(target)
+        try:
+            os.stat(target)
+        except FileNotFoundError:
+            pass
+        except OSError as error:  # a name that no file there can have
+            raise output_error("write", target, error) from error
         yield target
 
 
@@ -291,16 +296,6 @@ def _refuse_pipe(path: Path) -> None:
             raise OutputError(
                 f"cannot write {path}: it is {kind_of(mode)}, expected a file; choose another name"
             )
-
-
-def _try_name(path: Path) -> None:
-    """Raise for a name that no file there can have."""
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise output_error("write", path, error) from error
 
 
 def _remove(temporary: Path) -> None:

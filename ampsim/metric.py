@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from ampsim.arguments import as_float
 from ampsim.errors import OptionError, one_of
-from ampsim.options import require_target
+from ampsim.text import short
 from ampsim.units import UNKNOWN, format_percent
 
 Kind: TypeAlias = Literal["accuracy", "error"]
@@ -61,13 +62,31 @@ class Metric:
         choose = max if self.is_rising else min
         return choose(known) if known else None
 
-    def require_target(self, value: object) -> float | None:
+    def require_target(self, value: object, mode: str = "numeric") -> float | None:
         """Return a target as a Python float; None, for no target, stays None.
 
         Raises:
-            OptionError: the metric cannot have such a value.
+            OptionError: the metric cannot have such a value: an accuracy is in (0, 1], an error is
+                any number > 0; or the mode is "sleep", in which nothing is measured.
         """
-        return require_target(value, self.kind)
+        if value is None:
+            return None
+        if mode == "sleep":
+            raise OptionError(
+                f"target must be left out where timing alone is asked for, got {short(value)}; "
+                "nothing is measured there"
+            )
+        number = as_float(value)
+        if not 0 < number < math.inf and not self.is_rising:
+            raise OptionError(
+                f"target must be an error above 0, got {short(value)}; it is reached at or below"
+            )
+        if not 0 < number <= 1 and self.is_rising:
+            raise OptionError(
+                f"target must be an accuracy above 0 and at most 1, got {short(value)}; "
+                "for 97 % write 0.97"
+            )
+        return number
 
     def text(self, score: float | None) -> str:
         """A value with its unit, three significant digits.

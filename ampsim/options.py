@@ -113,32 +113,6 @@ def require_amount(option: str, value: object) -> float:
     return number
 
 
-def require_target(value: object, metric: str = "accuracy") -> float | None:
-    """Return a target as a Python float; None, for no target, stays None.
-
-    Args:
-        value: what the user gave.
-        metric: "accuracy", a number in (0, 1], or "error", any number > 0.
-
-    Raises:
-        OptionError: it is no such number.
-    """
-    if value is None:
-        return None
-    number = as_float(value)
-    if metric == "error":
-        if not 0 < number < math.inf:
-            raise OptionError(
-                f"target must be an error above 0, got {short(value)}; it is reached at or below"
-            )
-    elif not 0 < number <= 1:
-        raise OptionError(
-            f"target must be an accuracy above 0 and at most 1, got {short(value)}; "
-            "for 97 % write 0.97"
-        )
-    return number
-
-
 _SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 

@@ -39,11 +39,11 @@ def stream(seed: int, purpose: str, *indices: int) -> np.random.Generator:
     # The length in front keeps a purpose that ends in digits apart from one with an index.
     text = ":".join([str(len(purpose)), purpose, *(str(operator.index(i)) for i in indices)])
     words = np.frombuffer(hashlib.sha256(text.encode()).digest(), dtype="<u4").tolist()
-    sequence = np.random.SeedSequence(_checked_seed(seed), spawn_key=words)
+    sequence = np.random.SeedSequence(require_seed(seed), spawn_key=words)
     return np.random.Generator(np.random.PCG64(sequence))
 
 
-def _checked_seed(seed: object) -> int:
+def require_seed(seed: object) -> int:
     """`seed` as a Python int; NumPy's integers are welcome, truth values are not."""
     if isinstance(seed, bool) or not isinstance(seed, Integral) or int(seed) < 0:
         raise OptionError(f"seed must be a whole number >= 0, got {short(seed)}; try seed=0")

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 UNKNOWN = "\N{EN DASH}"
 """What stands where a value is None or NaN."""
+
+SECONDS: Final = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
+}  # fmt: skip
+"""Units of time that people write behind a number; both letters for micro."""
 
 _DECIMAL = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -89,6 +96,42 @@ def format_change(share: float) -> str:
         return "0 %"
     size = format_percent(abs(share))
     return size if size.startswith("<") else f"{'+' if share > 0 else '-'}{size}"
+
+
+_COUNTED: Final = {"flop": "FLOP", "bytes": "bytes", "functions": "1", "usd": "USD"}
+_MEASURED: Final = {"_s": "s", "_bytes": "bytes", "_w": "W"}
+
+
+def unit_of(key: str) -> str:
+    """The unit that a key's name ends with; empty of a count.
+
+    >>> unit_of("device.flop_per_s"), unit_of("latency_s"), unit_of("workers")
+    ('FLOP/s', 's', '')
+    """
+    counted, per, time = key.rpartition("_per_")
+    if per:
+        unit = _COUNTED.get(re.split(r"[._]", counted)[-1])
+        return f"{unit}/{time}" if unit else ""
+    return next((unit for end, unit in _MEASURED.items() if key.endswith(end)), "")
+
+
+_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
+    "s": format_seconds, "bytes": format_bytes,
+    "FLOP/s": lambda value: f"{format_flop(value)}/s",
+    "bytes/s": lambda value: f"{format_bytes(value)}/s",
+}  # fmt: skip
+"""How a number with some units is written."""
+
+
+def format_as(unit: str, value: float) -> str:
+    """A number with its unit; a count as it is.
+
+    >>> format_as("FLOP/s", 1e12), format_as("W", 250.0), format_as("", 4)
+    ('1.00 TFLOP/s', '250 W', '4')
+    """
+    if unit in _SHOW:
+        return _SHOW[unit](value)
+    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)
 
 
 def _count(number: float | None, unit: str) -> str:

@@ -228,6 +228,9 @@ class TableRow:
         )  # fmt: skip
 
 
+_OVERRULED: Final = ("train_instances", "valid_instances", "placement")
+
+
 def make_rows(table: Table) -> list[TableRow]:
     """Load what a table names.
 
@@ -241,16 +244,12 @@ def make_rows(table: Table) -> list[TableRow]:
         for key in entry.device:
             if key not in NUMBERS:
                 raise FileFormatError(f"{where}: device has no number {key!r}")
-        counts = (
-            entry.train_instances or file.train_instances,
-            entry.valid_instances or file.valid_instances,
-        )
-        name = _beside(table, entry.model, ".py")
-        placed = _beside(table, entry.placement or file.placement, ".toml")
+        train, valid, placed = (getattr(entry, one) or getattr(file, one) for one in _OVERRULED)
+        name, placed = _beside(table, entry.model, ".py"), _beside(table, placed, ".toml")
         model = located(f"{where}: model", partial(load_model, name, **entry.set))
         schedule = located(where, partial(schedule_of_row, entry.schedule, entry))
         placement = located(f"{where}: placement", partial(placement_of, placed))
-        rows.append(TableRow(entry, leading(model, *counts), schedule, placement, file))
+        rows.append(TableRow(entry, leading(model, train, valid), schedule, placement, file))
     return rows
 
 

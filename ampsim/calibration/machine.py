@@ -442,19 +442,15 @@ def predicted_s(device: Device, point: MachinePoint) -> float:
     """Seconds of a point on a device, without what a step takes beside its operations."""
     if point.kind == "step":
         return device.step_overhead_s
-    rows, elements, updated = None, None, None
-    if point.kind == "product":
-        rows, elements = point.shape[0], point.shape[1] * point.shape[2]
-    if point.kind == "update":
-        updated = point.work.bytes // 2  # each array is read and written
+    is_product, is_update = point.kind == "product", point.kind == "update"
     seconds = occupancy_s(
         device,
         point.work,
         is_light=point.kind == "light",
-        rows=rows,
-        matrix_elements=elements,
+        rows=point.shape[0] if is_product else None,
+        matrix_elements=math.prod(point.shape[1:]) if is_product else None,
         is_backward=point.what == "backward",
-        updated_bytes=updated,
+        updated_bytes=point.work.bytes // 2 if is_update else None,  # each is read and written
     )
     return seconds - device.step_overhead_s
 

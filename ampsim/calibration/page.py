@@ -19,8 +19,8 @@ from ampsim.report.plot.curves import Series, predicted
 from ampsim.report.saving import encode
 from ampsim.report.table import to_csv
 from ampsim.report.words import listed, slug
-from ampsim.runs.ranking import finite
 from ampsim.study.provenance import software
+from ampsim.text import finite
 from ampsim.units import format_rate
 
 PAGE: Final = "report.md"
@@ -28,9 +28,6 @@ POINTS: Final = "points.csv"
 FIGURE: Final = "predicted.png"
 FILES: Final = (PAGE, POINTS, FIGURE)
 """Files of a table's folder, beside device file and manifest."""
-
-MACHINE_FILES: Final = (POINTS,)
-"""The same of a machine's."""
 
 _WORDS: Final = {"train_per_s": "training", "valid_per_s": "validation"}
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from ampsim.cli.console import Code, answer, complain, hold, object_of, prepare_json
+from ampsim.cli.console import Code, answer, complain, hold, object_of
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def calibrate(
         raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
     if what == "table" and rounds is not None:
         raise OptionError("--rounds concerns calibrate machine; leave it out")
-    prepare_json(json)
     if what == "machine":
         return _machine(out, rounds, json, is_quiet=quiet)
     return _table(file or "", out, json, is_quiet=quiet)
@@ -69,18 +69,15 @@ def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> 
 
 
 def _machine(out: Path | None, rounds: int | None, json: str | None, *, is_quiet: bool) -> Code:
-    import dataclasses
-
     from ampsim.calibration.machine import ROUNDS, fit_machine, measure
-    from ampsim.calibration.page import MACHINE_FILES, write_machine
+    from ampsim.calibration.page import POINTS, write_machine
     from ampsim.calibration.texts import summary
     from ampsim.options import require_count
     from ampsim.output_folder import taken
 
     count = ROUNDS if rounds is None else require_count("rounds", rounds, 10_000)
     folder = out or Path(f"calibration-{NAME}")
-    names = (*MACHINE_FILES, f"{NAME}.toml")
-    place = hold(taken(folder, "calibration", names))
+    place = hold(taken(folder, "calibration", (POINTS, f"{NAME}.toml")))
     fit = fit_machine(measure(rounds=count, on_point=None if is_quiet else _teller()))
     written = write_machine(NAME, fit, place)
 
@@ -104,21 +101,19 @@ def _wrote(folder: OutputFolder, files: list[Path]) -> str:
 
 def _teller() -> Callable[[str], None]:
     """Say now and then which run is made."""
-    state: dict[str, Any] = {"runs": 0, "said_s": time.monotonic()}
+    runs, said_s = 0, time.monotonic()
 
     def tell(label: str) -> None:
-        state["runs"] += 1
-        now_s = time.monotonic()
-        if now_s - state["said_s"] >= SECONDS_BETWEEN_LINES:
-            state["said_s"] = now_s
-            complain(f"run {state['runs']}: {label}")
+        nonlocal runs, said_s
+        runs += 1
+        if time.monotonic() - said_s >= SECONDS_BETWEEN_LINES:
+            said_s = time.monotonic()
+            complain(f"run {runs}: {label}")
 
     return tell
 
 
 def _as_json(found: Calibration) -> str:
-    import dataclasses
-
     from ampsim.calibration.fit import median_error, rank_correlation
 
     return object_of(

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import ampsim
+from ampsim import assets
 from ampsim.cli.console import (
     Code,
     complain,
     object_of,
-    prepare_json,
     show_traceback,
     write,
     write_json,
@@ -21,24 +22,25 @@ from ampsim.cli.options import RECIPE_FILE, recipe_at
 from ampsim.errors import AmpsimError, FileFormatError
 
 HARDWARE_KINDS: Final = ("device", "cluster")
+_UNMEASURED: Final = "no data to validate on, so that no target is reached; give some as valid"
 
 
 def check(files: list[str], *, json: str | None = None) -> Code:
     """Check device, cluster, placement, recipe and model files; a model is built and tried out.
 
     It goes on after a file that is wrong, says so of each, and then ends with 2. Hardware beyond
-    anything known is right and gets a note. A model file, and the one that a recipe names, is
-    Python and is executed: check only files that you would run. The object of --json: ampsim, files
-    (a list: file, kind, is_right, text, error, notes).
+    anything known is right and gets a note, and so do data with nothing to validate on. A model
+    file, and the one that a recipe names, is Python and is executed: check only files that you
+    would run. The object of --json: ampsim, files (a list: file, kind, is_right, text, error,
+    notes).
     """
-    prepare_json(json)
     rows = [_row(file) for file in files]
     for row in rows:
         for note in row["notes"]:
             complain(f"note: {row['file']}: {note}")
         if row["error"] is not None:
             complain(row["error"])
-        elif json != "-":
+        else:
             write(f"ok: {row['file']}: {row['text']}")
     if json is not None:
         write_json(object_of(files=rows), json)
@@ -53,10 +55,15 @@ def _row(file: str) -> dict[str, Any]:
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
         row["kind"] = kind = _kind(file)
-        row |= {"text": _WORDS[kind](file), "is_right": True, "error": None}
         if kind in HARDWARE_KINDS:
             hardware = load(file)
+            row["text"] = f"{kind} {hardware.name}, {summary(hardware)}"
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
+        elif kind == "model":
+            row["text"], row["notes"] = _model_words(file)
+        else:
+            row["text"] = _WORDS[kind](file)
+        row |= {"is_right": True, "error": None}
     except AmpsimError as error:
         row["error"] = str(error)
         show_traceback(error)
@@ -79,8 +86,6 @@ def _kind(file: str) -> str:
 
 
 def _kind_of_table(file: str) -> str:
-    from ampsim import assets
-    from ampsim.hardware import Cluster, Device
     from ampsim.hardware.load import is_cluster
     from ampsim.hardware.record import HARDWARE
     from ampsim.toml_file import read_table
@@ -92,7 +97,7 @@ def _kind_of_table(file: str) -> str:
         return "device"
     if is_cluster(table):
         return "cluster"
-    known = {*Device.model_fields, *Cluster.model_fields}
+    known = {*ampsim.Device.model_fields, *ampsim.Cluster.model_fields}
     has_number = any(isinstance(value, int) for value in table.values())
     return "placement" if has_number and not known & set(table) else "device"
 
@@ -104,14 +109,6 @@ def _placement_words(file: str) -> str:
     workers = len(set(placed.values()))
     count = f"{len(placed)} node{'s' * (len(placed) != 1)}"
     return f"placement of {count} on {workers} worker{'s' * (workers != 1)}"
-
-
-def _device_words(file: str) -> str:
-    from ampsim.hardware import Device
-
-    loaded = load(file)
-    kind = "device" if isinstance(loaded, Device) else "cluster"
-    return f"{kind} {loaded.name}, {summary(loaded)}"
 
 
 def _recipe_words(file: str) -> str:
@@ -132,14 +129,13 @@ def _recipe_words(file: str) -> str:
     return f"recipe of {rows.model.name} on {rows.cluster.name}, {count}"
 
 
-def _model_words(file: str) -> str:
-    from ampsim.study import load_model
-    from ampsim.study.checking import try_out
+def _model_words(file: str) -> tuple[str, list[str]]:
+    """Describe a model, with notes on it."""
     from ampsim.study.loading import where
 
-    model = load_model(file)
+    model = ampsim.load_model(file)
     try:
-        trial = try_out(model)
+        trial = ampsim.try_out(model)
     except AmpsimError:
         raise
     except Exception as error:  # of the user's own code: data or pump
@@ -149,17 +145,16 @@ def _model_words(file: str) -> str:
     if model.is_program_only:
         count, steps = len(graph.parameterized), "steps"
         nodes = f"a program of {count} layer{'s' * (count != 1)}"
-    return (
+    words = (
         f"model {model.name}, {nodes}, {parameter_count(graph):,} parameters; "
         f"an instance of {trial.items} items went forward and back in {trial.messages} {steps} "
         f"(mode {trial.mode})"
     )
+    return words, [] if trial.is_measured else [_UNMEASURED]
 
 
 _WORDS: Final[dict[str, Callable[[str], str]]] = {
-    "device": _device_words,
-    "cluster": _device_words,
     "placement": _placement_words,
     "recipe": _recipe_words,
-    "model": _model_words,
 }
+"""What is said of a file that is right, by its kind, but for hardware and models."""

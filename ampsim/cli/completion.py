@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
+from ampsim import assets
 from ampsim.cli.methods import METHODS, Complete
 
 SCHEDULES: Final = tuple(one.name for one in METHODS)
@@ -50,15 +51,11 @@ def columns(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """Shipped models, and Python files."""
-    from ampsim import assets
-
     return _starting(assets.names("models"), incomplete) + _paths(incomplete, ".py")
 
 
 def devices(incomplete: str) -> list[str]:
     """Shipped devices, and TOML files."""
-    from ampsim import assets
-
     return _starting(assets.names("devices"), incomplete) + _paths(incomplete, ".toml")
 
 

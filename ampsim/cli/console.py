@@ -20,10 +20,12 @@ from typing import Annotated, Any, Final, TypeVar, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+import ampsim
 from ampsim.cli import completion
 from ampsim.cli.option_table import EVERY, PANELS
-from ampsim.errors import AmpsimError, Failure
-from ampsim.text import printable
+from ampsim.errors import AmpsimError, Failure, OptionError
+from ampsim.files import prepared_file, write_text
+from ampsim.text import finite, printable
 
 _LAYOUT = "\n\t"
 _LINE_MAX = 2000  # chosen: twenty lines of a terminal; what counts is around the value
@@ -49,13 +51,15 @@ def complain(text: object) -> None:
         sys.stderr.write(f"ampsim: {line}\n")
 
 
-def write(text: str, *, is_whole: bool = False) -> None:
-    """Say one or more lines on standard output; what would command a terminal is shown as text.
+def write(text: str) -> None:
+    """Say one or more lines on standard output, unless that is for the JSON object alone.
 
-    On a terminal lines are broken between words, unless the text must stay whole, as JSON must.
+    What would command a terminal is shown as text. On a terminal lines are broken between words.
     """
+    if _ALONE.get(None) is not None:
+        return
     lines = printable(text, keep=_LAYOUT).split("\n")
-    if sys.stdout.isatty() and not is_whole:
+    if sys.stdout.isatty():
         lines = [part for line in lines for part in _broken(line, width())]
     sys.stdout.write("\n".join(lines) + "\n")
 
@@ -124,21 +128,10 @@ def _json_alone() -> Generator[None]:
         _ALONE.reset(token)
 
 
-def prepare_json(json: str | None) -> None:
-    """Try the file of --json before the long work."""
-    from ampsim.files import prepared_file
-
-    if json not in (None, "-"):
-        hold(prepared_file(json))
-
-
 def write_json(text: str, json: str) -> None:
     """Write JSON text to the file of --json, or alone to standard output."""
-    from ampsim.files import write_text
-
     if json == "-":
-        with contextlib.redirect_stdout(_ALONE.get(sys.stdout)):
-            write(text.rstrip("\n"), is_whole=True)
+        _ALONE.get().write(printable(text, keep=_LAYOUT))
     else:
         write_text(json, text)
 
@@ -159,9 +152,6 @@ def answer(json: str | None, content: Callable[[], str], text: Callable[[], str]
 
 def object_of(**content: Any) -> str:
     """The JSON text of an object of these keys, after `ampsim`, the version."""
-    import ampsim
-    from ampsim.text import finite
-
     return writer.dumps(finite({"ampsim": ampsim.__version__, **content}), indent=2) + "\n"
 
 
@@ -203,8 +193,28 @@ def typed_options() -> dict[str, str]:
         source = context.get_parameter_source(name or "")
         return source is not None and source.name == "COMMANDLINE"
 
+    def words(one: Any) -> str:
+        is_off = context.params.get(one.name) is False and one.secondary_opts
+        return one.secondary_opts[0] if is_off else one.opts[0]
+
     options = [one for one in context.command.params if one.param_type_name == "option"]
-    return {str(one.name): one.opts[0] for one in options if is_given(one.name)}
+    return {str(one.name): words(one) for one in options if is_given(one.name)}
+
+
+def require_effect(names: Iterable[str], why: str) -> None:
+    """Refuse options that were given to the command under way and would change nothing.
+
+    Args:
+        names: of the options, by their arguments.
+        why: that is so, as the end of a sentence.
+
+    Raises:
+        OptionError: one was given.
+    """
+    typed = typed_options()
+    for name in names:
+        if name in typed:
+            raise OptionError(f"{typed[name]} has no effect {why}; leave it out")
 
 
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
@@ -212,7 +222,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
     For each argument that is a record it has an option for each of the record's fields, and for
     those of records in it. With its own option --traceback an error that ends it is shown whole.
-    What the function `hold`s is let go when it ends.
+    The file of --json is tried before the long work. What the function `hold`s is let go when it
+    ends.
     """
     given = inspect.signature(function, eval_str=True).parameters.values()
 
@@ -222,8 +233,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
             taken = {one.name: _taken(one.name, one.annotation, typed) for one in given}
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
-                if typed.get("json") == "-":
-                    held.enter_context(_json_alone())
+                if (json := typed.get("json")) is not None:
+                    hold(_json_alone() if json == "-" else prepared_file(json))
                 return function(**taken)
         except AmpsimError as error:
             show_traceback(error)

@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
+import ampsim
+from ampsim.cli.console import Code, answer, complain, in_columns, object_of
 from ampsim.errors import AmpsimError
 from ampsim.units import format_bytes
 
@@ -25,13 +26,11 @@ def data(
 
     The object of --json: ampsim, folder, files (a list).
     """
-    from ampsim.data import DATASETS, data_folder, survey
     from ampsim.data.registry import source_named
 
-    prepare_json(json)
-    names = list(DATASETS) if name is None else [source_named(name).name]
+    names = list(ampsim.data.DATASETS) if name is None else [source_named(name).name]
     code = _download(names, data) if download else Code.FINE
-    files, folder = survey(data, name), data_folder(data)
+    files, folder = ampsim.data.survey(data, name), ampsim.data.data_folder(data)
     answer(json, lambda: _as_json(folder, files), lambda: _as_text(folder, names, files))
     for problem in (file.problem for file in files if file.problem):
         complain(problem)
@@ -41,12 +40,10 @@ def data(
 
 def _download(names: list[str], folder: str | None) -> Code:
     """Fetch one data set after the other; what cannot be had is a line, and the rest goes on."""
-    from ampsim.data import fetch
-
     code = Code.FINE
     for name in names:
         try:
-            fetch(name, folder, say=complain)
+            ampsim.data.fetch(name, folder, say=complain)
         except AmpsimError as error:
             complain(error)
             code = Code.FAILED
@@ -56,30 +53,21 @@ def _download(names: list[str], folder: str | None) -> Code:
 def _as_text(folder: Path, names: list[str], files: list[FileStatus]) -> str:
     parts = [f"data folder: {folder}"]
     for name in names:
-        mine = [file for file in files if file.dataset == name]
-        parts.append(f"{_heading(name)}\n{_rows(mine)}".rstrip())
+        source = ampsim.data.DATASETS[name]
+        rows = [
+            (
+                file.file,
+                file.holds,
+                "" if file.instances is None else f"{file.instances:,}",
+                format_bytes(file.size_bytes),
+                _state(file),
+            )
+            for file in files
+            if file.dataset == name
+        ]
+        heading = f"{name}: {source.description}\n  source: {source.source}"
+        parts.append(f"{heading}\n{in_columns(rows, indent='  ')}".rstrip())
     return "\n\n".join(parts)
-
-
-def _heading(name: str) -> str:
-    from ampsim.data import DATASETS
-
-    source = DATASETS[name]
-    return f"{name}: {source.description}\n  source: {source.source}"
-
-
-def _rows(files: list[FileStatus]) -> str:
-    rows = [
-        (
-            file.file,
-            file.holds,
-            "" if file.instances is None else f"{file.instances:,}",
-            format_bytes(file.size_bytes),
-            _state(file),
-        )
-        for file in files
-    ]
-    return in_columns(rows, indent="  ")
 
 
 def _state(file: FileStatus) -> str:

@@ -7,8 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ampsim.cli.console import Code, answer, complain, in_columns, object_of, prepare_json
+import ampsim
+from ampsim import assets
+from ampsim.cli.console import Code, answer, complain, in_columns, object_of
 from ampsim.errors import OptionError, OutputError
+from ampsim.files import prepared_file, write_text
 from ampsim.units import format_bytes, format_flop, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -34,10 +37,9 @@ def attainable_flop_per_s(device: Device, rows: int) -> float:
     on a worker that hosts no other weights.
     """
     from ampsim.hardware import occupancy_s
-    from ampsim.ir import Work
 
     weight_bytes = WIDTH * WIDTH * FLOAT32_BYTES
-    work = Work(
+    work = ampsim.Work(
         flop=2 * rows * WIDTH * WIDTH,
         bytes=weight_bytes + 2 * rows * WIDTH * FLOAT32_BYTES,
         weight_bytes=weight_bytes,
@@ -55,17 +57,14 @@ def attainable_flop_per_s(device: Device, rows: int) -> float:
 
 def attainable_text(device: Device) -> str:
     """A line for each count of rows: what is attained, and which part of `flop_per_s` that is."""
-    title = f"attainable FLOP/s over rows, for a float32 matrix of {WIDTH} x {WIDTH}"
-    return "\n".join([title, *(_line(device, rows) for rows in ROWS)])
-
-
-def _line(device: Device, rows: int) -> str:
-    rate = attainable_flop_per_s(device, rows)
-    fraction = rate / device.flop_per_s
-    bar = "#" * round(BAR_CHARACTERS * fraction)
-    return (
-        f"  {rows:>4}  {format_flop(rate) + '/s':>14} {format_percent(fraction):>8}  {bar}".rstrip()
-    )
+    lines = [f"attainable FLOP/s over rows, for a float32 matrix of {WIDTH} x {WIDTH}"]
+    for rows in ROWS:
+        rate = attainable_flop_per_s(device, rows)
+        fraction = rate / device.flop_per_s
+        bar = "#" * round(BAR_CHARACTERS * fraction)
+        told = f"{format_flop(rate) + '/s':>14} {format_percent(fraction):>8}"
+        lines.append(f"  {rows:>4}  {told}  {bar}".rstrip())
+    return "\n".join(lines)
 
 
 IMPORT: Final = "import"
@@ -85,10 +84,7 @@ def devices(
     it writes a device file from another simulator's. The object of --json: ampsim, devices (a list:
     kind, then the keys of its file).
     """
-    from ampsim import assets
-
     _check_words(name, file, out)
-    prepare_json(json)
     if name == IMPORT and file is not None:
         return _import(file, out or Path(), json)
     names = assets.names("devices") if name is None else [name]
@@ -113,7 +109,6 @@ def _check_words(name: str | None, file: str | None, out: Path | None) -> None:
 
 
 def _import(file: str, out: Path, json: str | None) -> Code:
-    from ampsim.files import prepared_file, write_text
     from ampsim.hardware.foreign import device_toml, import_device
 
     imported = import_device(file)
@@ -132,38 +127,31 @@ def _import(file: str, out: Path, json: str | None) -> Code:
 
 
 def _plain(loaded: Device | Cluster) -> dict[str, Any]:
-    from ampsim.hardware import Device
-
-    kind = "device" if isinstance(loaded, Device) else "cluster"
+    kind = "device" if isinstance(loaded, ampsim.Device) else "cluster"
     return {"kind": kind, **loaded.model_dump(mode="json")}
 
 
 def load(name: str) -> Device | Cluster:
     """The device or the cluster of a shipped name or of a file, whichever it is."""
-    from ampsim import assets
-    from ampsim.hardware import load_cluster, load_device
+    from ampsim.hardware import load_device
     from ampsim.hardware.load import is_cluster
     from ampsim.hardware.record import HARDWARE
     from ampsim.toml_file import read_table
 
     table = read_table(assets.locate("devices", name), name, HARDWARE)
-    return load_cluster(name) if is_cluster(table) else load_device(name)
+    return ampsim.load_cluster(name) if is_cluster(table) else load_device(name)
 
 
 def text_of(loaded: Device | Cluster) -> str:
     """All that is known of it."""
-    from ampsim.hardware import Device
-
-    if isinstance(loaded, Device):
+    if isinstance(loaded, ampsim.Device):
         return f"{_device_text(loaded)}\n\n{attainable_text(loaded)}"
     return _cluster_text(loaded)
 
 
 def summary(loaded: Device | Cluster) -> str:
     """Its most telling number."""
-    from ampsim.hardware import Device
-
-    if isinstance(loaded, Device):
+    if isinstance(loaded, ampsim.Device):
         of_what = f" in {loaded.flop_format}" if loaded.flop_format else ""
         return f"{format_flop(loaded.flop_per_s)}/s{of_what}"
     return f"{loaded.workers} worker{'' if loaded.workers == 1 else 's'}"

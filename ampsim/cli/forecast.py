@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+import ampsim
 from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
-    prepare_json,
+    require_effect,
     show_traceback,
     width,
     write,
@@ -21,12 +22,10 @@ from ampsim.cli.console import (
 )
 from ampsim.cli.option_table import TRIALS
 from ampsim.cli.options import Tuning
+from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
-    from ampsim.forecasting import Forecast
-    from ampsim.hardware import Cluster
     from ampsim.output_folder import OutputFolder
-    from ampsim.study import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +38,24 @@ class Comparing:
     sure: float | None = None
     max_repeats: int | None = None
     scale_rate: Literal["none", "linear", "sqrt"] | None = None
-    tune: bool = False
+    tune: bool | None = None
     trials: int | None = None
     validate_every: int | None = None
     run_limit: str | None = None
 
-    def given(self) -> dict[str, Any]:
+    def given(self, mode: options.ModeName, max_epochs: int, json: str | None) -> dict[str, Any]:
         """Options as `ampsim.forecast` takes them; without a budget where none was given.
 
         Raises:
             OptionError: an option would have no effect, or the budget is no time.
         """
-        from ampsim.errors import OptionError
         from ampsim.forecasting.making import MAX_REPEATS
-        from ampsim.options import seconds_of
 
+        if mode == "sleep":
+            why = "in mode sleep, which times one epoch and learns nothing"
+            options.require_learning(["scale_rate"], max_epochs, why)
+        if json == "-":
+            require_effect(["columns"], "beside --json -, which prints no table")
         if self.max_repeats is not None and self.sure is None:
             raise OptionError(
                 f"--max-repeats {self.max_repeats} ends what --sure goes on with; "
@@ -63,9 +65,14 @@ class Comparing:
         if self.quick and (by_hand or self.budget is not None):
             other = by_hand[0] if by_hand else "--budget"
             raise OptionError(f"--quick runs each schedule once, as it is; leave out {other}")
-        for other in ("--tune", "--trials", "--max-repeats"):
+        for other in ("--tune", "--no-tune", "--trials", "--max-repeats"):
             if self.budget is not None and other in by_hand:
                 raise OptionError(f"--budget says how much is tried and run; leave out {other}")
+        if self.tune is False and self.trials is not None:
+            raise OptionError(
+                f"--no-tune tries no learning rates, and --trials {self.trials} does; leave one of "
+                "them out"
+            )
         tune = self.trials if self.trials is not None else TRIALS if self.tune else None
         return {
             "repeats": 1 if self.repeats is None else self.repeats,
@@ -74,10 +81,8 @@ class Comparing:
             "scale_rate": self.scale_rate,
             "tune": tune,
             "validate_every": self.validate_every,
-            "budget_s": None if self.budget is None else seconds_of("--budget", self.budget),
-            "run_limit_s": None
-            if not self.run_limit
-            else seconds_of("--run-limit", self.run_limit),
+            "budget_s": options.seconds("--budget", self.budget),
+            "run_limit_s": options.seconds("--run-limit", self.run_limit),
         }
 
     @property
@@ -87,7 +92,7 @@ class Comparing:
             "--repeats": self.repeats,
             "--sure": self.sure,
             "--max-repeats": self.max_repeats,
-            "--tune": self.tune or None,
+            "--tune" if self.tune else "--no-tune": self.tune,
             "--trials": self.trials,
         }
         return [name for name, value in given.items() if value is not None]
@@ -137,8 +142,7 @@ def forecast(
     forecast.csv), epochs (a list, as in epochs.csv), and, where there are some, validations and
     trials likewise.
     """
-    from ampsim.cli.progress import Filling, shown
-    from ampsim.forecasting.forecast import forecast as make_forecast
+    from ampsim.cli.progress import Bars, Filling, shown
     from ampsim.output_folder import taken
     from ampsim.report.page.folders import OF_FORECAST
     from ampsim.report.table import require_columns
@@ -149,18 +153,17 @@ def forecast(
     loaded, instances = _asked(model, settings, data, instances)
     cluster = hardware.cluster()
     schedules = tuning.schedules(options.usual_of(loaded) if schedule is None else schedule)
-    given = comparing.given()
+    given = comparing.given(mode, max_epochs, json)
     is_learned = mode == "numeric" and (target or loaded.target) is not None
     is_left_open = not (comparing.quick or comparing.by_hand or comparing.budget)
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}]
-    prepare_json(json)
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         keeping = RunCache(folder.path, with_failures=False, say=_unsaid if quiet else complain)
         filling = Filling(loaded, target)
-        with shown(is_quiet=quiet, filling=filling) as on_progress:
-            made = make_forecast(
+        with shown(is_quiet=quiet, drawn=partial(Bars, filling=filling)) as on_progress:
+            made = ampsim.forecast(
                 loaded, cluster, schedules, target=target, max_epochs=max_epochs, seed=seed,
                 instances=instances, mode=mode, placement=placement, keeping=keeping,
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
@@ -175,7 +178,7 @@ def forecast(
 
 def _asked(
     model: str | None, settings: list[str] | None, data: str | None, instances: int | None
-) -> tuple[Model, int | None]:
+) -> tuple[ampsim.Model, int | None]:
     """The model, and how many items; of the small question where no model is named."""
     if model is not None:
         return options.make_model(model, settings, data), instances
@@ -194,14 +197,14 @@ def _unsaid(_line: str) -> None:
     """Say nothing."""
 
 
-def _lines(comparing: Comparing, model: str | None, cluster: Cluster) -> list[str]:
+def _lines(comparing: Comparing, model: str | None, cluster: ampsim.Cluster) -> list[str]:
     """What is said of the question below the answer."""
     lines = [_QUICK] if comparing.quick else []
     return [*lines, *([_ASKED] if model is None else []), options.free_links_line(cluster)]
 
 
 def _deliver(
-    made: Forecast,
+    made: ampsim.Forecast,
     folder: OutputFolder,
     json: str | None,
     seed: int,
@@ -232,7 +235,7 @@ _ASKED: Final = (
 )
 
 
-def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -> None:
+def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[str]) -> None:
     """Print the table, or these columns of it, the verdict, and the lines below."""
     from rich.console import Console
 
@@ -252,7 +255,7 @@ def _print_answer(made: Forecast, columns: list[str] | None, lines: list[str]) -
     write("\n".join(filter(None, below)))
 
 
-def _ended(made: Forecast, folder: OutputFolder) -> Code:
+def _ended(made: ampsim.Forecast, folder: OutputFolder) -> Code:
     for sentence in made.unreached:
         complain(f"note: {sentence}")
     for failure in dict.fromkeys((*(run.failure for run in made.runs), *made.lost)):

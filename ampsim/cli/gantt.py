@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import ampsim
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
+from ampsim.cli.console import Code, answer, hold, object_of, typed_options
 from ampsim.cli.option_table import CHARTED
 from ampsim.cli.options import Tuning
 from ampsim.errors import OptionError
-from ampsim.files import expanded
+from ampsim.files import expanded, prepared_file
 from ampsim.units import format_seconds
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ampsim.report.gantt.boxes import ChartRun
     from ampsim.report.perfetto.trace import Trace
     from ampsim.runs import LoadedRun
-    from ampsim.study import Model, Result
 
 Window: TypeAlias = "tuple[float, float] | None"
 
@@ -91,7 +91,6 @@ def _write_trace(shown: Shown, out: Path, window: Window) -> str:
 
 
 def _write_profiles(shown: Shown, out: Path, window: Window) -> str:
-    from ampsim.files import prepared_file
     from ampsim.report.perfetto.kineto import write_kineto
 
     if len(shown.traces) > 1:
@@ -113,13 +112,12 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.view import write_gantt_page
 
     charted = shown.charted()
-    spans = {name: one.spans for name, one in charted.items()}
     write_gantt_page(
         charted,
         out,
         workers=shown.workers,
-        window_s=None if window is None else require_within(window, spans),
-        title=f"{shown.title}: {', '.join(spans)}",
+        window_s=require_within(window, [one.spans for one in charted.values()]),
+        title=f"{shown.title}: {', '.join(charted)}",
         devices=shown.traces[0].devices,
     )
     return f"wrote {out}: open it in a browser, zoom with the wheel, click a box to follow it"
@@ -127,21 +125,19 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.boxes import first_window, require_within, whole_window
-    from ampsim.report.gantt.chart import gantt, gantt_comparison
+    from ampsim.report.gantt.chart import gantt_comparison
     from ampsim.report.saving import save
 
     charted = shown.charted()
-    spans = {name: one.spans for name, one in charted.items()}
-    whole_s = whole_window(spans.values())
-    window_s = first_window(charted) if window is None else require_within(window, spans)
-    same: dict[str, Any] = {
-        "workers": shown.workers, "window_s": window_s, "devices": shown.traces[0].devices,
-    }  # fmt: skip
-    if len(charted) == 1:
-        ((name, only),) = charted.items()
-        figure = gantt(only, title=f"{shown.title}: {name}", **same)
-    else:
-        figure = gantt_comparison(charted, **same)
+    spans = [one.spans for one in charted.values()]
+    whole_s = whole_window(spans)
+    window_s = require_within(window, spans) or first_window(charted)
+    is_one = len(charted) == 1
+    named = {f"{shown.title}: {name}" if is_one else name: one for name, one in charted.items()}
+    figure = gantt_comparison(
+        named, workers=shown.workers, window_s=window_s, devices=shown.traces[0].devices,
+        is_lettered=not is_one,
+    )  # fmt: skip
     save(figure, out)
     rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"
     return (
@@ -150,66 +146,81 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charting:
+    """Options of a model that is yet to run."""
+
+    schedule: str | None = None
+    settings: list[str] | None = None
+    data: str | None = None
+    hardware: options.Hardware
+    tuning: Tuning
+    placement: str | None = None
+    instances: int | None = None
+    seed: int = 0
+    mode: options.ModeName = "numeric"
+
+    def made(self, source: str) -> Shown:
+        """Run the model under each schedule."""
+        from ampsim.study.schedule_names import labels_of
+
+        model = options.make_model(source, self.settings, self.data)
+        cluster = self.hardware.cluster()
+        schedules = self.tuning.schedules(self.schedule or options.usual_of(model))
+        count = _charted(model, self.seed) if self.instances is None else self.instances
+        devices = [device.name for device in cluster.devices]
+
+        def trace(schedule: Schedule, label: str) -> Trace:
+            result = ampsim.simulate(
+                model, cluster, schedule, seed=self.seed, mode=self.mode, instances=count,
+                placement=self.placement,
+            )  # fmt: skip
+            return _trace(result, lambda table: [getattr(result, table)], label, devices)
+
+        traces = list(map(trace, schedules, labels_of(schedules)))
+        return Shown(f"{model.name} on {cluster.name}", traces)
+
+
+_OF_CHARTS: Final = ("out", "window", "transfers", "json", "traceback")
+"""Options of what is drawn, of whatever run."""
+
+
 def gantt(
     source: str,
     *,
     out: Path,
     window: str | None = None,
-    schedule: str | None = None,
+    charting: Charting,
     transfers: bool = True,
-    settings: list[str] | None = None,
-    data: str | None = None,
-    hardware: options.Hardware,
-    tuning: Tuning,
-    placement: str | None = None,
-    instances: int | None = None,
-    seed: int | None = None,
-    mode: options.ModeName | None = None,
     json: str | None = None,
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker.
 
     The object of --json: ampsim, file, title, workers, schedules (a list of names), text.
     """
-    from ampsim.files import prepared_file
     from ampsim.report.gantt.boxes import parse_window
 
-    writer_of(out)
+    writer = writer_of(out)
     choice = None if window is None else parse_window(window)
     require_no_window(out, window)
     hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
-    prepare_json(json)
-    given: dict[str, Any] = {
-        "schedule": schedule,
-        "set": settings,
-        "data": data,
-        **asdict(hardware),
-        **tuning.given(),
-        "placement": placement,
-        "instances": instances,
-        "seed": seed,
-        "mode": mode,
-    }
-    is_kept = os.path.isdir(expanded(source))
-    shown = _kept(source, given) if is_kept else _made(source, hardware, tuning, given)
+    shown = _kept(source) if os.path.isdir(expanded(source)) else charting.made(source)
     if not transfers:
         shown = replace(shown, traces=[replace(one, transfers=tuple) for one in shown.traces])
-    said = writer_of(out)(shown, out, choice)
+    said = writer(shown, out, choice)
     names = [trace.name for trace in shown.traces]
     about = {"title": shown.title, "workers": shown.workers, "schedules": names}
     answer(json, lambda: object_of(file=str(out), **about, text=said), lambda: said)
     return Code.FINE
 
 
-def _kept(folder: str, given: dict[str, Any]) -> Shown:
-    from ampsim.runs.loaded_run import load_run
-
-    kept = load_run(folder)
-    for option, value in given.items():
-        if value not in (None, []):
+def _kept(folder: str) -> Shown:
+    kept = ampsim.load_run(folder)
+    for name, option in typed_options().items():
+        if name not in _OF_CHARTS:
             raise OptionError(
-                f"--{option.replace('_', '-')} belongs to a model that is yet to run, but "
-                f"{folder} is a run; leave it out"
+                f"{option} belongs to a model that is yet to run, but {folder} is a run; leave it "
+                "out"
             )
     return Shown(
         f"{kept.model} on {kept.cluster}", [_trace(kept, kept.chunks, kept.schedule, kept.devices)]
@@ -217,7 +228,7 @@ def _kept(folder: str, given: dict[str, Any]) -> Shown:
 
 
 def _trace(
-    run: Result | LoadedRun,
+    run: ampsim.Result | LoadedRun,
     chunks: Callable[[str], Iterable[DataFrame]],
     name: str,
     devices: Sequence[str],
@@ -240,32 +251,7 @@ def _trace(
     )
 
 
-def _made(source: str, hardware: options.Hardware, tuning: Tuning, given: dict[str, Any]) -> Shown:
-    from ampsim.study import simulate
-    from ampsim.study.schedule_names import labels_of
-
-    model = options.make_model(source, given["set"], given["data"])
-    cluster = hardware.cluster()
-    schedules = tuning.schedules(given["schedule"] or options.usual_of(model))
-    seed, mode = given["seed"] or 0, given["mode"] or "numeric"
-    instances = _charted(model, seed) if given["instances"] is None else given["instances"]
-    settled: dict[str, Any] = {
-        "seed": seed,
-        "mode": mode,
-        "instances": instances,
-        "placement": given["placement"],
-    }
-    devices = [device.name for device in cluster.devices]
-
-    def trace(schedule: Schedule, label: str) -> Trace:
-        result = simulate(model, cluster, schedule, **settled)
-        return _trace(result, lambda table: [getattr(result, table)], label, devices)
-
-    traces = list(map(trace, schedules, labels_of(schedules)))
-    return Shown(f"{model.name} on {cluster.name}", traces)
-
-
-def _charted(model: Model, seed: int) -> int | None:
+def _charted(model: ampsim.Model, seed: int) -> int | None:
     """How many items are run unless told; None, for all, where the data have fewer."""
     try:
         model.data(seed, CHARTED)

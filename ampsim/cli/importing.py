@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ampsim.cli.console import Code, answer, hold, object_of, prepare_json
+import ampsim
+from ampsim.cli.console import Code, answer, hold, object_of
 from ampsim.errors import FileFormatError, OptionError, UnknownNameError, one_of
-from ampsim.files import expanded
+from ampsim.files import expanded, prepared_file
 
 
 def import_(source: str, *, out: Path, json: str | None = None) -> Code:
@@ -20,7 +21,6 @@ def import_(source: str, *, out: Path, json: str | None = None) -> Code:
     ampsim, file, arrays, model, nodes, parameters, lines.
     """
     from ampsim.cli.models import parameter_count
-    from ampsim.files import prepared_file
     from ampsim.interop import write_model_file
 
     if out.suffix != ".py":
@@ -28,7 +28,6 @@ def import_(source: str, *, out: Path, json: str | None = None) -> Code:
     path, name = _parted(source)
     if os.path.realpath(expanded(str(out))) == os.path.realpath(path):
         raise OptionError(f"--out {out} is the file to import from; name another")
-    prepare_json(json)
     hold(prepared_file(out))
     model = _made(path, name, source)
     lines, arrays = write_model_file(model, expanded(str(out)), source)
@@ -73,7 +72,6 @@ def _made(path: Path, name: str, source: str) -> Any:
     Raises:
         FileFormatError: there is no such name, or it gives something else.
     """
-    from ampsim.study import Model
     from ampsim.study.loading import execute
     from ampsim.user_code import user_code
 
@@ -83,10 +81,10 @@ def _made(path: Path, name: str, source: str) -> Any:
         raise UnknownNameError(f"{path}: {one_of('function', name, known)}")
     made: Any = getattr(module, name)
     is_module = hasattr(made, "forward") and not inspect.isclass(made)
-    if callable(made) and not (is_module or isinstance(made, Model)):
+    if callable(made) and not (is_module or isinstance(made, ampsim.Model)):
         with user_code(f"{source} failed", FileFormatError):
             made = made()
-    if not isinstance(made, Model):
+    if not isinstance(made, ampsim.Model):
         raise FileFormatError(
             f"{source} must be a function that returns ampsim.from_torch(module, …), got "
             f"{type(made).__name__}; write one that says its examples, loss and data"

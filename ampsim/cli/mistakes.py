@@ -5,15 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ampsim.errors import AmpsimError
-
-SECONDS: Final = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
-}  # fmt: skip
-"""Units of time that people write behind a number; both letters for micro."""
+from ampsim.units import SECONDS
 
 BYTES: Final = {
     f"{prefix}{unit}": factor * of_one
@@ -23,7 +19,18 @@ BYTES: Final = {
     }.items()
     for unit, of_one in {"B": 1.0, "bit": 0.125, "b": 0.125}.items()
 }  # fmt: skip
-"""The same of bytes and bits; a "/s" or "ps" behind them is taken off before."""
+"""Units of bytes and bits that people write behind a number."""
+
+_UNITS: Final[dict[str, tuple[str, dict[str, float]]]] = {
+    "-bytes-per-s": (
+        " of bytes a second",
+        {f"{unit}{per}": factor for unit, factor in BYTES.items() for per in ("", "/s", "ps")},
+    ),
+    "-bytes": (" of bytes", BYTES),
+    "-s": (" of seconds", SECONDS),
+    "": ("", {"": 1.0, "%": 0.01, "k": 1e3, "K": 1e3, "M": 1e6}),
+}
+"""What an option takes whose name ends so, the first that does: words, and units with factors."""
 
 MEANT: Final = {
     "--bandwidth": "--bandwidth-bytes-per-s, such as --bandwidth-bytes-per-s 1e10",
@@ -45,7 +52,9 @@ MEANT: Final = {
 }
 """What options of other programs and papers are called here."""
 
-_IN_PYTHON: Final = {"--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s"}
+_IN_PYTHON: Final = {
+    "--trials": "(?:trials|tune)", "--for": "over", "--budget": "budget_s", "-j": "jobs"
+}  # fmt: skip
 """What options that have another name in Python are called there, as an expression."""
 
 ONE_EACH: Final = "for several run the command once with each, or write a recipe with a [grid]"
@@ -79,12 +88,14 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
     '--seed must be >= 0, got -1; try --seed 0'
     >>> as_typed("workers must be >= 1, got 0", ["--workers", "2", "--for", "workers=0"])
     'workers must be >= 1, got 0'
+    >>> as_typed("jobs must be a whole number >= 1, got 0", ["-j0"])
+    '-j must be a whole number >= 1, got 0'
     """
     keys = [one.partition("=")[0].strip() for one in _values_of(["--for"], arguments)]
     varied = {f"--{key.replace('_', '-')}" for key in keys}  # what is said of them is of --for
     for word in arguments:
-        option = word.partition("=")[0]
-        if re.fullmatch(r"--[a-z]+(-[a-z]+)*", option) and option not in varied:
+        typed = re.match(r"--[a-z]+(-[a-z]+)*(?=$|=)|-[a-z](?=$|[0-9])", word)
+        if typed and (option := typed[0]) not in varied:
             name = _IN_PYTHON.get(option, option[2:].replace("-", "_"))
             message = re.sub(
                 rf"^((?:[\w-]+: )?){name}(?= must | compares |: )", rf"\1{option}", message
@@ -96,14 +107,16 @@ def as_typed(message: str, arguments: Sequence[str]) -> str:
 def _of_number(error: Any, arguments: Sequence[str]) -> str | None:
     options: list[str] = getattr(getattr(error, "param", None), "opts", None) or [""]
     kind = re.search(r"\b(integer|number|float)\b", error.format_message())
-    text = _value_of(options, arguments)
-    if kind is None or text is None:
+    typed = _values_of(options, arguments)
+    if kind is None or not typed:
         return None
+    text = typed[-1]
     option, is_whole = max(options, key=len), kind[1] == "integer"
-    noun = "a whole number" if is_whole else f"a number{_unit_words(option)}"
+    words, units = next(_UNITS[end] for end in _UNITS if option.endswith(end))
+    noun = "a whole number" if is_whole else f"a number{words}"
     if "," in text:
         return f"{option} must be {noun}, got {text!r}; {ONE_EACH}"
-    value = _in_own_unit(option, text)
+    value = _with_unit(text, units)
     if value is None or (is_whole and value != int(value)):
         return f"{option} must be {noun}, got {text!r}; see '{error.ctx.command_path} --help'"
     return f"{option} must be {noun}, got {text!r}; type {option} {value:.12g}"
@@ -140,11 +153,6 @@ def _of_setting(said: str, arguments: Sequence[str]) -> str | None:
     return None
 
 
-def _value_of(options: Sequence[str], arguments: Sequence[str]) -> str | None:
-    """What was typed as the value of an option, the last time."""
-    return next(reversed(_values_of(options, arguments)), None)
-
-
 def _values_of(options: Sequence[str], arguments: Sequence[str]) -> list[str]:
     """What was typed as the value of an option, each time."""
     found: list[str] = []
@@ -157,29 +165,12 @@ def _values_of(options: Sequence[str], arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def _unit_words(option: str) -> str:
-    if option.endswith("-bytes-per-s"):
-        return " of bytes a second"
-    if option.endswith("-bytes"):
-        return " of bytes"
-    return " of seconds" if option.endswith("-s") else ""
-
-
-def _in_own_unit(option: str, text: str) -> float | None:
-    """A finite number with a unit behind it, in the unit of the option; None where it is none."""
+def _with_unit(text: str, units: Mapping[str, float]) -> float | None:
+    """A finite number with one of these units behind it; None where it is none."""
     match = re.fullmatch(
         r"([-+]?\d+(?:[_']?\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*(\D*)", text.strip()
     )
-    if match is None:
+    if match is None or match[2] not in units:
         return None
-    number, unit = float(re.sub("[_']", "", match[1])), match[2]
-    if option.endswith("-bytes-per-s"):
-        factor = BYTES.get(re.sub(r"(/s|ps)$", "", unit))
-    elif option.endswith("-bytes"):
-        factor = BYTES.get(unit)
-    elif option.endswith("-s"):
-        factor = SECONDS.get(unit)
-    else:
-        factor = {"": 1.0, "%": 0.01, "k": 1e3, "K": 1e3, "M": 1e6}.get(unit)
-    value = math.inf if factor is None else number * factor
+    value = float(re.sub("[_']", "", match[1])) * units[match[2]]
     return value if math.isfinite(value) else None

@@ -7,15 +7,17 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ampsim
+from ampsim import assets
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, hold, in_columns, object_of, prepare_json, width
+from ampsim.cli.console import Code, answer, hold, in_columns, object_of, width
 from ampsim.errors import OptionError
+from ampsim.files import prepared_file, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ampsim.ir import Graph, Node
-    from ampsim.study import Model
 
 
 def models(
@@ -31,7 +33,6 @@ def models(
     cc_ratio; the last four are null unless one model is named). CC ratio: FLOP of a forward pass,
     an item of the first batch in the mean, over parameters; null where the data are not there.
     """
-    prepare_json(json)
     if name is None:
         if graph is not None or settings:
             raise OptionError("--graph and --set belong to one model; name it, as in: models rnn")
@@ -64,16 +65,10 @@ def parameter_count(graph: Graph) -> int:
 
 def _rows() -> list[tuple[str, str]]:
     """Name and first line of each shipped model, read without executing it."""
-    from ampsim import assets
-    from ampsim.study.model import docstring_of
-
-    names = assets.names("models")
-    texts = [docstring_of(assets.named("models", name)) for name in names]
-    return [(name, text.partition("\n")[0]) for name, text in zip(names, texts, strict=True)]
+    return [(name, _docstring(name).partition("\n")[0]) for name in assets.names("models")]
 
 
 def _docstring(name: str) -> str:
-    from ampsim import assets
     from ampsim.study.model import docstring_of
 
     return docstring_of(assets.locate("models", name))
@@ -90,7 +85,7 @@ def _in_lines(text: str) -> str:
 
 
 def _plain(
-    name: str, description: str, model: Model | None = None, graph: Graph | None = None
+    name: str, description: str, model: ampsim.Model | None = None, graph: Graph | None = None
 ) -> dict[str, Any]:
     """A model as plain values; what is not known without building it is None."""
     from ampsim.forecasting.forecast import cc_ratio
@@ -113,7 +108,7 @@ _OF_OPTION = ("name", "type", "value", "description")
 _OF_NODE = ("name", "type", "parameters")
 
 
-def _text(name: str, model: Model, graph: Graph) -> str:
+def _text(name: str, model: ampsim.Model, graph: Graph) -> str:
     from ampsim.study.loading import types_in_words
     from ampsim.study.model import options_of
 
@@ -140,7 +135,7 @@ def _text(name: str, model: Model, graph: Graph) -> str:
     )
 
 
-def _beside(model: Model) -> list[str]:
+def _beside(model: ampsim.Model) -> list[str]:
     """The line on a program that stands beside a graph."""
     from ampsim.dataflow import PROGRAMS
 
@@ -149,7 +144,7 @@ def _beside(model: Model) -> list[str]:
     return [f"Also a program of the same parameters: --schedule {schedules}"] if has_both else []
 
 
-def _ratio(model: Model) -> str:
+def _ratio(model: ampsim.Model) -> str:
     from ampsim.forecasting.forecast import cc_ratio
 
     ratio = cc_ratio(model)
@@ -161,7 +156,7 @@ def _ratio(model: Model) -> str:
     )
 
 
-def _shown(model: Model, graph: Graph) -> Sequence[Node]:
+def _shown(model: ampsim.Model, graph: Graph) -> Sequence[Node]:
     """The nodes that are shown: of a program only, its layers."""
     return graph.parameterized if model.is_program_only else graph.nodes
 
@@ -173,7 +168,6 @@ def _node_row(node: Any) -> tuple[str, str, str]:
 
 
 def _prepare(path: Path) -> None:
-    from ampsim.files import prepared_file
     from ampsim.report.saving import KNOWN_SUFFIXES, check_suffix
 
     check_suffix(path, (*KNOWN_SUFFIXES, ".dot"), "a graph")
@@ -183,7 +177,6 @@ def _prepare(path: Path) -> None:
 def _save(graph: Graph, path: Path) -> None:
     drawn = graph.to_networkx()
     if path.suffix.lower() == ".dot":
-        from ampsim.files import write_text
         from ampsim.report.graph.dot import dot
 
         write_text(path, dot(drawn))

@@ -245,7 +245,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "tune": Option(
             None,
             "Try learning rates for each schedule, as many for each, before they are compared "
-            "with the best of each.",
+            "with the best of each; with --no-tune as they are.",
             shows_default=False,
         ),
         "trials": Option(
@@ -269,9 +269,9 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
             "[default: at the end of an epoch]",
         ),
         "seed": Option("N", "Of data, first weights, order and placement."),
-        "gantt.seed": Option("N", "Of everything.  [default: 0]"),
+        "gantt.seed": Option("N", "Of everything."),
         "mode": Option(None, "Compute everything, or times only: sleep has no accuracy."),
-        "gantt.mode": Option(None, "As in forecast.  [default: numeric]"),
+        "gantt.mode": Option(None, "As in forecast."),
         "clock": Option(
             None,
             "Jump from event to event, or really wait as the devices would; a terminal shows what "

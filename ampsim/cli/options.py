@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ampsim.cli.console import complain
+import ampsim
+from ampsim.cli.console import complain, require_effect
 from ampsim.cli.methods import OPTIONS, SEVERAL
 from ampsim.cli.option_table import ALL_SCHEDULES, DEVICE, OF_PROGRAMS
 from ampsim.errors import OptionError
 from ampsim.files import expanded
 
 if TYPE_CHECKING:
-    from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
-    from ampsim.study import Model
 
 
 RECIPE_FILE: Final = "recipe.toml"
@@ -45,13 +45,11 @@ class Hardware:
     bandwidth_bytes_per_s: float | None = None
     topology: str | None = None
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ampsim.Cluster:
         """The cluster that they name."""
-        from ampsim.hardware import load_cluster
-
         given = asdict(self)
         device = given.pop("device")
-        return load_cluster(DEVICE if device is None else device, **given)
+        return ampsim.load_cluster(DEVICE if device is None else device, **given)
 
 
 def seconds(option: str, given: str | None) -> float | None:
@@ -61,27 +59,45 @@ def seconds(option: str, given: str | None) -> float | None:
     return None if given is None else seconds_of(option, given)
 
 
-def free_links_line(cluster: Cluster) -> str:
+def free_links_line(cluster: ampsim.Cluster) -> str:
     """What is to be known of links that take no time; "" where one does."""
     if cluster.workers == 1 or not cluster.is_link_free:
         return ""
     return "Links are free here; --latency-s and --bandwidth-bytes-per-s give them a cost."
 
 
-def make_model(name: str, settings: list[str] | None, data: str | None = None) -> Model:
+def make_model(name: str, settings: list[str] | None, data: str | None = None) -> ampsim.Model:
     """The model that the command line names, with its settings and its data folder."""
-    from ampsim.study import load_model
     from ampsim.study.loading import option_names, settings_of, with_data_folder
 
     chosen = settings_of(settings or [])
     if data is not None:
+        if chosen.get("data") == "synthetic":
+            raise OptionError(
+                f"--data {data} has no effect beside --set data=synthetic, which reads no file; "
+                "leave one of them out"
+            )
         chosen = with_data_folder(chosen, data, name, option_names(name))
-    return load_model(name, **chosen)
+    return ampsim.load_model(name, **chosen)
 
 
-def usual_of(model: Model) -> str:
+def usual_of(model: ampsim.Model) -> str:
     """Names of the schedules that are compared unless some are named."""
     return ALL_SCHEDULES if model.make_graph else OF_PROGRAMS
+
+
+def require_learning(more: Iterable[str], max_epochs: int, why: str) -> None:
+    """Refuse options that only what learns reads, which ends when it has reached the target.
+
+    Args:
+        more: what else only that reads, beside the target and its epochs.
+        max_epochs: as given; one is true of what is timed, too.
+        why: nothing is learned, as the end of a sentence.
+
+    Raises:
+        OptionError: one was given.
+    """
+    require_effect(["target", *more, *(["max_epochs"] if max_epochs != 1 else [])], why)
 
 
 def make_executor(jobs: int | None, executor: str | None) -> int | str:

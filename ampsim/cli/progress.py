@@ -60,10 +60,14 @@ class Filling:
 
 
 @contextlib.contextmanager
-def shown(*, is_quiet: bool, filling: Filling | None = None) -> Generator[Show | None]:
+def shown(
+    *, is_quiet: bool, drawn: Callable[[Console], Any] | None = None
+) -> Generator[Show | None]:
     """Give a callback that shows progress while the block runs; None where nobody wants it.
 
-    On a terminal, the table that fills stands above the bars until the block ends.
+    Args:
+        is_quiet: whether nobody wants it.
+        drawn: makes what moves on a terminal; bars unless given.
     """
     if is_quiet:
         yield None
@@ -71,16 +75,12 @@ def shown(*, is_quiet: bool, filling: Filling | None = None) -> Generator[Show |
     from rich.console import Console
 
     console = Console(stderr=True)
-    display = Bars(console, filling) if is_drawn_on(console) else Lines()
+    can_move = console.is_terminal and not console.is_dumb_terminal
+    display = (drawn or Bars)(console) if can_move else Lines()
     try:
         yield display.show
     finally:
         display.close()
-
-
-def is_drawn_on(console: Console) -> bool:
-    """Whether something that moves can be drawn on it."""
-    return console.is_terminal and not console.is_dumb_terminal
 
 
 def title_of(progress: Progress) -> str:
@@ -142,7 +142,8 @@ class _Bar:
 class Bars:
     """A bar that counts the runs of a forecast or report, and one for each of the last.
 
-    That of a run is for the epoch that it is in or ended with.
+    That of a run is for the epoch that it is in or ended with. The table that fills, if there is
+    one, stands above the bars until they are closed.
     """
 
     def __init__(self, console: Any, filling: Filling | None = None) -> None:

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import ampsim
 from ampsim.cli import options
-from ampsim.cli.console import Code, answer, complain, in_columns, prepare_json, typed_options
+from ampsim.cli.console import Code, answer, complain, in_columns, require_effect, typed_options
 from ampsim.cli.option_table import ONE, SEVERAL
 from ampsim.cli.options import Tuning
 from ampsim.errors import AmpsimError, OptionError
@@ -18,10 +19,8 @@ from ampsim.errors import AmpsimError, OptionError
 if TYPE_CHECKING:
     from ampsim.exploring.axes import Axis
     from ampsim.exploring.finding import Finding
-    from ampsim.hardware import Cluster
     from ampsim.model_parallel import Schedule
     from ampsim.recipes.recipe import Recipe
-    from ampsim.study import Model
 
 POINTS = 8
 """Points of a range; a test compares this and the next three with the library's."""
@@ -53,9 +52,18 @@ class Question:
         names += [] if self.repeats is None else ["repeats"]
         return {name: getattr(self, name) for name in names}
 
+    def require_learned(self, more: Iterable[str], why: str) -> None:
+        """Refuse options that only runs that learn read, where none does; one seed is always run.
+
+        Raises:
+            OptionError: one was given.
+        """
+        repeats = [] if self.repeats == 1 else ["repeats"]
+        options.require_learning([*repeats, *more], self.max_epochs, why)
+
     def setup(
         self, model: str, schedules: str | None, over: Iterable[str] = ()
-    ) -> tuple[tuple[Model, Cluster, list[Schedule] | None], dict[str, str]]:
+    ) -> tuple[tuple[ampsim.Model, ampsim.Cluster, list[Schedule] | None], dict[str, str]]:
         """Model, cluster and schedules, these unless others are named, and what varies around."""
         from ampsim.exploring.axes import Setup, axes_over, require_open, texts_over
 
@@ -78,12 +86,17 @@ class Question:
 
     def _overruled(self, varies: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Options that were given and change nothing, and why."""
-        from ampsim.hardware.load import says_links
+        from ampsim.hardware.load import is_groups, says_links
 
+        device = self.hardware.device or ""
         given = [key for key, value in asdict(self.hardware).items() if value is not None]
         for key in [*given, *self.tuning.given()]:
-            if key in varies and key != "device":
+            says_more = key == "device" and (is_groups(device) or says_links(device))
+            if key in varies and not says_more:
                 yield key, f"for --for says {key}"
+        for text in self.settings or ():
+            if (key := f"model.{text.partition('=')[0].strip()}") in varies:
+                yield f"set {text}", f"for --for says {key}"
         clusters = filter(None, map(str.strip, varies.get("cluster", "").split(",")))
         if given and (file := next(filter(says_links, clusters), None)):
             yield from ((key, f"for {file} says it") for key in given if key not in varies)
@@ -116,7 +129,6 @@ class Making:
         from ampsim.report.words import slug
         from ampsim.runs import RunCache
 
-        prepare_json(self.json)
         executor = options.make_executor(self.jobs, self.executor)
         limit_s = options.seconds("--run-limit", self.run_limit)
         with taken(self.out or Path(slug(about)), kind.kind, kind.files) as folder:
@@ -159,6 +171,21 @@ class Searching:
         """Options as `ampsim.search` takes them."""
         return {**asdict(self), "subject_to": self.subject_to or []}
 
+    def require_effects(self, question: Question) -> None:
+        """Refuse options that would change nothing.
+
+        Raises:
+            OptionError: one was given, or a column or condition is none.
+        """
+        from ampsim.exploring.search import aims_of
+        from ampsim.exploring.trials import Aim
+
+        if not Aim(*aims_of(self.minimise, self.subject_to or ()), range(1)).learns:
+            why = f"on a search that minimises {self.minimise}, which follows from timing"
+            question.require_learned(["prunes"], why)
+        if self.sampler == "random":
+            require_effect(["against_random"], "beside --sampler random")
+
 
 def explore(
     model: str,
@@ -178,13 +205,14 @@ def explore(
     budget. The object of --json: ampsim, model, cluster, seed, verdict, learnings, wrong, left_out,
     interrupted, rows (one a point and schedule, with the columns of explore.csv).
     """
-    from ampsim.exploring.explore import Exploration
-    from ampsim.exploring.explore import explore as ask
+    from ampsim.exploring.axes import NAMES
 
     setup, varies = question.setup(model, SEVERAL, over or ())
+    if not any(".." in text and key not in NAMES for key, text in varies.items()):
+        require_effect(["points"], "where --for names no range A..B")
     how = {"over": varies, "points": points, "sure": sure, **question.given()}
-    find = partial(ask, *setup, budget_s=options.seconds("--budget", budget), **how)
-    return making.answered(Exploration, f"explore-{setup[0].name}", find, keeps=True)
+    find = partial(ampsim.explore, *setup, budget_s=options.seconds("--budget", budget), **how)
+    return making.answered(ampsim.Exploration, f"explore-{setup[0].name}", find, keeps=True)
 
 
 def search(
@@ -207,8 +235,6 @@ def search(
     rows (one a trial, columns as in search.csv).
     """
     from ampsim.exploring.sampling import optuna_here
-    from ampsim.exploring.search import Searched
-    from ampsim.exploring.search import search as ask
 
     optuna_here()
     setup: Any
@@ -216,17 +242,18 @@ def search(
     if folder := options.recipe_at(model):
         recipe, setup, how = _asked_by(folder, searching)
     else:
+        searching.require_effects(question)
         setup, varies = question.setup(model, SEVERAL, over or ())
         how = {"over": varies, **searching.given(), **question.given()}
     budget_s = options.seconds("--budget", budget)
 
-    def find(**more: Any) -> Searched:
-        found = ask(*setup, budget_s=budget_s, **how, **more)
+    def find(**more: Any) -> ampsim.Searched:
+        found = ampsim.search(*setup, budget_s=budget_s, **how, **more)
         origin = {} if recipe is None else {"recipe": recipe.origin}
         return replace(found, manifest={**found.manifest, **origin})
 
     about = setup[0].name if recipe is None else recipe.name
-    return making.answered(Searched, f"search-{about}", find, keeps=True)
+    return making.answered(ampsim.Searched, f"search-{about}", find, keeps=True)
 
 
 def _asked_by(folder: Path, searching: Searching) -> tuple[Recipe, Any, dict[str, Any]]:
@@ -263,12 +290,14 @@ def whatif(
     ampsim, model, cluster, seed, sentences, rows (schedule, what, factor, time_to_target_s, change,
     low, high, ...; the factor of what takes no time is null), curves, elasticities.
     """
-    from ampsim.exploring.whatif import WhatIf
-    from ampsim.exploring.whatif import whatif as ask
-
     setup, _none = question.setup(model, ONE)
-    find = partial(ask, *setup, mode=mode, learn=learn, **question.given())
-    return making.answered(WhatIf, f"whatif-{setup[0].name}", find)
+    nothing = [] if learn == 0 else ["learn"]
+    if mode == "sleep":
+        question.require_learned(nothing, "in mode sleep, which times one epoch and learns nothing")
+    elif question.target is None and setup[0].target is None:
+        question.require_learned(nothing, f"without a target, which {setup[0].name} has not")
+    find = partial(ampsim.whatif, *setup, mode=mode, learn=learn, **question.given())
+    return making.answered(ampsim.WhatIf, f"whatif-{setup[0].name}", find)
 
 
 def solve(
@@ -287,9 +316,13 @@ def solve(
     the same command goes on where it was. The object of --json: ampsim, model, cluster, seed,
     sentences, rows (schedule, value, low, high, unit, ...), curve (every point that was tried).
     """
-    from ampsim.exploring.solve import Solved
-    from ampsim.exploring.solve import solve as ask
+    from ampsim.exploring.condition import condition_of
 
+    is_timed, why = not condition_of(until).is_learned, f"on {until!r}, which follows from timing"
+    if is_timed:
+        options.require_learning([], question.max_epochs, why)
     setup, varies = question.setup(model, ONE if question.tuning.given() else None, over)
-    find = partial(ask, *setup, over=varies, until=until, **question.given())
-    return making.answered(Solved, f"solve-{setup[0].name}", find)
+    if is_timed and not (setup[1].varies or any(key.endswith("_cv") for key in varies)):
+        question.require_learned([], f"{why}, the same with every seed")
+    find = partial(ampsim.solve, *setup, over=varies, until=until, **question.given())
+    return making.answered(ampsim.Solved, f"solve-{setup[0].name}", find)

@@ -15,15 +15,14 @@ from ampsim.cli.console import (
     complain,
     in_columns,
     object_of,
-    prepare_json,
+    require_effect,
     write,
     write_json,
 )
-from ampsim.errors import OptionError
+from ampsim.errors import FileFormatError, OptionError
 from ampsim.files import expanded
 
 if TYPE_CHECKING:
-    from ampsim.errors import FileFormatError
     from ampsim.recipes.checking import Verdict
     from ampsim.recipes.explored import Explored
     from ampsim.recipes.programs import ReportProgram
@@ -57,11 +56,14 @@ def report(
     faults, notes; the state is listed, written, redrawn, failed, follows, stale or interrupted).
     """
     from ampsim.recipes.recipe import program_names, recipe_names
+    from ampsim.recipes.running import InterruptedReport
 
     way = _what_to_do(check=check, rerun=rerun, redraw=redraw)
     every = names or [*recipe_names(), *program_names()]
+    runs = ["jobs", "executor", "run_limit"]
     if list_only or not every or (way == "write" and not names):
-        how = _How(1, quiet, json == "-", [])
+        require_effect(["check", "rerun", "redraw", "out", *runs], "where recipes are listed")
+        how = _How(1, quiet, [])
         _list(every, how)
         return how.told(json, Code.FINE)
     found, programs = _split(every)
@@ -71,16 +73,22 @@ def report(
         raise OptionError(
             f"{one.label}: a report has no search; make it with `ampsim search {one.folder}`"
         )
+    if way in ("check", "redraw") or not recipes:
+        why = "beside --redraw" if way == "redraw" else "beside --check without --rerun"
+        require_effect(runs, why if recipes else "on reports of programs, which make no such runs")
     makes = options.make_executor(jobs, executor)
     limit_s = options.seconds("--run-limit", run_limit)
-    how = _How(makes, quiet, json == "-", [], limit_s)
-    prepare_json(json)
+    how = _How(makes, quiet, [], limit_s)
     codes: list[Code] = []
     for recipe in recipes:
         target = recipe.folder if out is None else expanded(out) / recipe.name
-        codes.append(_WAYS[way](recipe, target, how))
-        if codes[-1] is Code.INTERRUPTED:
-            return how.told(json, max(codes))
+        try:
+            codes.append(_WAYS[way](recipe, target, how))
+        except InterruptedReport as error:
+            said = error if way == "write" else "interrupted; the runs of a check are not kept"
+            complain(f"{recipe.name}: {said}")
+            how.note(recipe, target, "interrupted")
+            return how.told(json, Code.INTERRUPTED)
     for folder in programs:
         target = folder if out is None else expanded(out) / folder.resolve().name
         codes.append(_do_program(folder, target, way, how))
@@ -115,26 +123,20 @@ def _list(names: list[str], how: _How) -> None:
     for one in (*recipes, *map(read_program, programs)):
         how.note(one, one.folder, "listed")
     told = ((row["name"], row["title"]) for row in how.rows)
-    how.say(in_columns(told) or "no recipes here")
+    write(in_columns(told) or "no recipes here")
 
 
 @dataclass(frozen=True, slots=True)
 class _How:
     """How recipes are run: by what, with or without progress; and what came of it.
 
-    `is_silent` tells whether standard output is for the JSON object alone; `rows` are its.
+    `rows` are those of the JSON object.
     """
 
     executor: int | str
     is_quiet: bool
-    is_silent: bool
     rows: list[dict[str, Any]]
     run_limit_s: float | None = None
-
-    def say(self, line: str) -> None:
-        """Say a line on standard output, unless that is for the JSON object."""
-        if not self.is_silent:
-            write(line)
 
     def note(
         self, report: Recipe | ReportProgram, folder: Path, state: str, **said: tuple[str, ...]
@@ -150,32 +152,24 @@ class _How:
         return code
 
 
-def _run(
-    recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False
-) -> Results | Explored | None:
-    """What the recipe gives; None where Ctrl-C came first, which is said."""
+def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> Results | Explored:
+    """What the recipe gives."""
     from ampsim.cli.progress import shown
     from ampsim.recipes.explored import run_exploration
-    from ampsim.recipes.running import InterruptedReport, RecipeOptions, run_recipe
+    from ampsim.recipes.running import RecipeOptions, run_recipe
 
     def say(line: str) -> None:
         if not how.is_quiet:
             complain(f"{recipe.name}: {line}")
 
-    try:
-        with shown(is_quiet=how.is_quiet) as on_progress:
-            options = RecipeOptions(how.executor, is_fresh, on_progress, say, how.run_limit_s)
-            make = run_exploration if recipe.file.explore else run_recipe
-            return make(recipe, folder, options)
-    except InterruptedReport as error:
-        told = "interrupted; the runs of a check are not kept" if is_fresh else error
-        complain(f"{recipe.name}: {told}")
-        return None
+    with shown(is_quiet=how.is_quiet) as on_progress:
+        options = RecipeOptions(how.executor, is_fresh, on_progress, say, how.run_limit_s)
+        make = run_exploration if recipe.file.explore else run_recipe
+        return make(recipe, folder, options)
 
 
 def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
     """Make, check or draw the report of a program, which is drawn from what the program gave."""
-    from ampsim.errors import FileFormatError
     from ampsim.recipes.programs import (
         check_program,
         read_program,
@@ -196,7 +190,7 @@ def _do_program(folder: Path, target: Path, way: _Way, how: _How) -> Code:
             return _not_redrawn(program, target, error, how)
     state, verb = ("written", "wrote") if way == "write" else ("redrawn", "redrew")
     how.note(program, target, state)
-    how.say(f"{verb} {written[-2]} with its figures, tables and manifest")
+    write(f"{verb} {written[-2]} with its figures, tables and manifest")
     return Code.FINE
 
 
@@ -214,13 +208,10 @@ def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
 
     with taken(folder, "report", FILES) as place:
         findings = _run(recipe, place.path, how)
-        if findings is None:
-            how.note(recipe, folder, "interrupted")
-            return Code.INTERRUPTED
         written = findings.save(place)
     state = "failed" if findings.failures else "written"
     how.note(recipe, folder, state, faults=tuple(findings.failures))
-    how.say(f"wrote {written[-2]} with its figures, tables and manifest")
+    write(f"wrote {written[-2]} with its figures, tables and manifest")
     for failure in findings.failures:
         complain(f"{recipe.name}: {failure}")
     return Code.FAILED if findings.failures else Code.FINE
@@ -228,7 +219,6 @@ def _write(recipe: Recipe, folder: Path, how: _How) -> Code:
 
 def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     """Write a report again from its outlines; where that cannot be, say why."""
-    from ampsim.errors import FileFormatError
     from ampsim.output_folder import taken
     from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redraw_report
     from ampsim.recipes.results import FILES
@@ -241,7 +231,7 @@ def _redraw(recipe: Recipe, folder: Path, how: _How) -> Code:
     with taken(folder, "report", FILES) as place:
         written = redraw_report(results, place, before)
     how.note(recipe, folder, "redrawn")
-    how.say(f"redrew {written[-2]} with its figures and tables")
+    write(f"redrew {written[-2]} with its figures and tables")
     return Code.FINE
 
 
@@ -253,9 +243,6 @@ def _check(recipe: Recipe, folder: Path, how: _How, *, is_again: bool = False) -
         return _say(recipe, folder, check_report(recipe, folder), how)
     with tempfile.TemporaryDirectory() as temporary:
         findings = _run(recipe, Path(temporary), how, is_fresh=True)
-        if findings is None:
-            how.note(recipe, folder, "interrupted")
-            return Code.INTERRUPTED
         verdict = check_again(recipe, folder, findings)
     return _say(recipe, folder, verdict, how)
 
@@ -265,9 +252,9 @@ def _say(report: Recipe | ReportProgram, folder: Path, verdict: Verdict, how: _H
     how.note(report, folder, "stale" if faults else "follows", faults=faults, notes=notes)
     more = f" ({'; '.join(notes)})" if notes else ""
     if not faults:
-        how.say(f"{report.name}: follows{more}")
+        write(f"{report.name}: follows{more}")
         return Code.FINE
-    how.say(f"{report.name}: does not follow: {'; '.join(faults)}{more}")
+    write(f"{report.name}: does not follow: {'; '.join(faults)}{more}")
     return Code.STALE
 
 

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+import ampsim
 from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     answer,
     complain,
     object_of,
-    prepare_json,
+    require_effect,
     show_traceback,
     write,
     write_json,
 )
 from ampsim.cli.options import Tuning
-from ampsim.cli.progress import Show, is_drawn_on, shown, title_of
+from ampsim.cli.progress import shown, title_of
 from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ampsim.clock import WallClock
     from ampsim.model_parallel import Schedule
     from ampsim.runs.folder import Outcome
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
     from ampsim.study.simulation import Simulation
     from ampsim.trace import LatestStep, OnRows
 
-
-Watch: TypeAlias = "Callable[[Simulation], None] | None"
 
 CELLS: Final = 60
 """Characters of a worker's row."""
@@ -47,44 +48,28 @@ _IDLE: Final = "·"
 _STYLES: Final = {"F": "yellow", "B": "blue", "U": "bold green"}
 
 
-@contextlib.contextmanager
-def watching(clock: WallClock | None, *, is_quiet: bool) -> Generator[tuple[Show | None, Watch]]:
-    """Give two callbacks while the block runs: for progress, and for the run.
-
-    A run on the wall clock is drawn on a terminal; all others have bars or lines.
-    """
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if clock is None or is_quiet or not is_drawn_on(console):
-        with shown(is_quiet=is_quiet) as show:
-            yield show, None
-        return
-    view = LiveView(console, clock)
-    try:
-        yield view.show, view.watch
-    finally:
-        view.close()
-
-
 class LiveView:
     """A row for each worker, which moves on as the wall clock does; in place of a bar.
 
     Args:
-        console: a terminal.
         clock: whose time passes.
     """
 
-    def __init__(self, console: Any, clock: WallClock) -> None:
-        from rich.live import Live
-
+    def __init__(self, clock: WallClock) -> None:
         self._clock = clock
         self._simulation: Simulation | None = None
         self._title = ""
+        self._live: Any = None
+
+    def start(self, console: Console) -> LiveView:
+        """Draw it on this terminal from now on."""
+        from rich.live import Live
+
         self._live = Live(
             console=console, get_renderable=self._drawn, refresh_per_second=_PER_SECOND
         )
         self._live.start()
+        return self
 
     def watch(self, simulation: Simulation) -> None:
         """Show this run from now on."""
@@ -192,20 +177,22 @@ def run(
     from ampsim.runs.folder import run_to_keep, tables_of
     from ampsim.study.simulation import RunOptions
 
+    if mode == "sleep":
+        require_effect(["target"], "in mode sleep, which measures nothing")
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
     method = _single(tuning, schedule, loaded)
-    prepare_json(json)
     with (
         _clock_of(clock, stretch) as time,
         taken(out or Path(f"run-{slug(loaded.name)}"), "run", FILES) as place,
     ):
 
         def make(on_rows: OnRows) -> Outcome:
-            with watching(time, is_quiet=quiet) as (on_progress, watch):
+            live = None if time is None else LiveView(time)
+            with shown(is_quiet=quiet, drawn=live and live.start) as on_progress:
                 settled = RunOptions(
                     epochs=epochs, seed=seed, mode=mode, instances=instances, target=target,
-                    clock=time, placement=placement, on_start=watch, on_rows=on_rows,
+                    clock=time, placement=placement, on_start=live and live.watch, on_rows=on_rows,
                     validate_every=validate_every,
                 )  # fmt: skip
                 return run_to_keep(loaded, cluster, method, settled, on_progress)
@@ -214,8 +201,6 @@ def run(
     folder = place.path
     if json is not None:
         write_json(_as_json(outcome, folder, target, seed), json)
-    if json == "-":
-        return _ended(outcome, folder)
     write(_summary(outcome.result))
     if outcome.result.never_met:
         complain(f"note: {outcome.result.never_met}")
@@ -241,21 +226,17 @@ def _single(tuning: Tuning, named: str | None, model: Model) -> Schedule:
     return schedules[0]
 
 
-@contextlib.contextmanager
-def _clock_of(name: ClockName, stretch: float | None) -> Generator[WallClock | None]:
-    """The clock that the command line names; None for a new virtual one."""
+def _clock_of(
+    name: ClockName, stretch: float | None
+) -> contextlib.AbstractContextManager[WallClock | None]:
+    """The clock that the command line names, until it is left; None for a new virtual one."""
     from ampsim.clock import WallClock
 
-    if name == "virtual":
-        if stretch is not None:
-            raise OptionError("--stretch stretches the wall clock only; add --clock wall")
-        yield None
-        return
-    clock = WallClock(1.0 if stretch is None else stretch)
-    try:
-        yield clock
-    finally:
-        clock.close()
+    if name == "wall":
+        return contextlib.closing(WallClock(1.0 if stretch is None else stretch))
+    if stretch is not None:
+        raise OptionError("--stretch stretches the wall clock only; add --clock wall")
+    return contextlib.nullcontext()
 
 
 def _as_json(outcome: Outcome, folder: Path, target: float | None, seed: int) -> str:
@@ -344,10 +325,8 @@ def compare(
     """
     from ampsim.report.compare_text import to_text
     from ampsim.runs.compare import compare_runs
-    from ampsim.runs.loaded_run import load_run
 
-    a, b = load_run(run_a), load_run(run_b)
-    prepare_json(json)
+    a, b = ampsim.load_run(run_a), ampsim.load_run(run_b)
     compared = compare_runs(a, b)
     answer(json, lambda: object_of(**compared), lambda: to_text(compared))
     return Code.FINE

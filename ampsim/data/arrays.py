@@ -166,9 +166,6 @@ class BatchWarmup:
         epochs: E, in which batches are smaller.
         start: s, the part of the batch in the first epoch.
 
-    Attributes:
-        name, description: those of the data.
-
     Raises:
         OptionError: `data` has no `batch`, there are no epochs, `start` is not above 0 and below 1,
             or no batch would be smaller.
@@ -181,7 +178,7 @@ class BatchWarmup:
                 "data of a warm-up of the batch must be a dataclass with a field batch, got a "
                 f"{type(data).__name__}; ampsim.ArrayDataset is one"
             )
-        self._data, self.name, self.description = data, data.name, data.description
+        self._data = data
         length = require_count("epochs of a warm-up of the batch", epochs)
         if not 0 < start < 1:
             raise OptionError(

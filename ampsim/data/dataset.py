@@ -26,16 +26,6 @@ BatchT_co = TypeVar("BatchT_co", covariant=True)
 class Dataset(Protocol[BatchT_co]):
     """Items in two splits, handed out in batches; the controller pumps a batch as one instance."""
 
-    @property
-    def name(self) -> str:
-        """Name as in reports and data folders."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """One line: what an item holds and what is to be told from it."""
-        ...
-
     def count(self, split: Split) -> int:
         """Count of items that a split has; throughputs count these."""
         ...

@@ -22,7 +22,7 @@ import difflib
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -44,7 +44,7 @@ from ampsim.study.schedule_names import option_types, schedules_of
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike, cluster_of, model_of
 from ampsim.study.simulation import schedules_of as schedules_like
 from ampsim.text import short
-from ampsim.units import format_bytes, format_flop, format_seconds
+from ampsim.units import format_as, unit_of
 
 Value: TypeAlias = float | int | str
 """A value of an axis."""
@@ -114,28 +114,6 @@ PORTS: Final = ("egress_bytes_per_s", "ingress_bytes_per_s")
 DEVICE_NUMBERS: Final = tuple(key for key in NUMBERS if key not in (*CURVES, *SURFACES))
 """Keys of a device that are one number each."""
 
-_UNITS: Final = {
-    "flop_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "functions_per_s": "1/s", "_s": "s",
-    "_bytes": "bytes", "_w": "W", "_usd_per_h": "USD/h",
-}  # fmt: skip
-
-
-def unit_of(key: str) -> str:
-    """The unit that a key's name ends with; empty of a count.
-
-    >>> unit_of("device.flop_per_s"), unit_of("latency_s"), unit_of("workers")
-    ('FLOP/s', 's', '')
-    """
-    return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
-
-
-_SHOW: Final[Mapping[str, Callable[[Any], str]]] = {
-    "s": format_seconds, "bytes": format_bytes,
-    "FLOP/s": lambda value: f"{format_flop(value)}/s",
-    "bytes/s": lambda value: f"{format_bytes(value)}/s",
-}  # fmt: skip
-"""How a number with some units is written."""
-
 _PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
 """Keys of which the unit says enough."""
 
@@ -164,10 +142,7 @@ def value_words(key: str, value: Any) -> str:
         return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
     if key == "workers":
         return f"{value} worker{'s' * (value != 1)}"
-    unit = unit_of(key)
-    if unit in _SHOW:
-        return _SHOW[unit](value)
-    return f"{value:.4g} {unit}".strip() if isinstance(value, float) else str(value)
+    return format_as(unit_of(key), value)
 
 
 def keys_of(setup: Setup) -> list[str]:

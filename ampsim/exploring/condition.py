@@ -5,7 +5,7 @@
     factor     =  NUMBER  |  COLUMN  |  COLUMN "(" SCHEDULE ")"
 
 A column without a schedule is that of each schedule asked about. Columns are those of a forecast;
-some follow from timing alone, others are learned.
+some follow from timing alone, others are learned. Two sides without a number are of one unit.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
@@ -20,23 +21,23 @@ from ampsim.errors import OptionError, one_of
 from ampsim.text import short
 
 TIMED: Final = {
-    "epoch_s": "seconds of an epoch with validation",
-    "train_per_s": "training items a second",
-    "valid_per_s": "validation items a second",
-    "utilisation": "share of the workers' time in which they are busy",
-    "peak_bytes": "bytes in the fullest worker's memory",
-    "staleness_mean": "mean staleness of gradients",
-    "staleness_max": "largest staleness of a gradient",
+    "epoch_s": "s",  # of an epoch with validation
+    "train_per_s": "1/s",  # training items
+    "valid_per_s": "1/s",  # validation items
+    "utilisation": "",  # share of the workers' time in which they are busy
+    "peak_bytes": "bytes",  # in the fullest worker's memory
+    "staleness_mean": "",  # of gradients
+    "staleness_max": "",  # of a gradient
 }
-"""Columns that follow from timing, with what they are."""
+"""Columns that follow from timing, with their units; of what is counted, or a share, none."""
 
 LEARNED: Final = {
-    "time_to_target_s": "seconds to the target",
-    "epochs_to_target": "epochs to the target",
-    "cost_to_target_usd": "US dollars to the target",
-    "energy_to_target_j": "joules to the target",
-    "best_accuracy": "best validation accuracy",
-    "best_error": "least validation error",
+    "time_to_target_s": "s",
+    "epochs_to_target": "",
+    "cost_to_target_usd": "USD",
+    "energy_to_target_j": "J",
+    "best_accuracy": "",  # of a validation
+    "best_error": "error",  # the least of a validation
 }
 """Columns that are learned; of those to the target, a run that does not arrive has no end."""
 
@@ -120,7 +121,25 @@ def condition_of(text: str) -> Condition:
             f"until must name a column, such as 'time_s <= 0.5', got {short(text)}; there are "
             f"{', '.join(_KNOWN)}"
         )
+    units = [_unit(side) for side in (found.left, found.right)]
+    if None not in units and units[0] != units[1]:
+        raise OptionError(
+            f"until compares {units[0]} with {units[1]} in {short(text)}; take columns of one "
+            "unit, or a number that has the other, such as 'joules <= 300 * time_s'"
+        )
     return found
+
+
+def _unit(side: Side) -> str | None:
+    """The unit of a product, such as "bytes s^-1"; None with a number in it, which may have any."""
+    units, powers = {**TIMED, **LEARNED}, Counter[str]()
+    for sign, of in side:
+        if not isinstance(of, tuple):
+            return None
+        is_over = units[of[0]].startswith("1/")
+        powers[units[of[0]].removeprefix("1/")] += 1 if (sign == "*") != is_over else -1
+    words = [f"{unit}^{of}" for unit, of in sorted(powers.items()) if unit and of]
+    return " ".join(words).replace("^1", "") or "a number"
 
 
 _KNOWN: Final = [*SHORT, *TIMED, *LEARNED]
@@ -148,7 +167,9 @@ def _factor(part: str, text: str) -> float | Value:
         )
     if found["number"] is not None:
         if not 0 < (value := float(found["number"])) < math.inf:
-            raise OptionError(f"until: a number must be above 0, got {part} in {short(text)}")
+            raise OptionError(
+                f"until: numbers must be finite and above 0, got {part} in {short(text)}"
+            )
         return value
     column = SHORT.get(found["column"], found["column"])
     if column not in _KNOWN:

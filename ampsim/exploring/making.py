@@ -29,27 +29,25 @@ from ampsim.forecasting.making import (
     RunEnd,
     RunMaker,
     end_of,
+    entries_of,
     none_arrived,
     require_fit,
-    times_validation,
     where_diverged,
 )
 from ampsim.model_parallel import Schedule, placement_of
 from ampsim.options import REPEATS_MAX, Count, Seed
+from ampsim.rng import require_seed
 from ampsim.runs.executor import RunExecutor
 from ampsim.runs.jobs import ExecutorLike, opened
-from ampsim.runs.ranking import finite
 from ampsim.runs.run import Run
 from ampsim.runs.store import TIMINGS, RunCache
 from ampsim.runs.task import Row, RunPlan, Task
 from ampsim.study.learning_rates import Scaling, rate_of
-from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import model_origin, schedule_origin, software
 from ampsim.study.result import Result
-from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Mode, PlacementLike, RunOptions
-from ampsim.text import mapping
+from ampsim.text import finite, mapping
 from ampsim.units import format_seconds
 
 Many: TypeAlias = Annotated[int, Ge(1), Le(REPEATS_MAX)]
@@ -109,6 +107,7 @@ class Query:
     run_limit_s: Annotated[float, Gt(0)] | None = None
 
     def __post_init__(self) -> None:
+        require_seed(self.seed)
         self.setup.model.measure.require_target(self.target)
 
     @property
@@ -127,13 +126,9 @@ class Query:
         model, cluster, schedules = self.setup
         options = RunOptions(
             epochs=self.max_epochs, instances=self.instances, target=self.aimed_at, mode=self.mode,
-            placement=placement_of(DEFAULT if self.placement is None else self.placement),
+            placement=self.placement,
         )  # fmt: skip
-        plan, beside = RunPlan(model, cluster, options), (*schedules, *self.beside)
-        return [
-            Row(label, one, times_validation(plan, one, beside))
-            for one, label in zip(schedules, labels_of(schedules), strict=True)
-        ]
+        return entries_of(RunPlan(model, cluster, options), schedules, beside=self.beside)
 
     @property
     def origin(self) -> dict[str, Any]:

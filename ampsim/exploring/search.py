@@ -25,7 +25,6 @@ from ampsim.exploring.axes import (
     require_open,
     setup_at,
     setup_of,
-    unit_of,
     value_words,
 )
 from ampsim.exploring.condition import Condition, condition_of
@@ -40,7 +39,7 @@ from ampsim.runs.rows import table_of
 from ampsim.runs.task import Row
 from ampsim.study.provenance import code_digest
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
-from ampsim.units import format_percent
+from ampsim.units import format_percent, unit_of
 
 TRIALS: Final = 100
 """Points tried unless told otherwise (chosen: ten times what starts at random)."""

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ampsim import assets
 from ampsim.errors import OptionError, SimulationError
-from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of, unit_of
+from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of
 from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
@@ -34,6 +34,7 @@ from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of, schedules_of
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.study.simulation import schedules_of as schedules_like
+from ampsim.units import unit_of
 
 EXACT: Final = 1e-3
 """Width of a bracket over its higher end, of what is exact (chosen: no device is known better)."""

@@ -238,13 +238,13 @@ class Spending:
         """With how many settings a row begins; None where the budget does not buy an answer."""
         work_s = self._budget.work_s
         seeds = self._budget.least(len(self._entries))
-        bought = [
+        bought = (
             one
             for one in STARTS
             if trials_of(one) * once_s <= TUNING * work_s
             and (1 + trials_of(one) + seeds) * once_s <= work_s
-        ]
-        return bought[-1] if bought else None
+        )
+        return max(bought, default=None)
 
     def _is_tuned(self, runs: Collection[Run]) -> bool:
         """Whether the seeds need the rest of the budget, or all failed where no rate helps."""

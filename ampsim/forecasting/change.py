@@ -208,15 +208,15 @@ def _optimizers(trials: pd.DataFrame) -> Iterator[str]:
     yield f"first with one optimizer for all, by trials of few seeds: {', '.join(words)}"
 
 
-Ahead: TypeAlias = "tuple[Contender | None, bool]"
-"""Who is ahead, None where a row cannot run, and whether that is known."""
-
 Told: TypeAlias = "tuple[str, Contender, bool]"
 """A few words that say where, who is ahead there, and whether that is known."""
 
 
-def _first(rows: Sequence[Contender], cluster: Cluster) -> Ahead:
-    """Who is ahead on a cluster, or as soon as the first of `rows`."""
+def _first(rows: Sequence[Contender], cluster: Cluster) -> tuple[Contender | None, bool]:
+    """Who is ahead on a cluster, or as soon as the first of `rows`, and whether that is known.
+
+    Nobody is where a row cannot run.
+    """
     try:
         times, alike = zip(*(one.at(cluster) for one in rows), strict=True)
     except AmpsimError:
@@ -270,7 +270,7 @@ class _Axis:
 def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
     """Latency, FLOP rate and workers, as far as one number says them of the whole cluster."""
     now, count = cluster.link.latency_s, cluster.workers
-    is_even = _is_even(cluster)
+    is_even = not (cluster.topology or cluster.edges or cluster.links)  # one link stands for all
     if is_even:
         yield _Axis(
             now,
@@ -303,11 +303,6 @@ def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
             lambda value: f"with {round(value)} worker{'s' * (value >= 1.5)} (now {count})",
             f"with {listed([*map(str, counts)])} workers",
         )
-
-
-def _is_even(cluster: Cluster) -> bool:
-    """Whether one link stands for all."""
-    return not (cluster.topology or cluster.edges or cluster.links)
 
 
 def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:

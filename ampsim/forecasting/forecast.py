@@ -45,7 +45,7 @@ from ampsim.forecasting.making import (
 )
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
 from ampsim.metric import Goal
-from ampsim.model_parallel import Schedule, Search, placement_of
+from ampsim.model_parallel import Schedule, Search
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.output_folder import Saveable
 from ampsim.report.table import answer_cells
@@ -58,7 +58,7 @@ from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import Rate, Scaling
 from ampsim.study.model import Model
 from ampsim.study.placement_advice import Advice, advice_on, warn
-from ampsim.study.placement_trials import DEFAULT, Trials
+from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress, Progress
 from ampsim.study.provenance import (
     cluster_origin,
@@ -287,12 +287,11 @@ def forecast(
         SimulationError, ExecutorError: every process that made runs died, or the executor did.
     """
     model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
-    target = model.measure.require_target(target)
+    target = model.measure.require_target(target, mode)
     target = model.target if target is None else target
     options = RunOptions(
         epochs=max_epochs, mode=mode, instances=instances, target=target,
-        placement=placement_of(DEFAULT if placement is None else placement),
-        validate_every=validate_every,
+        placement=placement, validate_every=validate_every,
     )  # fmt: skip
     plan = RunPlan(model, cluster, options)
     _require_compared(plan, sure, tune, budget_s)

@@ -26,8 +26,8 @@ from typing import Any, Final, TypeAlias
 
 from ampsim.hardware import Cluster, Device
 from ampsim.hardware.device import HOST_NUMBERS
-from ampsim.runs.ranking import finite
 from ampsim.runs.run import Run
+from ampsim.text import finite
 from ampsim.units import format_rate, format_seconds
 
 

@@ -269,18 +269,20 @@ default schedules)."""
 _LOOKS_MAX: Final = 20
 
 
-def entries_of(plan: RunPlan, schedules: Sequence[Schedule], scaling: Scaling | None) -> list[Row]:
-    """The rows of a table, each with a label and a learning rate of its own."""
+def entries_of(
+    plan: RunPlan,
+    schedules: Sequence[Schedule],
+    scaling: Scaling | None = None,
+    beside: Sequence[Schedule] = (),
+) -> list[Row]:
+    """The rows of a table, each with a label and a learning rate of its own.
+
+    With schedules `beside`, rows are compared, too.
+    """
+    plans = [times_validation(plan, one, (*schedules, *beside)) for one in schedules]
     return [
-        Row(
-            label,
-            schedule,
-            replace(
-                times_validation(plan, schedule, schedules),
-                rate=rate_of(plan.model, schedule, scaling),
-            ),
-        )
-        for schedule, label in zip(schedules, labels_of(schedules), strict=True)
+        Row(label, one, replace(own, rate=rate_of(plan.model, one, scaling)))
+        for one, own, label in zip(schedules, plans, labels_of(schedules), strict=True)
     ]
 
 

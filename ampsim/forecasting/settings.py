@@ -37,8 +37,10 @@ whose best rate is at an end says so: a better one may lie outside."""
 class Score:
     """What a trial gave; the smaller is better."""
 
-    time_s: float  # to the target; infinite if it was not reached
-    shortfall: float  # how bad the best validation was; infinite if unknown, or if it diverged
+    time_s: float = math.inf  # to the target; infinite if it was not reached
+    shortfall: float = (
+        math.inf
+    )  # how bad the best validation was; infinite if unknown, or if it diverged
 
     @property
     def is_lost(self) -> bool:
@@ -253,8 +255,6 @@ class Tried:
         return all(one.is_lost for one in self.scores)
 
 
-LOST: Final = Score(math.inf, math.inf)
-
 Trial: TypeAlias = tuple[int, Choice, int]
 """A row, a setting of it, and which seed for trials, counted from 0."""
 
@@ -299,7 +299,7 @@ def search_all(
             break
         scores = try_all([(row, one.setting, seed) for row, one, seed in asked])
         for row, one, seed in asked:
-            one.scores.append(scores.get((row, one.setting, seed), LOST))
+            one.scores.append(scores.get((row, one.setting, seed), Score()))
     return found
 
 

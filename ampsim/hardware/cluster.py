@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import Field, ValidationError, WrapValidator
 
 from ampsim.arguments import checked
 from ampsim.hardware.device import HOST_NUMBERS, Device
@@ -77,6 +77,19 @@ class ClusterKeys(Consistent):
     memory: MemoryRemedy | None = None
 
 
+def _each_once(given: Any, check: Callable[[Any], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Check devices, each once however many workers it has: a million equal ones take a moment."""
+    devices = cast("tuple[Any, ...]", given)
+    if not isinstance(given, tuple) or not 0 < len(devices) <= WORKERS_MAX:
+        return check(given)
+    kinds = {id(one): one for one in devices}
+    try:
+        made = dict(zip(kinds, check(tuple(kinds.values())), strict=True))
+    except ValidationError:
+        return check(given)  # which says of the first worker that has it
+    return tuple(made[id(one)] for one in devices)
+
+
 class Cluster(ClusterKeys):
     """The hardware of one run.
 
@@ -103,7 +116,11 @@ class Cluster(ClusterKeys):
     an edge leads to the host, nobody's.
     """
 
-    devices: Annotated[tuple[Device, ...], Field(min_length=1, max_length=WORKERS_MAX)]
+    devices: Annotated[
+        tuple[Device, ...],
+        Field(min_length=1, max_length=WORKERS_MAX),
+        WrapValidator(_each_once),
+    ]
     links: tuple[Route, ...] = ()
     events: tuple[Event, ...] = ()
     edges: tuple[Edge, ...] = ()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ampsim.hardware.cluster import Cluster
-from ampsim.hardware.device import Device
-from ampsim.hardware.topology import HOST
+from ampsim.hardware.device import Device, sign_of
+from ampsim.hardware.topology import HOST, Edge, Level, Link, Topology
 
 FLOP_PER_J_MAX: Final = 2.2e12
 """FLOP/s per watt: four times the best shipped file, `tpu-v3`, 123 TFLOP/s at 220 W."""
@@ -22,6 +22,27 @@ BANDWIDTHS: Final = (
     "memory_bandwidth_bytes_per_s", "light_bandwidth_bytes_per_s", "pass_bandwidth_bytes_per_s"
 )  # fmt: skip
 """The keys of a device that are held against it."""
+
+FLOP_PER_S_MIN: Final = 1e6
+"""Of one device; chosen: a ten-thousandth of the slowest shipped file, so less is a slip of units,
+as of TFLOP/s."""
+
+BYTES_MIN: Final = 1e4
+"""Of a memory or a cache of a device; chosen: no layer fits, so less is a slip of units, as of
+GB."""
+
+OVERHEAD_S_MAX: Final = 0.01
+"""Of what a device takes beside its work; chosen: 400 times the longest of a shipped file, so more
+is a slip of units, as of microseconds."""
+
+CV_MAX: Final = 1.0
+"""Of a step's time; chosen: it varies by as much as it takes, so more is a slip, as of per cent."""
+
+LATENCY_S_MAX: Final = 1.0
+"""Of a link; chosen: ten times around the earth in a fibre, so more is a slip of units."""
+
+BANDWIDTH_BYTES_PER_S_MIN: Final = 1e3
+"""Of a link; chosen: a modem of 1990, so less is a slip of units, as of Gbit/s."""
 
 RIDGE_FLOP_PER_BYTE_MAX: Final = 5000.0
 """FLOP/s over bytes/s; chosen: 37 times the most of a shipped file, `tpu-v3`."""
@@ -52,6 +73,7 @@ def _of_device(device: Device) -> Iterator[str]:
         bandwidth = getattr(device, key)
         if bandwidth is not None and bandwidth > MEMORY_BANDWIDTH_BYTES_PER_S_MAX:
             yield _above(key, bandwidth, MEMORY_BANDWIDTH_BYTES_PER_S_MAX, "is it in bytes/s?")
+    yield from _of_units(device)
     memory = device.memory_bandwidth_bytes_per_s
     if memory is not None:
         ridge = rate / memory
@@ -66,6 +88,19 @@ def _of_device(device: Device) -> Iterator[str]:
             f"copy_bandwidth_bytes_per_s is {copies:g}, above the {memory:g} of the device's own "
             "memory; check both"
         )
+
+
+def _of_units(device: Device) -> Iterator[str]:
+    """What seems to be in another unit than its key names."""
+    if device.flop_per_s < FLOP_PER_S_MIN:
+        yield _below("flop_per_s", device.flop_per_s, FLOP_PER_S_MIN, "is it in FLOP/s?")
+    for key, value in device.numbers.items():
+        if key.endswith("_bytes") and value < BYTES_MIN:
+            yield _below(key, value, BYTES_MIN, "is it in bytes?")
+        if sign_of(key) < 0 and value > OVERHEAD_S_MAX:
+            yield _above(key, value, OVERHEAD_S_MAX, "is it in seconds?")
+        if key.endswith("_cv") and value > CV_MAX:
+            yield _above(key, value, CV_MAX, "it is a fraction of a step's time, not per cent")
 
 
 def _of_host(cluster: Cluster) -> Iterator[str]:
@@ -98,7 +133,39 @@ def _of_failures(cluster: Cluster) -> Iterator[str]:
         )
 
 
+def _costs(cluster: Cluster) -> Iterator[tuple[str, Link | Level | Topology | Edge]]:
+    """All that messages cross but ports, each with the key that says what it costs."""
+    yield "link", cluster.link
+    yield from ((f"links[{place}]", route.link) for place, route in enumerate(cluster.links))
+    if cluster.topology is not None:
+        levels = cluster.topology.levels
+        yield from ((f"topology.levels[{place}]", one) for place, one in enumerate(levels))
+        if not levels:
+            yield "topology", cluster.topology
+    yield from ((f"edge {_ends(edge)}", edge) for edge in cluster.edges)
+
+
+def _ends(edge: Edge) -> str:
+    return "-".join("host" if end == HOST else str(end) for end in edge.between)
+
+
+def _of_costs(cluster: Cluster) -> Iterator[str]:
+    """The first latency and the first bandwidth that seem to be in another unit."""
+    costs = list(_costs(cluster))
+    for key, cost in costs:
+        if cost.latency_s > LATENCY_S_MAX:
+            yield _above(f"{key}.latency_s", cost.latency_s, LATENCY_S_MAX, "is it in seconds?")
+            break
+    for key, cost in costs:
+        rate = cost.bandwidth_bytes_per_s
+        if rate is not None and rate < BANDWIDTH_BYTES_PER_S_MIN:
+            key = f"{key}.bandwidth_bytes_per_s"
+            yield _below(key, rate, BANDWIDTH_BYTES_PER_S_MIN, "is it in bytes/s?")
+            break
+
+
 def _of_links(cluster: Cluster) -> Iterator[str]:
+    yield from _of_costs(cluster)
     slowest = min(cluster.devices, key=_memory)
     if cluster.workers > 1:
         yield from _of_link("link", cluster.link.bandwidth_bytes_per_s, slowest)
@@ -120,8 +187,7 @@ def _of_network(cluster: Cluster, slowest: Device) -> Iterator[str]:
         ends = [cluster.devices[end] for end in edge.between if isinstance(end, int) and end >= 0]
         slower = min(ends, key=_memory, default=None)
         if slower is not None and slower.name not in told:
-            named = "-".join("host" if end == HOST else str(end) for end in edge.between)
-            for note in _of_link(f"edge {named}", edge.bandwidth_bytes_per_s, slower):
+            for note in _of_link(f"edge {_ends(edge)}", edge.bandwidth_bytes_per_s, slower):
                 told.add(slower.name)
                 yield note
     for way in ("egress", "ingress") if ports is not None else ():
@@ -142,6 +208,10 @@ def _of_link(
 def _memory(device: Device) -> float:
     bandwidth = device.memory_bandwidth_bytes_per_s
     return float("inf") if bandwidth is None else bandwidth
+
+
+def _below(key: str, value: float, limit: float, hint: str) -> str:
+    return f"{key} is {value:g}, below {limit:g}; {hint}"
 
 
 def _above(key: str, value: float, limit: float, hint: str) -> str:

@@ -288,9 +288,8 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
     elif rule := RULES.get(name_of(target)):
         low.values[operation.name] = rule(Arguments(low, operation))
     elif said.endswith("_") and not said.startswith("_"):
-        what = f"{said} changes a tensor in place"
         usual = "make a new one, such as with torch.cat or x = x + y"
-        raise low.refused(what, remedy or usual, MissingRule)
+        raise low.refused(f"{said} changes a tensor in place", remedy or usual, MissingRule)
     else:
         if not remedy and (remedy := REMEDIES.get(own)) and own != said:
             said = f"{own}, a part of {said}"

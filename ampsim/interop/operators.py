@@ -40,6 +40,7 @@ from ampsim.interop.lowering import (
     shape_of,
     short,
 )
+from ampsim.interop.parameters import Learned
 from ampsim.interop.plan import Ref, Spec
 
 Rule: TypeAlias = Callable[[Arguments], Value]
@@ -80,9 +81,11 @@ _REMEDIES: Final[dict[str, str]] = {
     "logsumexp": "take F.log_softmax",
     "maximum": "take a + F.relu(b - a)",
     "minimum": "take a - F.relu(a - b)",
+    "min amin": "take -torch.amax(-x, dim), or of two a - F.relu(a - b)",
+    "pow exp2": "for a ** x take torch.exp(x * math.log(a))",
     "mean": "leave the mean over the batch to the loss, such as nn.MSELoss()",
     "one_hot": "make it with the data, or take nn.Embedding",
-    "prelu": "take nn.LeakyReLU",
+    "celu hardshrink prelu softshrink": "take nn.LeakyReLU, or nn.ELU",
     "repeat": "take expand, which holds no copies",
     "rnn_relu rnn_tanh": "take nn.GRU or nn.LSTM",
     "rnn_tanh_cell": "take nn.GRUCell or nn.LSTMCell",
@@ -176,7 +179,9 @@ def _picked(given: Arguments, axis: int, key: int | tuple[int | None, ...]) -> V
     place = axis % len(given.shape_of())
     index = (*[slice(None)] * place, slice(*key) if isinstance(key, tuple) else key)
     keys = (*[None] * place, key)
-    way = operator.itemgetter(index)
+    way, value = operator.itemgetter(index), given[given.first]
+    if isinstance(value, Learned) and value.wired is None and value.values.ndim == 1:
+        keys = (None, key if isinstance(key, tuple) else (key, key + 1 or None, None))  # of (1, n)
     return given.view(way, lambda: given.light(nodes.Pick, given.wire(), keys=keys))
 
 
@@ -188,11 +193,9 @@ def _flip(given: Arguments) -> Value:
 
 
 def _select(given: Arguments) -> Value:
-    value = given["self"]
-    place: int = given["index"]
-    if isinstance(value, Stacked) and given["dim"] == 0:
-        return value.values[place]
-    return _picked(given, given["dim"], place)
+    if isinstance(given["self"], Stacked) and given["dim"] == 0:
+        return given["self"].values[given["index"]]
+    return _picked(given, given["dim"], given["index"])
 
 
 def _slice(given: Arguments) -> Value:
@@ -299,8 +302,7 @@ def _where(given: Arguments) -> Value:
     names = ("value", "self") if is_filled else ("self", "other")
     mask = given.wire("mask" if is_filled else "condition")
     _require_data(given, mask)
-    wires = [given.operand(name) for name in names]
-    return given.light(nodes.Where, mask, *wires)
+    return given.light(nodes.Where, mask, *map(given.operand, names))
 
 
 def _compare(given: Arguments) -> Value:
@@ -368,9 +370,8 @@ def _largest(given: Arguments, **more: Any) -> Value:
     if len(axes) > 1:
         others = [axis for axis in range(len(shape)) if axis not in axes]
         wire = given.light(nodes.Permute, wire, axes=(*others, *axes))
-        extents_left = [shape[axis] for axis in others]
-        length = math.prod(shape[axis] or 1 for axis in axes)
-        wire = given.light(nodes.Reshape, wire, shape=extents((*extents_left, length)))
+        joined = [*(shape[axis] for axis in others), math.prod(shape[axis] or 1 for axis in axes)]
+        wire = given.light(nodes.Reshape, wire, shape=extents(joined))
         axes = [len(others)]
     return given.kept(given.light(nodes.Max, wire, axis=axes[0], **more))
 

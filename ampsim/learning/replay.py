@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from ampsim.errors import LOWER_RATE, DivergenceError, SimulationError, StuckError
+from ampsim.errors import LOWER_RATE, DivergenceError, StuckError
 from ampsim.ir import (
     Direction,
     Graph,
@@ -31,7 +31,7 @@ from ampsim.ir import (
 )
 from ampsim.learning.batches import Batches, failed, failing
 from ampsim.model_parallel import Job, LearnerPass, PassOrder, PassTotals, Prediction, Updater
-from ampsim.model_parallel.faults import fault_of, why_stuck
+from ampsim.model_parallel.faults import fault_of, uncounted, why_stuck
 from ampsim.model_parallel.job import Pump, by_number
 from ampsim.model_parallel.step import Step
 from ampsim.trace import Recorder
@@ -94,10 +94,7 @@ class Learner:
         elif state in self._gradients:
             version = self._gradients[state][1]
         else:
-            raise SimulationError(
-                f"{self.node.describe()} counted no gradient of {state}; its method backward must "
-                "call self.count_gradient(state, version) for each gradient that is not None"
-            )
+            raise uncounted(self.node, state)
         if version <= self.node.version:
             return False
         self._waiting.setdefault(version, []).append(item)

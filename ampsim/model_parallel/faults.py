@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.errors import AmpsimError, OptionError, SimulationError
 from ampsim.ir import Node, Sends, Standin, State
 from ampsim.text import short
 from ampsim.user_code import user_code
@@ -91,6 +94,14 @@ def _fault_as_key(state: tuple[Any, ...]) -> str | None:
     return None
 
 
+def uncounted(learner: Node, state: State) -> SimulationError:
+    """What a backward step is told that brought a gradient, and did not count it."""
+    return SimulationError(
+        f"{learner.describe()} counted no gradient of {state}; its method backward must call "
+        "self.count_gradient(state, version) for each gradient that is not None"
+    )
+
+
 def stray_of(error: Exception, states: list[State], in_flight: Collection[int]) -> str | None:
     """Return a sentence if `error` is that the instance of a state is not in flight, or None."""
     for state in states:
@@ -155,6 +166,18 @@ def _short(text: str) -> str:
     return line if len(line) <= LENGTH_MAX else f"{line[: LENGTH_MAX - 3]}..."
 
 
+BATCHES_COMPARED: Final = 8
+"""Batches of training that are asked for twice; chosen."""
+
+LOOKED_AT_BYTES_MAX: Final = 2e9
+"""Of a split's arrays that are looked at before anything runs; chosen: a few seconds."""
+
+_SPLITS: Final[dict[Literal["train", "valid"], str]] = {"train": "training", "valid": "validation"}
+
+_Fed: TypeAlias = Callable[[Any], Iterable[Any]]
+"""What a batch brings in: the payloads of its messages, or what a program is fed."""
+
+
 def not_finite(
     pump: Callable[[int, Any], Any] | None,
     make_program: Callable[[], Any] | None,
@@ -167,31 +190,96 @@ def not_finite(
         make_program: of the model; it says what is fed where there is no pump.
         batches: those that are looked at.
     """
-    with contextlib.suppress(Exception):  # of the user's code, which a run tells by itself
-        fed = partial(_payloads, pump) if pump else _feed(make_program)
-        return next(_faults(fed, batches), None)
+    with contextlib.suppress(AmpsimError):  # of the user's code, which a run tells by itself
+        fed = _fed(pump, make_program)
+        for split, words in _SPLITS.items():
+            for place, batch in enumerate(batches(split)):
+                where = f"batch {place} of the {words} data"
+                if (fault := _wrong_in(where, _arrays(fed, batch, where))) is not None:
+                    return fault
     return None
 
 
-def _payloads(pump: Callable[[int, Any], Any], batch: Any) -> Iterable[Any]:
-    return [payload for _port, _state, payload in pump(0, batch)]
+def require_sound(
+    nodes: Iterable[Node],
+    pump: Callable[[int, Any], Any] | None,
+    make_program: Callable[[], Any] | None,
+    data: Any,
+) -> None:
+    """Refuse data of an epoch with numbers that are not finite, or that are not what they say.
+
+    Args:
+        nodes: of the graph; where one has no numbers, the data need have none.
+        pump: of the model.
+        make_program: of the model; it says what is fed where there is no pump.
+        data: the data set, as a run sees it; of a split with more than `LOOKED_AT_BYTES_MAX` the
+            first part is looked at.
+
+    Raises:
+        OptionError: a number is not finite, counts are not those of the batches, or the same epoch
+            of the same seed has other numbers when it is asked for again.
+        SimulationError: a batch cannot be brought in.
+    """
+    if any(node.is_shape_only for node in nodes):
+        return
+    fed, batches = _fed(pump, make_program), partial(data.batches, epoch=0, seed=0)
+    for split, words in _SPLITS.items():
+        rows = count = size_bytes = 0
+        for count, batch in enumerate(batches(split), 1):
+            where = f"batch {count - 1} of the {words} data"
+            arrays = _arrays(fed, batch, where)
+            if (fault := _wrong_in(where, arrays)) is not None:
+                raise OptionError(f"{fault}: mend the data")
+            rows += batch.rows
+            size_bytes += sum(array.nbytes for array in arrays)
+            if size_bytes > LOOKED_AT_BYTES_MAX:
+                break
+        else:
+            _require_counts(split, data, rows, count)
+    if _first(fed, batches("train")) != _first(fed, batches("train")):
+        raise OptionError(
+            "the data must be the same whenever the same epoch of the same seed is asked for, got "
+            "others; draw them from np.random.default_rng([seed, epoch])"
+        )
 
 
-def _feed(make_program: Any) -> Callable[[Any], Iterable[Any]]:
-    feed = make_program().feed
+def _require_counts(split: Literal["train", "valid"], data: Any, rows: int, count: int) -> None:
+    said = data.epoch_batches(0) if split == "train" else data.batch_count(split)
+    if (data.count(split), said) != (rows, count):
+        raise OptionError(
+            f"count({split!r}) and batch_count({split!r}) of the data must say how many items and "
+            f"batches they give, {rows} and {count}, got {data.count(split)} and {said}"
+        )
+
+
+def _first(fed: _Fed, batches: Iterable[Any]) -> str:
+    """A digest of the first batches."""
+    hasher = hashlib.sha256()
+    for batch in islice(batches, BATCHES_COMPARED):
+        for one in _arrays(fed, batch, "a batch of the data"):
+            hasher.update(np.ascontiguousarray(one).data)
+    return hasher.hexdigest()
+
+
+def _fed(pump: Callable[[int, Any], Any] | None, make_program: Callable[[], Any] | None) -> _Fed:
+    if pump is not None:
+        return lambda batch: [payload for _port, _state, payload in pump(0, batch)]
+    with user_code("the model's make_program failed"):
+        feed = cast("Any", make_program)().feed
     return lambda batch: feed(batch).values()
 
 
-def _faults(fed: Callable[[Any], Iterable[Any]], batches: BatchesOf) -> Iterator[str]:
-    """Which arrays are not finite, in words."""
-    splits: dict[Literal["train", "valid"], str] = {"train": "training", "valid": "validation"}
-    for split, words in splits.items():
-        for place, batch in enumerate(batches(split)):
-            for given in fed(batch):
-                if not isinstance(given, np.ndarray):
-                    continue
-                one = cast("np.ndarray[Any, np.dtype[Any]]", given)
-                wrong: Any = one[~np.isfinite(one)] if one.dtype.kind == "f" else one[:0]
-                if wrong.size:
-                    array = f"a {one.dtype} array of shape {one.shape}"
-                    yield f"batch {place} of the {words} data has {wrong[0]} in {array}"
+def _arrays(fed: _Fed, batch: Any, where: str) -> list[np.ndarray[Any, np.dtype[Any]]]:
+    """The arrays of numbers that a batch brings in."""
+    with user_code(f"the model fails to bring in {where}"):
+        arrays = [cast("Any", one) for one in fed(batch) if isinstance(one, np.ndarray)]
+    return [one for one in arrays if one.dtype.kind != "O"]
+
+
+def _wrong_in(where: str, arrays: Iterable[np.ndarray[Any, np.dtype[Any]]]) -> str | None:
+    """The first array with a number that is not finite, in words."""
+    for one in arrays:
+        wrong: Any = one[~np.isfinite(one)] if one.dtype.kind == "f" else one[:0]
+        if wrong.size:
+            return f"{where} has {wrong.flat[0]} in a {one.dtype} array of shape {one.shape}"
+    return None

@@ -13,6 +13,7 @@ import numpy as np
 from ampsim.clock import Clock, SimClock
 from ampsim.errors import LOWER_RATE, DivergenceError, OptionError
 from ampsim.ir import Graph, LossReport, Node, ParameterizedNode, Pumped, Standin
+from ampsim.metric import Metric
 from ampsim.model_parallel.faults import BatchesOf, not_finite
 from ampsim.model_parallel.order import PassOrder
 from ampsim.optim import Optimizer
@@ -106,6 +107,23 @@ class PassTotals:
     def absolute_error(self) -> float:
         """Mean absolute error per row of a regression; NaN where nothing was reported."""
         return _sum(self.absolute_errors) / self.rows if self.rows else math.nan
+
+    def require_measured(self, measure: Metric, target: float | None) -> None:
+        """Check that losses report what a model is measured by, where there is a target.
+
+        Raises:
+            OptionError: they do not, so that no target would be reached, however long it is run.
+        """
+        score = self.accuracy if measure.is_rising else self.absolute_error
+        if target is None or not math.isnan(score) or math.isnan(self.loss):
+            return
+        such, other = "SquaredError", "accuracy"
+        if measure.is_rising:
+            such, other = "SoftmaxCrossEntropy", "error"
+        raise OptionError(
+            f"the model is measured by its {measure.kind}, which a loss of it does not report; "
+            f"take a loss that does, such as {such}, or metric={other!r}"
+        )
 
     def include(self, other: PassTotals) -> None:
         """Add another part of the same pass."""

@@ -18,6 +18,7 @@ from ampsim.ir import (
     State,
 )
 from ampsim.machine import Channel, Memory, Processor
+from ampsim.model_parallel.faults import uncounted
 from ampsim.model_parallel.footprint import MESSAGES, Footprint
 from ampsim.model_parallel.order import LearnerOrder
 from ampsim.model_parallel.price import WAITS, Charged, Needed, Prices, largest, largest_but
@@ -167,6 +168,9 @@ class PlacedNode:
 
         A step that only waits costs nothing. A light step is charged for the largest payload that
         it took or sends, whichever message came last.
+
+        Raises:
+            SimulationError: a learner counted no gradient of its backward step.
         """
         footprint, learner = self.footprint, self.learner
         name = state if self._joins is None else self._joins(direction, state)
@@ -197,6 +201,10 @@ class PlacedNode:
                 assert staleness >= 0, f"{learner.name}: its version has fallen"
                 lag = 0 if self.stash is None else staleness
                 self._brought((state, learner.version, lag))
+            elif (
+                self._frees is not None and sends and direction is BACKWARD and payload is not None
+            ):
+                raise uncounted(learner, state)
             charged = WAITS if not sends else None if payload is None else payload.shape
         ended = None
         if footprint is not None:

@@ -21,7 +21,7 @@ OUTLINES_FILE: Final = "outlines.json"
 OUTLINES_KIND: Final = "outlines"
 
 FORMAT: Final = 1
-"""Version of both files."""
+"""Version of these files, and of what a map was made of."""
 
 T = TypeVar("T")
 
@@ -53,12 +53,8 @@ def outlines_to_text(
 
 def _at_ends(spreads: Mapping[str, Spreading]) -> str:
     """The rows on devices with intervals; empty where there is none."""
-    lines = [
-        f"{json.dumps(label)}: {_compact(spread_to_plain(one))}"
-        for label, one in spreads.items()
-        if one is not None
-    ]
-    return ', "at_ends": {\n' + ",\n".join(lines) + "\n}" if lines else ""
+    known = {label: spread_to_plain(one) for label, one in spreads.items() if one is not None}
+    return f', "at_ends": {_by_label(known)}' if known else ""
 
 
 def read_outlines(folder: Path) -> Outlines:
@@ -119,6 +115,12 @@ def _line(run: Run) -> str:
     return _compact(content)
 
 
+def _by_label(contents: Mapping[str, Any]) -> str:
+    """A JSON object with a line for each row."""
+    lines = [f"{json.dumps(label)}: {_compact(one)}" for label, one in contents.items()]
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
 def _compact(content: Any) -> str:
     return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
@@ -139,9 +141,8 @@ WITNESS_KIND: Final = "witnesses"
 
 def witnesses_to_text(witnesses: Mapping[str, Witness]) -> str:
     """The file that holds the witnesses of a report, by its rows: JSON, a line a row."""
-    lines = [f"{json.dumps(label)}: {_compact(one.plain())}" for label, one in witnesses.items()]
-    head = f'{{"kind": "{WITNESS_KIND}", "format": {FORMAT}, "rows": {{\n'
-    return head + ",\n".join(lines) + "\n}}\n"
+    rows = _by_label({label: one.plain() for label, one in witnesses.items()})
+    return f'{{"kind": "{WITNESS_KIND}", "format": {FORMAT}, "rows": {rows}}}\n'
 
 
 def read_witnesses(folder: Path) -> dict[str, Witness]:

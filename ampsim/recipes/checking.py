@@ -35,8 +35,7 @@ from ampsim.report.page.figures import TOGETHER
 from ampsim.report.saving import drawn_with, look_alike
 from ampsim.runs.compare import Apart, first_apart, is_close
 from ampsim.runs.run import Run, run_of
-from ampsim.runs.witness import ROUNDING, Witness, tiny_run, tiny_task
-from ampsim.runs.witness import TOLERANCE as WITNESS_TOLERANCE
+from ampsim.runs.witness import ROUNDING, TOLERANCE, Witness, tiny_run, tiny_task
 from ampsim.study.process_settings import linear_algebra
 from ampsim.study.provenance import software, source_digest
 from ampsim.text import mapping, sequence
@@ -47,9 +46,6 @@ DRAWN_WITH: Final = "drawn_with"
 
 ROUNDED: Final = 1e-9
 """Relative difference of a number that is drawn again; chosen: sums in another order."""
-
-TOLERANCE: Final = 1e-6
-"""The same of one that was run again; chosen: as of witnesses, far above rounding."""
 
 FIXED: Final = frozenset(
     {"max_active_keys", "min_update_interval", "replicas", "workers", "repeats"}
@@ -96,8 +92,8 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
         manifest = read_manifest(folder)
         changed = " and ".join(_changed_code(recipe, manifest))
         missing = ", ".join(file for file, is_same in _data(manifest) if is_same is None)
-        absent = _told(f"not compared, for they are not here: {missing}" if missing else None)
-        notes = (*_told(changed or None), *absent)
+        absent = [f"not compared, for they are not here: {missing}"] if missing else []
+        notes = tuple(filter(None, [changed, *absent]))
         faults = (*_changes(recipe, manifest), *edits_of(folder, manifest))
         faults += tuple(lacks_of(manifest, (TABLE, PAGE, WITNESS, OUTLINES)))
         if faults:
@@ -105,7 +101,7 @@ def check_report(recipe: Recipe, folder: Path) -> Verdict:
         witnesses, results = read_witnesses(folder), read_results(recipe, folder)
     except AmpsimError as error:
         return Verdict((str(error),))
-    tolerance = ROUNDING if _other_kernels(recipe, manifest) else WITNESS_TOLERANCE
+    tolerance = ROUNDING if _other_kernels(recipe, manifest) else TOLERANCE
     tiny = _tiny_runs(recipe, manifest, witnesses, tolerance)
     drawn = _redrawn(recipe, folder, results, tiny)
     if changed and tiny.are_all:
@@ -153,7 +149,8 @@ def check_again(recipe: Recipe, folder: Path, again: Results | Explored) -> Verd
         return Verdict(tuple(_columns_that_differ(before, str(now[TABLE]), exact)), notes)
     skipped = skipped_pictures(manifest)
     drawn = Drawn(now, "what its runs give", TOLERANCE, is_masked=True)
-    return Verdict(tuple(differences(folder, manifest, drawn, skipped)), (*notes, *_told(skipped)))
+    faults = tuple(differences(folder, manifest, drawn, skipped))
+    return Verdict(faults, tuple(filter(None, [*notes, skipped])))
 
 
 # What is drawn again, and compared
@@ -296,20 +293,20 @@ def _redrawn(recipe: Recipe, folder: Path, results: Reported, tiny: _TinyRuns) -
 
     A Gantt chart whose window is longer than the tiny runs is drawn again of longer ones.
     """
-    verdict = _drawn_once(folder, results, tiny.runs if tiny.are_all else None)
+    manifest, seed = read_manifest(folder), recipe.file.seeds[0]
+    verdict = _drawn_once(folder, manifest, results, tiny.runs if tiny.are_all else None)
     if not any(one.startswith(f"{TOGETHER.file} is not") for one in verdict.faults):
         return verdict
-    seed = recipe.file.seeds[0]
-    rows = _tuned_rows(recipe, read_manifest(folder)).rows
-    longer = [(row, *tiny_task(row, seed, LONGER).run(None)) for row in rows]
-    runs = tuple(
-        run_of(result, failure, schedule=row.label, seed=seed) for row, result, failure in longer
-    )
-    return _drawn_once(folder, results, runs)
+    longer = [
+        run_of(*tiny_task(row, seed, LONGER).run(None), schedule=row.label, seed=seed)
+        for row in _tuned_rows(recipe, manifest).rows
+    ]
+    return _drawn_once(folder, manifest, results, longer)
 
 
-def _drawn_once(folder: Path, results: Reported, runs: Sequence[Run] | None) -> Verdict:
-    manifest = read_manifest(folder)
+def _drawn_once(
+    folder: Path, manifest: Mapping[str, Any], results: Reported, runs: Sequence[Run] | None
+) -> Verdict:
     skipped = skipped_pictures(manifest)
     odd = ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError
     try:
@@ -320,7 +317,8 @@ def _drawn_once(folder: Path, results: Reported, runs: Sequence[Run] | None) -> 
     drawn = Drawn({**contents, **beside}, f"what {OUTLINES} draws to")
     unseen = [name for name, content in contents.items() if content is None]
     notes = [f"{name} is not compared, for tiny runs of all rows would draw it" for name in unseen]
-    return Verdict(tuple(differences(folder, manifest, drawn, skipped)), (*_told(skipped), *notes))
+    faults = tuple(differences(folder, manifest, drawn, skipped))
+    return Verdict(faults, tuple(filter(None, [skipped, *notes])))
 
 
 def draw_again(results: Reported, runs: Sequence[Run] | None) -> dict[str, str | bytes | None]:
@@ -335,10 +333,6 @@ def skipped_pictures(manifest: Mapping[str, Any]) -> str | None:
     if was == now:
         return None
     return f"pictures are not compared: they were drawn with {was}, and here is {now}"
-
-
-def _told(sentence: str | None) -> tuple[str, ...]:
-    return () if sentence is None else (sentence,)
 
 
 # Tiny runs

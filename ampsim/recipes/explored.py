@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ampsim.exploring.axes import NAMES, point_words
 from ampsim.exploring.explore import (
@@ -27,7 +27,7 @@ from ampsim.exploring.explore import (
 from ampsim.exploring.making import PointRuns, Query
 from ampsim.hardware import Cluster
 from ampsim.metric import Metric
-from ampsim.recipes.beside import OUTLINES_FILE, read_json, witnesses_to_text
+from ampsim.recipes.beside import FORMAT, OUTLINES_FILE, read_json, witnesses_to_text
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.results import PAGE, TABLE, Reported
 from ampsim.recipes.rows import ExploredSpace, space_of
@@ -48,7 +48,6 @@ from ampsim.text import to_toml
 
 MAP: Final = "index.html"
 _KIND: Final = "map"
-_FORMAT: Final = 1
 _OWN_OPTIONS: Final = (
     "Rows have options of the model of their own, as the recipe says; else nothing is tuned."
 )
@@ -63,11 +62,7 @@ class Explored(Reported):
     said: tuple[str, ...] = ()  # sentences of it that its runs alone tell
     witnesses: str = field(default="", repr=False)  # as of `Reported`
     runs = ()
-
-    @property
-    def failures(self) -> list[str]:
-        """None: a cell whose runs fail does not arrive."""
-        return []
+    failures: ClassVar[Sequence[str]] = ()  # a cell whose runs fail does not arrive
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -90,7 +85,7 @@ class Explored(Reported):
     @property
     def outlines(self) -> str:
         """What was timed and learned."""
-        head = {"kind": _KIND, "format": _FORMAT, "said": list(self.said)}
+        head = {"kind": _KIND, "format": FORMAT, "said": list(self.said)}
         metric = {"kind": self.found.metric.kind, "unit": self.found.metric.unit}
         content = {**head, "metric": metric, **self.found.evidence.plain()}
         return json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n"

@@ -23,6 +23,7 @@ from ampsim.options import Count
 from ampsim.runs.ranking import SURE
 from ampsim.study.learning_rates import Scaling
 from ampsim.study.schedule_names import METHODS, option_fields
+from ampsim.study.simulation import Mode
 from ampsim.toml_file import FileKind, Record, Text, read_table, validate
 
 RECIPE: Final = "recipe.toml"
@@ -126,8 +127,6 @@ class Cell:
         return f"{told} at {_words(self.cluster)}" if self.cluster else told
 
 
-ModeName: TypeAlias = Literal["numeric", "sleep"]
-
 HARDWARE: Final = ("cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "topology")
 """Keys of a row that say what it runs on, each instead of the recipe's."""
 
@@ -164,7 +163,7 @@ class ScheduleEntry(_Tuned):
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     topology: Text | None = None
-    mode: ModeName | None = None
+    mode: Mode | None = None
     set: dict[str, Any] = Field(default_factory=dict[str, Any])
 
     @property
@@ -221,7 +220,7 @@ class RecipeFile(Record):
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     topology: Text | None = None
-    mode: ModeName = "numeric"
+    mode: Mode = "numeric"
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [0])
     instances: Count | None = None
     epochs: Count | None = None
@@ -281,10 +280,12 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     path = place / RECIPE
     table = read_table(path, str(path), KIND)
     file = validate(RecipeFile, table, str(path))
-    _require(path, _faults(file))
+    for fault in _faults(file):
+        raise FileFormatError(f"{path}: {fault}")
     rows, cells = _multiplied(file)
     file = file.model_copy(update={"schedules": rows})
-    _require(path, _row_faults(file, cells))
+    for fault in _row_faults(file, cells):
+        raise FileFormatError(f"{path}: {fault}")
     return Recipe(place, str(path), sha256_of(path), _asked_sha256(table), file, cells)
 
 
@@ -311,12 +312,6 @@ def _words(cluster: str) -> str:
 def _asked_sha256(table: dict[str, Any]) -> str:
     asked = {key: value for key, value in table.items() if key not in ("title", "text")}
     return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _require(path: Path, faults: Iterator[str]) -> None:
-    fault = next(faults, None)
-    if fault is not None:
-        raise FileFormatError(f"{path}: {fault}")
 
 
 def _faults(file: RecipeFile) -> Iterator[str]:
@@ -434,45 +429,41 @@ def _names_with(file: str) -> list[str]:
     return [] if folder is None else sorted(path.parent.name for path in folder.glob(f"*/{file}"))
 
 
-def _folder_at(path_or_name: str, file: str) -> Path | None:
-    """The folder of a path, which has a separator or is a folder named by dots; None of a name."""
-    if os.sep not in path_or_name and path_or_name not in (".", "..", file):
-        return None
-    path = expanded(path_or_name)
-    return path.parent if path.name == file else path
+def _folder_with(file: str, name_or_path: str) -> Path | None:
+    """The folder with a file that a report's name, or a path, leads to; None where there is none.
+
+    A path is that of the folder or of the file; a name of the folder `reports/` goes before it.
+    """
+    folder = reports_folder()
+    if folder is not None and name_or_path in (*recipe_names(), *program_names()):
+        place = folder / name_or_path
+    else:
+        path = expanded(name_or_path)
+        place = path.parent if path.name == file else path
+    return place if os.path.isfile(place / file) else None
 
 
 def recipe_folder(name_or_path: str) -> Path:
     """The folder that a name, the path of a folder or that of its recipe leads to.
 
-    A path is what has a separator, or is a folder that is named by dots.
-
     Raises:
         UnknownNameError: there is no such recipe.
     """
-    folder = _folder_at(name_or_path, RECIPE)
-    if folder is not None:
-        if os.path.isfile(folder / RECIPE):
-            return folder
-        raise UnknownNameError(f"no recipe in {str(folder)!r}; expected a folder with {RECIPE}")
-    folder = reports_folder()
-    if folder is None:
+    if (found := _folder_with(RECIPE, name_or_path)) is not None:
+        return found
+    if os.sep in name_or_path or name_or_path in (".", "..", RECIPE):
+        raise UnknownNameError(f"no recipe in {name_or_path!r}; expected a folder with {RECIPE}")
+    if reports_folder() is None:
         raise UnknownNameError(
             f"no recipe named {name_or_path!r}: there is no folder 'reports' here; go to a "
             f"checkout of ampsim, or give the path of a folder with {RECIPE}"
         )
-    if name_or_path not in recipe_names():
-        known = sorted([*recipe_names(), *program_names()])
-        raise UnknownNameError(
-            f"{one_of('recipe', name_or_path, known)}; or give the path of a folder with {RECIPE}"
-        )
-    return folder / name_or_path
+    known = sorted([*recipe_names(), *program_names()])
+    raise UnknownNameError(
+        f"{one_of('recipe', name_or_path, known)}; or give the path of a folder with {RECIPE}"
+    )
 
 
 def program_folder(name_or_path: str) -> Path | None:
     """The folder of a program that a name or a path leads to; None where it leads to none."""
-    if name_or_path in program_names():
-        folder = reports_folder()
-        return None if folder is None else folder / name_or_path
-    folder = _folder_at(name_or_path, PROGRAM)
-    return folder if folder is not None and os.path.isfile(folder / PROGRAM) else None
+    return _folder_with(PROGRAM, name_or_path)

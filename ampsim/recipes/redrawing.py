@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import pandas as pd
 
 from ampsim.errors import FileFormatError
 from ampsim.files import read_regular, sha256_of
+from ampsim.forecasting.tuning import no_trials
 from ampsim.metric import Goal
 from ampsim.output_folder import MANIFEST, read_table, write_files
 from ampsim.recipes.beside import OUTLINES_FILE, WITNESS_FILE, read_beside, read_outlines
@@ -22,13 +24,12 @@ from ampsim.recipes.running import (
     FORMAT,
     KIND,
     TRIALS,
-    read_trials,
     recipe_origin,
     tables_of,
 )
 from ampsim.report.page.figures import TOGETHER
 from ampsim.runs.run import Run
-from ampsim.text import mapping, sequence
+from ampsim.text import mapping, sequence, short
 from ampsim.user_code import told
 
 _TABLES: Final = ("recipe", "model", "cluster", "program", "files")
@@ -55,23 +56,19 @@ def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What is not of the type that every report's manifest has there."""
     for key in _TABLES:
         if not isinstance(manifest.get(key, {}), dict):
-            yield f"{key} must be a table, got {_short(manifest[key])}"
+            yield f"{key} must be a table, got {short(manifest[key])}"
     for key in _LISTS:
         entries = manifest.get(key, [])
         if not isinstance(entries, list) or any(not isinstance(one, dict) for one in entries):  # pyright: ignore[reportUnknownVariableType]  # any TOML
-            yield f"{key} must be a list of tables, got {_short(entries)}"
+            yield f"{key} must be a list of tables, got {short(entries)}"
     for one in sequence(manifest.get("data")):
         if not isinstance(one.get("file"), str) or not isinstance(one.get("sha256"), str):
-            yield f"an entry of data must have file and sha256, got {_short(one)}"
+            yield f"an entry of data must have file and sha256, got {short(one)}"
     for name, digest in mapping(manifest.get("files", {})).items():
         if Path(name).name != name or "\0" in name or name == MANIFEST:
-            yield f"files must be names of files beside it, got {_short(name)}"
+            yield f"files must be names of files beside it, got {short(name)}"
         if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-            yield f"files.{name} must be a SHA-256, got {_short(digest)}"
-
-
-def _short(value: Any) -> str:
-    return repr(value)[:60]
+            yield f"files.{name} must be a SHA-256, got {short(digest)}"
 
 
 def files_of(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -92,6 +89,9 @@ def edits_of(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
         except OSError as error:
             yield f"{name} cannot be read: {error.strerror}"
 
+
+_READ: Final = (OUTLINES_FILE, TRIALS)
+"""Files of a report that it is drawn of again."""
 
 _WRITTEN: Final = ("files", "drawn_with")
 """Keys of a manifest that are of its files, not of what was run."""
@@ -125,12 +125,12 @@ def read_results(recipe: Recipe, folder: Path) -> Results | Explored:
 
 
 def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | Explored:
-    digest = files_of(manifest).get(OUTLINES_FILE)
-    if digest is None:
+    kept = {name: digest for name, digest in files_of(manifest).items() if name in _READ}
+    if OUTLINES_FILE not in kept:
         raise FileFormatError(f"it has no {OUTLINES_FILE} to redraw it from; run it again")
     outlines = None if recipe.file.explore else read_outlines(folder)
-    if sha256_of(folder / OUTLINES_FILE) != digest:
-        raise FileFormatError(f"{OUTLINES_FILE} is not as it was written; run it again")
+    for fault in edits_of(folder, {"files": kept}):
+        raise FileFormatError(f"{fault}; run it again")
     before, now = manifest["recipe"], recipe_origin(recipe)
     if all(before.get(key) != now[key] for key in ("sha256", "asked_sha256")):
         raise FileFormatError(
@@ -152,17 +152,16 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | E
         model=str(manifest["model"]["name"]),
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),
-        trials=_trials(recipe, folder, manifest),
+        trials=_trials(recipe, folder),
         manifest=_as_made({key: one for key, one in manifest.items() if key not in _WRITTEN}),
     )
 
 
-def _trials(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> pd.DataFrame:
-    """The trials beside the report, if they are as they were written."""
-    digest = files_of(manifest).get(TRIALS)
-    if digest is not None and sha256_of(folder / TRIALS) != digest:
-        raise FileFormatError(f"{TRIALS} is not as it was written; run it again")
-    return read_trials(folder, recipe.file)
+def _trials(recipe: Recipe, folder: Path) -> pd.DataFrame:
+    """The trials beside a report; none where it tunes nothing."""
+    if recipe.file.tune is None:
+        return no_trials()
+    return read_beside(partial(pd.read_csv, folder / TRIALS), TRIALS)
 
 
 def _require_fit(recipe: Recipe, runs: Sequence[Run]) -> None:

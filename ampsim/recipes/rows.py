@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -19,12 +19,13 @@ from ampsim.forecasting.making import require_fit, times_validation
 from ampsim.forecasting.tuning import no_trials
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.metric import Goal
-from ampsim.model_parallel import Placement, Schedule, placement_of
-from ampsim.recipes.recipe import HARDWARE, Recipe, ScheduleEntry
-from ampsim.runs.task import PAPER, Row, RunPlan
+from ampsim.model_parallel import Schedule, placement_of
+from ampsim.recipes.recipe import HARDWARE, Recipe
+from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import methods_of, rate_of
 from ampsim.study.loading import load_model, located
 from ampsim.study.model import Model
+from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.provenance import cluster_origin, data_files, file_digest, model_origin
 from ampsim.study.schedule_names import schedule_of_row
 from ampsim.study.simulation import RunOptions
@@ -206,19 +207,11 @@ def cluster_of(recipe: Recipe, index: int | None = None) -> Cluster:
     Raises:
         FileFormatError: the name or an option of it does not fit.
     """
-    if index is None:
-        return _told(recipe, "cluster", lambda: _cluster(recipe, {}))
-    own = recipe.file.schedules[index].hardware
-    where = "cluster" if not own else f"{recipe.cells[index].where}: cluster"
-    return _told(recipe, where, lambda: _cluster(recipe, own))
-
-
-def _cluster(recipe: Recipe, own: Mapping[str, Any]) -> Cluster:
-    """The recipe's cluster, with what a row has of its own in place of it."""
-    file = recipe.file
-    asked = {key: own.get(key, getattr(file, key)) for key in HARDWARE}
+    own: dict[str, Any] = {} if index is None else recipe.file.schedules[index].hardware
+    where = f"{recipe.cells[index].where}: cluster" if index is not None and own else "cluster"
+    asked = {key: own.get(key, getattr(recipe.file, key)) for key in HARDWARE}
     path = recipe.beside(asked.pop("cluster"), ".toml")
-    return load_cluster(path, **asked)
+    return _told(recipe, where, lambda: load_cluster(path, **asked))
 
 
 def _row(
@@ -237,13 +230,14 @@ def _row(
     model, data, code = known[asked]
     _told(recipe, "target", lambda: model.measure.require_target(file.target))
     if file.tune_optimizer:
-        _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model))
+        _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model, file.tune))
+    placement = recipe.beside(entry.placement or DEFAULT, ".toml")
     options = RunOptions(
         epochs=file.epochs or file.max_epochs or 1,
         mode=entry.mode or file.mode,
         instances=file.instances,
         target=file.target if file.max_epochs is not None else None,
-        placement=_told(recipe, f"{where}: placement", lambda: _placement(recipe, entry)),
+        placement=_told(recipe, f"{where}: placement", lambda: placement_of(placement)),
         validate_every=file.validate_every,
     )
     plan = RunPlan(model, own, options, rate_of(model, schedule, file.scale_rate))
@@ -256,15 +250,15 @@ def _row(
     return Row(entry.title, schedule, plan, entry.set, data, code, has_own)
 
 
-def _require_choice(model: Model) -> None:
-    if len(methods_of(model)) == 1:
+def _require_choice(model: Model, tune: int | None) -> None:
+    names = list(methods_of(model))
+    if len(names) == 1:
+        raise OptionError(f"{model.name} knows the optimizer {names[0]} alone; leave it out")
+    if tune is not None and tune < len(names):
         raise OptionError(
-            f"{model.name} knows the optimizer {model.optimizer.name} alone; leave it out"
+            f"tune must be >= {len(names)}, for a rate of each of {', '.join(names)}, got {tune}; "
+            f"try {4 * len(names)}"
         )
-
-
-def _placement(recipe: Recipe, entry: ScheduleEntry) -> Placement:
-    return placement_of(recipe.beside(entry.placement or PAPER, ".toml"))
 
 
 def _told(recipe: Recipe, where: str, make: Callable[[], T]) -> T:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ampsim.errors import FileFormatError, SimulationError
+from ampsim.errors import SimulationError
 from ampsim.forecasting.forecast import copies_of
 from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
 from ampsim.forecasting.making import (
@@ -28,7 +28,7 @@ from ampsim.forecasting.making import (
     tasks_of,
 )
 from ampsim.forecasting.settings import SettingSpace
-from ampsim.forecasting.tuning import Tuner, no_trials
+from ampsim.forecasting.tuning import BUDGET_MAX, SEEDS, Tuner
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.recipes.beside import witnesses_to_text
@@ -74,7 +74,10 @@ def tuned_rows(
         for row in rows.rows
         if recipe.file.tune_optimizer
     ]
-    tuner = Tuner(rows.rows, recipe.file.seeds[0], rows.goal, maker)
+    seeds, first = recipe.file.seeds, recipe.file.seeds[0]
+    if {*seeds}.intersection(range(first + SEEDS, first + SEEDS + BUDGET_MAX)):
+        first = max(seeds)  # so that no trial has the seed of a run, which would favour its choice
+    tuner = Tuner(rows.rows, first, rows.goal, maker)
     tuned = tuner.tune(recipe.file.tune, spaces)
     if tuned.interrupted is not None:
         raise KeyboardInterrupt(tuned.interrupted)
@@ -89,29 +92,6 @@ def has_rates(file: RecipeFile) -> bool:
     return file.tune is not None or file.scale_rate != "none"
 
 
-def origin_of(file: RecipeFile, tuned: Rows) -> dict[str, Any]:
-    """What a manifest says of how rows are compared, none of it where nothing was asked for."""
-    asked: dict[str, Any] = {"validate_every": file.validate_every, "tune": file.tune}
-    if has_rates(file):
-        asked["scale_rate"] = file.scale_rate
-    found = {key: value for key, value in asked.items() if value is not None}
-    return {**found, **({"unreached": list(tuned.unreached)} if tuned.unreached else {})}
-
-
-def read_trials(folder: Path, file: RecipeFile) -> pd.DataFrame:
-    """The trials beside a report.
-
-    Raises:
-        FileFormatError: there should be some, and are none.
-    """
-    if file.tune is None:
-        return no_trials()
-    try:
-        return pd.read_csv(folder / TRIALS)
-    except (OSError, ValueError) as error:
-        raise FileFormatError(f"{TRIALS} cannot be read; run it again") from error
-
-
 KIND: Final = "report"
 FORMAT: Final = 1
 
@@ -119,9 +99,10 @@ FORMAT: Final = 1
 class InterruptedReport(KeyboardInterrupt):
     """Ctrl-C in the midst of a report's runs; those that finished are kept.
 
-    Attributes:
+    Args:
         finished: how many runs are kept; None where it came before they were looked for.
         planned: how many there are.
+        what: they are called.
     """
 
     def __init__(self, finished: int | None, planned: int, what: str = "runs") -> None:
@@ -129,8 +110,6 @@ class InterruptedReport(KeyboardInterrupt):
         if finished is None:
             kept = f"what was kept of {planned} runs is as it was"
         super().__init__(f"interrupted: {kept}; run again to go on")
-        self.finished = finished
-        self.planned = planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +306,12 @@ def manifest_of(
     file, origin = recipe.file, rows.origin
     parts = zip(origin["schedules"], of_rows, strict=True)
     origin["schedules"] = [_tables_last(one | more) for one, more in parts]
+    compared = {
+        "validate_every": file.validate_every,
+        "tune": file.tune,
+        "scale_rate": file.scale_rate if has_rates(file) else None,
+        "unreached": list(rows.unreached) or None,
+    }
     return {
         "kind": KIND,
         "format": FORMAT,
@@ -340,7 +325,7 @@ def manifest_of(
         "target": file.target,
         "metric": rows.goal.metric.kind,
         "instances": "all" if file.instances is None else file.instances,
-        **origin_of(file, rows),
+        **{key: value for key, value in compared.items() if value is not None},
         **origin,
         **({"assumptions": assumed} if assumed else {}),
         "costs": costs_of(rows.clusters, rows.rows),

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from ampsim.report.table import cell_text
 from ampsim.report.words import plain
-from ampsim.units import UNKNOWN, format_percent, format_rate, format_seconds
+from ampsim.units import UNKNOWN
 
 _ORIGIN_MAX = 40  # chosen: more lines hide what follows; --json has all
 _EPOCHS_MAX = 12  # chosen: likewise; the last one is always there
@@ -98,14 +99,8 @@ def _is_share(name: str) -> bool:
 
 
 def _shown(name: str, value: float | None) -> str:
-    if name.endswith("per_s"):
-        return format_rate(value)
-    if name.endswith("_s"):
-        return format_seconds(value)
-    if _is_share(name):
-        return format_percent(value)
-    if value is None:
-        return UNKNOWN
+    if value is None or name.endswith("_s") or _is_share(name):
+        return cell_text(name, {name: value})
     return f"{value:,.0f}" if math.isfinite(value) and value == int(value) else f"{value:.6g}"
 
 

@@ -91,8 +91,6 @@ def row_labels(table: DataFrame) -> list[str]:
     records = rows(untyped[[name for name in ("schedule", *LABELS) if name in table]])
     names = [text(row, "schedule") for row in records]
     for column in LABELS:
-        if len(set(names)) == len(names):
-            break
         values = [number(row, column) for row in records]
         names = marked_by(names, column, ["" if math.isnan(one) else f"{one:g}" for one in values])
     return distinct(names)
@@ -150,18 +148,14 @@ class KeptPart:
         return (start_s, end_s) if start_s < end_s else None
 
 
-WHOLE: Final = None
-"""In place of a `KeptPart`: every step was kept."""
-
-
 AnyRun: TypeAlias = "Run | Result | LoadedRun"
 
 
 def kept_of(run: AnyRun) -> KeptPart | None:
-    """How much of a run its spans are; `WHOLE` where they are all, or their count is unknown."""
+    """How much of a run its spans are; None where they are all, or their count is unknown."""
     spans, steps = run.spans, len(_computed(run.spans))  # of lanes and the host are no messages
     if not len(spans) or steps >= run.messages:
-        return WHOLE
+        return None
     until_s = float(np.max(floats(spans, "end_s")))
     return KeptPart(until_s, float(run.makespan_s), steps, int(run.messages))
 

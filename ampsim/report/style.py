@@ -9,9 +9,10 @@ marker and dash.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import textwrap
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import matplotlib.style
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
@@ -83,6 +85,11 @@ class BoxStyle:
     hatch: str
     hatch_ink: str
 
+    def entry(self, **look: Any) -> Patch:
+        """What a legend shows of it."""
+        drawn = {"facecolor": self.fill, "edgecolor": self.hatch_ink, "hatch": self.hatch}
+        return Patch(**drawn, label=self.label, **look)
+
 
 DIRECTIONS: dict[str, BoxStyle] = {  # colours of the paper's Figure 1; greys 162, 87, 213 of 255
     "forward": BoxStyle("forward", "#E69F00", "#000000", "", "#8A5F00"),
@@ -139,18 +146,15 @@ _USUAL: dict[str, int] = dict(zip(SCHEDULES, (0, 1, 3, 4, 9, 8, 5, 6, 2, 10), st
 """The line of each shipped schedule, in the order of their registry; later ones have none."""
 
 
-def line_styles(names: Iterable[str]) -> dict[str, LineStyle]:
+def line_styles(names: Collection[str]) -> dict[str, LineStyle]:
     """A style per schedule: a shipped schedule has its own in every figure, others take the rest.
 
     >>> line_styles(["amp", "mine"])["amp"].marker
     'o'
     """
-    wanted = list(dict.fromkeys(names))
-    taken = {_USUAL[name] for name in wanted if name in _USUAL}
-    spare = [index for index in range(len(LINES)) if index not in taken] or list(range(len(LINES)))
-    others = [name for name in wanted if name not in _USUAL]
-    turns = {name: spare[index % len(spare)] for index, name in enumerate(others)}
-    return {name: LINES[_USUAL.get(name, turns.get(name, 0))] for name in wanted}
+    usual = {name: LINES[_USUAL[name]] for name in names if name in _USUAL}
+    spare = itertools.cycle([line for line in LINES if line not in usual.values()] or LINES)
+    return {name: usual.get(name) or next(spare) for name in dict.fromkeys(names)}
 
 
 def marker_pt(index: int) -> float:

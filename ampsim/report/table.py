@@ -341,7 +341,7 @@ def columns_to_rich(table: DataFrame, names: Sequence[str], *, width: int) -> li
     return tables
 
 
-_PERCENT = ("_share", "utilisation", "_probability", "_coverage", "_accuracy")
+_PERCENT = ("_share", "utilisation", "_probability", "_coverage", "accuracy")
 
 
 def cell_text(name: str, row: Row) -> str:

@@ -47,8 +47,8 @@ def verdict(
         return "No schedule was finished, so there is nothing to compare."
     if not any(number(row, "train_per_s") > 0 or _has_reached(row) for row in records):
         return "No run of any row finished an epoch, so there is nothing to compare."
-    best = _best(records)
-    if _is_blind(records, metric):
+    best, column = _best(records), metric.best_column
+    if all(math.isnan(number(row, column)) and not _has_reached(row) for row in records):
         what = f"No {metric.kind} was computed, so time to a target is unknown."
         return f"{_speed(records)}. {what}"
     if target is None:
@@ -106,12 +106,6 @@ def _is_compared(row: Row) -> bool:
 
 def _is_pipeline(row: Row) -> bool:
     return number(row, "is_draining_pipeline") == 1
-
-
-def _is_blind(records: Sequence[Row], metric: Metric) -> bool:
-    return all(
-        math.isnan(number(row, metric.best_column)) and not _has_reached(row) for row in records
-    )
 
 
 def _name(row: Row) -> str:

@@ -17,6 +17,7 @@ import pickle
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable
 from concurrent.futures import CancelledError, Future
 from typing import Any, Final
@@ -57,6 +58,10 @@ take five seconds at most)."""
 SECONDS_TO_CLOSE: Final = 1.0
 """How long a worker that is started again may take to end; Dask's five are more than there are."""
 
+TRIES_ALONE: Final = 2
+"""How often a worker may die while a run is the only one under way, until it is the run that is to
+blame (chosen: one death may be that of a machine that is taken away, as spot instances are)."""
+
 LOST: Final = "the Dask scheduler at {} is gone; start it, and run again to go on"
 
 
@@ -85,7 +90,7 @@ class DaskClient(RunExecutor):
         self._lock = threading.RLock()
         self._asked: dict[str, tuple[Any, Future[Answer]]] = {}
         self._suspects: set[str] = set()
-        self._tried_alone: set[str] = set()
+        self._tries_alone = Counter[str]()
         self._count = 0
         client.subscribe_topic(TOPIC, self._hear_of_progress)
         client.subscribe_topic(OVERDUE, self._hear_of_overdue)
@@ -117,6 +122,8 @@ class DaskClient(RunExecutor):
 
     def _finish(self, key: str) -> None:
         """Take what the scheduler has, and let go of it there."""
+        from distributed import KilledWorker
+
         with self._lock:
             if key not in self._asked:  # it was stopped
                 return
@@ -124,9 +131,13 @@ class DaskClient(RunExecutor):
         with resolving(made):
             error = asked.exception() if asked.status == "error" else None
             if error is None:
-                with _reaching(self._address):  # one that was lost with its worker is made again
-                    made.set_result(asked.result())
-            elif key in self._tried_alone or not _is_killed(error):
+                try:
+                    with _reaching(self._address):  # one lost with its worker is made again,
+                        made.set_result(asked.result())
+                except KilledWorker as killed:  # on another one, which has died, too
+                    error = killed
+            may_be_chance = isinstance(error, KilledWorker) and self._tries_alone[key] < TRIES_ALONE
+            if error and not may_be_chance:
                 raise _told(error)
         with self._lock:
             if made.done():
@@ -138,13 +149,14 @@ class DaskClient(RunExecutor):
     def _try_alone(self) -> None:
         """When nothing else is under way, make a run again of which workers died.
 
-        Dask blames what waited on a worker as it does what ran there; alone, it is to blame itself.
+        Dask blames what waited on a worker as it does what ran there; alone, it is to blame itself,
+        the more so the second time.
         """
         with self._lock:
             if not self._suspects or len(self._suspects) < len(self._asked):
                 return
             key = self._suspects.pop()
-            self._tried_alone.add(key)
+            self._tries_alone[key] += 1
             asked, made = self._asked[key]
         with resolving(made):
             with _reaching(self._address):
@@ -240,23 +252,17 @@ def _name(key: str) -> str:
     return f"ampsim-run-{key}"
 
 
-def _is_killed(error: BaseException) -> bool:
-    from distributed import KilledWorker
-
-    return isinstance(error, KilledWorker)
-
-
 def _told(error: BaseException) -> Exception:
     """What a failure of Dask's means to whoever asked for the run."""
-    if _is_killed(error):
-        killed: Any = error
-        worker, deaths = killed.last_worker, killed.allowed_failures + 1
+    from distributed import KilledWorker
+
+    if isinstance(error, KilledWorker):
+        worker, deaths = error.last_worker, error.allowed_failures + 1 + TRIES_ALONE
         limit = getattr(worker, "memory_limit", 0)
         has = f" (it may take {limit / 1e6:,.0f} MB)" if limit else ""
         return Died(
-            f"its Dask worker died {'once' if deaths == 1 else f'{deaths} times'}; does the model "
-            f"call os._exit, or did memory run out{has}? The log of the worker at "
-            f"{worker.address} says more"
+            f"its Dask worker died {deaths} times; does the model call os._exit, or did memory run "
+            f"out{has}? The log of the worker at {worker.address} says more"
         )
     if isinstance(error, AmpsimError):
         return error

@@ -28,7 +28,6 @@ from ampsim.files import (
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
-from ampsim.options import require_count
 from ampsim.output_folder import MANIFEST
 from ampsim.study.model import Model
 from ampsim.study.outages import LOSS_SCHEMA, OUTAGE_SCHEMA
@@ -79,8 +78,8 @@ def run_to_keep(
     Raises:
         OptionError: an option has a value that it cannot have.
     """
-    epochs = require_count("epochs", options.epochs)
-    goal = Goal(model.measure, model.measure.require_target(options.target))
+    epochs = options.epochs
+    goal = Goal(model.measure, model.measure.require_target(options.target, options.mode))
     tracker = Tracker(on_progress, schedule.name, metric=model.measure)
     kept = None if options.on_rows is None else ROWS_KEPT
     watched = replace(options, on_items=tracker.on_items, counts_memory=True, spans_kept=kept)

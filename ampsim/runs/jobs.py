@@ -32,9 +32,6 @@ from ampsim.study.result import Result
 from ampsim.study.training import resolved
 from ampsim.text import short
 
-OnFinish: TypeAlias = Callable[[int, Any], None]
-"""``on_finish(place, value)`` takes what was read off one of the tasks' runs."""
-
 OnLoss: TypeAlias = Callable[[int, str], None]
 """``on_loss(place, sentence)`` is told of a task that gave nothing: what made it died, or a run
 with its seed could not begin."""
@@ -44,7 +41,7 @@ with its seed could not begin."""
 class Listeners:
     """Who is told of what, in this process."""
 
-    on_finish: OnFinish  # takes results
+    on_finish: Callable[[int, Any], None]  # takes a task's place, and what was read off its run
     on_loss: OnLoss  # is told of runs that there is no result of
     on_progress: OnProgress | None = None  # is told how far runs are
     earlier: int = 0  # runs that were kept from before, which progress counts as done
@@ -291,19 +288,16 @@ def _with_whole(tasks: Sequence[Task], listeners: Listeners) -> Listeners:
         last[key] = progress
         tell(told)
 
-    def end(place: int) -> None:
-        nonlocal whole
-        whole = replace(whole, finished=whole.finished + 1)
-        said = last.pop((tasks[place].label, tasks[place].repeat), None)
-        if said is not None:
-            tell(replace(said, is_epoch_end=False, whole=whole))
+    def with_end(take: Callable[[int, Any], None]) -> Callable[[int, Any], None]:
+        def end(place: int, value: Any) -> None:
+            nonlocal whole
+            take(place, value)
+            whole = replace(whole, finished=whole.finished + 1)
+            said = last.pop((tasks[place].label, tasks[place].repeat), None)
+            if said is not None:
+                tell(replace(said, is_epoch_end=False, whole=whole))
 
-    def finish(place: int, value: Any) -> None:
-        listeners.on_finish(place, value)
-        end(place)
+        return end
 
-    def lose(place: int, sentence: str) -> None:
-        listeners.on_loss(place, sentence)
-        end(place)
-
+    finish, lose = with_end(listeners.on_finish), with_end(listeners.on_loss)
     return Listeners(finish, lose, hear, listeners.earlier)

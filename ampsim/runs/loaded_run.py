@@ -6,7 +6,6 @@ Every value is checked, for files may have been changed on their way.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import math
 import os
@@ -23,7 +22,7 @@ from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has no
 
 from ampsim.arguments import checked
 from ampsim.errors import FileFormatError
-from ampsim.files import expanded, read_regular, sha256_of
+from ampsim.files import expanded, sha256_of
 from ampsim.hardware import HOST
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.output_folder import MANIFEST, read_table
@@ -172,13 +171,10 @@ class LoadedRun(ReadOff):
         """
         if not self._has(name):
             return no_outages() if name == "outages" else without_rows(name)
-        path = self.folder / f"{name}.parquet"
-        with _readable(path):
-            content = read_regular(path)
-        self._require(path, name, hashlib.sha256(content).hexdigest())
+        path = self.verified(name)
 
         def read() -> Any:
-            return pd.read_parquet(io.BytesIO(content), engine="pyarrow")
+            return pd.read_parquet(io.BytesIO(path.read_bytes()), engine="pyarrow")
 
         frame = decoded(read, name, path, self.workers)
         if name == "transfers":
@@ -220,17 +216,14 @@ class LoadedRun(ReadOff):
         path = self.folder / f"{name}.parquet"
         with _readable(path):
             digest = sha256_of(path)
-        self._require(path, name, digest)
-        return path
-
-    def _has(self, name: str) -> bool:
-        return name not in SELDOM or name in self.manifest["files"]
-
-    def _require(self, path: Path, name: str, digest: str) -> None:
         if digest != self.manifest["files"][name]["sha256"]:
             raise FileFormatError(
                 f"{path}: is not the file that {MANIFEST} describes; run again, or copy it again"
             )
+        return path
+
+    def _has(self, name: str) -> bool:
+        return name not in SELDOM or name in self.manifest["files"]
 
 
 @checked

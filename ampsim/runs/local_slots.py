@@ -56,8 +56,9 @@ thread that has learnt it takes to say so)."""
 SECONDS_BETWEEN_NEWS: Final = 0.05
 """Progress within an epoch that is told from another process at most (chosen: as bars redraw)."""
 
-DECIDED_ELSEWHERE: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
-"""Signals that a group of processes gets together, by their names on any system."""
+_GROUPED: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
+DECIDED_ELSEWHERE: Final = [getattr(signal, one) for one in _GROUPED if hasattr(signal, one)]
+"""Signals that a group of processes gets together, as far as the system has them."""
 
 _SET_PARENT_DEATH_SIGNAL: Final = 1
 """Linux's `PR_SET_PDEATHSIG`. Source: prctl(2), <linux/prctl.h>."""
@@ -193,23 +194,18 @@ def end_with_parent() -> None:
 
     threading.Thread(target=watch, name="ampsim-watch", daemon=True).start()
     if sys.platform == "linux":
-        _ask_kernel_to_kill()
+        with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
+            ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent.pid:  # it was gone before the system was asked
             os._exit(1)
 
 
-def _ask_kernel_to_kill() -> None:
-    with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
 def leave_signals_to_parent() -> None:
     """Ignore what the parent takes care of, and unblock what it blocked while starting this."""
-    numbers = [getattr(signal, name) for name in DECIDED_ELSEWHERE if hasattr(signal, name)]
-    for number in numbers:
+    for number in DECIDED_ELSEWHERE:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, DECIDED_ELSEWHERE)
 
 
 def _end_all(name: str) -> None:
@@ -259,8 +255,7 @@ def _signals_blocked() -> Generator[None]:
     if sys.platform == "win32":
         yield
         return
-    numbers = [getattr(signal, name) for name in DECIDED_ELSEWHERE if hasattr(signal, name)]
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, DECIDED_ELSEWHERE)
     try:
         yield
     finally:

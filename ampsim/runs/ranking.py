@@ -36,6 +36,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from ampsim.rng import stream
+from ampsim.text import finite
 
 EXACT_UP_TO: Final = 7
 """Seeds up to which every draw is counted, with its probability: 1716 of them (chosen)."""
@@ -346,8 +347,3 @@ def _interval(
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = over / under
     return draws.interval(np.where(np.isnan(ratio), 1.0, ratio), covered)
-
-
-def finite(value: float | None) -> float | None:
-    """The value; None where it is unknown or infinite."""
-    return value if value is not None and math.isfinite(value) else None

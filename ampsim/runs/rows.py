@@ -24,10 +24,11 @@ import pandas as pd
 from ampsim.data_parallel import Solver
 from ampsim.metric import Goal, Metric
 from ampsim.model_parallel import Schedule
-from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, finite, rank
+from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, rank
 from ampsim.runs.run import Run
 from ampsim.study.bound_words import bound_by
 from ampsim.study.learning_rates import is_fair
+from ampsim.text import finite
 from ampsim.trace import MEMORY_CATEGORIES
 
 
@@ -217,11 +218,9 @@ def _idle(run: Run) -> int | None:
 def _peak(runs: Sequence[Run]) -> dict[str, int | None]:
     """What lay in the fullest memory of all workers and repeats at its peak; None if unknown."""
     peaks = [one for run in runs for one in run.peak_memory.to_dict("records")]
-    if not peaks:
-        return {"peak_bytes": None, **{f"peak_{name}_bytes": None for name in MEMORY_CATEGORIES}}
-    fullest = max(peaks, key=lambda one: one["bytes"])
-    parts = {f"peak_{name}_bytes": int(fullest[name]) for name in MEMORY_CATEGORIES}
-    return {"peak_bytes": int(fullest["bytes"]), **parts}
+    fullest = max(peaks, key=lambda one: one["bytes"], default=None)
+    columns = {"peak_bytes": "bytes"} | {f"peak_{one}_bytes": one for one in MEMORY_CATEGORIES}
+    return {name: int(fullest[of]) if fullest else None for name, of in columns.items()}
 
 
 def _upkeep(runs: Sequence[Run], times_s: Sequence[float]) -> dict[str, float | None]:

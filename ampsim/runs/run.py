@@ -20,10 +20,6 @@ from ampsim.study.outages import no_outages
 from ampsim.study.read_off import WithRates
 from ampsim.study.result import Result
 
-_IS_TABLE: Final = "is_table"
-_IS_TRACE: Final = "is_trace"
-_IS_SELDOM: Final = "is_seldom"
-
 
 class _Table:
     """A table of a run: who reads it gets a frame of his own, so that no column of his is kept."""
@@ -44,20 +40,14 @@ class _Table:
         vars(run)[self._name] = self._make() if frame is self else frame
 
 
-def _table(
-    make: Callable[[], pd.DataFrame] = pd.DataFrame,
-    *,
-    is_trace: bool = False,
-    is_seldom: bool = False,
-) -> Any:
-    """A field that holds a table, and what it holds unless told."""
-    about = {_IS_TABLE: True, _IS_TRACE: is_trace, _IS_SELDOM: is_seldom}
-    return field(default=_Table(make), repr=False, metadata=about)
+def _table(make: Callable[[], pd.DataFrame] = pd.DataFrame, **claims: bool) -> Any:
+    """A field that holds a table, what it holds unless told, and what it is beside: see below."""
+    return field(default=_Table(make), repr=False, metadata={"is_table": True, **claims})
 
 
-def _number(unknown: Any, *, is_seldom: bool = False) -> Any:
+def _number(unknown: Any, **claims: bool) -> Any:
     """A field that holds no table, and what says that it is unknown."""
-    return field(default=unknown, repr=False, metadata={_IS_TABLE: False, _IS_SELDOM: is_seldom})
+    return field(default=unknown, repr=False, metadata={"is_number": True, **claims})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,7 +109,7 @@ class Run(WithRates):
     link_share: float = _number(math.nan)
     admission_share: float = _number(math.nan)
     placement: dict[str, Any] = field(
-        default_factory=dict[str, Any], repr=False, metadata={_IS_TABLE: False}
+        default_factory=dict[str, Any], repr=False, metadata={"is_number": True}
     )
     bound_at: str = _number("")
     items: str = _number("")
@@ -151,18 +141,20 @@ class Run(WithRates):
         return within.rename(columns={"epochs": "epoch"}) if len(within) else self.epochs
 
 
-TABLE_FIELDS: Final = tuple(one.name for one in fields(Run) if one.metadata.get(_IS_TABLE))
+def _fields_that(claim: str) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(Run) if one.metadata.get(claim))
+
+
+TABLE_FIELDS: Final = _fields_that("is_table")
 """Fields of a run that are tables."""
 
-NUMBER_FIELDS: Final = tuple(
-    one.name for one in fields(Run) if one.metadata.get(_IS_TABLE) is False
-)
+NUMBER_FIELDS: Final = _fields_that("is_number")
 """Fields of a run that are no tables, but for what it is called by."""
 
-TRACE_FIELDS: Final = tuple(one.name for one in fields(Run) if one.metadata.get(_IS_TRACE))
+TRACE_FIELDS: Final = _fields_that("is_trace")
 """Tables that have a row for what happens in a run; all others are small."""
 
-SELDOM_FIELDS: Final = tuple(one.name for one in fields(Run) if one.metadata.get(_IS_SELDOM))
+SELDOM_FIELDS: Final = _fields_that("is_seldom")
 """Fields that are written only where they say something, as earlier runs have none."""
 
 _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
@@ -173,7 +165,8 @@ _OF_BOUNDS: Final = ("bound_by", "worker_share", "path_share", "link_share", "ad
 
 def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
     """The run that a simulation gave, without its weights."""
-    bounds, model = result.bounds, result.model
+    bounds, model, validations = result.bounds, result.model, result.validations
+    are_within = len(validations) > len(result.epochs)
     otherwise: dict[str, Any] = {
         "min_update_interval": result.update_interval,
         "replicas": model.replicas,
@@ -182,7 +175,7 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
         "placement": result.origin["placement"],
         "learning_digest": result.learning_digest or "",
         "path_parts": result.critical_path_parts,
-        "validations": result.validations_within,
+        "validations": validations if are_within else pd.DataFrame(),
     }
     same = {
         name: getattr(result, name)
@@ -237,7 +230,10 @@ _PANDAS: Any = pd
 def to_plain(run: Run) -> dict[str, Any]:
     """A run without its traces, as JSON can hold it: numbers, and tables by their columns."""
     names, small = ([name for name in of if _says(run, name)] for of in (NUMBER_FIELDS, _SMALL))
-    tables = {name: _table_to_plain(getattr(run, name)) for name in small}
+    tables = {
+        name: {str(key): _column_to_plain(one) for key, one in getattr(run, name).items()}
+        for name in small
+    }
     return {"numbers": numbers_to_plain(run, names), "tables": tables}
 
 
@@ -289,10 +285,6 @@ def number_to_plain(value: Any) -> Any:
 def number_from_plain(value: Any) -> Any:
     """The number that `number_to_plain` gave this for."""
     return float(value) if value in _UNBOUNDED else value
-
-
-def _table_to_plain(frame: pd.DataFrame) -> dict[str, Any]:
-    return {str(name): _column_to_plain(column) for name, column in frame.items()}
 
 
 def _column_to_plain(column: Any) -> list[Any]:

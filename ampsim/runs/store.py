@@ -48,14 +48,11 @@ _UNREADABLE: Final = (
 
 def _verified(place: Path) -> dict[str, Any]:
     """What the file of numbers holds, if it is as it was written."""
-    try:
+    with contextlib.suppress(*_UNREADABLE):
         content: dict[str, Any] = json.loads(read_regular(place / NUMBERS))
-        written = content.pop("sha256")
-    except _UNREADABLE:
-        raise FileFormatError(f"{NUMBERS} is not as it was written") from None
-    if written != _hash(content):
-        raise FileFormatError(f"{NUMBERS} is not as it was written")
-    return content
+        if content.pop("sha256") == _hash(content):
+            return content
+    raise FileFormatError(f"{NUMBERS} is not as it was written")
 
 
 def _table(place: Path, name: str, content: dict[str, Any]) -> pd.DataFrame:

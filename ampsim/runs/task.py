@@ -16,6 +16,7 @@ from ampsim.model_parallel import Schedule
 from ampsim.study.apart import DEFAULT_APART, LostLearningError
 from ampsim.study.learning_rates import Rate, with_rate
 from ampsim.study.model import Model
+from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Tracker
 from ampsim.study.provenance import cluster_origin, model_origin, schedule_origin
 from ampsim.study.result import Result
@@ -122,8 +123,9 @@ def _require_true(result: Result, plan: RunPlan, schedule: Schedule, seed: int) 
         return
     learning = "batched" if result.origin["arithmetic"] == "batched" else "live"
     again = plan.having(learning=learning, learnings=None)
-    simulation = simulation_of(again, schedule, seed, Tracker(None, ""))
-    run_epochs(simulation, plan.epochs, plan.goal)
+    tracker = Tracker(None, "")
+    simulation = simulation_of(again, schedule, seed, tracker)
+    run_epochs(simulation, plan.epochs, plan.goal, tracker)
     if not _same_learning(simulation.result(), result):
         raise SimulationError(
             f"{schedule.name}, seed {seed}: what was found under learning digest "
@@ -168,10 +170,6 @@ def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker
     return simulation
 
 
-PAPER: Final = "paper"
-"""Name of the placement that a row has unless it says another."""
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """One row of a forecast or report, ready to run."""
@@ -198,7 +196,7 @@ class Row:
         schedule = schedule_origin(self.schedule)
         own: dict[str, Any] = {"set": self.settings} if self.settings else {}
         placement = self.plan.options.placed.origin
-        if placement["name"] != PAPER:
+        if placement["name"] != DEFAULT:
             own["placement"] = placement
         if self.has_own_cluster:
             own["cluster"] = cluster_origin(self.plan.cluster)
@@ -207,7 +205,14 @@ class Row:
     @property
     def decided_by(self) -> dict[str, Any]:
         """Everything that its runs depend on but seed and ampsim itself, as plain values."""
-        origin, options = model_origin(self.plan.model), self.plan.options
+        origin, options, rate = model_origin(self.plan.model), self.plan.options, self.plan.rate
+        seldom = {
+            "rate_factor": (rate.factor, 1.0),
+            "rate_decay": (rate.decay, 1.0),
+            "validate_every": (options.validate_every, None),
+            "times_validation": (options.times_validation, True),
+            "light_is_free": (options.light_is_free, False),
+        }
         if self.data:  # it says what lies there
             origin["config"].pop("folder", None)
         origin["sha256"] = self.code
@@ -222,11 +227,5 @@ class Row:
             "epochs": options.epochs,
             "stop_at": options.target,
             "data": self.data,
-            **({} if self.plan.rate.factor == 1 else {"rate_factor": self.plan.rate.factor}),
-            **({} if self.plan.rate.decay == 1 else {"rate_decay": self.plan.rate.decay}),
-            **(
-                {} if options.validate_every is None else {"validate_every": options.validate_every}
-            ),
-            **({} if options.times_validation else {"times_validation": False}),
-            **({"light_is_free": True} if options.light_is_free else {}),
+            **{name: value for name, (value, usual) in seldom.items() if value != usual},
         }

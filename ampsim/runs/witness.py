@@ -37,16 +37,6 @@ class Leading:
     train: int
     valid: int
 
-    @property
-    def name(self) -> str:
-        """Name of the whole data set."""
-        return self.whole.name
-
-    @property
-    def description(self) -> str:
-        """Description of the whole data set."""
-        return self.whole.description
-
     def count(self, split: Split) -> int:
         """Items at most: those of as many instances of mean size."""
         batches = self.whole.batch_count(split)

@@ -46,8 +46,6 @@ Learning: TypeAlias = Literal["live", "apart", "batched"]
 """How a run with numbers learns: step by step as its clock goes, or from the order afterwards,
 message by message, or with those that read the same weights as one product."""
 
-LEARNING: Final = ("live", "apart", "batched")
-
 DEFAULT_APART: Final[Learning] = "batched"
 """How forecasts and reports learn; message by message where batches do not pay."""
 
@@ -265,36 +263,26 @@ def _own_code(kind: type) -> Iterator[FunctionType]:
             yield from (method for method in vars(one).values() if isinstance(method, FunctionType))
 
 
-class Chain:
-    """A digest of all passes of training so far.
+def chained(chain: str, order: PassOrder, epoch: int, rate: float, batches: float) -> str:
+    """A digest of all passes of training so far: equal where equal passes were made.
 
-    Attributes:
-        value: equal where equal passes were made.
+    Args:
+        chain: that of the passes before; empty of none.
+        order: of the pass.
+        epoch: which it is, or is a part of.
+        rate: the learning rate that the epoch begins with.
+        batches: how many the epoch has.
     """
-
-    def __init__(self) -> None:
-        self.value = ""
-
-    def add(self, order: PassOrder, epoch: int, rate: float, batches: float) -> None:
-        """Go on with a pass.
-
-        Args:
-            order: of it.
-            epoch: which it is, or is a part of.
-            rate: the learning rate that the epoch begins with.
-            batches: how many the epoch has.
-        """
-        parts = (order.digest, order.first_instance, epoch, rate, batches)
-        self.value = _named(self.value, *parts)
+    return _named(chain, order.digest, order.first_instance, epoch, rate, batches)
 
 
 def _named(*what: object) -> str:
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
-def learning_digest(subject: Subject, chain: Chain) -> str:
+def learning_digest(subject: Subject, chain: str) -> str:
     """The digest of what was learned: equal ones have equal weights."""
-    return _named(subject.digest, chain.value)
+    return _named(subject.digest, chain)
 
 
 class LostLearningError(SimulationError):
@@ -323,12 +311,12 @@ class LearningApart:
         self._wanted = self._held = (_named(subject, ""), False)
         self.learned = self.found = 0
 
-    def train(self, batches: Iterable[Any], order: PassOrder, chain: Chain) -> PassTotals:
+    def train(self, batches: Iterable[Any], order: PassOrder, chain: str) -> PassTotals:
         """Learn the pass that a chain now ends with, or find what it gave."""
-        digest, batches = _named(self._subject, chain.value), list(batches)
+        digest, batches = _named(self._subject, chain), list(batches)
 
         def learn() -> tuple[PassTotals, Arrays]:
-            self._hold()
+            self.settle()
             totals = self.replay.train(batches, order)
             self._held = (digest, False)
             self.learned += 1
@@ -347,8 +335,7 @@ class LearningApart:
 
     def average(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
-        base, _is_mean = self._wanted
-        self._wanted = (base, True)
+        self._wanted = (self._wanted[0], True)
 
     def validate(self, batches: Iterable[Any], first_instance: int) -> PassTotals:
         """Measure the weights of the moment, or find what was measured.
@@ -357,18 +344,10 @@ class LearningApart:
         """
 
         def measure() -> tuple[PassTotals, None]:
-            self._hold()
+            self.settle()
             return self.replay.validate(batches, first_instance), None
 
         return self._totals(_named(*self._wanted, "valid", first_instance), measure)
-
-    def settle(self) -> None:
-        """Let the graph have the weights of the moment.
-
-        Raises:
-            LostLearningError: they are not there any more.
-        """
-        self._hold()
 
     def _totals(
         self, digest: str, make: Callable[[], tuple[PassTotals, Arrays | None]]
@@ -385,7 +364,12 @@ class LearningApart:
                     self._store.put(digest, known, weights)
         return known
 
-    def _hold(self) -> None:
+    def settle(self) -> None:
+        """Let the graph have the weights of the moment.
+
+        Raises:
+            LostLearningError: they are not there any more.
+        """
         base, is_mean = self._wanted
         if self._held[0] != base:
             weights = None if self._store is None else self._store.weights(base)

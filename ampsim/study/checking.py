@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ampsim.arguments import checked
-from ampsim.data import Split
 from ampsim.dataflow import Dataflow
 from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import load_cluster
 from ampsim.ir import Isu
 from ampsim.learning import Replay
 from ampsim.model_parallel import PassOrder, Pipeline, RunSettings, paper_placement
+from ampsim.model_parallel.faults import require_sound
 from ampsim.rng import stream
 from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings
@@ -38,50 +39,51 @@ class Trial:
         items: items of the instance.
         messages: messages served, in training and in validation; of a program only, its steps that
             a device computes.
+        is_measured: whether there are data to validate on.
     """
 
     mode: str
     items: int
     messages: int
+    is_measured: bool
 
 
 @checked
+@fixed_settings()
 def try_out(model: ModelLike) -> Trial:
     """Send the smallest of the first instances through the graph, forward and backward.
 
     Every `Isu` checks its inverse on every state that it meets, and every node says what its steps
     cost. A program, where the model has one, trains on it too. A few instances are learned in one
     order and in the reverse, which must not change a bit of a weight; what is sent is not written.
+    All data of an epoch are looked at.
 
     Raises:
         GraphError: the graph breaks a rule, an inverse is none, or the order of messages counts.
-        OptionError: there are no data to train on.
+        OptionError: there are no data to train on, data are not sound, or losses do not report what
+            the model is measured by.
         SimulationError: a step failed, or messages were left behind.
     """
-    with fixed_settings():
-        return _try_out(model_of(model))
-
-
-def _try_out(model: Model) -> Trial:
-    graph = model.graph()
-    smallest, *others = _smallest(model, "train")
+    model = model_of(model)
+    graph, data = model.graph(), model.data(0)
+    batches = partial(data.batches, epoch=0, seed=0)
+    smallest, *others = _smallest(model, batches("train"))
+    require_sound(graph.nodes, model.pump, model.make_program, data)
     trainings: list[tuple[Training, Any]] = []
     if model.make_program is not None:
-        settings = RunSettings()
         cluster = load_cluster("tflops-1", workers=model.program.workers)
-        training = Training(model, graph, cluster, [], Dataflow(), settings=settings)
+        training = Training(model, graph, cluster, [], Dataflow(), settings=RunSettings())
         has_own = model.program.train is not None
-        trainings.append((training, _smallest(model, "valid")[0] if has_own else smallest))
+        trainings.append((training, _smallest(model, batches("valid"))[0] if has_own else smallest))
     if not model.is_program_only:
         trainings.append((_of_messages(model), smallest))
     for training, validated in trainings:
         training.train([smallest])
         training.validate([validated])
     training, _validated = trainings[-1]
-    recorder = training.recorder
-    recorder.flush()
+    training.recorder.flush()
     mode = "sleep" if training.is_abstract else "numeric"
-    trial = Trial(mode, smallest.rows, recorder.summary.messages)
+    trial = Trial(mode, smallest.rows, training.recorder.summary.messages, data.count("valid") > 0)
     if mode == "sleep" and not any(node.is_shape_only for node in graph.nodes):
         order = training.train([smallest, *others]).order
         assert order is not None, "a pass of training has an order"
@@ -89,9 +91,9 @@ def _try_out(model: Model) -> Trial:
     return trial
 
 
-def _smallest(model: Model, split: Split) -> list[Any]:
+def _smallest(model: Model, batches: Iterable[Any]) -> list[Any]:
     """The smallest of the first batches of a split, the smallest first."""
-    first = list(itertools.islice(model.data(0, None).batches(split, epoch=0, seed=0), _BATCHES))
+    first = list(itertools.islice(batches, _BATCHES))
     if not first:
         raise OptionError(f"the data of model {model.name} must have a batch to validate on")
     return sorted(first, key=lambda batch: batch.rows)[:_TOGETHER]
@@ -124,7 +126,8 @@ def _require_one_learning(model: Model, batches: Sequence[Any], order: PassOrder
 
     replay = Replay(there, averages=True)
     replay.freezes = True
-    replay.train(batches, order)
+    aimed_at = model.target if model.measure.is_rising else 0.0  # an error is asked for by name
+    replay.train(batches, order).require_measured(model.measure, aimed_at)
     Replay(replace(back, pump=turned), averages=True).train(batches[::-1], order)
     for node, other in zip(*(one.parameterized for one in graphs), strict=True):
         if not np.array_equal(node.theta, other.theta, equal_nan=True):

@@ -234,11 +234,6 @@ def _words(schema: dict[str, Any]) -> str:
     return f"{kind} {bounds}".rstrip() + multiple if kind else ""
 
 
-def loaded_sources() -> dict[str, ModelSource]:
-    """Return the sources of all model files that were executed here, by their modules' names."""
-    return dict(_SOURCES)
-
-
 def restore(sources: Mapping[str, ModelSource]) -> None:
     """Execute model files as they were in another process, under the same names.
 
@@ -413,7 +408,7 @@ _MAKING: Final = threading.RLock()
 
 def _reduce(model: Model) -> tuple[Any, ...]:
     values = {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
-    return _made, (loaded_sources(), bytes_of(values))
+    return _made, (dict(_SOURCES), bytes_of(values))
 
 
 def _made(sources: dict[str, ModelSource], content: bytes) -> Model:

@@ -10,13 +10,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from numbers import Real
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ampsim.arguments import check_fields, checked
+from ampsim.arguments import as_float, check_fields, checked
 from ampsim.data import Dataset
 from ampsim.dataflow.program import Program
 from ampsim.errors import FileFormatError, GraphError, OptionError, one_of
@@ -31,6 +30,8 @@ from ampsim.study.process_settings import single_threaded
 from ampsim.study.user_data import UserData
 from ampsim.text import html_table, short
 from ampsim.user_code import user_code
+
+T = TypeVar("T")
 
 _ARGUMENT = re.compile(r"^ {4}(\w+): +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 
@@ -76,8 +77,6 @@ def options_of(config: Any) -> list[ModelOption]:
 
 
 Parameters = dict[str, np.ndarray]
-
-DTYPES: Final = ("float32", "float64")
 
 
 @dataclass(frozen=True)
@@ -158,8 +157,8 @@ class Model:
         self.measure.require_target(self.target)
         given = {name: np.array(values) for name, values in self.given.items()}
         object.__setattr__(self, "given", given)  # frozen, and yet nobody else's
-        if self.dtype not in DTYPES:
-            raise OptionError(f"dtype must be {' or '.join(DTYPES)}, got {self.dtype!r}")
+        if self.dtype not in ("float32", "float64"):
+            raise OptionError(f"dtype must be float32 or float64, got {self.dtype!r}")
 
     @property
     def is_program_only(self) -> bool:
@@ -208,12 +207,17 @@ class Model:
         What its code raises is told as the user's.
 
         Raises:
-            OptionError: `make_data` returned no data set.
+            OptionError: `make_data` returned no data set, or another number of items.
             SimulationError: it failed.
         """
         with single_threaded(), user_code(f"make_data of model {self.name} failed"):
             given = self.make_data(seed, train_count)
-        return UserData(self.name, given)
+        data = UserData(self.name, given)
+        if train_count is not None and (count := data.count("train")) > train_count:
+            raise OptionError(
+                f"make_data of model {self.name} must heed train_count, {train_count}, gave {count}"
+            )
+        return data
 
     def error_scale_of(self, data: Dataset[Any]) -> float:
         """Units of error in one unit of the loss's target.
@@ -226,12 +230,12 @@ class Model:
         if callable(scale):
             with single_threaded(), user_code(f"error_scale of model {self.name} failed"):
                 scale = scale(data)
-        is_flag: bool = isinstance(scale, bool)
-        if is_flag or not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
+        number = as_float(scale)
+        if not 0 < number < math.inf:
             raise OptionError(
                 f"error_scale of model {self.name} must be above 0, got {short(scale)}"
             )
-        return float(scale)
+        return number
 
     def graph(self, seed: int = 0) -> Graph:
         """Build and verify the graph, with parameters as given or drawn from `seed`.
@@ -253,15 +257,16 @@ class Model:
         """Build and verify the graph, without parameters; of a program only, its layers alone.
 
         Raises:
-            GraphError: the graph breaks a rule.
+            GraphError: the graph breaks a rule, or has been there before.
         """
-        with user_code(f"make_graph of model {self.name} failed", GraphError):
-            graph = self._layers() if self.make_graph is None else self.make_graph()
-        if not isinstance(cast("object", graph), Graph):
-            raise GraphError(
-                f"make_graph of model {self.name} must return an ampsim.ir.Graph, got "
-                f"{type(graph).__name__}"
-            )
+        make = self._layers if self.make_graph is None else self.make_graph
+        graph = self._made("make_graph", make, Graph, "an ampsim.ir.Graph")
+        for node in graph.parameterized:
+            if node.theta.size:
+                raise GraphError(
+                    f"make_graph of model {self.name} must build every node anew whenever it is "
+                    f"called; it gave {node.describe()} again, which runs would share"
+                )
         with user_code(f"the graph of model {self.name} failed its check", GraphError):
             if self.make_graph is not None:
                 graph.verify()
@@ -308,13 +313,15 @@ class Model:
                 f"model {self.name} has no program; give make_program in its file "
                 "(docs/dataflow.md), or take another schedule, such as sequential"
             )
-        with user_code(f"make_program of model {self.name} failed", GraphError):
-            made = self.make_program()
-        if not isinstance(cast("object", made), Program):
-            raise GraphError(
-                f"make_program of model {self.name} must return a flow.Program, got "
-                f"{type(made).__name__}"
-            )
+        return self._made("make_program", self.make_program, Program, "a flow.Program")
+
+    def _made(self, what: str, make: Callable[[], T], kind: type[T], wanted: str) -> T:
+        """What a function of the model's file gives, if it is of that kind."""
+        with user_code(f"{what} of model {self.name} failed", GraphError):
+            made = make()
+        if not isinstance(cast("object", made), kind):
+            got = type(made).__name__
+            raise GraphError(f"{what} of model {self.name} must return {wanted}, got {got}")
         return made
 
     @checked
@@ -348,11 +355,9 @@ class Model:
 
     def _repr_html_(self) -> str:
         """The options that it was built with, and how it is trained and measured."""
-        options: Any = self.config
-        known = () if options is None else fields(options)
         target = "none" if self.target is None else self.measure.target_text(self.target)
         rows = [
-            *([field.name, str(getattr(options, field.name))] for field in known),
+            *([one.name, str(one.value)] for one in options_of(self.config)),
             ["optimizer", self.optimizer.name],
             ["measured by", f"validation {self.metric}, target {target}"],
         ]

@@ -114,7 +114,7 @@ NOTHING: Final = "nothing"
 def waits_of(exchanges: pd.DataFrame, schedule: Mapping[str, Any], seed: int) -> pd.DataFrame:
     """One row a worker of a rank that waited, as `Result.waits`."""
     if not len(exchanges):
-        return read_only({name: np.zeros(0, kind) for name, kind in OUTAGE_SCHEMA.items()})
+        return no_outages()
     end_s, stalled_s = (exchanges[name].to_numpy(float) for name in ("end_s", "stalled_s"))
     why = np.array([f"waits for {one}" for one in exchanges["waits_for"]], object)
     waits = stalled_s > 0

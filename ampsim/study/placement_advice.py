@@ -169,7 +169,7 @@ class _Race:
 
     def ratios(self) -> dict[str, float]:
         """How many times as fast as the default each of the others is."""
-        seconds = {name: self._timed[at].pace.instance_s for name, at in self._workers.items()}
+        seconds = {name: self._timed[at].instance_s for name, at in self._workers.items()}
         usual = seconds.pop(DEFAULT)
         return {name: usual / one if 0 < one < math.inf else 1.0 for name, one in seconds.items()}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -49,19 +48,6 @@ CLEARLY: Final = 1.05
 OnTrial = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class TrialPace:
-    """How fast a trial was so far."""
-
-    instances: int = 0  # that finished while the pipeline was full, or of a whole epoch
-    seconds: float = 0.0  # in which
-
-    @property
-    def instance_s(self) -> float:
-        """Seconds of an instance; infinity where none finished."""
-        return self.seconds / self.instances if self.instances else math.inf
-
-
 class Timed:
     """One training in time alone, which goes on pass by pass.
 
@@ -71,8 +57,6 @@ class Timed:
         workers: for each node, the worker that hosts it.
 
     Attributes:
-        pace: how fast it was; what finishes while a pass fills or drains the pipeline is left out,
-            unless an epoch is but one pass.
         has_ended: whether the epoch has.
     """
 
@@ -80,7 +64,8 @@ class Timed:
         """Put it together; no time passes yet."""
         graph = trials.model.graph(PROBE_SEED)
         settings = RunSettings.of_trial(graph, spans_kept=0)
-        self.pace, self.has_ended = TrialPace(), False
+        self.has_ended = False
+        self._instances, self._seconds = 0, 0.0
         self._clock, self._passes = settings.clock, 0
         self._filling = trials.in_flight(schedule)
         self._batches = trials.batches()
@@ -90,6 +75,15 @@ class Timed:
         )
         self._training.tell_items(lambda _items: self._ends_s.append(self._clock.now))
 
+    @property
+    def instance_s(self) -> float:
+        """Seconds of an instance; infinity where none finished.
+
+        What finishes while a pass fills or drains the pipeline is left out, unless an epoch is but
+        one pass.
+        """
+        return self._seconds / self._instances if self._instances else math.inf
+
     def go_on(self, count: int) -> None:
         """Train on so many instances more, as far as the epoch has them."""
         self._ends_s.clear()
@@ -98,11 +92,10 @@ class Timed:
         done, skipped = len(self._ends_s), self._filling
         self.has_ended = done < count
         if self._passes == 1 and self.has_ended:
-            self.pace = TrialPace(done, report.end_s - report.start_s)
+            self._instances, self._seconds = done, report.end_s - report.start_s
         elif done > 2 * skipped:
-            seconds = self._ends_s[-1 - skipped] - self._ends_s[skipped - 1]
-            before = self.pace
-            self.pace = TrialPace(before.instances + done - 2 * skipped, before.seconds + seconds)
+            self._instances += done - 2 * skipped
+            self._seconds += self._ends_s[-1 - skipped] - self._ends_s[skipped - 1]
 
 
 class Trials:
@@ -136,10 +129,6 @@ class Trials:
         return self.model.data(PROBE_SEED, self._instances)
 
     @cached_property
-    def _probe(self) -> Probe:
-        return probe_of(self.model, self.cluster.devices[0], self.data)
-
-    @cached_property
     def _graph(self) -> Graph:
         return self.model.graph(PROBE_SEED) if self._given is None else self._given
 
@@ -158,9 +147,10 @@ class Trials:
         """The training batches of an epoch."""
         return self.data.batches("train", epoch=0, seed=PROBE_SEED)
 
+    @cached_property
     def probe(self) -> Probe:
         """What instances cost on the first device, and send."""
-        return self._probe
+        return probe_of(self.model, self.cluster.devices[0], self.data)
 
     def place(self, placement: Placement, schedule: Schedule, seed: int) -> list[int]:
         """Return a worker for each node, in their order; of a solver, in the first copy.
@@ -182,7 +172,7 @@ class Trials:
         def trial(workers: Sequence[int], enough_s: float) -> float:
             return self.instance_s(schedule, workers, enough_s)
 
-        return Situation(self._graph, cluster, generator, self.probe, trial)
+        return Situation(self._graph, cluster, generator, lambda: self.probe, trial)
 
     def instance_s(self, schedule: Schedule, workers: Sequence[int], enough_s: float) -> float:
         """Seconds of an instance, as of `Trial`."""
@@ -190,11 +180,11 @@ class Trials:
             timed = Timed(self, schedule, workers)
             count = self.first_pass(schedule)
             timed.go_on(count)
-            if not timed.has_ended and timed.pace.instance_s < enough_s * CLEARLY:
+            if not timed.has_ended and timed.instance_s < enough_s * CLEARLY:
                 timed.go_on((SEARCHED - 1) * count)
         except AmpsimError:  # such as a chain schedule that does not fit it
             return math.inf
-        return timed.pace.instance_s
+        return timed.instance_s
 
     def settled(
         self, placement: Placement, schedule: Schedule, on_trial: OnTrial | None = None
@@ -215,11 +205,12 @@ class Trials:
         situation = self._situation(schedule, generator)
         if isinstance(placement, Search):
             found = placement.find(situation, on_trial)
+            is_told = found.seconds and math.isfinite(found.start_s)  # it took time, and trained
             origin = {
                 **placement.origin,
                 "trials": found.trials,
                 "start": found.start,
-                "times_as_fast": _ratio(found.start_s, found.seconds),
+                "times_as_fast": found.start_s / found.seconds if is_told else 1.0,
             }
             return self._settled(found.workers, origin)
         before = generator.bit_generator.state
@@ -241,8 +232,3 @@ class Trials:
     def _settled(self, workers: Iterable[int], origin: dict[str, Any]) -> Settled:
         pairs = zip(self._graph.nodes, workers, strict=True)
         return Settled({node.name: worker for node, worker in list(pairs)[1:]}, origin)
-
-
-def _ratio(start_s: float, seconds: float) -> float:
-    """How many times as fast; 1 where nothing took time or nothing could train."""
-    return start_s / seconds if seconds and math.isfinite(start_s) else 1.0

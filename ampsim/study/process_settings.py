@@ -15,6 +15,8 @@ from typing import Any, Final
 import numpy as np
 import threadpoolctl  # pyright: ignore[reportMissingTypeStubs]  # has none
 
+_THREADPOOLS: Final[Any] = threadpoolctl
+
 ALLOCATIONS: Final = 400_000
 """Allocations between two garbage collections (chosen: more than a chunk of a trace's rows needs,
 which then are never searched; Python's own default is 700)."""
@@ -86,8 +88,7 @@ def _limited() -> Any:
     modules = len(sys.modules)
     found: Any = _LIBRARIES.get(modules)
     if found is None:
-        untyped: Any = threadpoolctl
-        found = untyped.ThreadpoolController()
+        found = _THREADPOOLS.ThreadpoolController()
         _LIBRARIES.clear()
         _LIBRARIES[modules] = found
     return found.limit(limits=1, user_api="blas")
@@ -95,7 +96,7 @@ def _limited() -> Any:
 
 def _give_up_control() -> None:
     """Let any thread limit a BLAS whose threads are the whole process's; one before may have."""
-    give_up = getattr(threadpoolctl.OpenBLASController, "clear_controlling_thread", None)
+    give_up = getattr(_THREADPOOLS.OpenBLASController, "clear_controlling_thread", None)
     if give_up is not None:
         give_up(force=True)
 
@@ -103,10 +104,9 @@ def _give_up_control() -> None:
 @cache
 def _is_limit_per_thread() -> bool:
     """Whether each thread limits BLAS for itself, as where BLAS takes its threads from OpenMP."""
-    untyped: Any = threadpoolctl
     return any(
         one["internal_api"] == "openblas" and one.get("threading_layer") == "openmp"
-        for one in untyped.threadpool_info()
+        for one in _THREADPOOLS.threadpool_info()
     )
 
 
@@ -117,8 +117,7 @@ def linear_algebra() -> str:
     Kernels follow the processor (or `OPENBLAS_CORETYPE`) and round each in their own way, so that
     what a run learns is the same to the last bit with the same kernels only.
     """
-    untyped: Any = threadpoolctl
-    found = [one for one in untyped.threadpool_info() if one["user_api"] == "blas"]
+    found = [one for one in _THREADPOOLS.threadpool_info() if one["user_api"] == "blas"]
     own = [one for one in found if "numpy" in one["filepath"]] or found
     keys = ("internal_api", "version", "architecture")
     return ", ".join(" ".join(str(one[key]) for key in keys if one.get(key)) for one in own)

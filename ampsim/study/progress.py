@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from ampsim.metric import ACCURACY, Metric
 
@@ -65,37 +65,25 @@ class Tracker:
         metric: Metric = ACCURACY,
     ) -> None:
         """Start before the first epoch."""
-        self.repeat = repeat
         self.items_total = 0
         self._on_progress = on_progress
-        self._schedule = schedule
-        self._repeats = repeats
-        self._metric = metric
+        self._first = Progress(schedule, repeat, repeats, 1, 0, 0, None, metric=metric)
         self.start()
 
     def start(self) -> None:
         """Begin to count, or begin again."""
-        self._epoch = 1
-        self._items = 0
-        self._score: float | None = None
+        self._now = self._first
 
     def on_items(self, items: int) -> None:
         """Count the items of an instance that has finished."""
-        self._items += items
-        self._tell(is_epoch_end=False)
+        self._tell(items=self._now.items + items, is_epoch_end=False)
 
     def on_epoch(self, score: float) -> None:
         """Note that an epoch has ended, with what validation measured; NaN where unknown."""
-        self._score = None if math.isnan(score) else score
-        self._tell(is_epoch_end=True)
-        self._epoch += 1
-        self._items = 0
+        self._tell(score=None if math.isnan(score) else score, is_epoch_end=True)
+        self._now = replace(self._now, epoch=self._now.epoch + 1, items=0)
 
-    def _tell(self, *, is_epoch_end: bool) -> None:
-        if self._on_progress is None:
-            return
-        progress = Progress(
-            self._schedule, self.repeat, self._repeats, self._epoch, self._items,
-            self.items_total, self._score, is_epoch_end, self._metric,
-        )  # fmt: skip
-        self._on_progress(progress)
+    def _tell(self, **news: Any) -> None:
+        if self._on_progress is not None:
+            self._now = replace(self._now, items_total=self.items_total, **news)
+            self._on_progress(self._now)

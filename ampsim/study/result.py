@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -245,12 +246,6 @@ class Result(ReadOff):
         return table.astype(float)
 
     @property
-    def validations_within(self) -> pd.DataFrame:
-        """The table `validations` if some validation is within an epoch; else empty."""
-        is_more = len(self.recorder.validations) > len(self.epochs)
-        return self.validations if is_more else pd.DataFrame()
-
-    @property
     def _totals(self) -> Summary:
         self.recorder.flush()
         return self.recorder.summary
@@ -278,12 +273,6 @@ class Result(ReadOff):
             for (node, worker, code), took in spent
         ]
         return pd.DataFrame(rows, columns=columns)
-
-    @property
-    def _placed(self) -> dict[str, int]:
-        if isinstance(self.schedule, OfProgram):
-            return self.recorder.placed
-        return dict(self.origin.get("placement", {}).get("workers", {}))
 
     @property
     def max_active_keys(self) -> int:
@@ -328,9 +317,9 @@ class Result(ReadOff):
         busy_s = dict.fromkeys(self.recorder.nodes, 0.0)
         for (node, *_rest), (_steps, seconds) in sorted(self._totals.spent.items()):
             busy_s[self.recorder.nodes[node]] += seconds
-        placed = self._placed
+        placed = self.origin.get("placement", {}).get("workers", {})
         if isinstance(self.schedule, OfProgram):  # of hundreds of nodes few take time
-            placed = {node: worker for node, worker in placed.items() if busy_s[node]}
+            placed = {node: at for node, at in self.recorder.placed.items() if busy_s[node]}
         return nodes_at(name or "", placed, busy_s)
 
     @property
@@ -386,11 +375,8 @@ class Result(ReadOff):
         tables = ["spans", "transfers", "updates", "stashes", "epochs"]
         if self.recorder.exchanges.count:
             tables += ["exchanges", "collectives"]
-        for table in tables:
-            for name, column in self.recorder.columns(table).items():
-                hasher.update(name.encode())
-                hasher.update(np.ascontiguousarray(column).tobytes())
-        for name, array in self.model.parameters().items():
+        columns = chain.from_iterable(self.recorder.columns(table).items() for table in tables)
+        for name, array in chain(columns, self.model.parameters().items()):
             hasher.update(name.encode())
             hasher.update(np.ascontiguousarray(array).tobytes())
         return hasher.hexdigest()
@@ -406,6 +392,7 @@ class Result(ReadOff):
         """The run in a dozen numbers."""
         metric, epochs, items = self.model.measure, self.epochs, self.model.items
         score = float(epochs[metric.kind].iloc[-1]) if len(epochs) else None
+        peak = float(self.peak_bytes.max()) if len(self.memory) else None
         rows = [
             ["epochs", str(len(epochs))],
             ["virtual time", format_seconds(self.makespan_s)],
@@ -417,15 +404,11 @@ class Result(ReadOff):
             ["staleness, max", _count_text(self.staleness_max)],
             ["instances in flight, at most", str(self.max_active_keys)],
             ["messages", f"{self.messages:,}"],
-            ["memory of the fullest worker", self._peak_text],
+            ["memory of the fullest worker", format_bytes(peak)],
         ]
         workers = f"{self.workers} worker{'' if self.workers == 1 else 's'}"
         caption = f"{self.model.name}, {self.schedule.name}, {workers}"
         return html_table(caption, rows, note="tables: spans, transfers, updates, epochs")
-
-    @property
-    def _peak_text(self) -> str:
-        return format_bytes(float(self.peak_bytes.max())) if len(self.memory) else UNKNOWN
 
     @cached_property
     def update_interval(self) -> int | None:

@@ -8,21 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from ampsim.arguments import checked
+from ampsim.arguments import check_fields, checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dataflow import OfProgram
-from ampsim.errors import OptionError, SimulationError, one_of
+from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Graph
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
 from ampsim.model_parallel.job import data_told
 from ampsim.optim import within_epochs
-from ampsim.options import Count, Seed, require_count
+from ampsim.options import Count, Seed
 from ampsim.study.apart import (
-    LEARNING,
     Learning,
     Subject,
     digest_of_graph,
@@ -94,20 +93,16 @@ def schedules_of(schedules: SchedulesLike) -> list[Schedule]:
     return [schedule_of(one) for one in schedules]
 
 
-def run_epochs(run: Simulation, epochs: int, goal: Goal, tracker: Tracker | None = None) -> None:
+def run_epochs(run: Simulation, epochs: int, goal: Goal, tracker: Tracker) -> None:
     """Run until `epochs` have ended, or one in which a value reaches the goal."""
-    if tracker is not None:
-        tracker.items_total = run.train_count + run.valid_count
+    tracker.items_total = run.train_count + run.valid_count
     while run.epoch < epochs:
-        score = run.run_epoch()
-        if tracker is not None:
-            tracker.on_epoch(score)
+        tracker.on_epoch(run.run_epoch())
         if goal.reached_by(run.scores) is not None:
             return
 
 
 Mode: TypeAlias = Literal["numeric", "sleep"]
-MODES: Final = ("numeric", "sleep")
 PlacementLike: TypeAlias = Annotated[
     str | os.PathLike[str] | Placement,
     "a name such as 'balanced', the path of a .toml file of lines NODE = WORKER, or a Placement",
@@ -135,15 +130,15 @@ class RunOptions:
         on_items: called with the number of items of each instance that finishes.
     """
 
-    epochs: int = 1
-    seed: int = 0
+    epochs: Count = 1
+    seed: Seed = 0
     mode: Mode = "numeric"
-    instances: int | None = None
+    instances: Count | None = None
     target: float | None = None
     placement: PlacementLike | None = None
     clock: Clock | None = None
     counts_memory: bool | None = None
-    validate_every: int | None = None
+    validate_every: Count | None = None
     spans_kept: int | None = None
     times_validation: bool = True
     light_is_free: bool = False
@@ -192,11 +187,9 @@ class Simulation:
     ) -> None:
         """Build graph, data and engine; no time passes yet."""
         options = replace(options or RunOptions(), **more)
-        _require_known(options)
+        check_fields(options)
         seed, mode, placed = options.seed, options.mode, options.placed
-        given, every = options.instances, options.validate_every
-        instances = None if given is None else require_count("instances", given)
-        self._every = None if every is None else require_count("validate_every", every)
+        instances, self._every = options.instances, options.validate_every
         schedule = resolved(schedule, cluster)
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
@@ -211,6 +204,7 @@ class Simulation:
         self._why_live = why_live(self._graph, cluster, schedule)
         is_apart = options.learning != "live" and mode == "numeric" and not self._why_live
         apart = self._subject.apart(options.learnings, options.learning) if is_apart else None
+        self._apart = apart
         settings = _settings_of(options, self._graph, cluster, schedule)
         if within_epochs(model.optimizer.rate):
             settings = replace(settings, batches_of=self._data.epoch_batches)
@@ -257,12 +251,12 @@ class Simulation:
         self.scores = []
         epoch = EpochTotals()
         with fixed_settings(), data_told(self._model.pump, self._model.make_program, self._batches):
-            batches = self._batches("train")
-            parts = self._training.parts(self.epoch, batches, self._every, self._later)
+            batches, later = self._batches("train"), partial(self._batches, "train")
+            parts = self._training.parts(self.epoch, batches, self._every, later)
             for train, is_over in parts:
                 if is_over:
                     self._training.average_replicas()
-                valid = self._run_pass("valid")
+                valid = self._training.validate(self._batches("valid"))
                 epoch.add(train, valid)
                 self._note_validation(epoch, valid)
         self.epoch += 1
@@ -270,20 +264,16 @@ class Simulation:
         self._training.recorder.epochs.append((self.epoch, *epoch.row(self._error_scale)))
         return self.scores[-1]
 
-    def _run_pass(self, split: Literal["train", "valid"]) -> PassReport:
-        """A whole pass over a split."""
-        with fixed_settings():
-            if split == "valid":
-                return self._training.validate(self._batches(split))
-            return self._training.train(self._batches(split), epoch=self.epoch)
-
-    def _batches(self, split: Literal["train", "valid"]) -> Iterator[Any]:
-        return self._data.batches(split, epoch=self.epoch, seed=self._seed)
+    def _batches(self, split: Literal["train", "valid"], epoch: int | None = None) -> Iterator[Any]:
+        """Batches of this epoch, or of another, for methods that do not wait for validation."""
+        epoch = self.epoch if epoch is None else epoch
+        return self._data.batches(split, epoch=epoch, seed=self._seed)
 
     def _note_validation(self, epoch: EpochTotals, valid: PassReport) -> None:
         """Record what was measured, when, and after how much of the epoch."""
         error = valid.totals.absolute_error * self._error_scale
         accuracy, trained = valid.totals.accuracy, epoch.trained.instances
+        valid.totals.require_measured(self._model.measure, self._options.target)
         self.scores.append(accuracy if self._model.measure.is_rising else error)
         self._training.recorder.validations.append(
             (
@@ -297,10 +287,6 @@ class Simulation:
             )
         )
 
-    def _later(self, epoch: int) -> Iterator[Any]:
-        """The training batches of an epoch, for methods that do not wait for validation."""
-        return self._data.batches("train", epoch=epoch, seed=self._seed)
-
     def latest_steps(self, count: int) -> list[LatestStep]:
         """The last steps, at most so many, in the order of their ends; for a live view."""
         return self._training.recorder.latest_steps(count)
@@ -308,7 +294,7 @@ class Simulation:
     @property
     def learnings_found(self) -> int:
         """Passes of training of which another run had learned what they gave."""
-        return self._training.learnings_found
+        return 0 if self._apart is None else self._apart.found
 
     @property
     def _learning_digest(self) -> str | None:
@@ -325,9 +311,7 @@ class Simulation:
             on = "the first" if used == 1 else f"{used}"
             told = f"{self._schedule.name} runs the program on {on} of {self.workers} devices"
             origin = origin if used == self.workers else {**origin, "assumptions": [told]}
-        self._training.note_overtaken()
         self._training.settle()
-        recorder.flush()
         return Result(
             model=self._model.with_parameters_of(self._graph),
             schedule=self._schedule,
@@ -361,13 +345,6 @@ def counted(
     for _epoch in range(epochs):
         run.run_epoch()
     return run.result().recorder.columns("memory")
-
-
-def _require_known(options: RunOptions) -> None:
-    told = ("mode", options.mode, MODES), ("learning", options.learning, LEARNING)
-    for name, value, known in told:
-        if value not in known:
-            raise OptionError(one_of(name, value, known))
 
 
 def _settings_of(
@@ -451,7 +428,7 @@ def simulate(
             so far.
     """
     model, cluster, schedule = model_of(model), cluster_of(cluster), schedule_of(schedule)
-    target = model.measure.require_target(target)
+    target = model.measure.require_target(target, mode)
     options = RunOptions(
         epochs=epochs, seed=seed, mode=mode, instances=instances, target=target,
         placement=placement, clock=clock, counts_memory=counts_memory,
@@ -461,7 +438,7 @@ def simulate(
     if placement is None:
         simulation.advise(epochs)
     try:
-        run_epochs(simulation, epochs, Goal(model.measure, target))
+        run_epochs(simulation, epochs, Goal(model.measure, target), Tracker(None, schedule.name))
     except SimulationError as error:
         error.partial = simulation.result()
         raise

@@ -29,7 +29,7 @@ from ampsim.model_parallel import (
     repeater_of,
 )
 from ampsim.model_parallel.job import PassTotals
-from ampsim.study.apart import Chain, LearningApart
+from ampsim.study.apart import LearningApart, chained
 from ampsim.study.model import Model, adopt_variables, job_of, variables_of
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.user_data import UserData
@@ -57,45 +57,29 @@ def validations(train_count: int, every: int | None) -> int:
 
 
 class Parts:
-    """Batches of a pass in parts, each of which ends where another `every` items are reached."""
+    """Batches of a pass in parts, each of which ends where another `every` items are reached.
+
+    Attributes:
+        is_over: whether nothing is left; a pass without any batch is one empty part.
+    """
 
     def __init__(self, batches: Iterable[Any], every: int | None) -> None:
         """Take no batch yet."""
         self._batches = iter(batches)
-        self._every = every
-        self._ahead: list[Any] = []
+        self._every = math.inf if every is None else every
+        self._ahead: Any = None
         self._items = 0
-        self._has_begun = False
-        self._is_at_end = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left; a pass without any batch is one empty part."""
-        return self._has_begun and self._is_at_end and not self._ahead
+        self.is_over = False
 
     def next_part(self) -> Iterator[Any]:
-        """The batches of the next part."""
-        self._has_begun = True
-        if self._every is None:
-            yield from self._batches
-            self._is_at_end = True
-            return
+        """The batches of the next part; one batch more is taken, as it is the last without one."""
         until = (self._items // self._every + 1) * self._every
-        while self._items < until and (batch := self._taken()) is not None:
+        batch = next(self._batches, None) if self._ahead is None else self._ahead
+        while batch is not None and self._items < until:
             self._items += batch.rows
             yield batch
-        self._look_ahead()
-
-    def _taken(self) -> Any:
-        self._look_ahead()
-        return self._ahead.pop() if self._ahead else None
-
-    def _look_ahead(self) -> None:
-        """Have one batch more, as a part is the last if there is none."""
-        if not self._ahead and not self._is_at_end:
-            found = next(self._batches, None)
-            self._is_at_end = found is None
-            self._ahead = [] if found is None else [found]
+            batch = next(self._batches, None)
+        self._ahead, self.is_over = batch, batch is None
 
 
 @dataclass(slots=True)
@@ -170,7 +154,7 @@ class ModelParallel:
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._apart, self._passes = apart, repeater or engine
-        self.chain = Chain()
+        self.chain = ""
         self._end_s, self._observed, self._batches_of = 0.0, 0, batches_of
         self._epoch, self._before = -1, 0
 
@@ -204,7 +188,7 @@ class ModelParallel:
         report = self._passes.run_pass(batches, is_training=True)
         self._end_s = report.end_s
         assert report.order is not None, "a pass of training has an order"
-        self.chain.add(report.order, epoch, rate, start[2])
+        self.chain = chained(self.chain, report.order, epoch, rate, start[2])
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)
@@ -304,13 +288,12 @@ class Training:
         self._apart = apart
         self.is_abstract, self.counts_memory = settings.is_abstract, settings.counts_memory
         self._graph = graph
-        names = [node.name for node in graph.nodes]
-        is_solver = isinstance(schedule, Solver)
-        known = [*names, CENTRE] if is_solver else names
-        known = [] if isinstance(schedule, OfProgram) else known
+        is_program = isinstance(schedule, OfProgram)  # which says its nodes itself
+        names = [] if is_program else [node.name for node in graph.nodes]
+        names += [CENTRE] * isinstance(schedule, Solver)
         self._method: ModelParallel | SolverEngine | OfPrograms
         self.recorder = Recorder(
-            known,
+            names,
             cluster.workers,
             settings.spans_kept,
             on_rows=settings.on_rows,
@@ -375,10 +358,16 @@ class Training:
                 return
             yield part
 
-    def note_overtaken(self) -> None:
-        """Let each transfer that has ended have its row, also where ranks are cut on their way."""
+    def settle(self) -> None:
+        """Let each transfer that has ended have its row, also where ranks are cut on their way.
+
+        The graph has the weights of the moment then, also where they were learned elsewhere.
+        """
         if isinstance(self._method, SolverEngine):
             self._method.note_overtaken()
+        if self._apart is not None:
+            self._apart.settle()
+        self.recorder.flush()
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
@@ -388,19 +377,9 @@ class Training:
             self._apart.average()
 
     @property
-    def chain(self) -> Chain | None:
+    def chain(self) -> str | None:
         """Digest of the passes of training so far; None where no order is taken down."""
         return self._method.chain if isinstance(self._method, ModelParallel) else None
-
-    @property
-    def learnings_found(self) -> int:
-        """Passes of training that had been learned before."""
-        return 0 if self._apart is None else self._apart.found
-
-    def settle(self) -> None:
-        """Let the graph have the weights of the moment, also where they were learned elsewhere."""
-        if self._apart is not None:
-            self._apart.settle()
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Send `batches` through the graph, and learn nothing.

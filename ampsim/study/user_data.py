@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 from collections.abc import Iterator
 from numbers import Integral
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from ampsim.data import Dataset, Split
 from ampsim.errors import OptionError, SimulationError
+from ampsim.text import short
 from ampsim.user_code import user_code
 
 NEEDED: Final = ("count", "batch_count", "batches")
@@ -102,11 +102,10 @@ def _next(batches: Iterator[Any], what: str) -> Any:
         batch: Any = next(batches, _END)
     if batch is _END:
         return batch
-    rows: Any = None
-    with user_code(f"rows of a batch that {what} gave failed"), contextlib.suppress(AttributeError):
-        rows = batch.rows
-    if not isinstance(rows, Integral) or int(rows) < 0:
-        got = "" if rows is None else f" with {_shown(rows)} for its rows"
+    with user_code(f"rows of a batch that {what} gave failed"):
+        rows: Any = getattr(batch, "rows", None)
+    if not isinstance(rows, Integral) or int(rows) < 1:
+        got = "" if rows is None else f" with {short(rows)} for its rows"
         raise SimulationError(
             f"{what} gave {_shown(batch)}{got}; a batch must have rows, its number of items"
         )

@@ -92,7 +92,7 @@ def serve() -> None:
             **({"counts_memory": is_counted} if can_count else {}),
         )
         start = time.process_time()
-        simulation._run_pass("train")
+        simulation._training.train(simulation._batches("train"))
         seconds = time.process_time() - start
         print(json.dumps([seconds, simulation.result().messages]), flush=True)
 

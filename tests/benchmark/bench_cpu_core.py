@@ -56,7 +56,7 @@ def epoch(name: str, mode: Mode) -> tuple[float, float]:
     """Return (processor seconds, virtual seconds) of one training pass."""
     simulation = prepared(name, mode, spans_kept=0)
     start = time.process_time()
-    report = simulation._run_pass("train")
+    report = simulation._training.train(simulation._batches("train"))
     return time.process_time() - start, report.end_s - report.start_s
 
 
@@ -90,7 +90,7 @@ def steps(name: str, mode: Mode) -> tuple[Seconds, Simulation]:
     engine.updater.update = lambda placed, now_s: timed(
         update, taken, (placed.node.name, "update")
     )(placed, now_s)
-    simulation._run_pass("train")
+    simulation._training.train(simulation._batches("train"))
     return taken, simulation
 
 

@@ -75,7 +75,7 @@ def messages_per_s(cluster: Cluster, instances: int, *, counts_memory: bool) -> 
         counts_memory=counts_memory,
     )
     start = time.process_time()
-    simulation._run_pass("train")
+    simulation._training.train(simulation._batches("train"))
     return simulation.result().messages / (time.process_time() - start)
 
 

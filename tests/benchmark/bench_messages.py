@@ -42,7 +42,7 @@ def messages_per_s() -> float:
     """One epoch through the whole engine."""
     simulation = rnn()
     start = time.perf_counter()
-    simulation._run_pass("train")
+    simulation._training.train(simulation._batches("train"))
     seconds = time.perf_counter() - start
     return simulation.result().messages / seconds
 

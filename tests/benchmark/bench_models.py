@@ -226,7 +226,7 @@ def ampsim_per_s(contest: Contest, model: ampsim.Model, schedule: Any) -> float:
     cluster = ampsim.load_cluster("tflops-1", workers=16)
     simulation = Simulation(model, cluster, schedule, instances=contest.instances)
     start = time.process_time()
-    simulation._run_pass("train")
+    simulation._training.train(simulation._batches("train"))
     return contest.instances / (time.process_time() - start)
 
 

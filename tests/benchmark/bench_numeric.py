@@ -67,7 +67,7 @@ def ampsim_epoch(instances: int, workers: int) -> float:
     cluster = ampsim.load_cluster("tflops-1", workers=workers)
     simulation = Simulation(model, cluster, ampsim.Sequential(), instances=instances)
     start = time.perf_counter()
-    simulation._run_pass("train")
+    simulation._training.train(simulation._batches("train"))
     return instances / (time.perf_counter() - start)
 
 

@@ -142,7 +142,7 @@ def ampsim_epoch(model: ampsim.Model, sentences: int, workers: int) -> float:
     cluster = ampsim.load_cluster("tflops-1", workers=workers)
     simulation = Simulation(model, cluster, ampsim.Sequential(), instances=sentences)
     start = time.process_time()
-    simulation._run_pass("train")
+    simulation._training.train(simulation._batches("train"))
     return sentences / (time.process_time() - start)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,19 @@ def test_gradient_descent_then_adam_may_have_it_as_in_figure_3():
     ends = result.epochs["time_s"].to_numpy()
     steps = np.diff([0, *(int((updates["time_s"] <= end).sum()) for end in ends)])
     assert steps.tolist() == [10, 2, 1]  # 40, 8 and 4 batches, four to a step
+
+
+def test_data_need_no_name_and_no_description():
+    """What else a user's data set lacks is not asked for, and its batches grow."""
+
+    @dataclass(frozen=True)
+    class Nameless:
+        batch: int
+
+        def batch_count(self, split: str) -> int:
+            return -(-ROWS // self.batch)
+
+    assert BatchWarmup(Nameless(BATCH), WARMUP).epoch_batches(0) == -(-ROWS // SIZES[0])
 
 
 @pytest.mark.parametrize(

@@ -234,6 +234,67 @@ def test_equal_numbers_get_the_gradient_of_a_maximum_as_in_pytorch(largest):
         np.testing.assert_allclose(found[parameter], values.grad, rtol=0, atol=1e-12)
 
 
+class Parts(torch.nn.Module):
+    """It takes parts of a parameter that has one axis."""
+
+    def __init__(self, part: Any):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(16, 4), torch.nn.Linear(4, 5)
+        self.scale, self.part = torch.nn.Parameter(torch.rand(4)), part
+
+    def forward(self, x):
+        return self.last(self.part(self.first(x), self.scale))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x, w: torch.cat([x[:, :3] * w[:3], x[:, 3:] * w[3:]], 1),
+        lambda x, w: torch.cat([x[:, :2] * w[1::2], x[:, 2:] + w[::2]], 1),
+        lambda x, w: x * w[0] + w[-1],
+        lambda x, w: x * w[-2] * w,
+    ],
+    ids=["two parts", "every other", "one number", "the last but one"],
+)
+def test_parts_of_a_parameter_of_one_axis_get_pytorch_s_gradient(part):
+    torch.manual_seed(2)
+    given = case("mlp")
+    module = Parts(part).double()
+    given = given._replace(module=module, optimizer=METHODS["sgd"](module.parameters()))
+    model = model_of(given)
+    batch = first_batch(model)
+    _prediction, gradients = served(model, batch)
+    inputs, target = map(torch.from_numpy, map(np.array, batch.arrays))
+    given.loss(module(inputs), target).backward()
+    found = ampsim.to_torch(model.set_parameters(gradients))
+    for parameter, values in module.named_parameters():
+        np.testing.assert_allclose(found[parameter], values.grad, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (
+            lambda x, w: x * w - x.amin(1, keepdim=True),
+            "for amin .*; take -torch.amax\\(-x, dim\\)",
+        ),
+        (lambda x, w: torch.min(x, w), "for min .*, or of two a - F.relu\\(a - b\\)"),
+        (
+            lambda x, w: 2 ** (x * w),
+            r"for pow .*; for a \*\* x take torch.exp\(x \* math.log\(a\)\)",
+        ),
+        (lambda x, w: torch.celu(x * w), "for celu .*; take nn.LeakyReLU, or nn.ELU"),
+    ],
+    ids=["amin", "min", "a power", "celu"],
+)
+def test_what_can_be_said_otherwise_is_refused_with_the_other_words(part, said):
+    given = case("mlp")
+    module = Parts(part).double()
+    given = given._replace(module=module, optimizer=METHODS["sgd"](module.parameters()))
+    with pytest.raises(GraphError, match=f"ampsim has no node {said}"):
+        model_of(given)
+
+
 class Lengths(torch.nn.Module):
     """Reads sequences of any length: layers, both directions, a mean, a maximum, a last state."""
 

@@ -244,10 +244,10 @@ def test_a_chain_has_all_passes_in_it_and_their_rates():
     changes += [(1, (PassOrder("c", 6), 1, 0.1, 6.0)), (1, (PassOrder("b", 6), 1, 0.2, 6.0))]
     found = set()
     for place, changed in [(0, passes[0]), *changes]:
-        chain = apart.Chain()
+        chain = ""
         for one in (*passes[:place], changed, *passes[place + 1 :]):
-            chain.add(*one)
-        found.add(chain.value)
+            chain = apart.chained(chain, *one)
+        found.add(chain)
     assert len(found) == 1 + len(changes)
 
 

@@ -196,7 +196,7 @@ FAULTS = {
         "study/apart.py", "            _add(hasher, node, seen)", "            pass"
     ),
     "a chain without what came before": of_learning(
-        "study/apart.py", "_named(self.value, *parts)", '_named("", *parts)'
+        "study/apart.py", "_named(chain, order.digest", '_named("", order.digest'
     ),
     "a chain without the rate": of_learning(
         "study/apart.py", "order.first_instance, epoch, rate", "order.first_instance, epoch, 0.0"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 from contextlib import closing
 
-import pytest
 from rich.console import Console
 
 import ampsim
-from ampsim.cli.run import LiveView, rows, watching
+from ampsim.cli.progress import shown
+from ampsim.cli.run import LiveView, rows
 from ampsim.clock import WallClock
 from ampsim.runs.folder import run_to_keep
 from ampsim.study.simulation import RunOptions
@@ -34,7 +34,7 @@ def test_the_picture_has_a_row_for_each_worker_and_is_drawn_while_the_run_goes_o
     cluster = ampsim.load_cluster("tflops-1", workers=3)
     virtual = ampsim.simulate(model, cluster, "amp", instances=100, mode="sleep")
     with closing(WallClock(stretch=0.3 / virtual.makespan_s)) as clock:
-        view = LiveView(console, clock)
+        view = LiveView(clock).start(console)
         options = RunOptions(mode="sleep", instances=100, clock=clock, on_start=view.watch)
         outcome = run_to_keep(model, cluster, ampsim.Amp(), options, view.show)
         view.close()
@@ -45,14 +45,10 @@ def test_the_picture_has_a_row_for_each_worker_and_is_drawn_while_the_run_goes_o
     assert any(letter in last for letter in "FBU")
 
 
-@pytest.mark.parametrize("make_clock", [lambda: None, WallClock])
-def test_without_a_terminal_there_is_no_picture(make_clock):
-    clock = make_clock()
-    with watching(clock, is_quiet=False) as (show, watch):
+def test_without_a_terminal_there_is_no_picture():
+    asked: list[Console] = []
+    with shown(is_quiet=False, drawn=asked.append) as show:
         assert show is not None
-        assert watch is None
-    with watching(clock, is_quiet=True) as (show, watch):
+    with shown(is_quiet=True, drawn=asked.append) as show:
         assert show is None
-        assert watch is None
-    if clock is not None:
-        clock.close()
+    assert asked == []

@@ -76,6 +76,11 @@ MISTAKES = {
     "forecast --epochs 3": "no such option: --epochs; here it is --max-epochs",
     "forecast --budget 1e8s": r"--budget must be at most 10,000,000\.0, got 100000000\.0",
     "forecast --mode sleep --budget 5s": "--budget compares times to a target, and there is none",
+    "explore rnn --for latency_s=0,1e-6 --seed -1": (
+        "^ampsim: --seed must be a whole number >= 0, got -1; try --seed 0$"
+    ),
+    "explore rnn --for latency_s=0,1e-6 -j 0": "^ampsim: -j must be a whole number >= 1, got 0$",
+    "forecast -j0": "^ampsim: -j must be a whole number >= 1, got 0$",
     "explore rnn --mode sleep --for workers=1": "no such option: --mode; did you mean '--",
     "run mlp --max-epochs 3": r"no such option: --max-epochs; did you mean '--epochs'\? see",
     "run mlp --staleness-bound -1": (

@@ -106,6 +106,27 @@ def test_data_that_are_not_finite_are_told_as_such(own, split, seed):
     assert "lower" not in ended.err
 
 
+@pytest.mark.parametrize(("split", "seed"), [("training", 0), ("validation", 1)])
+@pytest.mark.parametrize("wrong", ["nan", "-inf"])
+def test_data_that_are_not_finite_are_told_before_anything_runs(own, split, seed, wrong):
+    where = "    return points, (points"
+    spoiled = f'    if seed == {seed}:\n        points[5, 2] = float("{wrong}")\n{where}'
+    ended = own("check", where, spoiled)
+    assert (ended.code, ended.out) == (2, "")
+    told = rf"^ampsim: batch \d of the {split} data has {wrong} in a float32 array of shape "
+    assert re.search(told + r"\(10, 3\): mend the data\n$", ended.err)
+
+
+def test_data_without_a_row_to_validate_on_get_a_note(own):
+    ended = own("check", "rows(20, 1)", "rows(0, 1)")
+    assert (ended.code, ended.err) == (
+        0,
+        "ampsim: note: own.py: no data to validate on, so that no target is reached; "
+        "give some as valid\n",
+    )
+    assert own("check", "", "").err == ""
+
+
 def test_what_a_program_is_fed_is_looked_at_too():
     def told_of(batches):
         build: Any = None  # nobody builds it

@@ -119,6 +119,19 @@ def test_runs_that_failed_are_told_after_the_report_was_written(call, recipe, sm
     assert (recipe / "report.md").is_file()
 
 
+def test_a_folder_here_is_a_report_by_its_name_alone_and_a_report_of_that_name_goes_before(
+    call, mistake, recipe, tmp_path, small_recipe
+):
+    """As of `ampsim search` and `check`; what is wrong with its recipe is told."""
+    for name in ("own", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.toml").write_text(small_recipe.replace("title", "titel"))
+    assert "own/recipe.toml: unknown key 'titel'; did you mean 'title'?" in mistake("report", "own")
+    (tmp_path / "own" / "recipe.toml").write_text(small_recipe)
+    assert "A test" in call("report", "own", "--list").out
+    assert "A test" in call("report", "mine", "--list").out
+
+
 def test_mistakes_are_one_line_each(mistake, recipe, monkeypatch, small_recipe):
     assert "no recipe named 'mien'; did you mean 'mine'?" in mistake("report", "mien")
     assert "no recipe in 'x/y'; expected a folder with recipe.toml" in mistake("report", "x/y")

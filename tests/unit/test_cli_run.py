@@ -208,6 +208,14 @@ def test_a_run_keeps_what_stashed_weights_take_and_perfetto_counts_it(call, once
     assert max(expected) > 0
 
 
+def test_a_note_on_a_run_is_said_beside_the_object_alone(call):
+    words = ("--set", "data=synthetic", "--set", "hidden=4", "--instances", "200", "--workers", "3")
+    solver = ("--schedule", "easgd", "--ranks", "2", "--period", "1000")
+    ended = call("run", "mlp", *words, *solver, "--quiet", "--json", "-")
+    assert json.loads(ended.out)["ended"] == "finished"
+    assert ended.err.startswith("ampsim: note: ranks never exchanged, as the run ended before")
+
+
 def test_gantt_of_a_run_takes_no_option_of_a_model(once, mistake):
     once("run", "rnn", *SMALL, "--quiet")
     for option, value in (("--seed", "0"), ("--schedule", "amp"), ("--latency-s", "0")):

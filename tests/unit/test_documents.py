@@ -175,7 +175,7 @@ def test_a_message_takes_the_functions_that_its_page_lists_and_no_other():
     model = ampsim.load_model("mlp", data="synthetic", hidden=16, batch=10)
     cluster = ampsim.load_cluster("tflops-1", workers=4)
     one = Simulation(model, cluster, ampsim.Amp(max_active_keys=1), counts_memory=False)
-    called = calls_of(lambda: one._run_pass("train"))
+    called = calls_of(lambda: one._training.train(one._batches("train")))
     walks = [
         tuple(dict.fromkeys(called[_last("send", called, place) : place + 1]))
         for place, (function, _file) in enumerate(called)

@@ -18,10 +18,10 @@ from ampsim.ir import Graph
 from ampsim.metric import Goal, Metric
 from ampsim.nodes import Linear, SquaredError
 from ampsim.optim import sgd
-from ampsim.options import require_target
 from ampsim.report.verdict import verdict
 from ampsim.runs.folder import run_to_keep
-from ampsim.study.simulation import RunOptions
+from ampsim.study.progress import Tracker
+from ampsim.study.simulation import RunOptions, Simulation, run_epochs, schedule_of
 
 SCALE = 4.0
 
@@ -101,6 +101,47 @@ def test_the_error_is_that_of_the_last_weights_in_the_models_unit(model, cluster
     assert result.epochs[["accuracy", "train_accuracy"]].isna().all(axis=None)
 
 
+def learned_apart(model, cluster, schedule):
+    options = RunOptions(learning="apart", target=model.target)
+    run = Simulation(model, cluster, schedule_of(schedule), options)
+    run_epochs(run, 1, Goal(model.measure, model.target), Tracker(None, str(schedule)))
+
+
+ASKED = {
+    "simulate": lambda model, cluster: ampsim.simulate(
+        model, cluster, ampsim.Amp(2), target=model.target
+    ),
+    "solver": lambda model, cluster: ampsim.simulate(
+        model, cluster, "sync-sgd", target=model.target
+    ),
+    "apart": lambda model, cluster: learned_apart(model, cluster, "amp"),
+    "forecast": lambda model, cluster: ampsim.forecast(model, cluster, "amp", max_epochs=1),
+    "try_out": lambda model, _cluster: ampsim.try_out(model),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_error_of_which_no_loss_reports_is_refused(asked, chain, cluster):
+    """No target would be reached, after however many epochs."""
+    made = replace(chain(((1, 1, 1),), valid=2).model(), metric="error", target=0.5)
+    said = (
+        "^the model is measured by its error, which a loss .* as SquaredError, or metric='accuracy'"
+    )
+    with pytest.raises(OptionError, match=said):
+        ASKED[asked](made, cluster)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_an_accuracy_of_which_no_loss_reports_is_refused_with_a_target(asked, model, cluster):
+    wrong = replace(model, metric="accuracy", error_unit="", target=0.9)
+    said = "^the model is measured by its accuracy, which a loss .*Entropy, or metric='error'$"
+    with pytest.raises(OptionError, match=said):
+        ASKED[asked](wrong, cluster)
+    if asked in ("simulate", "solver", "try_out"):
+        ASKED[asked](replace(wrong, target=None), cluster)
+        ASKED[asked](replace(model, target=1e9), cluster)
+
+
 def test_a_classifier_has_no_error_and_sleep_measures_nothing(model, chain, cluster):
     classifier = chain(((1, 1, 1),), valid=2).model()
     numeric = ampsim.simulate(classifier, cluster, ampsim.Sequential(), mode="numeric").epochs
@@ -164,14 +205,14 @@ def test_a_scale_that_is_no_positive_number_is_refused(model, cluster, scale):
 
 @pytest.mark.parametrize("value", [4.6, 1e-9, 97, np.float32(0.5)])
 def test_every_positive_number_can_be_a_target_error(value):
-    assert require_target(value, "error") == float(value)
+    assert Metric("error").require_target(value) == float(value)
 
 
 @pytest.mark.parametrize("value", [0, -1, True, "4.6", float("nan")])
 def test_what_is_no_error_is_refused(value):
     text = f"target must be an error above 0, got {value!r}; it is reached at or below"
     with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
-        require_target(value, "error")
+        Metric("error").require_target(value)
 
 
 @pytest.mark.parametrize(

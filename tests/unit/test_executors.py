@@ -45,6 +45,7 @@ import ampsim
 @dataclass(frozen=True)
 class Config:
     exits: int = -1
+    times: int = 99
     eats: int = -1
     hangs: int = -1
     while_there: str = ""
@@ -62,8 +63,12 @@ def build(config):
             misbehave(seed)
         return given.make_data(seed, count)
 
+    def tries(seed):
+        with open(config.mark) as file:
+            return file.read().split().count(str(seed))
+
     def misbehave(seed):
-        if seed == config.exits:
+        if seed == config.exits and (not config.mark or tries(seed) <= config.times):
             os._exit(3)
         if seed == config.eats:
             if config.is_limited:
@@ -172,8 +177,8 @@ SENTENCES = {
         "took longer than the limit of 6.00 s, and was ended",
     ],
     "dask": [
-        "its Dask worker died once; does the model call os._exit, or did memory run out (it ",
-        "its Dask worker died once; does the model call os._exit, or did memory run out (it ",
+        "its Dask worker died 3 times; does the model call os._exit, or did memory run out (it ",
+        "its Dask worker died 3 times; does the model call os._exit, or did memory run out (it ",
         "took longer than the limit of 15.0 s, and was ended",
     ],
 }
@@ -199,6 +204,33 @@ def test_a_run_that_exits_one_that_eats_memory_and_one_that_never_ends_are_a_sen
         assert [run.seed for run in made.runs] == sorted(run.seed for run in said) == [0, 4]
         there.unlink()
         assert_resumed(asked, tmp_path, mine())
+
+
+def test_one_death_of_a_worker_while_a_run_is_alone_may_be_chance(cluster, path, tmp_path):
+    """As that of a machine that is taken away; here the run dies first among others, then alone."""
+    mark = tmp_path / "tried"
+    settings = {"exits": 1, "times": 2, "mark": str(mark), "while_there": str(mark)}
+    made = forecast(path, SCHEDULES[2:], 3, settings=settings, executor=cluster.executor)
+    assert not made.lost
+    assert mark.read_text().split().count("1") == 3
+
+
+def test_a_finished_run_lost_with_its_worker_and_again_with_the_next_is_no_run_that_kills(
+    client, path, monkeypatch
+):
+    """Asked for what came of it, the scheduler answers that its workers have died."""
+    died, result = [], distributed.Future.result
+
+    def lost(future, *options):
+        if future.key.startswith("ampsim-run-") and not died:
+            died.append(future.key)
+            raise distributed.KilledWorker(future.key, None, 0)
+        return result(future, *options)
+
+    monkeypatch.setattr(distributed.Future, "result", lost)
+    made = forecast(path, SCHEDULES[2:], 3, executor=client)
+    assert died
+    assert not made.lost
 
 
 def test_equal_runs_of_two_clients_are_made_once(cluster, client, path, tmp_path):

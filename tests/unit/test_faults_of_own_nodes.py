@@ -139,13 +139,27 @@ def test_a_fault_is_one_line_that_names_the_node(fault, way):
     assert "\n" not in str(caught.value)
 
 
-def test_a_gradient_that_is_not_counted_is_told_by_a_trial():
-    with pytest.raises(AmpsimError, match=r"own \(Own\) counted no gradient of Instance"):
-        ampsim.try_out(model(backward=counts_nothing))
-
-
 def with_solver(model):
     ampsim.simulate(model, CLUSTER, ampsim.SyncSGD())
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+def test_a_gradient_that_is_not_counted_is_told(way):
+    with pytest.raises(AmpsimError, match=r"own \(Own\) counted no gradient of Instance") as caught:
+        way(model(backward=counts_nothing))
+    assert "must call self.count_gradient(state, version)" in str(caught.value)
+
+
+def test_a_gradient_of_none_need_not_be_counted():
+    """Nothing of the layer's output is used: a loss that gives no gradient sends None back."""
+
+    def evaluate(self, port, state, payload) -> Any:
+        found = SoftmaxCrossEntropy.evaluate(self, port, state, payload)
+        return found and found._replace(gradients=[(n, state, None) for n in (0, 1)])
+
+    silent = type("Silent", (SoftmaxCrossEntropy,), {"evaluate": evaluate})
+    result = ampsim.simulate(model(loss=silent), CLUSTER, ampsim.Amp(2))
+    assert len(result.updates) == 0
 
 
 UPDATES = ["no gradient", "gradient of another precision"]
@@ -266,3 +280,26 @@ def test_a_question_says_why_all_of_its_runs_failed(ask):
         re.match(rf"(\d+) of \1 runs failed, the first: {message}", one) for one in sentences
     )
     assert not any(one.startswith("No run reached") for one in sentences)
+
+
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("parts", ["graph", "nodes"])
+def test_runs_that_would_share_a_graph_are_refused(way, parts):
+    """Weights, counts and caches of one run were another's: numbers were wrong, or ranks one."""
+    made = model()
+    assert made.make_graph is not None
+    graph = made.make_graph()
+    nodes = [Linear("first", 2, 2), Linear("last", 2, 2)]
+
+    def of_nodes() -> Graph:
+        again = Graph("net")
+        x, label = again.controller(x=("rows", 2), label=("rows",))
+        again.end(SoftmaxCrossEntropy("loss"), again.add(nodes[1], again.add(nodes[0], x)), label)
+        return again
+
+    shared = replace(made, make_graph=(lambda: graph) if parts == "graph" else of_nodes)
+    said = (
+        "^make_graph of model net must build every node anew whenever it is called; it gave first"
+    )
+    with pytest.raises(AmpsimError, match=said):
+        [way(shared) for _run in range(2)]  # of one alone nothing is shared

@@ -81,12 +81,63 @@ RATE = {"name": "d", "flop_per_s": 1e12}
             {"memory_bandwidth_bytes_per_s": 2e13},
             "flop_per_s over memory_bandwidth_bytes_per_s is 0.05 FLOP per byte, below 0.1",
         ),
+        (
+            {"flop_per_s": 1e6},
+            {"flop_per_s": 15.7},
+            "flop_per_s is 15.7, below 1e+06; is it in FLOP/s",
+        ),
+        (
+            {"memory_bytes": 100_000},
+            {"memory_bytes": 16},
+            "memory_bytes is 16, below 10000; is it in",
+        ),
+        (
+            {"operation_overhead_s": 0.01},
+            {"operation_overhead_s": 2.5},
+            "operation_overhead_s is 2.5, above 0.01; is it in seconds?",
+        ),
+        ({"step_overhead_s": 0.01}, {"step_overhead_s": 0.011}, "step_overhead_s is 0.011, above"),
+        (
+            {"message_overhead_s": 0.01},
+            {"message_overhead_s": 5.0},
+            "message_overhead_s is 5, above",
+        ),
+        (
+            {"dispatch_s": 0.01},
+            {"dispatch_s": 5.0},
+            "dispatch_s is 5, above 0.01; is it in seconds?",
+        ),
+        ({"jitter_cv": 1.0}, {"jitter_cv": 5.0}, "jitter_cv is 5, above 1; it is a fraction of"),
     ],
 )
 def test_each_limit_is_told_beyond_it_and_not_at_it(at, beyond, said):
     assert implausible(Device(**RATE | at)) == []
     (told,) = implausible(Device(**RATE | beyond))
     assert told.startswith(said)
+
+
+def test_links_in_other_units_are_noted_once_each():
+    """A latency of 2 was meant in microseconds, a bandwidth of 25 in GB/s."""
+    slip: Any = {"latency_s": 2.0, "bandwidth_bytes_per_s": 25.0}
+    right: Any = {"latency_s": 1.0, "bandwidth_bytes_per_s": 1e3}
+    two = (Device(**RATE),) * 2
+
+    def clusters(cost: Any) -> dict[str, Cluster]:
+        routes = tuple(Route(source=at, target=1 - at, link=Link(**cost)) for at in (0, 1))
+        edges = (Edge(between=(0, 1), **cost), Edge(between=(1, "host"), **cost))
+        return {
+            "link": Cluster(name="c", devices=two[:1], link=Link(**cost)),
+            "links[0]": Cluster(name="c", devices=two, links=routes),
+            "topology": Cluster(name="c", devices=two, topology=Topology(kind="ring", **cost)),
+            "edge 0-1": Cluster(name="c", devices=two, edges=edges),
+        }
+
+    assert [one for made in clusters(right).values() for one in implausible(made)] == []
+    for key, made in clusters(slip).items():
+        assert implausible(made) == [
+            f"{key}.latency_s is 2, above 1; is it in seconds?",
+            f"{key}.bandwidth_bytes_per_s is 25, below 1000; is it in bytes/s?",
+        ]
 
 
 FAILS = {"mean_time_between_s": 10.0, "mean_time_to_repair_s": 10.0, "weights": "checkpoint"}

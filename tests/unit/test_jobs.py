@@ -493,7 +493,7 @@ def test_joules_and_outages_are_the_same_however_many_runs_are_made_at_a_time(mo
     pause = Event(kind="pause", worker=(0, 1), from_s=0.5e-6, until_s=9e-6)
     cluster = Cluster(name="c", devices=(device,) * 2, events=(pause,))
     alone, beside = (
-        forecast(model, cluster, schedules=ALL, mode="sleep", target=0.99, repeats=1, jobs=jobs)
+        forecast(model, cluster, schedules=ALL, mode="sleep", repeats=1, jobs=jobs)
         for jobs in (1, 2)
     )
     device_s = alone.table["utilisation"] * alone.table["makespan_s"] * 2

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ampsim.errors import OptionError
-from ampsim.options import require_count, require_target
+from ampsim.metric import ACCURACY
+from ampsim.options import require_count
 from ampsim.study.loading import settings_of
 
 
@@ -25,19 +26,19 @@ def test_what_is_no_count_is_refused_with_its_name_and_value(value):
 
 @pytest.mark.parametrize("value", [0.97, 1.0, 1, 1e-9, np.float32(0.5), np.float64(1.0)])
 def test_every_accuracy_up_to_all_right_can_be_a_target(value):
-    assert require_target(value) == float(value)
-    assert type(require_target(value)) is float
+    assert ACCURACY.require_target(value) == float(value)
+    assert type(ACCURACY.require_target(value)) is float
 
 
 def test_no_target_stays_none():
-    assert require_target(None) is None
+    assert ACCURACY.require_target(None) is None
 
 
 @pytest.mark.parametrize("value", [0, -0.1, 1.0001, 97, True, False, "0.97", float("nan")])
 def test_what_is_no_accuracy_is_refused_with_what_to_write(value):
     text = f"target must be an accuracy above 0 and at most 1, got {value!r}; for 97 % write 0.97"
     with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
-        require_target(value)
+        ACCURACY.require_target(value)
 
 
 def test_a_setting_is_split_at_its_first_equals_sign():

@@ -285,7 +285,7 @@ def test_a_probe_is_of_many_instances_or_of_all(rnn):
     seconds = []
     for seed in range(6):
         model = replace(rnn, make_data=data(seed))
-        probe = Trials(model, UNEVEN, None).probe()
+        probe = Trials(model, UNEVEN, None).probe
         seconds.append(np.array(probe.seconds) / sum(probe.seconds))
     spread = np.ptp(seconds, axis=0).max()
     assert INSTANCES >= 200 and spread < 0.01

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -131,6 +132,26 @@ def test_tuning_that_was_interrupted_goes_on_where_it_was(folder):
     ]
 
 
+@pytest.mark.parametrize(
+    ("seeds", "first"), [("[0, 1]", 0), ("[5, 2]", 5), ("[0, 1000001]", 1000001), ("[0, 9]", 0)]
+)
+def test_no_trial_has_the_seed_of_a_run_by_which_rows_are_compared(
+    folder, monkeypatch, seeds, first
+):
+    """Trials begin a million after the first seed, and elsewhere only where a run has these."""
+    (folder / "recipe.toml").write_text(RECIPE.replace("seeds = [0, 1]", f"seeds = {seeds}"))
+    taken: list[int] = []
+
+    def noted(_rows: Any, seed: int, *_more: Any) -> Any:
+        taken.append(seed)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ampsim.recipes.running.Tuner", noted)
+    with pytest.raises(InterruptedReport):
+        run_recipe(read_recipe(folder), folder, RecipeOptions())
+    assert taken == [first]
+
+
 def best_of_three(folder: Path) -> Path:
     recipe = RECIPE.replace("tune = 3", "tune = 6\ntune_optimizer = true")
     recipe = recipe.replace("seeds = [0, 1]", "seeds = [0]").replace('["convergence"]', "[]")
@@ -202,6 +223,12 @@ MODE = 'name = "sequential"\nmode = "sleep"'
             KNOWING_SEVERAL,
             KNOWING_ONE,
             "schedules[0]: tune_optimizer: rnn knows the optimizer adam al",
+        ),
+        (
+            "tune = 3",
+            "tune = 2\ntune_optimizer = true",
+            "schedules[0]: tune_optimizer: tune must be >= 3, for a rate of each of sgd, momentum, "
+            "adam, got 2; try 12",
         ),
         ('name = "sequential"', MODE, "tune needs what is learned, and mode 'sleep' of 'sequ"),
     ],

@@ -15,11 +15,12 @@ import pytest
 
 import ampsim
 from ampsim.errors import AmpsimError
-from ampsim.exploring.axes import Axis, unit_of
+from ampsim.exploring.axes import Axis
 from ampsim.exploring.condition import condition_of
 from ampsim.exploring.crossings import Crossings, find
 from ampsim.exploring.solve import nearest
 from ampsim.runs import RunCache
+from ampsim.units import unit_of
 
 RANGE = Axis("latency_s", low=1e-3, high=1e3)
 
@@ -201,9 +202,13 @@ WRONG = {
     "time_s + 1 <= 2": "joined by * and /, got 'time_s + 1' in",
     "time_s() <= 2": "time_to_target_s() must name a schedule",
     "time_s <= -2": "got '-2' in",
-    "time_s <= 0": "a number must be above 0, got 0",
-    "time_s <= 1e999": "a number must be above 0",
+    "time_s <= 0": "numbers must be finite and above 0, got 0",
+    "time_s <= 1e999": "numbers must be finite and above 0, got 1e999",
     "time_s(amp <= 2": "got 'time_s(amp' in",
+    "time_s <= joules": "until compares s with J in 'time_s <= joules'; take columns of one",
+    "epoch_s * peak_bytes <= dollars": "until compares bytes s with USD in",
+    "train_per_s >= time_s(amp:4)": "until compares s^-1 with s in",
+    "best_error <= best_accuracy": "until compares error with a number in",
     "__import__('os') <= 2": "no column named '__import__'",
     "time_s <= 1.2.3": "got '1.2.3' in",
 }
@@ -214,6 +219,17 @@ def test_a_wrong_condition_is_told_in_one_line(text):
     with pytest.raises(AmpsimError, match=re.escape(WRONG[text])) as caught:
         condition_of(text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "joules / time_s <= 300", "joules <= 300 * time_s", "time_s <= epochs * epoch_s",
+        "train_per_s <= valid_per_s(amp)", "staleness_mean <= utilisation", "best_error <= 0.1",
+    ],
+)  # fmt: skip
+def test_sides_of_one_unit_are_compared_and_a_number_is_of_any(text):
+    assert condition_of(text).text == text
 
 
 MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)

@@ -21,11 +21,11 @@ ROOT = f"{Path(ampsim.__file__).parent}{os.sep}"
 MODELS = f"{ROOT}_shipped{os.sep}"  # where an installed package has them; no part of the walk
 ROOMS = ("cli", "forecasting", "runs")
 
-UNDER_WAY_MAX = {"functions": 19, "files": 12, "lines": 588}
+UNDER_WAY_MAX = {"functions": 19, "files": 12, "lines": 584}
 """Of what is under way when the first pass begins: what one reads to follow the walk. Spending a
 budget (decision 22) is one step and one file of it."""
 
-BEGUN_MAX = {"functions": 479, "files": 98, "functions of a forecast": 69}
+BEGUN_MAX = {"functions": 477, "files": 98, "functions of a forecast": 69}
 """Of what has begun by then, without what imports call: all, and what of it lies in `ROOMS`."""
 
 

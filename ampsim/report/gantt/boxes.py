@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import (
-    WHOLE,
     AnyRun,
     DataFrame,
     KeptPart,
@@ -195,17 +194,15 @@ def choose_window(
 
 def _finish_s(spans: DataFrame, instances: int) -> float:
     """When `instances` instances have finished, with the updates that began until then."""
-    instance, end_s = integers(spans, "instance"), floats(spans, "end_s")
-    start_s = floats(spans, "start_s")
+    end_s = floats(spans, "end_s")
     is_update = np.asarray(spans["direction"], dtype=np.str_) == "update"
-    counted = ~is_update & (instance >= 0)
-    if not counted.any():
+    untyped: Any = spans
+    counted = untyped[~is_update & (integers(spans, "instance") >= 0)]
+    if not len(counted):
         return float(np.max(end_s))
-    _, index = np.unique(instance[counted], return_inverse=True)
-    last_s = np.full(int(index.max()) + 1, -np.inf)
-    np.maximum.at(last_s, index, end_s[counted])
-    finish_s = float(np.sort(last_s)[min(instances, len(last_s)) - 1])
-    following = is_update & (start_s <= finish_s)
+    last_s = counted.groupby("instance")["end_s"].max().sort_values()
+    finish_s = float(last_s.iloc[min(instances, len(last_s)) - 1])
+    following = is_update & (floats(spans, "start_s") <= finish_s)
     return max(finish_s, float(np.max(end_s[following], initial=finish_s)))
 
 
@@ -263,7 +260,7 @@ class ChartRun:
 
     spans: DataFrame  # free steps (start_s == end_s) are not drawn
     transfers: Sequence[DataFrame] = ()  # in chunks, drawn as arrows
-    kept: KeptPart | None = WHOLE  # how much of the run that is; the rest is hatched
+    kept: KeptPart | None = None  # what of the run that is, None for all; the rest is hatched
     outages: DataFrame | None = None  # when which device was not as usual, hatched
     dependencies: DataFrame | None = None  # labels of two spans, in place of transfers
 
@@ -379,15 +376,14 @@ def parse_window(text: str) -> Window:
     return check_window((values[0] * factors[0], values[1] * factors[1]))
 
 
-def require_within(window_s: Window, spans_by_schedule: Mapping[str, DataFrame]) -> Window:
-    """The window itself.
+def require_within(window_s: Window | None, frames: Iterable[DataFrame]) -> Window | None:
+    """The window itself, if there is one.
 
     Raises:
-        OptionError: it reaches beyond the end of the last schedule.
+        OptionError: it reaches beyond the end of the last of these spans.
     """
-    every = spans_by_schedule.values()
-    end_s = max((float(np.max(floats(one, "end_s"), initial=0.0)) for one in every), default=0.0)
-    if window_s[1] > end_s * (1 + _ROUNDING):
+    end_s = max((float(np.max(floats(one, "end_s"), initial=0.0)) for one in frames), default=0.0)
+    if window_s is not None and window_s[1] > end_s * (1 + _ROUNDING):
         raise OptionError(
             f"--window {window_s[0]:g}:{window_s[1]:g} reaches beyond the run, which ends at "
             f"{end_s:g} seconds ({format_seconds(end_s)}); take an END of at most {end_s:g}"

@@ -105,37 +105,28 @@ def gantt(
     Raises:
         OptionError: the window is empty or reversed.
     """
-    return _stack({title: run}, workers, devices, window_s, numbered=False)
+    drawn: dict[str, Any] = {"workers": workers, "window_s": window_s, "devices": devices}
+    return gantt_comparison({title: run}, is_lettered=False, **drawn)
 
 
+@styled
 def gantt_comparison(
     schedules: Charted,
     *,
     workers: int,
     window_s: Window | None = None,
     devices: Sequence[str] = (),
+    is_lettered: bool = True,
 ) -> Figure:
-    """Schedules above each other, (a), (b), (c), ..., with the same rows on one time axis.
+    """Schedules above each other, with the same rows on one time axis.
 
-    The arguments are those of `gantt`.
+    The arguments are those of `gantt`, and whether their headings begin with (a), (b), (c), ....
 
     Raises:
         OptionError: the window is empty or reversed.
     """
-    return _stack(schedules, workers, devices, window_s, numbered=True)
-
-
-@styled
-def _stack(
-    charted: Charted,
-    workers: int,
-    devices: Sequence[str],
-    window_s: Window | None,
-    *,
-    numbered: bool,
-) -> Figure:
-    assert charted, "a chart of no schedule"
-    runs = chart_runs(charted)
+    assert schedules, "a chart of no schedule"
+    runs = chart_runs(schedules)
     spans = [one.spans for one in runs.values()]
     window = check_window(window_s) if window_s else whole_window(spans)
     charts = _charts(list(runs.values()), window, workers, devices)
@@ -150,8 +141,8 @@ def _stack(
         axes.set_title(
             _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
         )
-        mark = f"({ascii_lowercase[index]}) " if numbered and index < len(ascii_lowercase) else ""
-        axes.set_title(f"{mark}{plain(name)}")
+        letter = ascii_lowercase[index : index + 1] if is_lettered else ""
+        axes.set_title(f"({letter}) {plain(name)}" if letter else plain(name))
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
     figure.legend(
         handles=_legend_handles(charts, "made ready by" if rows.has_threads else "transfer"),
@@ -360,10 +351,7 @@ def _legend_handles(charts: Sequence[Chart], arrow: str) -> list[Patch | Line2D]
     """Entries for boxes, idle time, outages, what was not kept, and what an arrow is."""
     drawn = {look for chart in charts for look in texts(chart.boxes, "look")}
     names = [name for name in OPERATIONS if name in drawn] or list(DIRECTIONS)
-    handles: list[Patch | Line2D] = [
-        Patch(facecolor=style.fill, edgecolor=style.hatch_ink, hatch=style.hatch, label=style.label)
-        for style in (BOXES[name] for name in names)
-    ]
+    handles: list[Patch | Line2D] = [BOXES[name].entry() for name in names]
     handles.append(Patch(facecolor=IDLE, edgecolor=FAINT_INK, linewidth=0.4, label="idle"))
     for label, hatch in map(OUTAGES.__getitem__, looks_of(chart.outages for chart in charts)):
         handles.append(Patch(facecolor=UNUSED, edgecolor=FAINT_INK, hatch=hatch, label=label))

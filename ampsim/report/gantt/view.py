@@ -204,31 +204,28 @@ class _Packed:
         names: tuple[list[str], list[str]],
         whole_s: Window,
     ) -> None:
-        spans = run.spans
-        start_s, end_s = floats(spans, "start_s"), floats(spans, "end_s")
-        is_inside = (end_s >= whole_s[0]) & (start_s <= whole_s[1])
-        drawn = np.flatnonzero(is_inside & (end_s > start_s))
-        row = rows.places(row_numbers(spans)[drawn])
-        order = np.lexsort((start_s[drawn], row))
-        chosen = drawn[order]
+        inside = _inside(run.spans, whole_s)
+        drawn = _lasting(inside)
+        self.free = len(inside) - len(drawn)
+        row = rows.places(row_numbers(drawn))
+        order = np.lexsort((floats(drawn, "start_s"), row))
         self.row, self.rows, self.whole_s = row[order], rows, whole_s
         self.sent, self.outages = sent, outages_in(run.outages, whole_s)
-        self.free = int(is_inside.sum()) - len(drawn)
         self.kept = run.kept
-        last_s = float(np.max(end_s[drawn], initial=whole_s[0]))
+        last_s = float(np.max(floats(drawn, "end_s"), initial=whole_s[0]))
         if run.kept is not None:  # idle until then, as far as is known
             last_s = run.kept.until_s
         self.gap_s = None if run.kept is None else run.kept.gap_s(whole_s)
         self.length_s = min(last_s, whole_s[1]) - whole_s[0]
         values: dict[str, NDArray[Any]] = {
-            "start": start_s,
-            "end": end_s,
-            **{name: integers(spans, name) for name in ("flop", "bytes", "instance", "staleness")},
-            "node": _codes_of(spans, "node", names[0]),
-            "state": _codes_of(spans, "state", names[1]),
-            "direction": _codes_of(spans, "direction", list(DIRECTIONS)),
+            "start": floats(drawn, "start_s"),
+            "end": floats(drawn, "end_s"),
+            **{name: integers(drawn, name) for name in ("flop", "bytes", "instance", "staleness")},
+            "node": _codes_of(drawn, "node", names[0]),
+            "state": _codes_of(drawn, "state", names[1]),
+            "direction": _codes_of(drawn, "direction", list(DIRECTIONS)),
         }
-        self.values = {name: each[chosen] for name, each in values.items()}
+        self.values = {name: each[order] for name, each in values.items()}
         assert np.abs(self.values["instance"]).max(initial=0) < 1 << 31
 
     def columns(self) -> dict[str, Any]:
@@ -280,14 +277,19 @@ def _overlap(first_s: Window, whole_s: Window) -> Window:
     return (start_s, end_s) if start_s < end_s else whole_s
 
 
+def _inside(spans: DataFrame, window_s: Window) -> DataFrame:
+    """The steps that overlap a window or touch it."""
+    is_inside = (floats(spans, "end_s") >= window_s[0]) & (floats(spans, "start_s") <= window_s[1])
+    return spans[is_inside]
+
+
+def _lasting(spans: DataFrame) -> DataFrame:
+    """The steps that take time."""
+    return spans[floats(spans, "end_s") > floats(spans, "start_s")]
+
+
 def _steps(spans_by_schedule: Mapping[str, DataFrame], window_s: Window) -> int:
-    return sum(
-        int(((end_s > start_s) & (end_s >= window_s[0]) & (start_s <= window_s[1])).sum())
-        for start_s, end_s in (
-            (floats(spans, "start_s"), floats(spans, "end_s"))
-            for spans in spans_by_schedule.values()
-        )
-    )
+    return sum(len(_lasting(_inside(spans, window_s))) for spans in spans_by_schedule.values())
 
 
 def _only_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | None) -> Window:

@@ -64,7 +64,7 @@ class NodePart:
 
     name: str
     kind: str
-    is_heavy: bool
+    family: Family
     lines: tuple[str, ...]
 
 
@@ -107,7 +107,8 @@ def _node(name: str, values: dict[str, Any]) -> NodePart:
         lines.append(plain(kind, 32))
     if worker is not None:
         lines.append(f"worker {int(worker)}")
-    return NodePart(name, kind, bool(values.get("is_heavy", False)), tuple(lines))
+    family = family_of(kind, is_heavy=bool(values.get("is_heavy", False)))
+    return NodePart(name, kind, family, tuple(lines))
 
 
 def _port(values: dict[str, Any], which: str) -> str:
@@ -143,8 +144,7 @@ def dot(graph: Drawable) -> str:
         '  edge [fontname="Helvetica", fontsize=8];',
     ]
     for node in parts.nodes:
-        family = family_of(node.kind, is_heavy=node.is_heavy)
-        label = "\\n".join(_escaped(line) for line in node.lines)
+        family, label = node.family, "\\n".join(_escaped(line) for line in node.lines)
         lines.append(
             f'  {identity[node.name]} [label="{label}", shape={family.dot_shape}, '
             f'fillcolor="{family.fill}", penwidth={family.line_pt}];'

@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 
+_NX: Any = nx  # networkx has no types of its own
+
 Edge: TypeAlias = tuple[str, str]
 Cell: TypeAlias = str | tuple[int, int]
 """A node's name or, for an edge on its way past a layer, (edge, layer)."""
@@ -97,14 +99,12 @@ def back_edges(
 
 def _loops(nodes: Sequence[str], edges: Sequence[Edge]) -> list[set[str]]:
     """Strongly connected components of two nodes and more."""
-    networkx: Any = nx
-    components = networkx.strongly_connected_components(_graph_of(nodes, edges))
+    components = _NX.strongly_connected_components(_graph_of(nodes, edges))
     return [{str(node) for node in component} for component in components if len(component) > 1]
 
 
 def _graph_of(nodes: Sequence[str], edges: Sequence[Edge]) -> Any:
-    networkx: Any = nx
-    graph = networkx.DiGraph()
+    graph = _NX.DiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from(edges)
     return graph
@@ -112,8 +112,7 @@ def _graph_of(nodes: Sequence[str], edges: Sequence[Edge]) -> Any:
 
 def _depths(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
     """Longest way from a start to each node; `edges` has no loops."""
-    networkx: Any = nx
-    generations = networkx.topological_generations(_graph_of(nodes, edges))
+    generations = _NX.topological_generations(_graph_of(nodes, edges))
     return {str(node): depth for depth, of in enumerate(generations) for node in of}
 
 

@@ -17,7 +17,6 @@ from ampsim.report.graph.dot import (
     Family,
     GraphParts,
     NodePart,
-    family_of,
     parts_of,
 )
 from ampsim.report.graph.layout import Cell, Layout, layered
@@ -92,7 +91,8 @@ def _size(node: NodePart, edges: tuple[EdgePart, ...]) -> tuple[float, float]:
 
 def _canvas(picture: GraphPicture) -> tuple[Any, Axes]:
     left, right = _extent(picture)
-    families = _families(picture)
+    used = [node.family for node in picture.parts.nodes]
+    families = [family for family in FAMILIES if family in used]
     wide = max(right - left + 2 * _MARGIN_IN, 2 * _LEGEND_COLUMN_IN)
     columns = max(1, min(len(families), int(wide / _LEGEND_COLUMN_IN)))
     legend_in = _LEGEND_ROW_IN * -(-len(families) // columns) + 0.1
@@ -116,21 +116,13 @@ def _canvas(picture: GraphPicture) -> tuple[Any, Axes]:
 
 
 def _extent(picture: GraphPicture) -> tuple[float, float]:
-    half = {cell: _half_width(picture, cell) for cell in picture.layout.x}
     x = picture.layout.x
+    wide = {cell: picture.size[cell][0] if isinstance(cell, str) else _LANE_IN for cell in x}
+    half = {cell: wide[cell] / 2 for cell in x}
     left = min((x[cell] - half[cell] for cell in x), default=0.0)
     right = max((x[cell] + half[cell] for cell in x), default=0.0)
     has_own_loop = any(edge.source == edge.target for edge in picture.parts.edges)
     return left, right + (0.3 if has_own_loop else 0.0)
-
-
-def _half_width(picture: GraphPicture, cell: Cell) -> float:
-    return (picture.size[cell][0] if isinstance(cell, str) else _LANE_IN) / 2
-
-
-def _families(picture: GraphPicture) -> list[Family]:
-    used = {family_of(node.kind, is_heavy=node.is_heavy).label for node in picture.parts.nodes}
-    return [family for family in FAMILIES if family.label in used]
 
 
 def _legend_entry(family: Family) -> Patch:
@@ -141,8 +133,7 @@ def _legend_entry(family: Family) -> Patch:
 
 
 def _draw_node(axes: Axes, picture: GraphPicture, node: NodePart) -> None:
-    x, y = picture.middle(node.name)
-    family = family_of(node.kind, is_heavy=node.is_heavy)
+    (x, y), family = picture.middle(node.name), node.family
     for patch in _outline(family, (x, y), picture.size[node.name]):
         patch.set(facecolor=family.fill, edgecolor=INK, linewidth=family.line_pt, zorder=3)
         axes.add_patch(patch)

@@ -155,6 +155,9 @@ def index(view: RunTable, figures: Sequence[tuple[Picture, Figure]]) -> str:
 def words_of(view: RunTable) -> Words:
     """What the run's pages say that a forecast's do not."""
     epochs = view.runs[0].epochs
+    shown = "Epochs"
+    if len(epochs) > EPOCHS_SHOWN:
+        shown = f"The last {EPOCHS_SHOWN} of {len(epochs)} epochs"
     seldom = ("outages.parquet",) if len(view.runs[0].outages) else ()
     return Words(
         "Run",
@@ -162,7 +165,7 @@ def words_of(view: RunTable) -> Words:
         "The whole trace is beside this page, in",
         (*(f"{name}.parquet" for name in TABLES), *seldom),
         "epochs.parquet",
-        ((_epochs_heading(view), epochs_table(view)),) if len(epochs) else (),
+        ((shown, epochs_table(view)),) if len(epochs) else (),
         verdict_of(view),
     )
 
@@ -188,11 +191,6 @@ def epochs_table(view: RunTable) -> list[list[str]]:
     items = items_of(rows(view.table)) or "items"
     last = rows(view.runs[0].epochs)[-EPOCHS_SHOWN:]
     return [[*headings, f"training ({items}/s)"], *(_line(row, view.metric) for row in last)]
-
-
-def _epochs_heading(view: RunTable) -> str:
-    count = len(view.runs[0].epochs)
-    return "Epochs" if count <= EPOCHS_SHOWN else f"The last {EPOCHS_SHOWN} of {count} epochs"
 
 
 def _line(row: Row, metric: Metric) -> list[str]:

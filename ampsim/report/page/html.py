@@ -71,7 +71,14 @@ def html_page(
         "nodes": node_tables(forecast),
         "left": LEFT,
         "paper": PAPER,
-        "pictures": _drawn(figures, narrow),
+        "pictures": [
+            (
+                picture,
+                page_svg(figure, f"w{place}", picture.description),
+                page_svg(narrow[place], f"n{place}", picture.description) if narrow else "",
+            )
+            for place, (picture, figure) in enumerate(figures)
+        ],
         "assumed": [plain(sentence, _SENTENCES) for sentence in assumed(forecast.manifest)],
         "charged": charged(forecast.manifest),
         "origin": [
@@ -97,16 +104,3 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
         "changes": (CHANGES, [plain(line, _SENTENCES) for line in changes_of(forecast)]),
         "columns": [*bought(forecast), (ALL_COLUMNS, columns_folded(table))],
     }
-
-
-def _drawn(
-    figures: Sequence[tuple[Picture, Figure]], narrow: Sequence[Figure]
-) -> list[tuple[Picture, str, str]]:
-    return [
-        (
-            picture,
-            page_svg(figure, f"w{place}", picture.description),
-            page_svg(narrow[place], f"n{place}", picture.description) if narrow else "",
-        )
-        for place, (picture, figure) in enumerate(figures)
-    ]

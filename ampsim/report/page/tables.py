@@ -73,14 +73,10 @@ def _placement(placed: Mapping[str, Any], devices: list[str]) -> list[list[str]]
 
 
 def _busy(records: list[Row]) -> list[list[str]]:
-    headings = ["node", "worker", "direction", "steps", "busy", "share of the run"]
-    return [
-        headings,
-        *(
-            [*_where(row, ""), f"{number(row, 'steps'):,.0f}", *_spent(row, "busy_s")]
-            for row in records
-        ),
-    ]
+    lines = [["node", "worker", "direction", "steps", "busy", "share of the run"]]
+    for row in records:
+        lines.append([*_where(row, ""), f"{number(row, 'steps'):,.0f}", *_spent(row, "busy_s")])
+    return lines
 
 
 def _where(row: Row, host: str) -> list[str]:

@@ -15,6 +15,7 @@ from itertools import count, repeat
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+from pandas import Series
 
 from ampsim.errors import OptionError
 from ampsim.report.frames import (
@@ -241,17 +242,14 @@ class InFlight:
         """Lines of the counter, one for each change."""
         is_there = self._last_ns >= 0
         time_ns = np.concatenate([self._first_ns[is_there], self._last_ns[is_there]])
-        step = np.repeat([1, -1], len(time_ns) // 2)
-        order = np.argsort(time_ns, kind="stable")
-        time_ns, level = time_ns[order], np.cumsum(step[order])
-        is_last = np.append(time_ns[1:] != time_ns[:-1], True)[: len(time_ns)]
-        time_ns, level = time_ns[is_last], level[is_last]
-        for start in range(0, len(time_ns), CHUNK_ROWS):
-            part = slice(start, start + CHUNK_ROWS)
-            times = in_microseconds(time_ns[part])
+        changes: Any = Series(np.repeat([1, -1], len(time_ns) // 2), index=time_ns)
+        levels = changes.groupby(level=0).sum().cumsum()
+        for start in range(0, len(levels), CHUNK_ROWS):
+            part = levels.iloc[start : start + CHUNK_ROWS]
+            times = in_microseconds(part.index.to_numpy())
             yield [
                 _counter(pid, '"in flight"', time_us, {"instances": count})
-                for time_us, count in zip(times, level[part].tolist(), strict=True)
+                for time_us, count in zip(times, part.tolist(), strict=True)
             ]
 
     def _grow(self, count: int) -> None:

@@ -77,14 +77,17 @@ def write_kineto(trace: Trace, folder: Path, *, title: str = "") -> tuple[int, f
             "a device that does, such as --device p100"
         )
     unit_s = 10.0 ** math.floor(math.log10(shortest_s / PARTS_OF_SHORTEST))
+    head: dict[str, Any] = {
+        "schemaVersion": 1,
+        "title": plain(f"{title}: {trace.name}", 200),
+        "source": "ampsim",
+        "time": f"1 us stands for {unit_s:g} s of virtual time",
+    }
     count = 0
     for first in range(0, trace.workers, FILES_AT_ONCE):
         workers = range(first, min(first + FILES_AT_ONCE, trace.workers))
         with contextlib.ExitStack() as stack:
-            files = {
-                worker: _Profile(stack, folder, worker, _head(trace, title, unit_s))
-                for worker in workers
-            }
+            files = {worker: _Profile(stack, folder, worker, head) for worker in workers}
             count += _fill(trace, files, unit_s, end_s)
             for file in files.values():
                 file.finish(round(end_s / unit_s))
@@ -105,15 +108,6 @@ def _extent(trace: Trace) -> tuple[float, float]:
             lasting_s = end_s.clip(max=last_s) - start_s
             shortest_s = min(shortest_s, float(lasting_s[lasting_s > 0].min(initial=math.inf)))
     return shortest_s, last_s
-
-
-def _head(trace: Trace, title: str, unit_s: float) -> dict[str, Any]:
-    return {
-        "schemaVersion": 1,
-        "title": plain(f"{title}: {trace.name}", 200),
-        "source": "ampsim",
-        "time": f"1 us stands for {unit_s:g} s of virtual time",
-    }
 
 
 class _Profile:

@@ -36,6 +36,7 @@ from ampsim.report.style import (
     INK,
     LINES,
     Axes,
+    Scale,
     beside,
     beside_bar,
     hatched,
@@ -85,11 +86,11 @@ def throughput(table: DataFrame) -> Figure:
     row: Floats = np.arange(len(names), dtype=np.float64)
     validates = not bool(np.isnan(valid).all())
     shift = np.float64(_BAR / 2 if validates else 0.0)
-    _bars(axes, row - shift, train * scale.factor, colours, hatch="")
-    _values(axes, row - shift, train, scale.factor, with_ratio=True)
+    first = float(train[0]) if len(names) else math.nan
+    _draw_rates(axes, row - shift, train, [hatched(one, "") for one in colours], (scale, first))
     if validates:
-        _bars(axes, row + shift, valid * scale.factor, colours, hatch="////")
-        _values(axes, row + shift, valid, scale.factor, with_ratio=False)
+        looks = [hatched(one, "////") for one in colours]
+        _draw_rates(axes, row + shift, valid, looks, (scale, math.nan))
         handles = [
             Patch(facecolor=FAINT_INK, edgecolor=FAINT_INK, label="training"),
             Patch(facecolor="white", edgecolor=FAINT_INK, hatch="////", label="validation"),
@@ -103,20 +104,17 @@ def throughput(table: DataFrame) -> Figure:
     return figure
 
 
-def _bars(axes: Axes, place: Floats, length: Floats, colours: list[str], *, hatch: str) -> None:
-    known = np.nan_to_num(length)
-    fills = ["white"] * len(colours) if hatch else colours
-    axes.barh(place, known, height=_BAR, color=fills, edgecolor=colours, hatch=hatch, linewidth=0.8)
-
-
-def _values(axes: Axes, place: Floats, rate: Floats, factor: float, *, with_ratio: bool) -> None:
-    first = float(rate[0]) if len(rate) else math.nan
-    for y, value in zip(place.tolist(), rate.tolist(), strict=True):
-        known = not math.isnan(value)
-        text = format_rate(value) if known else UNKNOWN
-        if with_ratio and known and first > 0 and y != place[0]:
-            text += f"  ({format_ratio(value / first)})"
-        beside_bar(axes, text, value * factor if known else 0.0, y, fontsize=8)
+def _draw_rates(
+    axes: Axes, places: Floats, rates: Floats, looks: list[Any], of: tuple[Scale, float]
+) -> None:
+    """A bar for each rate with its value, and behind the first also its ratio to that one."""
+    scale, first = of
+    for y, rate, look in zip(places.tolist(), rates.tolist(), looks, strict=True):
+        length = 0.0 if math.isnan(rate) else rate * scale.factor
+        axes.barh(y, length, height=_BAR, **look)
+        ratio = f"  ({format_ratio(rate / first)})" if first > 0 and y != places[0] else ""
+        text = UNKNOWN if math.isnan(rate) else f"{format_rate(rate)}{ratio}"
+        beside_bar(axes, text, length, y, fontsize=8)
 
 
 _LINES_WIDTH_IN = 7.0
@@ -392,11 +390,7 @@ def utilisation(
         _set_up(axes, shown)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(f"worker{left_out}")
-    looks = [
-        Patch(facecolor=one.fill, edgecolor=one.hatch_ink, hatch=one.hatch, linewidth=0.0,
-              label=one.label)
-        for one in DIRECTIONS.values()
-    ]  # fmt: skip
+    looks = [one.entry(linewidth=0.0) for one in DIRECTIONS.values()]
     looks.append(Patch(facecolor=IDLE, label="idle"))
     figure.legend(handles=looks, loc="outside upper right", ncols=beside(4))
     return figure

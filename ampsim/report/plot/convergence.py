@@ -80,8 +80,10 @@ def convergence(
         metric: what was measured.
     """
     goal = Goal(metric, target)
+    columns = ("epoch", "time_s", metric.kind)
     curves = {
-        name: [_curve(run, metric) for run in runs] for name, runs in epochs_by_schedule.items()
+        name: [Curve(*(floats(run, column) for column in columns)) for run in runs]
+        for name, runs in epochs_by_schedule.items()
     }
     everything = [curve for runs in curves.values() for curve in runs]
     last_s = max((float(np.max(curve.time_s, initial=0.0)) for curve in everything), default=0.0)
@@ -104,14 +106,9 @@ def convergence(
     by_epoch.tick_params(labelleft=across == 1)
     limits = _range([line.get_ydata() for line in by_time.get_lines()], goal)
     for axes in (by_time, by_epoch):
-        _set_up(axes, limits, metric)
-        _draw_target(axes, goal)
+        _set_up(axes, limits, goal)
     figure.legend(handles=handles, loc="outside lower left")
     return figure
-
-
-def _curve(epochs: DataFrame, metric: Metric) -> Curve:
-    return Curve(floats(epochs, "epoch"), floats(epochs, "time_s"), floats(epochs, metric.kind))
 
 
 def _draw_schedule(
@@ -125,12 +122,11 @@ def _draw_schedule(
     every, median = runs, _median_run(runs, goal)
     if not is_banded:
         runs, median = [every[median]] if every else [], 0
-    for axes, xs in zip(panels, ([run.time_s * scale.factor for run in runs],
-                                 [run.epoch for run in runs]), strict=True):  # fmt: skip
+    across = [run.time_s * scale.factor for run in runs], [run.epoch for run in runs]
+    for axes, xs in zip(panels, across, strict=True):
         _draw_band(axes, xs, runs, style)
-    for index, run in enumerate(runs):
-        is_main = index == median
-        for axes, x in zip(panels, (run.time_s * scale.factor, run.epoch), strict=True):
+        for index, (x, run) in enumerate(zip(xs, runs, strict=True)):
+            is_main = index == median
             axes.plot(
                 x, run.score, **(style.drawn if is_main else {**style.drawn, "marker": None}),
                 linewidth=2.0 if is_main else 0.5, alpha=1.0 if is_main else 0.45,
@@ -233,15 +229,13 @@ def _range(scores: list[Floats], goal: Goal) -> tuple[float, float]:
     return max(0.0, low - lift), min(1.0, high + 2 * lift) if high < 1.0 else 1.0 + lift
 
 
-def _set_up(axes: Axes, limits: tuple[float, float], metric: Metric) -> None:
+def _set_up(axes: Axes, limits: tuple[float, float], goal: Goal) -> None:
+    """Limits, words of ticks, and a line at the target, if there is one."""
     axes.set_xlim(left=0.0)
     axes.set_ylim(*limits)
-    if metric.is_rising:
+    if goal.metric.is_rising:
         tick_words(axes.yaxis, lambda share: f"{100 * share:g}")
     axes.grid(visible=True)
-
-
-def _draw_target(axes: Axes, goal: Goal) -> None:
     if goal.target is None:
         return
     axes.axhline(goal.target, color=INK, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from ampsim.dependency import EngineResult
 from ampsim.errors import OptionError
-from ampsim.report.style import Axes, new_figure, styled, text_width_pt
+from ampsim.report.style import Axes, name_rows, new_figure, styled, text_width_pt
 from ampsim.report.words import plain
 from ampsim.units import format_seconds
 
@@ -51,12 +51,9 @@ def queues_drawing(result: EngineResult, times_s: Sequence[float]) -> Any:
     for axes, time_s, queues in zip(panels, times_s, shown, strict=True):
         axes.set_title(f"at {format_seconds(time_s)}")
         axes.set_xlim(0, max(longest, 1))
-        axes.set_ylim(len(variables) - 0.5, -0.5)
         axes.set_xticks([])
-        words = [plain(result.variables[one], 18) for one in variables]
-        axes.set_yticks(range(len(variables)), words)
+        name_rows(axes, list(result.variables.values()), 18, ends=0.5)
         axes.spines[["left", "bottom"]].set_visible(False)
-        axes.tick_params(axis="y", length=0)
         for row, variable in enumerate(variables):
             _paint(axes, row, queues.get(variable, []), names)
     handles = [

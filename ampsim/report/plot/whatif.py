@@ -31,12 +31,10 @@ from ampsim.report.words import plain
 
 _WIDTH_IN: Final = 7.5
 _BAR: Final = 0.62
-_BARS: Final = {
-    0.5: ("half as fast", ""),
-    2.0: ("twice as fast", "////"),
-    math.inf: ("no time", ""),
+_BARS: Final = {  # words, colour, hatch
+    0.5: ("half as fast", "#D55E00", ""),
+    2.0: ("twice as fast", "#0072B2", "////"),
 }
-_COLOURS: Final = {0.5: "#D55E00", 2.0: "#0072B2", math.inf: "#8C8C8C"}
 _LEFT_OUT: Final = ("now", "everything")
 ROWS_MAX: Final = 16
 """Bars of a panel at most (chosen: more cannot be read); those left out are the shortest."""
@@ -72,12 +70,10 @@ def tornado(table: DataFrame) -> Figure:
     what = "of an epoch" if is_timed else "to the target"
     panels[-1][0].set_xlabel(f"change of the time {what} (%)")
     handles: list[Any] = [
-        Patch(facecolor="white" if hatch else _COLOURS[factor], edgecolor=_COLOURS[factor],
-              hatch=hatch, label=words)
-        for factor, (words, hatch) in _BARS.items()
-        if not math.isinf(factor)
-    ]  # fmt: skip
-    panels[0][0].plot([], [], "|", color=INK, markersize=9, label=_BARS[math.inf][0])
+        Patch(facecolor="white" if hatch else colour, edgecolor=colour, hatch=hatch, label=words)
+        for words, colour, hatch in _BARS.values()
+    ]
+    panels[0][0].plot([], [], "|", color=INK, markersize=9, label="no time")
     handles += panels[0][0].get_legend_handles_labels()[0]
     figure.legend(handles=handles, loc="outside upper left", ncols=beside(3))
     return figure
@@ -94,20 +90,18 @@ def _bars_of(own: Any) -> list[tuple[str, dict[float, float]]]:
 
 
 def _extent(changes: dict[float, float]) -> float:
-    known = [min(abs(changes[factor]), 10.0) for factor in (0.5, 2.0) if factor in changes]
+    known = [min(abs(changes[factor]), 10.0) for factor in _BARS if factor in changes]
     return max(known, default=0.0)
 
 
 def _draw(axes: Axes, bars: list[tuple[str, dict[float, float]]]) -> None:
     for place, (_what, changes) in enumerate(bars):
-        for factor, (_words, hatch) in _BARS.items():
-            if factor not in changes:
-                continue
-            length = 100 * changes[factor]
-            if math.isinf(factor):
-                axes.plot([length], [place], "|", color=INK, markersize=13, markeredgewidth=1.6)
-                continue
-            axes.barh(place, length, height=_BAR, **hatched(_COLOURS[factor], hatch))
+        for factor, (_words, colour, hatch) in _BARS.items():
+            if factor in changes:
+                axes.barh(place, 100 * changes[factor], height=_BAR, **hatched(colour, hatch))
+        if math.inf in changes:
+            length, look = 100 * changes[math.inf], {"markersize": 13, "markeredgewidth": 1.6}
+            axes.plot([length], [place], "|", color=INK, **look)
     name_rows(axes, [what for what, _changes in bars])
     axes.axvline(0.0, color=FAINT_INK, linewidth=0.8)
     axes.set_xlim(right=min(axes.get_xlim()[1], 1050.0))  # longer bars run beyond the edge

@@ -229,4 +229,4 @@ def test_a_window_that_cannot_be_read_is_refused(text):
 
 
 def test_a_window_of_time_is_itself(figure_1):
-    assert require_within((0.0, 1e-5), figure_1) == (0.0, 1e-5)
+    assert require_within((0.0, 1e-5), figure_1.values()) == (0.0, 1e-5)
