@@ -291,7 +291,7 @@ class OperationLog:
         """Write the row of an operation that has ended."""
         number, name, failure = operation.number, operation.given_name, operation.failure
         state = 0 if failure is None else 1 if failure.operation is operation else SKIPPED
-        _seconds, flop, size_bytes = (0.0, 0, 0) if state == SKIPPED else operation.cost
+        _seconds, flop, size_bytes = operation.cost if failure is None else FREE
         _pack_into(
             self._rows,
             number * _ROW_BYTES,

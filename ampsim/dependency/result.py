@@ -236,8 +236,8 @@ class EngineResult:
         ready, -1 where its push did), variable (through which it waited, "" where its push made it
         ready), behind (the operation that had its thread until it started, -1 where none had: it
         started as soon as it was ready, or waited for a pool's thread or for its device to be up),
-        flop, bytes, state ("done", "failed", or "skipped": for want of a value that a failed
-        operation was to give).
+        flop, bytes, state ("done"; or with 0 of both "failed", or "skipped": for want of a value
+        that a failed operation was to give).
         """
         behind = behind_of(self._columns, self._dispatches)
         known = {**self._columns, "behind": behind}

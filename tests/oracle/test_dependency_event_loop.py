@@ -208,3 +208,67 @@ def test_odd_programs_start_and_end_when_the_event_loop_says(part):
             assert table[column].tolist() == pytest.approx(expected, abs=1e-12), (seed, column)
         compared += len(steps)
     assert compared > 1000
+
+
+def on_a_pool(steps: list[Step], threads: int, push_s: float) -> None:
+    """Give times to steps that all take some: pushed one by one, each with a thread to its end."""
+    ends: dict[int, float] = {}
+    pushed = [push_s * (number + 1) for number in range(len(steps))]
+    moments, pool, lanes = set(pushed), list[int](), dict[tuple[str, int], list[int]]()
+    while moments:
+        now = min(moments)
+        moments.remove(now)
+        for number in [one for one, end in ends.items() if end == now]:
+            steps[number].end = ends.pop(number)
+        for number, step in enumerate(steps):
+            ended = all(steps[one].end is not None for one in step.after)
+            if step.ready is None and pushed[number] <= now and ended:
+                step.ready = now
+                pool.append(number)
+        held = len(ends) + sum(map(len, lanes.values()))
+        for waiting in (pool, *lanes.values()):
+            waiting.sort(key=lambda one: (-steps[one].priority, steps[one].ready, one))
+        for number in pool[: threads - held]:
+            lanes.setdefault(steps[number].lane, []).append(number)
+        del pool[: threads - held]
+        for (kind, place), waiting in lanes.items():
+            waiting.sort(key=lambda one: (-steps[one].priority, steps[one].ready, one))
+            of_lane = threads if (kind, place) == ("compute", -1) else 1
+            busy = sum(steps[one].lane == (kind, place) for one in ends)
+            for number in waiting[: of_lane - busy]:
+                steps[number].start = now
+                ends[number] = now + steps[number].seconds
+                moments.add(ends[number])
+            del waiting[: of_lane - busy]
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_programs_on_a_pool_start_and_end_when_threads_and_devices_let_them(part):
+    """A thread has its operation to its end, also while another one's occupies the device."""
+    compared = 0
+    for seed in range(part * 60, (part + 1) * 60):
+        chosen = random.Random(seed)
+        workers, threads, push_s = chosen.randint(1, 3), chosen.randint(1, 4), chosen.random() / 3
+        steps = [one for one in program(chosen, workers, True) if one.lane[0] != "engine"]
+        for number, step in enumerate(steps):  # no two end at once
+            step.seconds = 1 if step.way else chosen.randint(1, 5) + number / 64  # pyright: ignore[reportAttributeAccessIssue]  # a fraction
+            step.after = {
+                before
+                for before, other in enumerate(steps[:number])
+                if {*step.reads, *step.mutates} & {*other.mutates}
+                or {*step.mutates} & {*other.reads}
+            }
+        device = Device(name="d", flop_per_s=1.0)
+        engine = ampsim.DependencyEngine(
+            Cluster(name="c", devices=(device,) * workers, link=Link(latency_s=1.0)),
+            ampsim.Pooled(threads), host=device, push_s=push_s,
+        )  # fmt: skip
+        push(engine, steps)
+        on_a_pool(steps, threads, push_s)
+        engine.wait_for_all()
+        table = engine.result.operations
+        for column, name in (("ready_s", "ready"), ("start_s", "start"), ("end_s", "end")):
+            expected = [getattr(step, name) for step in steps]
+            assert table[column].tolist() == pytest.approx(expected, abs=1e-9), (seed, column)
+        compared += len(steps)
+    assert compared > 1000

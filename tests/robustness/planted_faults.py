@@ -146,6 +146,11 @@ FAULTS = {
         "        if variable.queue and not variable.readers:\n",
         "        if variable.queue:\n",
     ),
+    "a pool that does not ask how urgent": Planted(
+        "dependency/policies.py", "heappush(self._waiting, entry(operation))",
+        "heappush(self._waiting, (0.0, *entry(operation)[1:]))",
+        ("oracle/test_dependency_event_loop.py",),
+    ),
     "a window too wide": Planted(
         "dataflow/plan.py",
         "self.latest - self.first + 1 >= window",

@@ -199,7 +199,7 @@ def test_a_failure_surfaces_at_the_wait_and_names_operation_variables_and_time(e
     engine.wait_for_all()  # it has been told
     told = engine.result.operations.set_index("name").loc[["the one", "after", "beside"]]
     assert told["state"].tolist() == ["failed", "skipped", "done"]
-    assert (told["flop"] > 0).tolist() == [True, False, True]  # what did not run computed nothing
+    assert (told["flop"] > 0).tolist() == [False, False, True]  # nor took its device any time
 
 
 def test_wait_for_all_tells_of_a_failure_once(engine):
@@ -219,6 +219,21 @@ def test_what_failed_takes_no_time_and_deletions_run_all_the_same(engine):
     assert gone == ["A", "B"]
     table = engine.result.operations.set_index("name")
     assert table.loc["the one", "end_s"] == table.loc["the one", "start_s"]
+
+
+def test_a_copy_that_fails_sends_nothing():
+    """What is counted of operations is what their devices and links were occupied for."""
+    engine = ampsim.DependencyEngine(cluster(link=Link(latency_s=1.0)))
+
+    def fail() -> None:
+        raise ValueError("no such thing")
+
+    for function in (None, fail):
+        engine.push_copy(function, source=0, target="host", size_bytes=8)
+    with pytest.raises(SimulationError, match="no such thing"):
+        engine.wait_for_all()
+    assert engine.result.operations["bytes"].tolist() == [8, 0]
+    assert engine.result.transfers["bytes"].tolist() == [8]
 
 
 def test_an_array_too_large_says_which_operation_wanted_it():
