@@ -65,7 +65,7 @@ class Failure(str):
 
 
 class ExecutorError(AmpsimError):
-    """What makes runs elsewhere is gone; what came back of it before is whole."""
+    """The executor of runs elsewhere is gone; what came back of it before is whole."""
 
 
 LOWER_RATE: Final = "try a lower learning rate"

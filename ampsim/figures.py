@@ -176,7 +176,7 @@ def utilisation(*results: AnyResult) -> Figure:
 
 @checked
 def convergence(forecast: Forecast) -> Figure:
-    """What validation measured over virtual time and over epochs, with bands over repeats.
+    """Draw validation over virtual time and over epochs, with bands over repeats.
 
     Raises:
         OptionError: nothing was measured, as in mode "sleep".

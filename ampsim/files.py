@@ -114,7 +114,7 @@ def read_limited(
 
 
 def kind_of(mode: int) -> str:
-    """What a file of that mode is, in words."""
+    """Name the kind of a file of that mode."""
     return _KINDS.get(stat.S_IFMT(mode), "a file")
 
 

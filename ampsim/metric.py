@@ -110,7 +110,7 @@ ACCURACY: Final = Metric()
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is measured, and the value of it aimed at; None where none is.
+    """The metric that is measured, and the value of it aimed at; None where none is.
 
     >>> Goal(Metric("error"), 0.5).reached_by([0.9, 0.4, 0.6])
     1

@@ -162,11 +162,11 @@ class Saveable:
     kind: ClassVar[Kind]
 
     def contents(self) -> dict[str, str | bytes]:
-        """What each of its files holds, by name, in the order in which they are written."""
+        """Make the files, by name, in the order in which they are written."""
         raise NotImplementedError
 
     def origin(self) -> dict[str, Any]:
-        """What its manifest says beside kind and hashes of the files."""
+        """The manifest, beside its kind and the hashes of the files."""
         raise NotImplementedError
 
     @checked
@@ -188,7 +188,7 @@ class Saveable:
 
 
 def read_table(manifest: Path, label: str | None = None) -> dict[str, Any]:
-    """What a manifest holds.
+    """Read a manifest.
 
     Args:
         manifest: its path.
@@ -274,7 +274,7 @@ def _move(place: Path, target: Path, names: list[str], older: list[Path]) -> Non
 
 
 def _keep(place: Path) -> Path:
-    """What could not be put in its place, under a name that is seen and not cleared away."""
+    """Keep what could not be put in its place, under a name that is seen and not cleared away."""
     kept = place.with_name(place.name.replace(_STAGING, "ampsim-kept-"))
     os.replace(place, kept)
     return kept

@@ -166,7 +166,7 @@ def _table(table: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What the library takes: a table, a list, a text, a number or a boolean."""
+    """Convert to what the library takes: a table, a list, a text, a number or a boolean."""
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
     if isinstance(value, Mapping):

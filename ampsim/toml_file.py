@@ -67,7 +67,7 @@ class Record(BaseModel, metaclass=_Told):
 
 
 class FileKind(NamedTuple):
-    """What is said of a kind of file where one is none.
+    """The words for a kind of file, for messages where one is none.
 
     Args:
         noun: what it is, such as "hardware".
@@ -132,7 +132,7 @@ def read_table(path: Path, label: str, kind: FileKind) -> dict[str, Any]:
 
 
 def faults_of_values(value: Any, place: str = "") -> Iterator[str]:
-    """What no value may be, wherever it stands: a number of any size, a text that gives commands.
+    """Find values that no key may have: whole numbers beyond 64 bits, and control characters.
 
     Args:
         value: a table, a list or a plain value.
@@ -241,7 +241,7 @@ def _keys_at(record: type[BaseModel], location: tuple[int | str, ...]) -> list[s
 
 
 def _list_at(record: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    """What a list at a place in the file holds."""
+    """Describe a list at a place in the file."""
     holder = _record_at(record, location[:-1])
     is_of_tables = _record_of(holder, str(location[-1])) is not None
     return "a list of tables, each under double brackets" if is_of_tables else "a list in brackets"

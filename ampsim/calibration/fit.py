@@ -101,7 +101,7 @@ class Table:
 
     @property
     def name(self) -> str:
-        """Of the file, whatever its folder."""
+        """The name of the file, whatever its folder."""
         return Path(self.label).name
 
 
@@ -329,7 +329,7 @@ class Fitted:
 
     @property
     def interval(self) -> str:
-        """In words; empty where there is none."""
+        """The interval in words; empty where there is none."""
         is_known = not math.isnan(self.low)
         return f"95 % interval {self.low:.3g} to {self.high:.3g}" if is_known else ""
 
@@ -355,7 +355,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What a fit found."""
+    """The result of a fit."""
 
     table: Table
     device: Device  # with the fitted numbers
@@ -370,7 +370,7 @@ class Calibration:
 
     @property
     def unseen(self) -> list[Point]:
-        """All others on the fitted device."""
+        """The points on the fitted device that were not fitted."""
         return [one for one in self.points if not one.is_fitted and not one.has_own_device]
 
     @property

@@ -51,7 +51,7 @@ class SingularFit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Where the sum of squares is least."""
+    """The point of the least sum of squares."""
 
     at: list[float]  # the parameters
     residuals: list[float]  # there
@@ -60,7 +60,7 @@ class Solution:
 
     @property
     def margins(self) -> list[float]:
-        """How far the interval of each parameter reaches to either side; NaN as its error is."""
+        """The half width of each parameter's interval; NaN as its error is."""
         quantile = student_quantile((1 + COVERAGE) / 2, max(self.freedom, 1))
         return [quantile * one for one in self.error]
 
@@ -155,7 +155,7 @@ def _slopes(
 
 
 def _fault(slopes: np.ndarray) -> SingularFit | None:
-    """What to raise where the derivatives do not decide the parameters."""
+    """Return the error to raise where the derivatives do not decide the parameters."""
     norms = np.linalg.norm(slopes, axis=0)
     if norms.min() <= SLOPE_MIN:
         return SingularFit(int(norms.argmin()))

@@ -96,7 +96,7 @@ those of a cell's steps lie in the second cache, not in the first)."""
 
 @dataclass(frozen=True, slots=True)
 class MachinePoint:
-    """What one operation takes."""
+    """The time of one operation."""
 
     kind: Kind
     what: str  # its name
@@ -189,7 +189,7 @@ def _clock(call: Callable[[int], object]) -> Callable[[], float]:
 
 
 def _own_s(clock: Callable[[], float]) -> float:
-    """What reading a clock twice takes of what it shows."""
+    """Measure how much of what a clock shows is two readings of it."""
     return statistics.median(-(clock() - clock()) for _ in range(51))
 
 
@@ -276,7 +276,7 @@ def _update(d_in: int, d_out: int, optimizer: Optimizer) -> _Turn:
 
 
 def _step() -> _Case:
-    """What a loop does for a message beside its operations: take it, keep what it brought."""
+    """Make the case of a message without its operations: take it, keep what it brought."""
     x = _filled(1, 1)
     messages: deque[tuple[int, tuple[int, int], np.ndarray]] = deque()
     saved: dict[tuple[int, int], np.ndarray] = {}
@@ -389,7 +389,7 @@ REACH_MAX: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class MachineFit:
-    """What was fitted, and how far each point lies from it."""
+    """The fitted numbers, and how far each point lies from them."""
 
     numbers: dict[str, Any]  # of a device, by its keys
     points: tuple[MachinePoint, ...]  # what was measured

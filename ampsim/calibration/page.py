@@ -118,7 +118,7 @@ def page(found: Calibration) -> str:
 
 
 def verdict(found: Calibration) -> str:
-    """What the fit found, and how well it predicts, in a few sentences."""
+    """Say in a few sentences what the fit found, and how well it predicts."""
     numbers = "; ".join(
         f"{one.key} = {one.value:.4g}" + (f" ({one.interval})" if one.interval else "")
         for one in found.fitted

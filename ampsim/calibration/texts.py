@@ -174,7 +174,7 @@ def points_text(fit: MachineFit) -> str:
 
 
 def summary(fit: MachineFit) -> str:
-    """How far the fit lies from the points, in a line."""
+    """Tell in a line how far the fit lies from the points."""
     return "; ".join(_errors(fit, kind) for kind in ("product", "light", "update"))
 
 

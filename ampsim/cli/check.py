@@ -48,7 +48,7 @@ def check(files: list[str], *, json: str | None = None) -> Code:
 
 
 def _row(file: str) -> dict[str, Any]:
-    """What there is to say of one file."""
+    """Check one file, and tell all that there is to say of it."""
     from ampsim.calibration.texts import measured_elsewhere
     from ampsim.hardware import implausible
 
@@ -71,7 +71,7 @@ def _row(file: str) -> dict[str, Any]:
 
 
 def _kind(file: str) -> str:
-    """What a file is meant as, by its name, and for hardware and placements by its keys."""
+    """Guess a file's kind by its name, and of hardware and placements by its keys."""
     suffix = Path(file).suffix.lower()
     if recipe_at(file):
         return "recipe"

@@ -34,7 +34,7 @@ _WIDTH_IN_PIPE = 160  # chosen: nobody reads a pipe by eye, so little is left ou
 
 
 class Code(IntEnum):
-    """How a command ended."""
+    """Exit codes."""
 
     FINE = 0
     STALE = 1
@@ -268,7 +268,7 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
 
 def _taken(name: str, kind: Any, typed: dict[str, Any]) -> Any:
-    """What was typed for an argument, or a record of what was typed for its fields."""
+    """Return what was typed for an argument, or a record of what was typed for its fields."""
     if not dataclasses.is_dataclass(kind):
         return typed[name]
     types = get_type_hints(kind)

@@ -143,7 +143,7 @@ def load(name: str) -> Device | Cluster:
 
 
 def text_of(loaded: Device | Cluster) -> str:
-    """All that is known of it."""
+    """Describe a device or a cluster, with all that is known of it."""
     if isinstance(loaded, ampsim.Device):
         return f"{_device_text(loaded)}\n\n{attainable_text(loaded)}"
     return _cluster_text(loaded)
@@ -193,7 +193,7 @@ def _cluster_text(cluster: Cluster) -> str:
 
 
 def _host_and_memory_rows(cluster: Cluster) -> list[tuple[str, str]]:
-    """What the controller runs on, and what is done so that activations fit into memory."""
+    """Describe what the controller runs on, and what makes activations fit into memory."""
     from ampsim.hardware import host_text
 
     rows: list[tuple[str, str]] = []
@@ -207,12 +207,12 @@ def _host_and_memory_rows(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def _link_row(cluster: Cluster) -> str:
-    """What the default link is called: with edges it is the host's alone."""
+    """Name the default link: with edges it is the host's alone."""
     return "link" if cluster.network is None else "link to and from the host"
 
 
 def _network_rows(cluster: Cluster) -> list[tuple[str, str]]:
-    """What its topology, edges and ports are, and how their bandwidth is shared."""
+    """Describe topology, edges and ports, and how their bandwidth is shared."""
     if not cluster.has_shared_bandwidth:
         return []
     topology, ports = cluster.topology, cluster.ports

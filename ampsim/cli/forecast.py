@@ -200,7 +200,7 @@ def _unsaid(_line: str) -> None:
 
 
 def _lines(comparing: Comparing, model: str | None, cluster: ampsim.Cluster) -> list[str]:
-    """What is said of the question below the answer."""
+    """Return the lines on the question that stand below the answer."""
     lines = [_QUICK] if comparing.quick else []
     return [*lines, *([_ASKED] if model is None else []), options.free_links_line(cluster)]
 

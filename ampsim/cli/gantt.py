@@ -31,14 +31,14 @@ Window: TypeAlias = "tuple[float, float] | None"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is to be drawn: which model on which cluster, and a trace for each schedule."""
+    """The subject of a chart: which model on which cluster, and a trace for each schedule."""
 
     title: str
     traces: list[Trace]
 
     @property
     def workers(self) -> int:
-        """How many workers the cluster has."""
+        """Count the cluster's workers."""
         return self.traces[0].workers
 
     def charted(self) -> dict[str, ChartRun]:
@@ -57,7 +57,7 @@ class Shown:
 
 
 def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
-    """What writes a file of that suffix, and then says in a line what it wrote.
+    """Return the writer of files of a suffix, which says in a line what it wrote.
 
     Raises:
         OptionError: no file of that suffix is written.
@@ -252,7 +252,7 @@ def _trace(
 
 
 def _charted(model: ampsim.Model, seed: int) -> int | None:
-    """How many items are run unless told; None, for all, where the data have fewer."""
+    """Return how many items are run unless told; None, for all, where the data have fewer."""
     try:
         model.data(seed, CHARTED)
     except OptionError:

@@ -67,7 +67,7 @@ def _parted(source: str) -> tuple[Path, str]:
 
 
 def _made(path: Path, name: str, source: str) -> Any:
-    """What the name in the file gives: a model.
+    """Call the name in the file, which must give a model.
 
     Raises:
         FileFormatError: there is no such name, or it gives something else.

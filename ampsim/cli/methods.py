@@ -40,7 +40,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What help says of an option."""
+    """An option's help."""
 
     metavar: str | None  # its value; None of a flag, and of a choice
     text: str  # what it is, and what stands for it where that is not its default
@@ -223,7 +223,7 @@ def _value_of(written: ast.Module | ast.ClassDef, name: str) -> Any:
 
 
 def _arguments(docstring: str) -> dict[str, str]:
-    """What its part `Args:` says of each."""
+    """Read the part `Args:` of a docstring: each argument's text."""
     section = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)*)", docstring, re.MULTILINE)
     entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", section[1] if section else "", re.M)
     return {name: " ".join(text.split()) for name, text in entries}
@@ -240,7 +240,7 @@ def _default_words(field: ast.AnnAssign) -> str:
 
 
 def _metavar(kind: str) -> str | None:
-    """How help calls a value of the type that is written so."""
+    """Return help's placeholder for values of a type; None of a flag."""
     words = {"bool": None, "int": "N", "Count": "N", "float": "X", "Amount": "X"}
     return words.get(kind.partition(" ")[0], "TEXT")
 

@@ -61,7 +61,7 @@ ONE_EACH: Final = "for several run the command once with each, or write a recipe
 
 
 def told(error: Any, arguments: Sequence[str]) -> str:
-    """What is wrong with a command line, and what to type.
+    """Tell what is wrong with a command line, and what to type.
 
     Args:
         error: of typer's parser, or of ampsim.
@@ -137,7 +137,7 @@ def _of_option(error: Any) -> str | None:
 
 
 def _of_choice(said: str) -> str | None:
-    """What to type of a few words; the parser may put the kind of its error in front."""
+    """Tell which of a few words to type; the parser may put the kind of its error in front."""
     of = re.search(r"value for '([^']+)':(?: Value error,)? '(.*)' is not one of (.+)", said)
     if of is None:
         return None
@@ -154,7 +154,7 @@ def _of_setting(said: str, arguments: Sequence[str]) -> str | None:
 
 
 def _values_of(options: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """What was typed as the value of an option, each time."""
+    """List what was typed as the value of an option, each time."""
     found: list[str] = []
     for word, after in zip(arguments, (*arguments[1:], ""), strict=True):
         name, sign, value = word.partition("=")

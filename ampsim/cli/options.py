@@ -60,7 +60,7 @@ def seconds(option: str, given: str | None) -> float | None:
 
 
 def free_links_line(cluster: ampsim.Cluster) -> str:
-    """What is to be known of links that take no time; "" where one does."""
+    """Note that links take no time; "" where one does."""
     if cluster.workers == 1 or not cluster.is_link_free:
         return ""
     return "Links are free here; --latency-s and --bandwidth-bytes-per-s give them a cost."
@@ -101,7 +101,7 @@ def require_learning(more: Iterable[str], max_epochs: int, why: str) -> None:
 
 
 def make_executor(jobs: int | None, executor: str | None) -> int | str:
-    """What makes runs: as told, else as many processes as there are cores.
+    """Choose what makes runs: as told, else as many processes as there are cores.
 
     Raises:
         OptionError: both are given.
@@ -119,7 +119,7 @@ def make_executor(jobs: int | None, executor: str | None) -> int | str:
 
 @dataclass(frozen=True)
 class Given:
-    """What was given of `OPTIONS`; None of what was not.
+    """The given ones of `OPTIONS`; None of those that were not.
 
     Raises:
         OptionError: one that counts something is no count.
@@ -130,7 +130,7 @@ class Given:
         self.given()
 
     def given(self) -> dict[str, Any]:
-        """What was given, by name."""
+        """Return those that were given, by name."""
         every = {name: getattr(self, name) for name in OPTIONS}
         return {
             name: counts_of(name, value) if OPTIONS[name].metavar == SEVERAL else value

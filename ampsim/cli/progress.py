@@ -84,7 +84,7 @@ def shown(
 
 
 def title_of(progress: Progress) -> str:
-    """Which run it is, and in which epoch."""
+    """Name a run and its epoch."""
     repeat = f" {progress.repeat}/{progress.repeats}" if progress.repeats > 1 else ""
     return f"{printable(progress.schedule)}{repeat}, epoch {progress.epoch}"
 

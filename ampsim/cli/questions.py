@@ -32,7 +32,7 @@ IN_FLIGHT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What every question is about, and options of its runs; None of what was not given."""
+    """The subject of a question, and options of its runs; None of what was not given."""
 
     settings: list[str] | None = None
     data: str | None = None

@@ -128,7 +128,7 @@ def _list(names: list[str], how: _How) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How recipes are run: by what, with or without progress; and what came of it.
+    """Options of running recipes, and what came of it.
 
     `rows` are those of the JSON object.
     """
@@ -153,7 +153,7 @@ class _How:
 
 
 def _run(recipe: Recipe, folder: Path, how: _How, *, is_fresh: bool = False) -> Results | Explored:
-    """What the recipe gives."""
+    """Run a recipe."""
     from ampsim.cli.progress import shown
     from ampsim.recipes.explored import run_exploration
     from ampsim.recipes.running import RecipeOptions, run_recipe

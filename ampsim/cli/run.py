@@ -272,7 +272,7 @@ def _summary(result: Result) -> str:
 
 
 def _between_workers(sent: Mapping[str, int]) -> str:
-    """How many messages went between a program's workers, by what they were, if any, in a line."""
+    """Count in a line the messages between a program's workers, by kind, if there are any."""
     if not any(sent.values()):
         return ""
     tensors, predicates, signals, dead = (f"{count:,}" for count in sent.values())
@@ -283,7 +283,7 @@ def _between_workers(sent: Mapping[str, int]) -> str:
 
 
 def _kept_time(clock: WallClock) -> str:
-    """How well the wall kept the times of the trace, and what to do where it did not."""
+    """Tell how well the wall kept the times of the trace, and what to do where it did not."""
     passes_s = clock.now
     ratio = clock.elapsed_s / passes_s if passes_s else 1.0
     longer = f"{ratio:.3g} times as long" if ratio >= LONG else f"{100 * (ratio - 1):.2g} % longer"

@@ -150,7 +150,7 @@ as a call for an object that is being deleted, is over by then)."""
 
 
 class Received:
-    """Which signal came, if one did.
+    """The first signal that came, if one did.
 
     Attributes:
         number: that of the first; SIGINT where none came.
@@ -165,7 +165,7 @@ class Received:
 
     @property
     def code(self) -> int:
-        """What the program exits with: 130 after Ctrl-C, 143 after SIGTERM."""
+        """The exit code: 130 after Ctrl-C, 143 after SIGTERM."""
         return 128 + self.number
 
     @property

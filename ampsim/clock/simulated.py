@@ -45,7 +45,7 @@ class SimSignal(Event):
 
 
 class SimSleep:
-    """What a clock's `sleep` gives: one for all, for each is awaited at once.
+    """The awaitable that `sleep` returns: one for all, as each is awaited at once.
 
     It is no event of SimPy's: the one coroutine that awaits it is called itself when time is over.
 

@@ -60,7 +60,7 @@ class Collective(ABC):
         """All messages; one that comes after others comes later in the list."""
 
     def parts_on(self, ranks: int, group: int | None) -> Mapping[tuple[int, int], float]:
-        """How many parts go from one rank to another in all, of each pair of which some do."""
+        """Add up the parts that go from one rank to another, for each pair with some."""
         found = defaultdict[tuple[int, int], float](float)
         for hop in self.hops(ranks, group):
             found[hop.source, hop.target] += hop.parts

@@ -401,7 +401,7 @@ class CountingHost(Host):
         return bare(flow)
 
     def _gathered(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        """What an array gives: an element of it, or what is made of several."""
+        """Account for what an array operator returns: one element, or several made one."""
         if value.__class__ is DeviceTensor:
             return self._shared(value.value, value.owner)
         if not maker.node.outputs[0].is_float:
@@ -413,7 +413,7 @@ class CountingHost(Host):
         return self._shared(value, self.lying(value, maker, reads))
 
     def _assigned(self, maker: Maker, given: list[Any], value: Any) -> Any:
-        """What a variable has from the next run on stays until this one is over."""
+        """Keep the array that a variable takes for the next run in memory until this run ends."""
         if given[0].__class__ is not DeviceTensor:
             return value
         self._keep_to_end(given[0].owner)

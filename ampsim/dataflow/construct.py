@@ -57,7 +57,7 @@ def input_tensor(name: str, shape: Sequence[int | None] = (), dtype: Any = "floa
 
 @checked
 def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    """What `true_fn` builds where `predicate` is true, else what `false_fn` builds.
+    """Build both branches, of which a run computes the one that `predicate` chooses.
 
     Args:
         predicate: one truth value.

@@ -39,7 +39,7 @@ Run: TypeAlias = "tuple[Plan, Objective]"
 
 
 class Runs(NamedTuple):
-    """What is run of a training instance, and of a validation one."""
+    """The prepared runs of one instance: for training, and for validation."""
 
     train: Run
     valid: Run
@@ -82,7 +82,7 @@ class ProgramEngine:
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
-        """What they are now, by name."""
+        """The current value of each variable, by name."""
         return variables(self.graph)
 
     def train(self, batches: Iterable[Any], epochs: Iterator[float]) -> PassReport:
@@ -144,7 +144,7 @@ class ProgramEngine:
     # --- what is run of an instance
 
     def runs(self, feeds: Mapping[str, Any]) -> Runs:
-        """What is run of an instance that is fed this."""
+        """Return the prepared runs of an instance with these feeds; equal shapes share them."""
         known = KnownInstance(feeds) if self._window is None else None
         key = None if known is None else known.key()
         if key not in self._runs:

@@ -84,7 +84,7 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
 
 
 class Differentiated:
-    """What a gradient builder may ask of the node whose gradient it builds.
+    """A forward node, as its gradient builder sees it.
 
     Attributes:
         node: of the forward graph.
@@ -273,7 +273,7 @@ class _Builder:
         return (after, *map(self._of_shape, gradients, (one.shape for one in outer)))
 
     def _count(self, loop: Loop) -> Tensor:
-        """How often a forward loop ran, which is to count its iterations."""
+        """Build a counter of a forward loop's iterations; the gradient loop runs as often."""
         assert loop.outer is not None, "a loop has a context around it"
         graph = self._graph
         with graph.building(context=loop.outer, placed=loop.predicate.node):

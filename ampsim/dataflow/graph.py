@@ -27,7 +27,7 @@ from ampsim.user_code import Place, is_own
 
 
 def _infix(name: str, *, is_reflected: bool = False) -> Callable[[Tensor, Operand], Tensor]:
-    """What Python calls for an operator between a tensor and something else."""
+    """Return the special method of `Tensor` that applies an operator to it and an operand."""
 
     def built(self: Tensor, other: Operand) -> Tensor:
         return apply(name, other, self) if is_reflected else apply(name, self, other)
@@ -135,7 +135,7 @@ class Node:
 
 
 class Context:
-    """Where a node runs: the graph itself, a branch, or a loop.
+    """The scope of a node: the graph itself, a branch, or a loop.
 
     Args:
         outer: the context around it; None of the graph itself.
@@ -203,12 +203,12 @@ class Loop(Context):
 
     @property
     def inputs(self) -> list[Tensor]:
-        """What the variables start from, then what it captures."""
+        """First values of the loop's variables, then the tensors that it captures."""
         return [*self.first, *self.captures]
 
 
 class Predicate(Context):
-    """What decides whether a loop goes on: it runs once more than the body."""
+    """The scope of a loop's condition, which runs once more than the body."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop, "the predicate of a loop")
@@ -233,7 +233,7 @@ class Conditional:
 
     @property
     def inputs(self) -> list[Tensor]:
-        """What its branches capture."""
+        """Tensors that its branches capture."""
         return list(dict.fromkeys([*self.branches[0].captures, *self.branches[1].captures]))
 
 
@@ -378,7 +378,7 @@ class FlowGraph:
         return node
 
     def resolve(self, tensor: Tensor, context: Context | None = None) -> Tensor:
-        """What stands for a tensor in a context: itself, or a capture.
+        """Return a tensor as a context may read it: itself, or the capture that stands for it.
 
         Raises:
             GraphError: it was made in a branch or loop around which the context does not lie.
@@ -422,7 +422,7 @@ class FlowGraph:
     def forward(
         self, operator: op.Operator, tensor: Tensor, to: Context, **attributes: Any
     ) -> Tensor:
-        """What a primitive gives that hands a tensor on into a context."""
+        """Add a primitive that hands a tensor on into a context, and return its output."""
         node = self.add(operator, [tensor], attributes)
         return output_of(node, tensor.shape, tensor.dtype, to)
 

@@ -33,7 +33,7 @@ UPDATE: Final = int(Direction.UPDATE)
 
 
 class KernelCost(NamedTuple):
-    """What a step costs on inputs of certain shapes; `output` stands for its value in `sleep`.
+    """The cost of a step for inputs of given shapes; `output` stands for its value in `sleep`.
 
     `steps` is the number of the variable that it steps, if any. Its gradient is never stale: a run
     reads a variable as it was when the run began, and assigns it once.
@@ -47,7 +47,7 @@ class KernelCost(NamedTuple):
 
 
 class Queued:
-    """What waits for the device: a kernel, or what happens among kernels and takes no time.
+    """An entry of the device's queue: a kernel, or something that takes no time between two.
 
     Args:
         reads: owners of what it reads; they hold it for this until it has ended.
@@ -86,7 +86,7 @@ class Queued:
         return True
 
     def away(self) -> list[Buffer]:
-        """What it reads that does not lie there."""
+        """The buffers that it reads and that are not on the device."""
         return [one.buffer for one in self.reads if not one.buffer.lies_there]
 
 
@@ -213,7 +213,7 @@ class Host:
     # --- values
 
     def given(self, step: Step, iteration: Iteration, value: Any) -> Any:
-        """What was fed, a constant or a variable, as steps have it."""
+        """Return a feed, a constant or a variable in the form in which steps take it."""
         return value
 
     def compute(self, step: Step, iteration: Iteration) -> Any:

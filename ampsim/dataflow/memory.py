@@ -38,7 +38,7 @@ STACKS, ACTIVATIONS, ARRAYS, INPUTS = range(len(CATEGORIES))
 
 @dataclass(slots=True, eq=False)
 class Maker:
-    """Which step asks for bytes, and in which iteration."""
+    """A step, and the iteration in which it asks for bytes."""
 
     node: Node
     state: Tag
@@ -287,7 +287,7 @@ SWAP_THRESHOLD: Final = 0.7
 
 
 class Swapper:
-    """What moves between a device and its host.
+    """Moves saved values between a device and its host.
 
     The threshold is `above_bytes` of the lanes; `after` is called with the number of each copy that
     has ended.

@@ -89,7 +89,7 @@ class NodePlaces:
             self.worker(node)
 
     def worker(self, node: Node) -> int:
-        """Where a node runs."""
+        """Return the worker that runs a node."""
         return self._found(node) or 0
 
     def _found(self, node: Node) -> int | None:
@@ -136,7 +136,7 @@ class NodePlaces:
         return found
 
     def _homes(self, nodes: Sequence[Node]) -> dict[Node, list[Node]]:
-        """All nodes that have the handle of a stack or array, with those that have the same."""
+        """Group the nodes that share the handle of a stack or an array."""
         groups: dict[Node, list[Node]] = {}
         for node in nodes:
             for one in node.inputs:
@@ -149,7 +149,7 @@ class NodePlaces:
         return groups
 
     def _of_resource(self, group: list[Node]) -> int | None:
-        """Where a resource is: where its name or its maker says, or what is pushed."""
+        """Choose the worker of a resource: by name, by its maker's device, or by what is pushed."""
         for node in group:
             if node in self._named:
                 return self._named[node]
@@ -209,7 +209,7 @@ class Cut:
         return self._places.worker(tensor.node)
 
     def local(self, tensor: Tensor, worker: int, *, is_signal: bool = False) -> Tensor:
-        """What a worker that reads a tensor has for it: itself, or what is received.
+        """Return a tensor as a worker has it: itself, or the Recv of it.
 
         If it `is_signal`, the worker only waits for it.
         """
@@ -253,7 +253,7 @@ class Cut:
         return output_of(recv, shape, dtype, at)
 
     def _begun(self, loop: Loop | None, worker: int) -> Tensor | None:
-        """What comes on a worker once for each iteration of a loop; None in the graph itself.
+        """Return a signal that comes on a worker once an iteration; None in the graph itself.
 
         It is of the state machine of one participant.
         """
@@ -287,7 +287,7 @@ class Cut:
         return go
 
     def _start(self, worker: int) -> Tensor:
-        """What lets the control loops of a worker begin."""
+        """Return the constant that starts the control loops of a worker."""
         if (None, worker) not in self._go:
             told = {"value": np.array(True), "name": f"start at {worker}"}
             node = self._added(op.CONSTANT, [], told, worker, like=None, context=self._more.root)

@@ -24,7 +24,7 @@ Target: TypeAlias = "tuple[Step, int, int, bool]"
 
 
 class Targets(list["Target"]):
-    """Where one output goes.
+    """The readers of one output.
 
     Attributes:
         readers: how many of these read it; the others only wait for it.
@@ -38,7 +38,7 @@ class Targets(list["Target"]):
 
 
 class FramePlan:
-    """What all frames of one loop, or the graph itself, have in common.
+    """The plan that all frames of one loop, or of the graph itself, share on one worker.
 
     Attributes:
         worker: whose part of it.
@@ -140,7 +140,7 @@ class Step:
 
 
 class Plan:
-    """What a run does, for each worker of a cluster; without one all is on the first.
+    """The steps of a run, for each worker of a cluster; without one all are on the first.
 
     At most `window` iterations of a frame are under way at a time, any number where it is 0. The
     first Send, Recv or control loop has the number `first`; by default the next after all nodes.

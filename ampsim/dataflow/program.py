@@ -26,7 +26,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class KnownInstance:
-    """What is known of an instance before it runs: shapes and single integers that are fed."""
+    """What feeds tell of an instance before it runs: shapes, and whole numbers of one element."""
 
     def __init__(self, feeds: Mapping[str, Any]) -> None:
         self._feeds = {name: np.asarray(value) for name, value in feeds.items()}
@@ -79,7 +79,7 @@ def _is_count(value: np.ndarray) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a program gives of an instance.
+    """What a program computes for an instance.
 
     Args:
         loss: the mean over its rows, which is minimized.
@@ -95,7 +95,7 @@ class Objective:
 
     @property
     def asked(self) -> list[Tensor]:
-        """All that there is of these."""
+        """All tensors that are given."""
         parts = (self.loss, self.correct, self.rows, self.done)
         return [one for one in parts if one is not None]
 
@@ -107,7 +107,7 @@ optimizer does."""
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a model file offers beside its graph, as ``make_program=lambda: Program(...)``.
+    """A model as an in-graph program: ``make_program=lambda: Program(...)`` in a model file.
 
     Args:
         build: builds the operators of one instance in the graph that is open.
@@ -123,7 +123,7 @@ class Program:
 
     @property
     def workers(self) -> int:
-        """How many workers it needs: one more than the largest number in its `flow.device`."""
+        """The number of workers it needs: the largest number in its `flow.device`, and one."""
         with FlowGraph() as graph:
             self.built()
             if self.train is not None:

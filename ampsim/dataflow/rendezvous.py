@@ -27,7 +27,7 @@ SIGNAL_BYTES: Final = 1
 
 
 class SentValue(NamedTuple):
-    """What crosses: a value, and what is to be done when the receiver has room for it."""
+    """A value on its way, and what to call when the receiver has room for it."""
 
     value: Any
     release: Callable[[], None] | None = None
@@ -99,7 +99,7 @@ class Rendezvous:
             channel.send(size_bytes, (node.index, peer.node.index), cause, arrive)
 
     def receive(self, step: Step, iteration: Iteration) -> SentValue | None:
-        """What has come for a Recv that begins; None where it is to wait."""
+        """Take what has arrived for a Recv; None where it has to wait."""
         sent = self._arrived.pop((step, iteration.path), None)
         if sent is None:
             self._awaited[step, iteration.path] = iteration

@@ -37,7 +37,7 @@ class OfProgram:
 
     @property
     def running(self) -> Running:
-        """What it decides."""
+        """Return how programs run under it."""
         return Running()
 
 
@@ -72,7 +72,7 @@ class Dataflow(OfProgram):
 
     @property
     def running(self) -> Running:
-        """What it decides."""
+        """Return how programs run under it."""
         return Running(
             self.parallel_iterations,
             swap_threshold=self.swap_threshold if self.swap_memory else None,
@@ -88,7 +88,7 @@ class Unrolled(OfProgram):
 
     @property
     def running(self) -> Running:
-        """What it decides."""
+        """Return how programs run under it."""
         return Running(None)
 
 
@@ -110,5 +110,5 @@ class OutOfGraph(OfProgram):
 
     @property
     def running(self) -> Running:
-        """What it decides."""
+        """Return how programs run under it."""
         return Running(1, run_ahead=False, round_trip_s=self.round_trip_s)

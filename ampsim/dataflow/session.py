@@ -36,7 +36,7 @@ PARALLEL_ITERATIONS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """How graphs are run: as the arguments of `run` say, which are explained there.
+    """Options of running graphs; `run` explains them by the same names.
 
     With a `window` of None loops are unrolled; with a `swap_threshold` of None nothing is swapped;
     with a `round_trip_s` a client makes each decision, which takes that long.
@@ -51,7 +51,7 @@ class Running:
 
 @dataclass(frozen=True)
 class FlowResult:
-    """What a graph computed, and when, in seconds.
+    """The values that a graph computed, and its trace in seconds.
 
     Attributes:
         values: of what was asked for, in that order; in `sleep` mode floats are their shapes alone.
@@ -93,12 +93,12 @@ class FlowResult:
 
     @property
     def critical_path(self) -> pd.DataFrame:
-        """What the last span waited for, back to time zero."""
+        """The chain of spans that ends with the last one: each waited for the one before."""
         return pd.DataFrame(critical_path(self._recorder.records()).columns())
 
     @cached_property
     def memory(self) -> pd.DataFrame:
-        """What lay in the device's memory: worker, time_s, bytes, stacks, activations, ...
+        """Bytes in the device's memory: worker, time_s, bytes, stacks, activations, ...
 
         One row for the fullest moment of each stretch of time, of which there are some hundreds:
         `bytes` in all, and then those of each category. Empty where the device has no
@@ -122,12 +122,12 @@ class FlowResult:
 
     @property
     def swapped_out_bytes(self) -> int:
-        """What was copied from stacks to the host."""
+        """Bytes copied from stacks to the host."""
         return sum(one.swapper.out_bytes for one in self._counting if one.swapper)
 
     @property
     def swapped_in_bytes(self) -> int:
-        """What was copied back."""
+        """Bytes copied back from the host."""
         return sum(one.swapper.in_bytes for one in self._counting if one.swapper)
 
     @property

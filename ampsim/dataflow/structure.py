@@ -65,13 +65,13 @@ class TensorArray:
         return self.with_flow(apply("array_unstack", self.handle, tensor, self.flow))
 
     def stack(self) -> Tensor:
-        """All places as one tensor, with a new first axis."""
+        """Stack all places into one tensor, with a new first axis."""
         shape = self._told["static"]
         told = {**self._told, "static": None if shape is None else (None, *shape)}
         return apply("array_stack", self.handle, self.flow, **told)
 
     def size(self) -> Tensor:
-        """How many places there are."""
+        """Return the number of places."""
         return apply("array_size", self.handle, self.flow)
 
 

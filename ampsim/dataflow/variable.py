@@ -40,7 +40,7 @@ from ampsim.rng import stream
 
 
 class Held:
-    """What a variable has between runs.
+    """The state of a variable between runs.
 
     Args:
         trainable: whether it is one of the parameters that `minimize` steps.
@@ -323,7 +323,7 @@ def _work_of_stage(optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any
 def _update_work(
     optimizer: Optimizer, inputs: op.Sizes, shape: tuple[int, ...], itemsize: int
 ) -> Work:
-    """What a step of an optimizer does: Appendix C's FLOP of a matrix."""
+    """The work of an optimizer's step: Appendix C's FLOP of a matrix."""
     size, calls = math.prod(shape), optimizer.calls
     return Work(
         size if len(shape) > 1 else 0,
@@ -339,7 +339,7 @@ Place: TypeAlias = "tuple[int, tuple[tuple[str, int], ...]]"
 
 
 class DrawnRuns(Held):
-    """How many runs drew from a generator."""
+    """The number of runs that drew from a generator."""
 
     __slots__ = ()
 
@@ -414,7 +414,7 @@ class Generator:
         return self._drawn("random", (), shape)
 
     def integers(self, high: Operand, shape: Sequence[int] = ()) -> Tensor:
-        """Whole numbers from 0 to below `high`, all alike likely."""
+        """Draw whole numbers from 0 to below `high`, each as likely as another."""
         return self._drawn("integers", (high,), shape)
 
     def _drawn(self, what: str, told: Sequence[Operand], shape: Sequence[int]) -> Tensor:

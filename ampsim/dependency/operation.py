@@ -254,7 +254,7 @@ _FIRST_ROWS, _GROWTH = 64, 8
 
 
 class Uses(NamedTuple):
-    """Which variables operations use.
+    """The variables that operations read and mutate.
 
     Args:
         variables: numbers of those that the first operation reads, then of those that it mutates,

@@ -75,7 +75,7 @@ class Policy(ABC):
 
     @abstractmethod
     def threads_of(self, kind: LaneKind, *, is_host: bool) -> int:
-        """How many operations of one kind one place runs at a time."""
+        """Return how many operations of one kind one place runs at a time."""
 
     def dispatcher(self, clock: Clock, instant: Instant) -> Pool | None:
         """The pool that brings operations to lanes; None where they go there as soon as ready."""

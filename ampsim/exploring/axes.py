@@ -57,7 +57,7 @@ Over: TypeAlias = Mapping[str, str | Sequence[Value]]
 
 
 class Setup(NamedTuple):
-    """What is trained, on what, and how; a point of some axes is one."""
+    """A model, a cluster and schedules: the fixed part of a question, or one of its points."""
 
     model: Model
     cluster: Cluster
@@ -71,7 +71,7 @@ def setup_of(model: ModelLike, cluster: ClusterLike, schedules: SchedulesLike) -
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What varies, and over which values: those that are named, in that order, or a range."""
+    """A key that varies, and its values: those that are named, in that order, or a range."""
 
     key: str
     values: tuple[Value, ...] = ()  # empty of a range
@@ -160,7 +160,7 @@ def keys_of(setup: Setup) -> list[str]:
 
 
 def place_words(cluster: str, over: Mapping[str, Sequence[Value]]) -> str:
-    """What is asked of where some keys vary: a cluster's name without what does, or the names.
+    """Name the hardware of a question in which some keys vary.
 
     >>> place_words("8 x a100", {"workers": (2, 4)}), place_words("", {"cluster": ("./x.toml",)})
     ('a100', 'x')
@@ -254,7 +254,7 @@ def _unknown(key: str, known: Sequence[str]) -> str:
 
 
 def _kind(key: str, setup: Setup) -> type:
-    """What values of a key are: `str` of names, `int` of what is counted, `float`, `bool`.
+    """Return the type of a key's values: `str` of names, `int` of counts, `float`, `bool`.
 
     It is `object` of an option of the model that is no count: the model says itself what it takes.
     """
@@ -360,7 +360,7 @@ def _cluster_at(cluster: Cluster, point: Point) -> Cluster:
 
 
 def _of(room: str, point: Point) -> dict[str, Value]:
-    """What a point says of the model, of devices, of the host or of ports."""
+    """Return the part of a point that is about the model, devices, the host or ports."""
     start = f"{room}."
     return {key.removeprefix(start): one for key, one in point.items() if key.startswith(start)}
 

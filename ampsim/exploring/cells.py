@@ -43,7 +43,7 @@ neighbours, of which the logarithm must be finite)."""
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is known of a cell."""
+    """The time to the target of a cell, known or predicted."""
 
     basis: Basis
     epoch_s: float  # what the first epoch takes
@@ -101,7 +101,7 @@ class Entrant:
         return [one.failure for of in self.timed.values() for one in of.values() if one.failure]
 
     def first(self, point: int) -> FirstEpoch:
-        """What a point takes with the first seed."""
+        """Return the first epoch of a point with the first seed."""
         return self.timed[point][self.first_seed]
 
     def alike(self, point: int) -> list[int]:
@@ -129,7 +129,7 @@ class Entrant:
         return all(one and two and one.digest and one.digest == two.digest for one, two in both)
 
     def estimate(self, point: int, guess: Guess) -> Estimate:
-        """What is known of a point; the guess, if nothing else is."""
+        """Return the best estimate of a point; the guess, if nothing else is known."""
         own = self.first(point)
         if own.failure is not None:
             failed: Basis = "unfit" if point in self.unfit else "failed"
@@ -153,7 +153,7 @@ class Entrant:
         return math.log(min(max(middle_s / epoch_s, 1e-9), most)) if epoch_s else math.log(most)
 
     def predictor(self) -> Predictor:
-        """What the learned points say of all; places in it are those in `points`."""
+        """Fit a predictor to the learned points; its places are those in `points`."""
         nodes = sorted({node for one in self.points for node in self.first(one).staleness})
         ages = [[self.first(p).staleness.get(node, 0.0) for node in nodes] for p in self.points]
         places = np.log1p(np.array(ages, float).reshape(len(self.points), len(nodes)))
@@ -161,7 +161,7 @@ class Entrant:
         return Predictor(places, known, [self.value(point) for point in self.learned])
 
     def plain(self, digests: dict[str, int]) -> dict[str, Any]:
-        """What is read of it, as JSON can hold it; a time that is infinite is the text "inf".
+        """Return what was read, as JSON can hold it; a time that is infinite is the text "inf".
 
         Of seeds that not all points are timed with, that is the time, and who learns the same. Each
         digest that was met has a number, from 1; new ones are added. Points and seeds are in order,
@@ -186,7 +186,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class WinnerCall:
-    """Who is first at a point."""
+    """The call of who is first at a point."""
 
     best: int | None  # its place among the methods, by medians; None where none arrives
     wrong: float  # the probability that training what is predicted names another
@@ -202,7 +202,7 @@ class WinnerCall:
         return max([self.wrong, *flips])
 
     def standing(self, place: int) -> Standing | None:
-        """What may be said of a method; None where something is predicted.
+        """Return a method's standing; None where something is predicted.
 
         Where a method lost seeds, those that all have may name another best: then it is open.
         """
@@ -247,7 +247,7 @@ def _overtakes(best: Estimate, other: Estimate) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """How well each learned cell is predicted from the others."""
+    """A test of the predictions: each learned cell, predicted from the others."""
 
     cells: int = 0  # how many there were
     wrong: int = 0  # of how many points the winner was another than when all is known

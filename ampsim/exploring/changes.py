@@ -196,7 +196,7 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
 
 
 def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:
-    """All time constants so many times as fast: every time of the run is that over the factor."""
+    """Make all time constants so many times as fast: every time of the run is divided by it."""
     cluster, schedule = _waits(_links(cluster, factor), schedule, factor)
     if math.isinf(factor):
         cluster = _steady(cluster, factor)

@@ -68,7 +68,7 @@ class Condition(NamedTuple):
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All columns in it, each once."""
+        """The columns in it, each once."""
         factors = [factor for _sign, factor in (*self.left, *self.right)]
         return tuple(dict.fromkeys(one for one in factors if isinstance(one, tuple)))
 
@@ -83,7 +83,7 @@ class Condition(NamedTuple):
         return any(column in LEARNED for column, _schedule in self.values)
 
     def sides(self, values: Mapping[Value, float]) -> tuple[float, float]:
-        """What both sides are; NaN where that is not known, as of two runs that do not arrive."""
+        """Compute both sides; NaN where one is not known, as of two runs that do not arrive."""
         found = [1.0, 1.0]
         for place, side in enumerate((self.left, self.right)):
             for sign, factor in side:

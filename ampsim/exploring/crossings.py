@@ -71,7 +71,7 @@ class Root(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Crossings:
-    """What is known of all functions."""
+    """The crossings of all functions, as far as they are known."""
 
     points: tuple[float, ...]  # values that all of them were asked at
     holds: Mapping[int, tuple[bool, ...]]  # by seed, whether its condition holds at each of them

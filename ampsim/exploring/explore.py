@@ -139,7 +139,7 @@ def values_of(over: Over, setup: Setup, points: int) -> dict[str, tuple[Value, .
 
 
 def points_of(values: Mapping[str, Sequence[Value]]) -> list[Point]:
-    """All points, the last key's values side by side."""
+    """List all points, the last key's values side by side."""
     return [dict(zip(values, one, strict=True)) for one in itertools.product(*values.values())]
 
 
@@ -171,7 +171,7 @@ class Explorer:
 
     @property
     def said(self) -> list[str]:
-        """What is to be said of the cells' clusters."""
+        """Notes on the cells' clusters."""
         return [EPOCHS_DIFFER] * any(row.plan.cluster.has_outages for row in self._rows.values())
 
     @property
@@ -233,7 +233,7 @@ class Explorer:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a map rests on: all else that it says follows."""
+    """The evidence of a map, from which all that it says follows."""
 
     over: dict[str, tuple[Any, ...]]  # the values of each key
     labels: tuple[str, ...]  # of the methods
@@ -247,13 +247,13 @@ class Evidence:
 
 
 def evidence_from_plain(plain: Mapping[str, Any]) -> Evidence:
-    """What `Evidence.plain` gave; a ValueError where it is none."""
+    """Read what `Evidence.plain` gave; a ValueError where it is none."""
     return TypeAdapter(Evidence).validate_python(plain)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Exploration(Finding):
-    """What `explore` returns.
+    """The result of `explore`: a map of who is first.
 
     Attributes:
         table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
@@ -286,7 +286,7 @@ class Exploration(Finding):
 
     @property
     def title(self) -> str:
-        """What it maps."""
+        """The title of its page."""
         return f"Map: {self.model} over {', '.join(self.over)}"
 
     @property
@@ -296,7 +296,7 @@ class Exploration(Finding):
 
     @property
     def ahead(self) -> list[tuple[dict[str, Any] | None, float]]:
-        """Of each point the row of who is ahead, and how many times as soon as the next.
+        """For each point the row that is ahead, and its lead: the next one's time over its own.
 
         None where nobody is known to arrive, and infinite where no other does.
         """
@@ -326,7 +326,7 @@ class Exploration(Finding):
         return self.html("explore.html", csv=csv, setting=setting, data=self._data())
 
     def _data(self) -> dict[str, Any]:
-        """What the map draws: axes, methods, and the cells of each point in the table's order."""
+        """Return what the page draws: axes, methods, and each point's cells in table order."""
         columns = (
             "time_to_target_s", "low", "high", "basis", "doubt", "is_first", "standing", "note",
             "learning",
@@ -372,7 +372,7 @@ def exploration_of(
 
 
 def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
-    """What the table says of a cell beside its keys; unknown is None."""
+    """Return a cell's columns beside its keys; unknown is None."""
     method, called = cells.methods[place], cells.calls.get(point)
     timed = method.timed.get(point, {}).get(method.first_seed) or FirstEpoch()
     is_known = called is not None and (method.learned or timed.failure)
@@ -403,7 +403,7 @@ OPEN: Final = {
 def sentences_of(
     table: pd.DataFrame, learnings: int, wrong: float, left: LeftOut, seeds: int
 ) -> tuple[str, ...]:
-    """What a map says: who is first where, on what that rests, and how sure it is."""
+    """Say who is first where, on what that rests, and how sure it is."""
     points = len(table) // max(table["schedule"].nunique(), 1)
     ills, names = list[str](), list(table)
     for basis, words in (("unfit", "do not fit"), ("failed", "cannot be run")):

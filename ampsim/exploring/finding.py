@@ -37,7 +37,7 @@ Figures: TypeAlias = Mapping[str, Figure]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Finding(Saveable):
-    """What a question found.
+    """The answer to a question.
 
     Attributes:
         table: its rows; unknown is missing, never 0.
@@ -67,7 +67,7 @@ class Finding(Saveable):
 
     @property
     def title(self) -> str:
-        """What it is, in a line."""
+        """The title of its page."""
         raise NotImplementedError
 
     @property

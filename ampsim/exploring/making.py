@@ -59,7 +59,7 @@ _R = TypeVar("_R")
 
 
 class How(TypedDict, total=False):
-    """How the runs of every question are made: what `forecast` takes by the same names."""
+    """Options of how runs are made, by the names that `forecast` takes."""
 
     target: float | None
     max_epochs: Count
@@ -89,7 +89,7 @@ def question(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What is asked about, and how its runs are made, as of `How`."""
+    """The subject of a question, and how its runs are made, as of `How`."""
 
     setup: Setup
     beside: tuple[Schedule, ...] = ()  # with which rows are compared, too, as of a forecast
@@ -133,7 +133,7 @@ class Query:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What was asked, and of what, as plain values."""
+        """The question, as plain values."""
         model, cluster, schedules = self.setup
         placed = None if self.placement is None else placement_of(self.placement).origin
         return {
@@ -144,12 +144,12 @@ class Query:
         }  # fmt: skip
 
     def manifest(self, **more: Any) -> dict[str, Any]:
-        """Where numbers come from: software, and what was asked."""
+        """Return the origin of the numbers: software, and the question."""
         return {**software(), **self.origin, **more}
 
     @contextlib.contextmanager
     def runs(self) -> Generator[PointRuns]:
-        """What makes its runs, while the block lasts; a budget ends it whatever is under way."""
+        """Open what makes its runs, while the block lasts; a budget ends it whatever is under way."""
         given = self.jobs if self.executor is None else self.executor
         limit_s = self.budget_s
         with opened(given, self.jobs, self.run_limit_s) as executor, interrupted_after(limit_s):
@@ -192,7 +192,7 @@ def rows_at(
 
 @dataclass(frozen=True, slots=True)
 class FirstEpoch:
-    """What the first epoch of a run takes; None is unknown, or of nothing."""
+    """Measurements of a run's first epoch; None is unknown, or of nothing."""
 
     epoch_s: float = math.nan  # training and validation, in virtual time; NaN where it did not end
     train_per_s: float | None = None  # training items a second of training
@@ -213,13 +213,13 @@ class FirstEpoch:
         return {name: getattr(self, name) for name in TIMED}
 
     def upkeep(self, seconds: float | None) -> dict[str, float | None]:
-        """What all devices take in so many seconds; None where that is unknown."""
+        """Return the dollars and joules of all devices in so many seconds; None where unknown."""
         rates = {"cost_to_target_usd": self.usd_per_s, "energy_to_target_j": self.power_w}
         return {name: seconds and rate and rate * seconds for name, rate in rates.items()}
 
 
 def timed(result: Result | Run, failure: str | None) -> FirstEpoch:
-    """What a run of one epoch took; why it failed, if it did."""
+    """Read off a run of one epoch what it took, or why it failed."""
     if failure is not None:
         return FirstEpoch(failure=failure)
     rows, memory = result.staleness, result.peak_memory
@@ -266,7 +266,7 @@ class PointRuns:
             raise KeyboardInterrupt
 
     def stopped(self, done: str) -> dict[str, Any]:
-        """What a finding says of why it ended early, with how far it is; that may be nothing.
+        """Return a finding's words on why it ended early, and how far it is; that may be nothing.
 
         Raises:
             OptionError: nothing is done, for the budget is too small.
@@ -286,7 +286,7 @@ class PointRuns:
         wanted: Sequence[tuple[Row, int]],
         take: Callable[[int, FirstEpoch], None] = lambda _place, _found: None,
     ) -> list[FirstEpoch]:
-        """What the first epoch takes of each row with a seed; one that did not end says why.
+        """Time the first epoch of each row with a seed; one that did not end says why.
 
         `take` is told of each, by its place, as soon as it is known; Ctrl-C loses nothing of that.
         """
@@ -322,7 +322,7 @@ class PointRuns:
             lines.write(f"\n{text}\n")  # the line before may have been cut
 
     def learn(self, wanted: Sequence[tuple[Row, int]]) -> list[Run | str]:
-        """What `learn_once` gives; a row that diverges at a rate by rule is run again as given.
+        """Learn as `learn_once` does; run a row that diverges at a rate by rule again as given.
 
         So it is in a forecast: with all seeds wanted here, if a run with one of them diverged.
         """
@@ -378,7 +378,7 @@ class PointRuns:
         )
 
     def said(self) -> list[str]:
-        """What is to be said of all runs: how they are compared, which gave nothing, none arrived.
+        """Notes on all runs: how they are compared, which gave nothing, that none arrived.
 
         Where none did, nothing is known of times to the target, whatever the hardware.
         """

@@ -40,7 +40,7 @@ NOISES: Final = (0.01, 0.1, 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What is known of the logarithm of epochs at a point: Student's t."""
+    """A prediction of the logarithm of epochs at a point: Student's t."""
 
     mean: float
     spread: float = 0.0  # its scale; 0 where the point is known
@@ -101,7 +101,7 @@ class Process:
         self.likelihood = (size - math.log(self._certain) - self.freedom * math.log(square)) / 2
 
     def guesses(self, at: Sequence[int]) -> list[Guess]:
-        """What is said of points; of those that are known, as if they were another draw."""
+        """Predict points; known ones, as if they were another draw."""
         if not self._known:
             return [Guess(0.0, PRIOR_SPREAD, _PRIOR_FREEDOM)] * len(at)
         middles = self._mean + self._alike(at, self._known) @ self._of_left
@@ -110,11 +110,11 @@ class Process:
         return [Guess(middle, spread, self.freedom) for middle, spread in pairs]
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
-        """Which share of the variance of points `of` goes if points `by` are known, (by, of)."""
+        """Return the share of the variance of points `of` that knowing `by` removes, (by, of)."""
         return self._left(by, of) ** 2 / self.variances(by)[:, None] / self.variances(of)[None, :]
 
     def variances(self, at: Sequence[int]) -> np.ndarray:
-        """What is left of the variance of points, over that of all."""
+        """Return the variance of points that is left, over that of all."""
         return np.diag(self._left(at, at)) + self._noise
 
     def _left(self, first: Sequence[int], second: Sequence[int]) -> np.ndarray:
@@ -153,7 +153,7 @@ class Predictor:
         self._weights = weights / weights.sum()
 
     def guesses(self, at: Sequence[int]) -> list[Guess]:
-        """What is said of points: mean and variance of the mixture, and that epochs are whole.
+        """Predict points by mean and variance of the mixture; epochs are whole numbers.
 
         Where all known points took as many, what a count hides has the variance of what lies evenly
         between it and the next.

@@ -50,7 +50,7 @@ def optuna_here() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What may vary, and over which values; options only under schedules that take them."""
+    """The keys that vary, and their values; options only under schedules that take them."""
 
     axes: Sequence[Axis]  # "schedule" comes first, if it varies
     setup: Setup  # around which
@@ -127,7 +127,7 @@ class Proposals:
         return {frozen.number for frozen in self._memory.best_trials}
 
     def volumes(self, reference: Values) -> list[float]:
-        """What the complete ones of its first trials dominate, up to a reference beyond all."""
+        """Return the volumes that the complete ones of its first 1, 2, ... trials dominate."""
         volume_of, end = self._optuna._hypervolume.compute_hypervolume, np.array(reference, float)
         found, front, volume = list[float](), list[Values](), 0.0
         for _point, one in self.known.values():
@@ -141,7 +141,7 @@ class Proposals:
 
     @property
     def importances(self) -> dict[str, float]:
-        """Of each key its share, of 1, in telling the best tenth of complete trials from all.
+        """Each key's share, of 1, in telling the best tenth of complete trials from all.
 
         Largest first; empty where too few are complete, or nothing tells them. The best are those
         that others dominate least. Source: Watanabe, Bansal and Hutter, "PED-ANOVA", 2023.

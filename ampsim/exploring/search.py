@@ -179,7 +179,7 @@ class _Searcher:
         }  # fmt: skip
 
     def proposals(self, sampler: str, in_flight: int) -> Proposals:
-        """What a sampler proposes; another search has another name, so that it has others."""
+        """Open a sampler's proposals; another search has another name, so that it has others."""
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
         text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
@@ -212,7 +212,7 @@ class _Searcher:
     def found(
         self, of_each: Mapping[str, Proposals], sampler: str, told: Sequence[PointOutcome]
     ) -> Searched:
-        """What is known, without sentences, of which this was told."""
+        """Assemble the result, without sentences, of the trials told so far."""
         reference = reference_of([one.values for one in told if one.outcome == "complete"])
         volumes = {name: proposals.volumes(reference) for name, proposals in of_each.items()}
         of_all = {name: next(reversed(of), 0.0) for name, of in volumes.items()}
@@ -244,7 +244,7 @@ def _text(point: Point) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Searched(Finding):
-    """What `search` returns.
+    """The result of `search`: a front of points that no other beats in all objectives.
 
     Attributes:
         table: one row a trial: trial, the keys that vary, outcome ("complete", "pruned",
@@ -281,7 +281,7 @@ class Searched(Finding):
 
     @property
     def title(self) -> str:
-        """What was searched; of a recipe its title."""
+        """The title of its page; of a recipe its own."""
         told = self.manifest.get("recipe", {}).get("title")
         return str(told or f"Search: {self.model} on {self.cluster}")
 
@@ -318,7 +318,7 @@ class Searched(Finding):
 
 
 def sentences_of(found: Searched) -> tuple[str, ...]:
-    """How many points were tried, how many are on the front, and how far it is ahead of chance."""
+    """Say how many points were tried and are on the front, and how far it is ahead of chance."""
     table, front, of = found.table, len(found.front), " and ".join(found.objectives)
     points = len(table.drop_duplicates([*found.keys]))  # of which some may be tried again
     told = ", ".join(f"{count} {name}" for name, count in table["outcome"].value_counts().items())

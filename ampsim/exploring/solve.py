@@ -129,7 +129,7 @@ def solve(
 def _topics(
     condition: Condition, schedules: SchedulesLike | None
 ) -> dict[str, tuple[Schedule, ...]]:
-    """What rows of the answer are about, by label: schedules that the condition names, and one.
+    """Return the schedules that the answer has rows of, by label: the condition's, and one.
 
     That one is each that is asked about; none, where the condition names all of its own.
     """
@@ -255,7 +255,7 @@ class _Points:
         return {**dict.fromkeys(COLUMNS), **known, **more}
 
     def _bound_at(self, value: float) -> str | None:
-        """What binds the run at the point tried that is nearest to a value."""
+        """Name what binds the run at the point tried that is nearest to a value."""
         known = {key: one.made for key, one in self.known.items() if one.made is not None}
         near = min(known, key=lambda key: (abs(key[1] - value), key[0]))
         made = known[near]
@@ -315,7 +315,7 @@ def _shown(cell: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Solved(Finding):
-    """What `solve` returns.
+    """The result of `solve`: the values of a key at which a condition begins or ends to hold.
 
     Attributes:
         table: one row a crossing of a schedule, or of the schedules that the condition names:
@@ -344,7 +344,7 @@ class Solved(Finding):
 
     @property
     def title(self) -> str:
-        """What was asked."""
+        """The title of its page."""
         return f"{self.model} on {self.cluster}: {self.key} until {self.until}"
 
     @property

@@ -54,7 +54,7 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PointOutcome:
-    """How a point ended; "complete" if all objectives are known and all conditions hold."""
+    """The end of a point; "complete" if all objectives are known and all conditions hold."""
 
     outcome: Outcome
     values: Values  # of a point that did not end what it takes at least; infinite where unknown
@@ -65,7 +65,7 @@ class PointOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a search is for."""
+    """The aim of a search."""
 
     objectives: tuple[str, ...]  # columns that are minimised
     conditions: tuple[Condition, ...]  # that must hold
@@ -92,7 +92,7 @@ class Aim:
 
 
 def _violation(condition: Condition, columns: Mapping[str, float | None]) -> float:
-    """How far a condition is from holding: the logarithm of its sides' ratio, 1 of what is none."""
+    """Return how far a condition is from holding: the log of its sides' ratio, 1 if unknown."""
     found = {of: columns.get(of[0]) for of in condition.values}
     known = {of: math.nan if value is None else float(value) for of, value in found.items()}
     if condition.holds(known):
@@ -113,17 +113,17 @@ class _Candidate:
 
     @property
     def epochs_max(self) -> int:
-        """By when its runs end."""
+        """The most epochs of its runs."""
         return self.row.plan.options.epochs
 
     def per_epoch(self, name: str) -> float | None:
-        """What an epoch adds to an objective; None where it adds nothing, or that is unknown."""
+        """Return an epoch's part of an objective; None where it has none, or that is unknown."""
         epoch_s = self.timed.epoch_s
         adds = {"time_to_target_s": epoch_s, "epochs_to_target": 1.0, **self.timed.upkeep(epoch_s)}
         return adds.get(name)
 
     def taken(self, name: str, seed: int, *, is_settled: bool) -> float:
-        """What a run takes to the target, as of a forecast.
+        """Return what a run takes to the target, as a forecast does.
 
         Of one that is not there, what it has spent, or, where that is settled, infinite.
         """
@@ -143,7 +143,7 @@ class Evaluator:
     runs: PointRuns
 
     def evaluate(self, rows: Sequence[Row | str], front: Sequence[Values]) -> list[PointOutcome]:
-        """What comes of rows, or of why there is none; what the front dominates is left.
+        """Evaluate rows, or why there is none; leave those that the front dominates.
 
         Raises:
             KeyboardInterrupt: what has finished is kept, if runs are.
@@ -247,7 +247,7 @@ def dominates(one: Values, other: Values) -> bool:
 
 
 def reference_of(points: Sequence[Values]) -> Values:
-    """Where volumes end: a tenth beyond the largest value of each objective (chosen: as usual)."""
+    """Return the corner up to which volumes are counted (chosen: a tenth beyond the largest)."""
     return tuple(
         high + 0.1 * (high - min(column) or abs(high) or 1.0)
         for column in zip(*points, strict=True)

@@ -191,7 +191,7 @@ class _Question:
                 raise SimulationError(str(own[0]))
 
     def _curves(self, first: Sequence[_Tried], tried: Sequence[_Tried]) -> pd.DataFrame:
-        """What factors between do to the time of an epoch; what was tried is taken."""
+        """Compute the time of an epoch for factors between; what was tried is taken."""
         known = {(one.change.what, one.factor): one for one in tried}
         known |= {(one.change.what, 1.0): self.now for one in first}
         points = [(one.change.what, factor) for one in first for factor in CURVE]
@@ -203,7 +203,7 @@ class _Question:
         return pd.DataFrame(rows, columns=["schedule", "what", "factor", "change"])
 
     def _anomalies(self, tried: Sequence[_Tried], base: Result) -> Iterator[str]:
-        """What is slower, with the first seed, though something is faster, or the reverse."""
+        """Find what is slower, with the first seed, though something is faster, or the reverse."""
         seed = self.asked.seed
         now_s = self.now.epochs[seed].epoch_s
         changes = [(one.epochs[seed].epoch_s / now_s - 1, one) for one in tried]
@@ -227,7 +227,7 @@ class _Question:
         return median(self._ratios(one).values() or [math.nan])
 
     def _effect(self, one: _Tried) -> float:
-        """How large the change of an epoch is, in logarithms; 0 where it is unknown."""
+        """Return the size of an epoch's change, in logarithms; 0 where it is unknown."""
         ratio = self._ratio(one)
         return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
 
@@ -269,7 +269,7 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def _change(before: float, after: float) -> float:
-    """How much longer; NaN where neither arrives, infinite, of either sign, where only one does."""
+    """Return how much longer; NaN where neither arrives, infinite where only one does."""
     return after / before - 1 if math.isfinite(before) else after - before
 
 
@@ -283,7 +283,7 @@ def _times(factor: float) -> str:
 
 
 def parting(base: Result, other: Result) -> str:
-    """Where two runs first serve something else that takes time, in words."""
+    """Tell where two runs first serve something else that takes time."""
     spans = [result.spans for result in (base, other)]
     in_time = [one[one["end_s"] > one["start_s"]] for one in spans]
     taking = {step for one in in_time for step in zip(one["node"], one["direction"], strict=True)}
@@ -313,7 +313,7 @@ def _step_words(step: tuple[Any, ...] | None) -> str:
 
 
 def sentence_of(record: dict[str, Any]) -> str:
-    """What doubling one thing buys, as the table's row says."""
+    """Say what doubling one thing buys, as the table's row has it."""
     change, share = record["change"], record["share"]
     if math.isnan(change):
         arrives = not math.isnan(record["time_to_target_s"])
@@ -337,7 +337,7 @@ def sentence_of(record: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WhatIf(Finding):
-    """What `whatif` returns.
+    """The result of `whatif`: what each thing would buy, were it faster.
 
     Attributes:
         table: one row a thing and factor: `schedule`; `what` is made `factor` times as fast, and
@@ -366,7 +366,7 @@ class WhatIf(Finding):
 
     @property
     def title(self) -> str:
-        """What was asked."""
+        """The title of its page."""
         return f"{self.model} on {self.cluster}: what each thing would buy"
 
     @property

@@ -78,7 +78,7 @@ SEEDS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What a forecast may take."""
+    """The budget of a forecast."""
 
     budget_s: float  # seconds of two processors
     fixed: tuple[str, ...] = ()  # names of options that a user chose, which are not tuned
@@ -88,7 +88,7 @@ class Allowance:
 
     @property
     def work_s(self) -> float:
-        """Of one processor, for runs."""
+        """Seconds of one processor for runs."""
         return self.budget_s * PROCESSORS * SHARE
 
     def least(self, rows: int) -> int:
@@ -235,7 +235,7 @@ class Spending:
         self._on_run(run)
 
     def _start(self, once_s: float) -> int | None:
-        """With how many settings a row begins; None where the budget does not buy an answer."""
+        """Return how many settings a row begins with; None where the budget buys no answer."""
         work_s = self._budget.work_s
         seeds = self._budget.least(len(self._entries))
         bought = (
@@ -287,7 +287,7 @@ class Spending:
     def _what_was_done(
         self, spaces: Sequence[SettingSpace], tuned: Tuned, made: ForecastRuns
     ) -> Iterator[str]:
-        """What the budget bought, and what a user chose."""
+        """Tell what the budget bought, and what a user chose."""
         seeds = max((len(of) for of in made.rows), default=0)
         trials: list[int] = sorted(tuned.trials["schedule"].value_counts().to_list())
         who = "each row" if len(trials) == len(spaces) else f"{len(trials)} of {len(spaces)} rows"
@@ -307,7 +307,7 @@ class Spending:
             yield f"chosen by you, so not tuned: {', '.join(kept)}"
 
     def _more(self, ranking: Ranking | None, made: ForecastRuns) -> Iterator[str]:
-        """What a larger budget would settle, of which tuning may take its share again."""
+        """Tell what a larger budget would settle, of which tuning may take its share again."""
         if ranking is None or ranking.is_clear or ranking.seeds_needed is None:
             return
         runs_s = sum(price_s(run, self._flop) for of in made.rows for run in of)

@@ -99,7 +99,7 @@ class Contender:
         return self.time_s * ratio, digest is not None and digest == self._result.learning_digest
 
     def bought(self) -> Iterator[tuple[str, float, float]]:
-        """What the time hangs on: its name, its share, and the change where it is twice as fast.
+        """List what the time hangs on: name, share, and the change where it is twice as fast.
 
         The largest share is first; the change is NaN where no number of devices or links says it.
         """
@@ -163,7 +163,7 @@ def what_would_change(
 
 
 def _sentences(lead: Contender, told: Sequence[Told]) -> Iterator[str]:
-    """What is known, where all rows learn the same; then what would be so with as many epochs."""
+    """Say what would change the answer: what is known, then what holds with as many epochs."""
     held = "not known, for a row may learn in another order there; with as many epochs as here"
     for is_known, start in ((True, "what would change it"), (False, held)):
         mine = [(words, row) for words, row, known in told if known == is_known]
@@ -195,7 +195,7 @@ def _contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> It
 
 
 def _optimizers(trials: pd.DataFrame) -> Iterator[str]:
-    """Who is first with one optimizer for all, by the trials."""
+    """Say who is first with one optimizer for all, by the trials."""
     if "optimizer" not in trials:
         return
     keys = ["schedule", "learning_rate", "setting", "optimizer"]
@@ -213,7 +213,7 @@ Told: TypeAlias = "tuple[str, Contender, bool]"
 
 
 def _first(rows: Sequence[Contender], cluster: Cluster) -> tuple[Contender | None, bool]:
-    """Who is ahead on a cluster, or as soon as the first of `rows`, and whether that is known.
+    """Return who is ahead, or as soon as the first of `rows`, and whether that is known.
 
     Nobody is where a row cannot run.
     """
@@ -237,7 +237,7 @@ class _Axis:
     everywhere: str
 
     def told(self, rows: Sequence[Contender]) -> Iterator[Told]:
-        """Where another row is ahead, going up and down, or that none is anywhere."""
+        """Tell where another row is ahead, going up and down, or that none is anywhere."""
         up = [one for one in self.values if one > self.now]
         down = [one for one in reversed(self.values) if one < self.now]
         turns = [self.turn(rows, way) for way in (up, down)]
@@ -318,7 +318,7 @@ def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:
 
 
 def _hangs_on(rows: Sequence[Contender], cluster: Cluster) -> Iterator[str]:
-    """Which number moves the lead most."""
+    """Name the number that moves the lead most."""
     lead = rows[1].time_s / rows[0].time_s
     moved: dict[str, float] = {}
     for key in (*filter(sign_of, NUMBERS), *OF_LINK):

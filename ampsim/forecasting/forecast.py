@@ -112,7 +112,7 @@ def copies_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def counts_of(schedule: Schedule, workers: int) -> dict[str, int]:
-    """How many ranks and servers a schedule or solver has on so many workers."""
+    """Count the ranks and servers of a schedule or solver on so many workers."""
     if not isinstance(schedule, Solver):
         return {"ranks": 1, "servers": 0}
     ranks = schedule.ranks_on(workers) * schedule.copies_per_rank
@@ -153,7 +153,7 @@ BUDGET_S_MAX: Final = 1e7
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Forecast(RunTable, Saveable):
-    """What `forecast` returns.
+    """The result of `forecast`.
 
     Attributes:
         table: one row a schedule; unknown is missing (None or NaN), never 0.
@@ -354,7 +354,7 @@ def _as_asked(
 
 
 def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]:
-    """What would change the answer, and what each number buys, of rows that ran.
+    """Say what would change the answer, and tabulate what each number buys, of rows that ran.
 
     Nothing of a forecast that ended early.
     """

@@ -62,7 +62,7 @@ class Throughputs:
     valid_per_s: float
 
     def time_s(self, train: float, valid: float) -> float:
-        """What so many training and validation items take."""
+        """Return the time of so many training and validation items."""
         return train / self.train_per_s + (valid / self.valid_per_s if valid else 0.0)
 
 
@@ -103,7 +103,7 @@ def combined(ratios: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What the ends of all intervals do to a row."""
+    """The effect on a row of the ends of all intervals."""
 
     ends: tuple[End, ...]  # of the intervals, two for each number
     rates: tuple[Throughputs, ...] = ()  # at the numbers themselves, then at each end; or none
@@ -131,7 +131,7 @@ Spreading: TypeAlias = "Spread | None"
 
 
 def to_plain(spread: Spread) -> dict[str, Any]:
-    """What is known of a row, as JSON can hold it."""
+    """Write it as JSON can hold it."""
     ends = [asdict(one) for one in spread.ends]
     if spread.why:
         return {"ends": ends, "why": spread.why}
@@ -140,7 +140,7 @@ def to_plain(spread: Spread) -> dict[str, Any]:
 
 
 def from_plain(content: Mapping[str, Any]) -> Spread:
-    """What `to_plain` gave this for.
+    """Read what `to_plain` wrote.
 
     Raises:
         KeyError, TypeError, ValueError: it gave nothing like it.
@@ -222,7 +222,7 @@ def _joint(first: float, second: float) -> float:
 
 
 def _words(told: Mapping[str, Any]) -> str:
-    """What a row's note says of its device's intervals."""
+    """Write a row's note on its device's intervals."""
     slow, fast, less, more = (told[name] for name in COLUMNS)
     if slow is None:
         return ""
@@ -254,7 +254,7 @@ def sentences_of(
 
 
 def _numbers(ends: Sequence[End], *, is_all: bool) -> str:
-    """Which numbers have intervals, and what was done about it."""
+    """Name the numbers that have intervals, and what was done about it."""
     pairs = list(zip(ends[::2], ends[1::2], strict=True))
     numbers = [
         f"{one.key} of {one.device} {one.value:.3g} to {two.value:.3g}" for one, two in pairs

@@ -83,7 +83,7 @@ def require_fit(
 def _told(
     on_progress: OnProgress | None, label: str, placement: Placement
 ) -> Callable[[int], None] | None:
-    """Who is told of the trials of a search; nobody where there is no search."""
+    """Return a listener to the trials of a placement's search; None where there is no search."""
     total = placement.origin.get("trials")
     if on_progress is None or total is None:
         return None
@@ -142,7 +142,7 @@ Rated: TypeAlias = tuple[Throughputs, str | None]
 
 
 def rated(run: Result | Run, failure: str | None) -> Rated:
-    """What is read off a short run."""
+    """Read the throughputs off a short run."""
     return Throughputs(float(run.train_per_s), float(run.valid_per_s)), failure
 
 
@@ -230,7 +230,7 @@ class RunMaker:
         run_all(tasks, self._executor, Listeners(on_read, on_loss, self._on_progress), read)
 
     def key(self, task: Task) -> str:
-        """What a run is known by where runs are kept.
+        """Return the key under which a run is kept.
 
         Raises:
             OptionError: its model is of no file, or was changed since.
@@ -238,7 +238,7 @@ class RunMaker:
         return self._known(task).key
 
     def _known(self, task: Task) -> RunKey:
-        """What a run is known by; what its model reads is hashed once."""
+        """Return the key of a run; what its model reads is hashed once."""
         model = task.plan.model
         if id(model) not in self._files:  # the model is held, so that its id stays its own
             self._files[id(model)] = (model, _code_of(model), data_files(model))
@@ -327,7 +327,7 @@ def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> L
 def ranking_of(
     entries: Sequence[Row], rows: Sequence[Sequence[Run]], sureness: Sureness
 ) -> Ranking | None:
-    """How rows compare that ran; None where nothing can be said."""
+    """Rank the rows that ran; None where nothing can be said."""
     rules = {one.label: one.plan.rate.rule for one in entries}
     goal = entries[0].plan.goal
     return ranked(goal, rows, [rules[of[0].label] for of in rows], sureness)
@@ -380,7 +380,7 @@ def where_diverged(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) ->
 
 
 class RunEnd(NamedTuple):
-    """What is remembered of a run to say whether any arrived: a run itself has its trace."""
+    """The end of a run, kept to say whether any arrived: a run itself has its trace."""
 
     goal: Goal
     is_reached: bool
@@ -390,7 +390,7 @@ class RunEnd(NamedTuple):
 
 
 def end_of(goal: Goal, run: Run) -> RunEnd:
-    """How a run ended."""
+    """Take down how a run ended."""
     looks = run.looks[goal.metric.kind]
     is_reached = goal.target is None or goal.reached_by(looks) is not None
     return RunEnd(goal, is_reached, goal.metric.best(looks), len(run.epochs), run.failure)
@@ -517,7 +517,7 @@ def tasks_of(runs: Sequence[EndRuns]) -> list[Task]:
 
 
 def gathered(runs: Sequence[EndRuns], made: Sequence[Rated | None]) -> list[Spreading]:
-    """What the runs of each row say, from what came of each task of `tasks_of`."""
+    """Gather what the runs of each row say, of all that came of the tasks of `tasks_of`."""
     left = iter(made)
     return [of and _gathered(of, list(itertools.islice(left, len(tasks)))) for of, tasks in runs]
 

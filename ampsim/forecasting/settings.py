@@ -35,7 +35,7 @@ whose best rate is at an end says so: a better one may lie outside."""
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a trial gave; the smaller is better."""
+    """The score of a trial; the smaller is better."""
 
     time_s: float = math.inf  # to the target; infinite if it was not reached
     shortfall: float = (
@@ -73,7 +73,7 @@ def factors(budget: int, given: float = 1.0) -> list[float]:
 
 
 def trials_of(budget: int) -> int:
-    """How many trials a row gets.
+    """Return the number of trials of a row.
 
     >>> trials_of(8), trials_of(4), trials_of(3)
     (14, 6, 5)
@@ -101,7 +101,7 @@ BY_DECAY: Final = (*BY_RATE, "decay", "rate_policy", "warmup_epochs")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Choice:
-    """What one trial of a row has, beside what the row itself says."""
+    """The settings of one trial, beside the row's own."""
 
     factor: float = 1.0  # times the rate of the row, or of the optimizer
     optimizer: str = ""  # empty for the model's own
@@ -110,7 +110,7 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """What is not as the row has it, but for the rate."""
+        """Name what differs from the row, but for the rate."""
         told = [self.optimizer] if self.optimizer else []
         told += [f"{self.in_flight} in flight"] if self.in_flight else []
         return ", ".join([*told, *([] if self.decay == 1 else [f"decay × {self.decay:.3g}"])])
@@ -118,7 +118,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SettingSpace:
-    """What may be set of a row, which is handed over where it is set."""
+    """The kinds of settings that are tried of a row."""
 
     methods: Mapping[str, Model] = field(default_factory=dict[str, Model])  # by optimizer
     has_rate: bool = True  # whether rates are tried
@@ -150,7 +150,7 @@ class SettingSpace:
         return row.at(replace(rate, rule=f"{rate.rule}{with_it}"))
 
     def starts(self, count: int) -> list[Choice]:
-        """With what it begins: rates of each optimizer in turn, or numbers in flight."""
+        """List the settings that a row begins with: each optimizer's rates in turn, or counts."""
         if self.has_rate:
             names = ["", *list(self.methods)[1:]]
             found = [
@@ -198,7 +198,7 @@ class SettingSpace:
 def spaces_of(
     entries: Sequence[Row], fixed: Collection[str], scaling: Scaling | None
 ) -> list[SettingSpace]:
-    """What may be set of each row: no option that is `fixed`, or whose value is not its default.
+    """Find the settings to try of each row: none that is `fixed`, or that a user has changed.
 
     Momentum of a solver's servers leaves the optimizer to them; the rate is tuned beside it.
     """
@@ -285,7 +285,7 @@ def search_all(
     moves: int = MOVES,
     is_enough: Callable[[int], bool] = lambda _rounds: False,
 ) -> list[list[Tried]]:
-    """What was tried for each row, the best first: round by round, until none asks for more.
+    """Search each row's settings, the best first: round by round, until none asks for more.
 
     A row begins with `start` settings. When they are halved it has `moves` rounds of moves at most;
     without any, trials go to lower rates before, while the lowest is the best. After each round

@@ -91,7 +91,7 @@ def _of_device(device: Device) -> Iterator[str]:
 
 
 def _of_units(device: Device) -> Iterator[str]:
-    """What seems to be in another unit than its key names."""
+    """Find numbers that seem to be in another unit than their keys name."""
     if device.flop_per_s < FLOP_PER_S_MIN:
         yield _below("flop_per_s", device.flop_per_s, FLOP_PER_S_MIN, "is it in FLOP/s?")
     for key, value in device.numbers.items():

@@ -300,7 +300,7 @@ class Network:
 
     @cached_property
     def places(self) -> tuple[Junction, ...]:
-        """All places in their order; the host is one where an edge leads there."""
+        """The places in their order; the host is one where an edge leads there."""
         named = dict.fromkeys(place for edge in self.edges for place in edge.between)
         host = [HOST] if HOST in named else []
         return (*range(self.workers), *host, *(one for one in named if isinstance(one, str)))

@@ -126,7 +126,7 @@ def _is_of_tensors(one: Any) -> bool:
 
 
 def _like(operation: Any, rows: str) -> Like:
-    """What is known of an operation's tensor."""
+    """Describe an operation's tensor."""
     for one in getattr(getattr(operation, "meta", {}).get("val"), "shape", ()):
         if not isinstance(one, int) and str(one) != rows:
             raise Refusal(f"an extent is {one}, and only the rows of a batch may vary", REMEDY)
@@ -294,7 +294,7 @@ class Builder:
         self.scored: tuple[Any, Any] | None = None  # logits and labels of the cross-entropy
 
     def run(self, program: Recorded, *given: Any) -> Any:
-        """What a program gives of what it is given."""
+        """Run a recorded program on what it is given."""
         values = dict(zip(program.inputs, given, strict=True))
         for one in program.operations:
             try:
@@ -367,7 +367,7 @@ class Builder:
 
 
 def _put(one: Any, values: Mapping[str, Any]) -> Any:
-    """What is known by name, as its value."""
+    """Replace what is known by name by its value."""
     if isinstance(one, ValueOf):
         return values[one.name]
     if isinstance(one, np.ndarray):
@@ -424,7 +424,7 @@ class TorchProgram:
 
     @property
     def classes(self) -> int:
-        """How many the loss tells apart."""
+        """Count the classes that the loss tells apart."""
         with flow.FlowGraph():
             return self._built()[1].shape[1]
 

@@ -96,7 +96,7 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
 
 
 def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str]]) -> Lowering:
-    """What a program becomes; `names` of operations before it was decomposed are by their lines."""
+    """Lower a program; `names` are of its operations before it was decomposed, by their lines."""
     live = _live(program)
     values: dict[str, Any] = held_in(module, program)
     dtype = str(next(module.parameters()).dtype).removeprefix("torch.")

@@ -72,7 +72,7 @@ class ImportedGraph:
 
 @dataclass(frozen=True)
 class ImportConfig:
-    """Where an imported model came from."""
+    """The source of an imported model."""
 
     module: str  # its class, or its file
     batch: int  # items of a batch, at most
@@ -171,7 +171,7 @@ def require_agreement(
 
 
 def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
-    """By a step of gradient descent with rate 1."""
+    """Read our gradients off a step of gradient descent with rate 1."""
     data = BatchList([arrays], [arrays])
     one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
     result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
@@ -241,7 +241,7 @@ def require_labels(data: Dataset, classes: int) -> None:
 
 
 def _found(read: Read, data: Any) -> tuple[Lowering, PumpPorts]:
-    """What is read, and the pump of a batch."""
+    """Read a module or a graph, and find the pump of a batch."""
     batches = examples(data)
     found = [
         read(tuple(np.ascontiguousarray(np.repeat(one[:1], EXAMPLE_ROWS, axis=0)) for one in each))

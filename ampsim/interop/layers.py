@@ -64,7 +64,7 @@ def linear(given: Arguments) -> Value:
 
 
 def matmul(given: Arguments) -> Value:
-    """Of a payload and a parameter, (in, out) or (in,), or of two payloads."""
+    """Multiply a payload by a parameter, (in, out) or (in,), or two payloads."""
     low, weight = given.low, given[given.second]
     first, second = given.shape_of(), given.shape_of(given.second)
     if isinstance(weight, Learned) and len(second) < 3:
@@ -124,7 +124,7 @@ def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[
 
 
 def _on_images(given: Arguments, make: Callable[[Ref], Ref]) -> Ref:
-    """What a node of images makes; sequences (rows, channels, steps) are images of one row."""
+    """Add a node of images; sequences (rows, channels, steps) are images of one row."""
     shape = given.shape_of()
     if len(shape) == 4:
         return make(given.wire())
@@ -248,7 +248,7 @@ def _cell(low: Lowering, parameters: list[Any], name: str, *, is_lstm: bool) -> 
 
 
 def _recurrent_name(given: Arguments) -> str:
-    """As the layer is told to be named, or by the path of its first parameter."""
+    """Name the layer as it is told, or by the path of its first parameter."""
     first = given["w_ih"] or given["params"][0]
     return given["name"] or getattr(first, "name", "").rpartition(".")[0] or "recurrent"
 

@@ -45,11 +45,11 @@ class LoopSteps:
     is_reversed: bool = False
 
     def __repr__(self) -> str:
-        """As it is made, in short."""
+        """The call that makes it, in short."""
         return f"LoopSteps({self.length}{', is_reversed=True' if self.is_reversed else ''})"
 
     def count(self, state: Position) -> int:
-        """How many steps there are."""
+        """Return how many steps there are."""
         return self.length or state.length
 
     def at(self, state: Position, step: int) -> Position:

@@ -30,14 +30,14 @@ FIXED_BYTES_MAX: Final = 1 << 26  # of an array in a graph (chosen; more is data
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """The same numbers for each item of a batch; along its axis the extent is 1 here."""
+    """Numbers that are the same for each item of a batch; along its axis the extent is 1 here."""
 
     values: np.ndarray
     axis: int = 0
     times: int = 1  # items for each of the batch, as where sequences lie below each other
 
     def picked(self, number: int) -> Repeated:
-        """What stands at that place of the first axis, which is not the batch's."""
+        """Pick a place of the first axis, which is not the batch's."""
         return Repeated(self.values[number], self.axis - 1, self.times)
 
 
@@ -51,7 +51,7 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Unread:
-    """What no operation may read: what doing so is, and what to try."""
+    """A value that no operation may read: what doing so is, and what to try."""
 
     what: str
     remedy: str
@@ -359,7 +359,7 @@ class Lowering:
 
 
 def _tied(parameter: str) -> tuple[str, str]:
-    """What is wrong with a parameter of several nodes, and what to try."""
+    """Tell what is wrong with a parameter of several nodes, and what to try."""
     return (
         f"{parameter} is used by several operations that cannot be one node",
         "ampsim ties no weights of different layers; give each a parameter of its own",
@@ -387,7 +387,7 @@ def modules_of(operation: Any) -> list[str]:
 
 
 def module_of(operation: Any) -> str:
-    """Where in the module an operation stands, such as "features.0"; "" at its top."""
+    """Return the path of an operation's module, such as "features.0"; "" at its top."""
     last = ["", *modules_of(operation)][-1]
     return last.removeprefix("module").removeprefix(".") if last.startswith("module") else ""
 
@@ -453,7 +453,7 @@ def is_tensor(operation: Any) -> bool:
 
 
 def _value_of(operation: Any) -> Any:
-    """What PyTorch knows of an operation's value; None of what is no operation."""
+    """Return what PyTorch knows of an operation's value; None of what is no operation."""
     return getattr(operation, "meta", {}).get("val")
 
 
@@ -538,13 +538,13 @@ class Arguments:
         return value.seen(way, wired) if isinstance(value, Learned) else wired()
 
     def rest(self) -> list[Any]:
-        """All arguments but the first."""
+        """List the arguments after the first."""
         return [self[name] for name in [*self._given][1:]]
 
     def shape_of(self, name: str = "") -> tuple[int | None, ...]:
-        """Of an argument, the first if it is not named; None for an extent of the batch."""
+        """Return an argument's shape, the first's unless named; None for an extent of the batch."""
         return shape_of(self._given[name or self.first])
 
     def dtype_of(self, name: str = "") -> str:
-        """Of an argument, the first if it is not named; "" of no tensor."""
+        """Return an argument's type, the first's unless named; "" of no tensor."""
         return dtype_of(self._given[name or self.first])

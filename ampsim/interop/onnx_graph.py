@@ -39,7 +39,7 @@ class OnnxValue:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """What it reads."""
+        """The values that it reads."""
         return tuple(self.arguments.values())
 
     @property
@@ -100,7 +100,7 @@ class GraphReader:
         return self.known[name]
 
     def add(self, operator: str, shape: Sequence[Any] | None = None, /, **given: Any) -> OnnxValue:
-        """What the table has for an operator; its shape is the node's, unless told."""
+        """Add an operator of the table; its shape is the node's, unless told."""
         dtype, (name, *_more) = "", self.node.output
         if shape is None:
             shape, dtype = self.shape_of(name), str(np.asarray(self._twice[0][name]).dtype)
@@ -170,7 +170,7 @@ class GraphReader:
         return isinstance(value, np.ndarray | Repeated) or value is PLACES_IN_BATCH
 
     def _same(self, name: str) -> Value:
-        """What follows from no data: an array, or the same numbers for each item of a batch."""
+        """Return a value that follows from no data: an array, or one for each item of a batch."""
         one, other = (np.asarray(values[name]) for values in self._twice)
         if one.shape == other.shape:
             return one if one.tobytes() == other.tobytes() else PLACES_IN_BATCH
@@ -239,7 +239,7 @@ def _gemm(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
 
 
 def _matmul(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
-    """Of two tensors, or a layer, whose bias is what the next node adds."""
+    """Multiply two tensors, or add a layer, whose bias is what the next node adds."""
     weight, (name,) = to.low.values[given[1].name], to.node.output
     if not isinstance(weight, Learned) or weight.values.ndim != 2:
         return to.add("matmul", self=given[0], other=given[1])
@@ -351,7 +351,7 @@ GATES: Final = {"LSTM": [0, 2, 3, 1], "GRU": [1, 0, 2]}
 
 
 def _by_gate(way: int, half: int | None, gates: list[int], array: np.ndarray) -> np.ndarray:
-    """What a direction has of an array, or of its biases one half, by PyTorch's gates."""
+    """Take a direction's part of an array, or of its biases one half, by PyTorch's gates."""
     one = array[way] if half is None else np.split(array[way], 2)[half]
     return one.reshape(len(gates), -1, *one.shape[1:])[gates].reshape(one.shape)
 

@@ -364,7 +364,7 @@ def _variance(given: Arguments) -> Value:
 
 
 def _largest(given: Arguments, **more: Any) -> Value:
-    """Of several axes, put last and made one: equal numbers share a gradient among all of them."""
+    """Reduce several axes, put last and made one: equal numbers share a gradient among them."""
     wire, shape = given.wire(), given.shape_of()
     axes = given.axes("a maximum is over the batch", "take another axis")
     if len(axes) > 1:
@@ -377,7 +377,7 @@ def _largest(given: Arguments, **more: Any) -> Value:
 
 
 def _expand(given: Arguments) -> Value:
-    """As a sum with zeros of the whole shape."""
+    """Expand by adding zeros of the whole shape."""
     value = given["self"]
     if given.shape_of() == given.shape:
         return value
@@ -439,7 +439,7 @@ OF_ONE_SHAPE: Final = (
 
 
 def _broadcast(given: Arguments) -> Value:
-    """What nn.MSELoss does to its operands; nothing, where they have one shape."""
+    """Broadcast as nn.MSELoss does its operands; nothing, where they have one shape."""
     if len({shape_of(one) for one in given.operation.args[0]}) > 1:
         raise given.refused(*OF_ONE_SHAPE)
     return given["tensors"]

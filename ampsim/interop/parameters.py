@@ -22,7 +22,7 @@ Way: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Laid:
-    """Which parameters of the module a parameter of a node is, and how they lie in it."""
+    """The parameters of the module that a node's parameter is, and how they lie in it."""
 
     names: tuple[str, ...]  # of the module's
     way: Callable[..., np.ndarray] = np.ravel  # puts their numbers into the order of the node's
@@ -91,7 +91,7 @@ class Learned:
         return Learned(self.name, way(self.values), (*self.ways, way), wired)
 
     def laid(self, way: Way = np.ravel) -> Laid:
-        """How a parameter of a node lies in it."""
+        """Lay it into a parameter of a node."""
         return Laid((self.name,), partial(_through, (*self.ways, way)))
 
 
@@ -100,7 +100,7 @@ def _through(ways: tuple[Way, ...], values: np.ndarray) -> np.ndarray:
 
 
 def laid_together(parts: Sequence[Learned], way: Callable[..., np.ndarray]) -> Laid:
-    """How a parameter of a node lies in several."""
+    """Lay several parameters together into one of a node."""
     return Laid(
         tuple(one.name for one in parts), partial(_joined, way, [one.ways for one in parts])
     )

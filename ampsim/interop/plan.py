@@ -34,7 +34,7 @@ class Spec:
         return self.kind(self.name, **self.options)
 
     def __str__(self) -> str:
-        """What makes it, in Python."""
+        """Write the call that makes it, in Python."""
         options = "".join(f", {key}={value!r}" for key, value in self.options.items())
         return f"{self.kind.__name__}({self.name!r}{options})"
 
@@ -51,7 +51,7 @@ class Call:
 
     @property
     def feeds(self) -> list[Ref]:
-        """What its inputs are wired to."""
+        """The wires of its inputs."""
         return [one for one in self.arguments if isinstance(one, Ref)]
 
     def added_to(self, graph: Graph, wires: dict[Ref, Wire]) -> tuple[Wire, ...]:
@@ -76,7 +76,7 @@ class Port:
     values: np.ndarray | None = field(default=None, compare=False)  # for each item if (rows, …)
 
     def payload(self, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
-        """What is pumped for a batch of these arrays."""
+        """Return what is pumped for a batch of these arrays."""
         if self.array is not None:
             return arrays[self.array]
         assert self.values is not None
@@ -101,14 +101,14 @@ class PumpPorts:
         return [(i, state, one.payload(batch.arrays)) for i, one in enumerate(self.ports)]
 
     def steps(self, arrays: tuple[np.ndarray, ...]) -> int:
-        """How many steps a batch of these arrays has."""
+        """Return how many steps a batch of these arrays has."""
         array, axis = self.length or (0, 0)
         return arrays[array].shape[axis]
 
 
 @dataclass(frozen=True)
 class GraphPlan:
-    """What a graph is made of, in order; calling it makes the graph."""
+    """The calls that make a graph, in order; calling it makes the graph."""
 
     name: str
     ports: tuple[Port, ...]

@@ -37,7 +37,7 @@ class LearningStore:
     folder: Path
 
     def totals(self, digest: str) -> PassTotals | None:
-        """What a pass gave; None where nothing is kept, or it is not as it was written."""
+        """Return a pass's totals; None where nothing is kept, or it is not as it was written."""
         arrays = self._read(digest, _TOTALS)
         return None if arrays is None else _totals_of(arrays)
 

@@ -27,11 +27,11 @@ class RowPools:
         self._gradients: dict[Any, RowPool] = {}
 
     def values(self, array: np.ndarray) -> RowPool:
-        """Where rows like these are that steps give."""
+        """Return the pool of results of this type and width."""
         return _pool(self._values, array)
 
     def gradients(self, array: np.ndarray) -> RowPool:
-        """Where gradients like these are."""
+        """Return the pool of gradients of this type and width."""
         return _pool(self._gradients, array)
 
 
@@ -103,7 +103,7 @@ class RowOperation(ABC):
         """Compute the gradients of what they read."""
 
     def back_pool(self, port: int) -> Any:
-        """Where the gradients of an input are, once there are some."""
+        """Return the pool of an input's gradients, once there are some."""
         return self.backs[port]
 
     def inputs(self, items: list[Item]) -> list[np.ndarray]:
@@ -111,7 +111,7 @@ class RowOperation(ABC):
         return [gathered([item.refs[port] for item in items]) for port in range(len(self.backs))]
 
     def values(self, items: list[Item]) -> np.ndarray:
-        """What items gave."""
+        """Gather the results of items."""
         return gathered([(item, 0, item.rows, None) for item in items])
 
     def gradient(self, items: list[Item]) -> np.ndarray:
@@ -151,7 +151,7 @@ class OfLearner(RowOperation):
         self._kept.put(array, items, KEPT)
 
     def of_kept(self, items: list[Item]) -> np.ndarray:
-        """What was kept of items."""
+        """Gather what was kept of items."""
         assert self._kept is not None
         return self._kept.kept(items)
 

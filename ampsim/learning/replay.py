@@ -145,7 +145,7 @@ class Learner:
             self._older.pop(version, None)
 
     def weights(self) -> dict[str, np.ndarray]:
-        """What the next pass begins with: parameters, and what optimizer and prediction keep.
+        """The state with which the next pass begins: parameters, optimizer's and prediction's.
 
         A part that is a number is kept under a name that ends with its type.
         """
@@ -257,7 +257,7 @@ class Replay:
             self._batches = Batches(self.graph, self.learners, self.updater, self._report)
 
     def _steps_of(self, *, is_training: bool) -> tuple[list[Step], list[Step]]:
-        """What serves forward messages of each node, by its place, and backward messages."""
+        """Return the functions that serve each node's forward and backward messages, by place."""
         forward: list[Step] = []
         backward: list[Step] = []
         for place, node in enumerate(self.graph.nodes):
@@ -268,7 +268,7 @@ class Replay:
         return forward, backward
 
     def weights(self) -> dict[str, np.ndarray]:
-        """What the next pass begins with, by ``PLACE/PART``; arrays that nobody writes."""
+        """The state with which the next pass begins, by ``PLACE/PART``; nobody writes into it."""
         return {
             f"{place}/{name}": part
             for place, learner in self.learners.items()

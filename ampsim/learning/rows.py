@@ -29,7 +29,7 @@ EVERY: Final = -3
 
 
 class Life:
-    """How many items of an instance are still to be served; its rows are kept as long."""
+    """Counts the items of an instance that are still to be served; its rows are kept as long."""
 
     __slots__ = ("left",)
 

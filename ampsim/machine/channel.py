@@ -31,7 +31,7 @@ class UnderWay(Protocol):
 
     @property
     def row(self) -> Row:
-        """What is known of it, if its last byte left now."""
+        """The record of this transfer, as if its last byte left now."""
         ...
 
 
@@ -135,7 +135,7 @@ class Flight(Channel, Protocol):
 
     @property
     def latency_s(self) -> float:
-        """Of a message that is sent without a latency of its own."""
+        """The latency of a message that is sent without one of its own."""
         ...
 
     def send(

@@ -36,14 +36,14 @@ class Foretold(Tasks, Protocol):
 
 
 class Lost(NamedTuple):
-    """What a device has lost."""
+    """The updates that a device has lost."""
 
     updates: int  # of what is kept, since it was kept, and not lost before
     undo: Callable[[], None]  # gives all of it back
 
 
 class Restorable(Protocol):
-    """What a device keeps at a checkpoint."""
+    """The state that a device keeps at a checkpoint."""
 
     @property
     def size_bytes(self) -> int:

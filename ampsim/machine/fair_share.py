@@ -21,7 +21,7 @@ from ampsim.trace import Cause, of_transfer
 
 
 class FairMessage:
-    """What is sent.
+    """A message on a link whose bandwidth is shared.
 
     Attributes:
         workers: from which worker to which; the host is -1.
@@ -100,7 +100,7 @@ class FairChannel(Flow):
 
 
 class FairShares:
-    """All messages under way, and the bandwidth that each has."""
+    """Shares bandwidth among all messages under way."""
 
     def __init__(self, clock: Clock, transfers: Transfers, settle: Callable[[], None]) -> None:
         self._clock, self._transfers, self._settle = clock, transfers, settle
@@ -267,7 +267,7 @@ class FairShares:
                 changed.append(capacity)
 
     def _check_bytes(self, channel: FairChannel, end_s: float) -> None:
-        """What was sent has entered by then, no more and no less."""
+        """Assert that just the bytes of the message have entered by then."""
         rate = channel.rate_bytes_per_s
         left = channel.remaining_bytes - rate * (end_s - channel.since_s)
         rounding = ROUNDING * channel.queue[0].size_bytes

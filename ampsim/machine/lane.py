@@ -32,7 +32,7 @@ class NothingFree:
 
 
 class LaneTask:
-    """What occupies a lane for a while.
+    """A stretch of time on a lane.
 
     Args:
         seconds: for how long.

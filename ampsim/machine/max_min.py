@@ -37,7 +37,7 @@ class Capacity:
 
 
 class Flow:
-    """What takes bandwidth while it is active.
+    """A stream that takes bandwidth while it is active.
 
     Attributes:
         rate_bytes_per_s: what it has.
@@ -86,7 +86,7 @@ def shares_of(changed: Iterable[Capacity], mark: int) -> list[tuple[Flow, float,
 def _of_two(
     shared: Sequence[Capacity], low: Flow, high: Flow
 ) -> list[tuple[Flow, float, Capacity]]:
-    """What `_of_many` says of two flows, the one of the lower limit first."""
+    """Share as `_of_many` does, for two flows, the one of the lower limit first."""
     share, narrowest = low.limit_bytes_per_s, None
     for capacity in shared:
         if capacity.bytes_per_s / 2 < share:

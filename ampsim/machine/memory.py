@@ -93,7 +93,7 @@ class Memory:
             self.give(category, -more_bytes)
 
     def held(self, category: int) -> int:
-        """What lies in memory now of one category, in bytes."""
+        """Return the bytes that lie in memory now, of one category."""
         return self._held[category]
 
     @property

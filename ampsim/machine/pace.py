@@ -212,7 +212,7 @@ class Pace:
         return now_s if has_come(self._up_s, now_s) else self._up_s
 
     def lasting_s(self, now_s: float, seconds: float) -> float:
-        """How long a task of so many seconds takes that begins now, when the device is up."""
+        """Return the seconds of a task that begins now, when the device is up; they may vary."""
         if self._jitter is not None:
             seconds *= next(self._jitter)
         return self.stretched_s(now_s, seconds)
@@ -263,7 +263,7 @@ class Pace:
             at_s = until_s
 
     def _state(self, at_s: float) -> tuple[float, float, bool]:
-        """From a time on: how many times as long all takes, until when, and if a step is lost.
+        """Return from a time on: the factor on all times, until when, and if a step is lost.
 
         It is asked of times that never fall: what is over is forgotten.
         """
@@ -285,14 +285,14 @@ class Pace:
 
 
 class Pacing(Protocol):
-    """What `Paced` asks of a device."""
+    """The times that `Paced` asks a device for."""
 
     def up_at_s(self, now_s: float) -> float:
         """When the device can begin a task: now, or later."""
         ...
 
     def lasting_s(self, now_s: float, seconds: float) -> float:
-        """How long a task of so many seconds takes that begins now."""
+        """Return how long a task of so many seconds takes that begins now."""
         ...
 
 

@@ -20,7 +20,7 @@ where the processor only waits, and the device is not occupied."""
 
 
 class Tasks(Protocol):
-    """What a processor has to do; a method of training says what that is.
+    """The tasks of a processor; a method of training says what these are.
 
     Attributes:
         queues: tasks that take time, by their kind, the most urgent kind first.

@@ -53,7 +53,7 @@ class StoppableProcessor(Processor):
                 self._settle()
 
     def _occupied(self, task: Begun) -> Any:
-        """What fires when a task has ended."""
+        """Return the signal that fires when a task has ended."""
         assert not self.is_busy, f"worker {self.index} begins two tasks at once"
         self.is_busy = task[1] is not None
         self._task, self._signal = task, self._clock.signal()

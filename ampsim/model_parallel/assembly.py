@@ -205,7 +205,7 @@ def _placed_nodes(
 
 
 def _steps(setup: AssemblySetup, place: int, rule: VersionRule | None) -> Steps:
-    """What serves the messages of a node whose backward steps are not split."""
+    """Build the steps of a node whose backward steps are not split."""
     node = setup.nodes[place]
     return steps_of(
         node,
@@ -273,7 +273,7 @@ def _placed(
 
 
 def _footprint(setup: AssemblySetup, place: int, *, frees: bool) -> Footprint | None:
-    """What a node holds of its worker's memory; None where nobody counts."""
+    """Build the account of a node's bytes in its worker's memory; None where nobody counts."""
     worker = setup.placement[place]
     memory = setup.shared.memories.of(worker)
     if memory is None:
@@ -282,7 +282,7 @@ def _footprint(setup: AssemblySetup, place: int, *, frees: bool) -> Footprint | 
 
 
 def _far(setup: AssemblySetup, place: int) -> FarPorts | None:
-    """Which messages of a node come from other places; None where none costs by itself."""
+    """Return which ports of a node lead to another place; None where no message costs by itself."""
     node, worker = setup.nodes[place], setup.placement[place]
     if worker == HOST or not setup.cluster.devices[worker].message_overhead_s:
         return None
@@ -292,7 +292,7 @@ def _far(setup: AssemblySetup, place: int) -> FarPorts | None:
 
 
 def _barrier(setup: AssemblySetup, controller: Controller) -> Barrier:
-    """What holds gradients back; beside copies it counts, to let go at the right moment."""
+    """Build the barrier that holds gradients back; beside copies it counts, to let go in time."""
     if not setup.cluster.offloads:
         return Barrier()
 
@@ -311,7 +311,7 @@ def _barrier(setup: AssemblySetup, controller: Controller) -> Barrier:
 def _tasks(
     setup: AssemblySetup, workers: Sequence[Worker], placed_nodes: Sequence[PlacedNode]
 ) -> tuple[list[tuple[Processor, Tasks]], list[Checkpointed]]:
-    """What every processor does, with what varies around it; and what looks after weights."""
+    """Build each processor's tasks, with what varies around them, and the keepers of weights."""
     found: list[tuple[Processor, Tasks]] = []
     checkpoints: list[Checkpointed] = []
     for worker in workers:

@@ -57,7 +57,7 @@ class Debt:
 
     @property
     def expected_staleness(self) -> float:
-        """In updates, of the gradient that an instance brings which is pumped now."""
+        """Foretell the staleness, in updates, of the gradient of an instance that is pumped now."""
         usual = self._gradients / self._finished if self._finished else 1.0
         owed = sum(
             max(0.0, max(usual, announced) - brought)
@@ -120,7 +120,7 @@ class Budget:
 
 
 def debts_of(graph: Graph) -> dict[ParameterizedNode, Debt]:
-    """What is owed to each of the oldest nodes of a graph; replicas share a debt.
+    """Make a debt for each of the oldest nodes of a graph; replicas share one.
 
     Each node has its interval already.
     """

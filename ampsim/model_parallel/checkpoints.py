@@ -33,7 +33,7 @@ from ampsim.user_code import OURS_TO_PASS
 
 
 class _Weights(NamedTuple):
-    """Of one node: its parameters, and what optimizer, weight prediction and stash hold of it."""
+    """The state of one node: parameters, and what optimizer, prediction and stash keep of them."""
 
     theta: np.ndarray
     optimizer_state: Any
@@ -104,7 +104,7 @@ class KeptWeights:
 
 
 def _now(placed: PlacedNode, node: ParameterizedNode) -> _Weights:
-    """What a node has; to hold it is to hold these values until it is stepped."""
+    """Return a node's state, which stays as it is until the node is stepped."""
     prediction, stash = placed.steps.prediction, placed.steps.stash
     return _Weights(
         node.theta,

@@ -125,7 +125,7 @@ class Engine:
             is_going_on = self._barrier is not None and self._barrier.let_go(self.latest_cause())
 
     def latest_cause(self) -> Cause:
-        """What ended last: the step, or the message to the controller, after which all was done."""
+        """The event that ended last: a step, or a message's arrival at the controller."""
         number, end_s = self._recorder.latest_span()
         cause, received_s = self.controller.last_received
         return cause if received_s >= end_s else number

@@ -95,7 +95,7 @@ def _fault_as_key(state: tuple[Any, ...]) -> str | None:
 
 
 def uncounted(learner: Node, state: State) -> SimulationError:
-    """What a backward step is told that brought a gradient, and did not count it."""
+    """Return the error of a backward step that brought a gradient, and did not count it."""
     return SimulationError(
         f"{learner.describe()} counted no gradient of {state}; its method backward must call "
         "self.count_gradient(state, version) for each gradient that is not None"
@@ -150,7 +150,7 @@ def why_stuck(
 
 
 def _waits_of(node: Node) -> Iterator[tuple[bool, str]]:
-    """What a node waits for: (whether that is a backward message, sentence) for each such thing."""
+    """Tell each thing that a node waits for: (whether it is a backward message, sentence)."""
     states: dict[str, list[str]] = {}
     with user_code(f"pending of {node.describe()}, which must return states, failed"):
         for state in node.pending():

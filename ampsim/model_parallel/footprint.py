@@ -20,7 +20,7 @@ _UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than
 
 
 class Activations:
-    """What the forward steps of one node keep for its backward steps, counted.
+    """Counts the forward steps of one node that keep something for their backward steps.
 
     Attributes:
         held: forward steps whose backward step has not run.
@@ -70,7 +70,7 @@ class Footprint:
     def ended(
         self, direction: Direction, name: State, state: State, payload: Payload, sends: Sends
     ) -> Ended:
-        """What a step's end will change; nothing, where it only waits for more messages."""
+        """Return the change that a step's end makes; none if it only waits for more messages."""
         taken_bytes = 0 if payload is None else payload.nbytes
         waiting = self._gradients if direction is BACKWARD else self._inputs
         if not sends:

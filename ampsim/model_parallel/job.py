@@ -80,7 +80,7 @@ def data_told(
 
 @dataclass(slots=True)
 class PassTotals:
-    """What the losses reported during one pass over a split, whichever reported first.
+    """The sums of the losses' reports during one pass over a split, in whatever order they come.
 
     Attributes:
         losses, absolute_errors: a number of each report; their sums are rounded once, so that they
@@ -175,7 +175,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What an engine runs.
+    """The work of an engine: a graph, its instances, and its optimizer.
 
     Args:
         graph: verified, its parameters initialised.
@@ -216,7 +216,7 @@ def require_sound_node(node: Node, optimizer: Optimizer, *, is_abstract: bool) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What all parts of one run know of it beside the model, the cluster and the method.
+    """Settings of one run, beside the model, the cluster and the method.
 
     Args:
         clock: whose time passes; a new virtual clock unless given.

@@ -37,7 +37,7 @@ _CONTROLLER = 0  # the controller's place among the nodes of a graph
 
 
 class DispatchLane(RecordedLane):
-    """What a worker's steps wait for before they are in its inbox."""
+    """The lane that issues a worker's steps: each passes it before it is in the inbox."""
 
     __slots__ = ("_dispatch_s",)
 
@@ -175,7 +175,7 @@ class Lanes:
     def footprint(
         self, node: Node, place: int, worker: int, memory: Memory, *, frees: bool
     ) -> Footprint:
-        """What a node holds of its worker's memory; `frees` as of `Footprint`."""
+        """Build the account of a node's bytes in its worker's memory; `frees` as of `Footprint`."""
         if self.recomputes(node):
             return RecomputingFootprint(node, memory, frees=frees)
         lanes = self._copies.get(worker)
@@ -184,7 +184,7 @@ class Lanes:
         return OffloadedFootprint(node, memory, place, lanes, frees=frees)
 
     def update_acceptor(self, processor: Processor, accept: Accept) -> Accept:
-        """Who accepts the updates that a worker's own nodes ask for, past its dispatch lane."""
+        """Return the acceptor of updates that a worker's own nodes ask for, past its dispatch."""
         dispatch = self._dispatch.get(processor.index)
         if dispatch is None:
             return accept
@@ -193,7 +193,7 @@ class Lanes:
     def issued(
         self, placed: PlacedNode, accept: Accept, wakes: Processor | None, direction: Direction
     ) -> tuple[Accept, Processor | None]:
-        """Who accepts a message that takes device time, and whom to wake: past all lanes."""
+        """Return the acceptor of a message that takes device time, and whom it wakes."""
         dispatch, footprint = self._dispatch.get(placed.worker), placed.footprint
         if dispatch is not None:
             accept, wakes = dispatch.acceptor(accept, direction, wakes), None

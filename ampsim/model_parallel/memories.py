@@ -34,13 +34,13 @@ class WorkerMemories:
         return self.all[worker] if self.all and worker >= 0 else None
 
     def between(self, source: int, target: int) -> Memories | None:
-        """Where a message between two workers lies; None where nobody counts."""
+        """Return the memories of a message's two ends; None where nobody counts."""
         return (self.of(source), self.of(target)) if self.all else None
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMachine:
-    """What an assembly has in common with others on the same machine, and what is its own there.
+    """The machine that an assembly shares with others, and its own part of it.
 
     Args:
         instant: what is done at once.

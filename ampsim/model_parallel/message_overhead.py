@@ -22,7 +22,7 @@ UPDATE, BACKWARD, FORWARD = Direction
 
 
 def far_ports(graph: Graph, placement: Sequence[int], place: int) -> FarPorts:
-    """Which messages to the node at `place` come from another worker, or from the host."""
+    """Mark the ports of the node at `place` that lead to another worker, or to the host."""
     own = placement[place]
     return {
         FORWARD: tuple(placement[source] != own for source, _port in graph.sources[place]),
@@ -60,7 +60,7 @@ class WithMessageOverhead:
 
 
 def messages(direction: Direction, message: Message, sends: Sends) -> int:
-    """How many messages a step takes from another place, and sends to one."""
+    """Count the messages that a step takes from another place, and sends to one."""
     placed, port, state, _payload, _cause = message
     if direction is UPDATE:  # the controller's order and its acknowledgement, or nothing
         return 2 if state is BY_CONTROLLER else 0

@@ -87,7 +87,7 @@ def _sort_by_state(rows: list[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LearnerPass:
-    """What `ampsim.learning` needs of a learner's steps in one pass.
+    """The record of a learner's steps in one pass, from which `ampsim.learning` replays them.
 
     Args:
         reads: for each state the version that its forward step read.
@@ -131,7 +131,7 @@ class OrderLog:
         self._first_instance = self._finished = 0
 
     def of(self, node: ParameterizedNode) -> LearnerOrder:
-        """Where the steps of a node are noted."""
+        """Return the log of a node's steps."""
         return self._of[node.name]
 
     def start(self, first_instance: int) -> None:

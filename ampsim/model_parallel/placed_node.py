@@ -42,7 +42,7 @@ Memories: TypeAlias = "tuple[Memory | None, Memory | None]"
 
 
 class Route(NamedTuple):
-    """Where the messages of one port go.
+    """The destination of one port's messages.
 
     Args:
         accept: takes the message: an inbox's ``append``, the controller, or a turn queue.
@@ -218,7 +218,7 @@ class PlacedNode:
         return self.steps.prediction
 
     def needed(self, direction: Direction, state: State) -> Needed | None:
-        """Where a step will send gradients; None where that is always the same."""
+        """The inputs that a step will send gradients to; None where these are always the same."""
         is_asked = direction is BACKWARD and self._asks_need
         return self.node.gradients_needed(state) if is_asked else None
 
@@ -227,7 +227,7 @@ class PlacedNode:
         return self.prices.price(UPDATE, charged).seconds > 0
 
     def routes(self, direction: Direction) -> Routes:
-        """Where a step that serves such a message sends now."""
+        """Return the destinations of a step, in training or in validation."""
         return (self.training if self.node.is_training else self.validation)[direction]
 
     def connect(self, training: RouteTable, validation: RouteTable) -> None:

@@ -55,7 +55,7 @@ class _Copy:
 
 
 class OffloadedFootprint(Footprint):
-    """What a node holds of its worker's memory, where its activations move to the host."""
+    """The bytes of a node in its worker's memory where its activations move to the host."""
 
     __slots__ = ("_copies", "_lanes", "_place")
 
@@ -169,7 +169,7 @@ def require_same_weights(schedule: Schedule) -> None:
 
 
 def with_forward_again(work: WorkOf) -> WorkOf:
-    """What steps cost whose backward does the forward work first, if there is a gradient."""
+    """Add the forward work to that of backward steps that bring a gradient: they do it again."""
 
     def work_of(direction: Direction, shape: Extents) -> Work:
         own = work(direction, shape)
@@ -180,7 +180,7 @@ def with_forward_again(work: WorkOf) -> WorkOf:
 
 
 class RecomputingFootprint(Footprint):
-    """What a node holds of its worker's memory that keeps its inputs alone."""
+    """The bytes in its worker's memory of a node that keeps its inputs alone."""
 
     __slots__ = ("_again",)
 

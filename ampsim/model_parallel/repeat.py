@@ -46,7 +46,7 @@ def repeater_of(
     recorder: Recorder,
     settings: RunSettings,
 ) -> Repeater | None:
-    """Who runs an engine's passes, or takes them from tape; None where each has to be run."""
+    """Return what runs passes or takes them from tape; None where each has to be run."""
     clock = settings.clock
     if not settings.repeats_passes or not settings.is_abstract or not isinstance(clock, SimClock):
         return None
@@ -155,7 +155,7 @@ class Repeater:
         return report
 
     def _shapes(self, batch: Any) -> tuple[Hashable, ...]:
-        """What decides the times of an instance: what it sends, without what is only computed."""
+        """Return what decides an instance's times: what it sends, without what is only computed."""
         return tuple(
             (port, state[1:], _shape(payload, is_read=self._reads.get(port, True)))
             for port, state, payload in self._pump(0, batch)
@@ -228,5 +228,5 @@ class ShiftedLearners(Mapping[str, LearnerPass]):
         return iter(self._of)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Count them."""
         return len(self._of)

@@ -198,7 +198,7 @@ class Prediction:
         self._step, self._staleness = learned
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
-        """What a step costs; with an update, v and the prediction."""
+        """Return a step's work; an update's includes v and the prediction."""
         work = self._node.work(direction, shape)
         if direction is not Direction.UPDATE:
             return work

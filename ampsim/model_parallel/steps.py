@@ -51,18 +51,18 @@ class SplitBackward:
         return ((0, state, None),)
 
     def work_of_input(self, direction: Direction, shape: Extents) -> Work:
-        """What a step costs whose backward is the first half."""
+        """Return a step's work; a backward step's is that of its first half."""
         if direction is not Direction.BACKWARD:
             return self._node.work(direction, shape)
         return self._node.work_of_halves(shape)[0]
 
     def work_of_weight(self, direction: Direction, shape: Extents) -> Work:
-        """What the second half costs."""
+        """Return the work of the second half."""
         return self._node.work_of_halves(shape)[1]
 
 
 class Steps(NamedTuple):
-    """What serves the messages of one node at one place.
+    """The functions that serve the messages of one node at one place.
 
     Args:
         forward: serves a forward message.

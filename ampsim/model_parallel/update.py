@@ -20,7 +20,7 @@ from ampsim.user_code import user_code
 
 
 class Applies(Protocol):
-    """What a worker does when it is a node's turn to be updated."""
+    """Updates a node when it is its turn."""
 
     def update(self, placed: PlacedNode, now_s: float) -> Charged:
         """Change the parameters of `placed`; return what that is charged for."""

@@ -60,7 +60,7 @@ class Barrier:
 
     @property
     def last_cause(self) -> Cause:
-        """What brought the message that came last, of those that are held."""
+        """The cause of the last message that is held."""
         return self._held[-1][2][4]
 
     def let_go(self, cause: Cause) -> bool:
@@ -76,7 +76,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblySetup:
-    """What everything is built from.
+    """The parts that an assembly is built from.
 
     Args:
         order: takes down what steps of training read; None where nobody asks.
@@ -107,13 +107,13 @@ class AssemblySetup:
 
     @property
     def clock(self) -> Clock:
-        """Whose time passes."""
+        """The clock of the run."""
         return self.settings.clock
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What routes lead past; `connect` gives every placed node its own.
+    """Connects the placed nodes: `connect` gives each its routes.
 
     Args:
         placed_nodes: every node where it runs, in the graph's order.
@@ -210,7 +210,7 @@ class Wiring:
         return plain([Route(taken, self.placed_nodes[0], 0, None, True, channel, memories)])
 
     def _taken(self, take: Callable[[Message], None], direction: Direction) -> Accept:
-        """Who accepts messages to the controller: the host, where that takes time."""
+        """Return the acceptor of messages to the controller: the host's, where it takes time."""
         return take if self.setup.host is None else self.setup.host.acceptor(take, direction)
 
     def _route(self, source: int, placed: PlacedNode, port: int, direction: Direction) -> Route:

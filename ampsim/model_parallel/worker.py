@@ -30,7 +30,7 @@ UPDATE, BACKWARD, FORWARD = Direction  # names of a module are read faster than 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the workers of one engine have in common."""
+    """The parts that all workers of one engine share."""
 
     clock: Clock
     recorder: Recorder
@@ -111,7 +111,7 @@ class TurnQueue:
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """Where messages that take device time wait for a worker.
+    """A worker's queues of messages that take device time.
 
     It is a queue for each kind of message, most urgent first: serving is then a look at five queues
     instead of a heap, and first come first served within a kind.

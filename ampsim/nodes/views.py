@@ -112,7 +112,7 @@ class Flatten(_View):
 
 
 class Reshape(_View):
-    """The same numbers in the same order, in another shape.
+    """Send the same numbers in the same order, in another shape.
 
     Args:
         name: the node's name.
@@ -169,7 +169,7 @@ def _product(shape: Shape) -> tuple[int, list[str]]:
 
 
 class Permute(_View):
-    """The same numbers with the axes in another order: axis i of what is sent is `axes[i]`.
+    """Send the same numbers with the axes in another order: axis i is `axes[i]` of what came.
 
     Raises:
         GraphError: `axes` are not the numbers of all axes.
@@ -284,7 +284,7 @@ class _OverAxis(_Reshaped):
         return (*shape[: self.axis], *shape[self.axis + 1 :])
 
     def part(self, shape: tuple[int, ...]) -> int:
-        """How many numbers are sent of a payload of `shape`, the larger of the two."""
+        """Return how many numbers are sent of a payload of `shape`, the larger of the two."""
         return math.prod(self.sent_shape(shape) if len(shape) == self._axes else shape)
 
     def check(self, shapes: tuple[Shape | None, ...]) -> tuple[Shape, ...]:

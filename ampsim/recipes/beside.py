@@ -34,7 +34,7 @@ _NOT_IT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Outlines:
-    """What the file holds."""
+    """The contents of the file of outlines."""
 
     metric: Metric  # what was measured
     runs: tuple[Run, ...]  # every run, in order, without spans and transfers
@@ -77,7 +77,7 @@ def _outlines(content: Any) -> tuple[Outlines, str]:
 
 
 def read_json(folder: Path, name: str, kind: str, parse: Callable[[Any], tuple[T, str]]) -> T:
-    """What a file of JSON beside a report holds; `parse` also gives the text that ampsim writes.
+    """Read a file of JSON beside a report; `parse` also gives the text that ampsim writes.
 
     Raises:
         FileFormatError: it is missing, something else, or not as ampsim writes it.
@@ -96,7 +96,7 @@ def read_json(folder: Path, name: str, kind: str, parse: Callable[[Any], tuple[T
 
 
 def read_beside(read: Callable[[], T], name: str, missing: str | None = None) -> T:
-    """What `read` gives of a file of a report; `missing` is what to say where there is none.
+    """Read a file of a report; `missing` is what to say where there is none.
 
     Raises:
         FileFormatError: there is none, or it cannot be read.

@@ -66,7 +66,7 @@ _SHA256: Final = re.compile(r"\b[0-9a-f]{64}\b")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found."""
+    """The result of a check."""
 
     faults: tuple[str, ...]  # why the report does not follow, a few words each
     notes: tuple[str, ...] = ()  # what has changed without making it wrong, or is not compared
@@ -195,7 +195,7 @@ def differences(
 
 
 def lacks_of(manifest: Mapping[str, Any], names: Iterable[str] = ()) -> Iterator[str]:
-    """What a report's manifest must say and does not: files, and what drew its pictures."""
+    """Name what a report's manifest lacks: files, and what drew its pictures."""
     if not isinstance(manifest.get(DRAWN_WITH), str):
         yield f"{MANIFEST} lacks {DRAWN_WITH}, the libraries of its pictures; --redraw writes it"
     listed = files_of(manifest)
@@ -205,7 +205,7 @@ def lacks_of(manifest: Mapping[str, Any], names: Iterable[str] = ()) -> Iterator
 
 
 def _text_that_differs(name: str, before: str, now: str, drawn: Drawn) -> str | None:
-    """Where the first difference of two texts is; None where only rounding differs."""
+    """Find the first difference of two texts; None where only rounding differs."""
     texts = [_SHA256.sub("", one) if drawn.is_masked else one for one in (before, now)]
     old, new = (one.split("\n") for one in texts)
     apart = first_apart(old, new, partial(are_alike, tolerance=drawn.tolerance))
@@ -237,7 +237,7 @@ def _first_part(before: str, now: str, tolerance: float) -> Apart[str] | None:
 
 
 def _words(before: str, now: str, tolerance: float) -> str:
-    """What a text has in place of what, where it first differs."""
+    """Quote what a text has in place of what, where it first differs."""
     apart = _first_part(before, now, tolerance)
     if apart is None or apart.a is None or apart.b is None:
         return f"{before[-60:]!r} in place of {now[-60:]!r}"
@@ -322,7 +322,7 @@ def _drawn_once(
 
 
 def draw_again(results: Reported, runs: Sequence[Run] | None) -> dict[str, str | bytes | None]:
-    """What a report's tables, figures and pages hold, by name, charts of `runs`; None without."""
+    """Draw a report's tables, figures and pages again, by name; `runs` are for its charts."""
     charts = results.charts(runs)
     return {**charts, **results.tables(), **results.drawn(charts)}
 
@@ -401,7 +401,7 @@ def _tiny_runs(
 
 
 def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
-    """What the report rests on and is not any more what it was."""
+    """Name all that the report rests on and that has changed."""
     if _at(manifest, "recipe", "sha256") != recipe.sha256:
         yield "the recipe has changed"
     yield from dict.fromkeys(_changed_clusters(recipe, manifest))
@@ -430,7 +430,7 @@ def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]
 
 
 def _changed_code(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
-    """Which code is not any more what it was; what it does may be the same."""
+    """Name the code that has changed; what it does may be the same."""
     if manifest.get("code") != source_digest():
         yield "ampsim's code has changed"
     model = locate("models", recipe.beside(recipe.file.model, ".py"))
@@ -439,7 +439,7 @@ def _changed_code(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_kernels(recipe: Recipe, manifest: dict[str, Any]) -> str | None:
-    """Which kernels of linear algebra made the report, where those of here may round otherwise."""
+    """Name the kernels that made the report, where those of here may round otherwise."""
     file = recipe.file
     if all((entry.mode or file.mode) == "sleep" for entry in file.schedules):
         return None  # nothing was learned

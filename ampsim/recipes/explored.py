@@ -55,7 +55,7 @@ _OWN_OPTIONS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Explored(Reported):
-    """What the report of a recipe that explores is made of."""
+    """The parts of an exploring recipe's report."""
 
     recipe: Recipe  # what was asked
     found: Exploration  # the map
@@ -70,7 +70,7 @@ class Explored(Reported):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Where it came from, all but the hashes of what is written."""
+        """The map's origin, without the hashes of what is written."""
         return self.found.manifest
 
     def origin(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Explored(Reported):
 
     @property
     def outlines(self) -> str:
-        """What was timed and learned."""
+        """All that was timed and learned, as JSON."""
         head = {"kind": _KIND, "format": FORMAT, "said": list(self.said)}
         metric = {"kind": self.found.metric.kind, "unit": self.found.metric.unit}
         content = {**head, "metric": metric, **self.found.evidence.plain()}
@@ -119,7 +119,7 @@ _OF_CELL: Final = {"first": "", "tie": " (tie)", "too few seeds": " (open)"}
 
 
 def map_tables(found: Exploration) -> list[str]:
-    """Who is ahead at each point, and how many times as soon as the next.
+    """Tabulate who is ahead at each point, and how many times as soon as the next.
 
     The first key goes across, the second down, and there is a table for each point of the others.
     """
@@ -206,7 +206,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
 
 
 def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, Any]:
-    """Where a map comes from, as its manifest will be read again; `clusters` are of its ends."""
+    """Build a map's manifest, as it will be read again; `clusters` are of its ends."""
     recipe, base = space.recipe, space.base
     asked = recipe.file.explore
     assert asked is not None, "the recipe explores"
@@ -230,7 +230,7 @@ def _found(
 
 
 def read_explored(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Explored:
-    """What the report in a folder was made of, whose manifest is given.
+    """Read what the report in a folder was made of, whose manifest is given.
 
     Raises:
         FileFormatError: there is none, it was edited, or it is not of this recipe.

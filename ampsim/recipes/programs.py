@@ -80,7 +80,7 @@ def redraw_program(program: ReportProgram, folder: Path) -> list[Path]:
 
 
 def contents_of(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict[str, str | bytes]:
-    """What each file of the report holds, by its name.
+    """Make the files of the report, by name.
 
     Raises:
         FileFormatError: the tables cannot be read again.
@@ -98,7 +98,7 @@ def contents_of(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict
 
 
 def _witness(program: ReportProgram) -> str:
-    """What the program gives with its small values: JSON, a line a row."""
+    """Run the program with its small values: JSON, a line a row."""
     tables = {name: _csv(one).splitlines() for name, one in program.tiny_tables().items()}
     return json.dumps({"kind": "witness", "tables": tables}, indent=1) + "\n"
 
@@ -126,7 +126,7 @@ def _read(file: Path | io.StringIO) -> pd.DataFrame:
 
 
 def _value(cell: str) -> int | float | str:
-    """What a cell says: a number, text, or NaN where it is empty."""
+    """Read a cell: a number, text, or NaN where it is empty."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(cell or math.nan)
@@ -255,7 +255,7 @@ class ReportProgram:
         return replace(self, make_tables=tables).tables()
 
     def manifest(self) -> dict[str, Any]:
-        """What a report of it says of its origin."""
+        """The program's part of a report's manifest."""
         return {
             "kind": KIND,
             "format": FORMAT,
@@ -310,7 +310,7 @@ def _faults_of_names(names: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _faults_of_figures(key: str, given: Any, kind: type[Any], files: set[str]) -> Iterator[str]:
-    """What is wrong with the figures of one kind; `files` are names that are taken."""
+    """Find the faults of the figures of one kind; `files` are names that are taken."""
     if not isinstance(given, list | tuple) or any(not isinstance(one, kind) for one in given):  # pyright: ignore[reportUnknownVariableType]  # a user's
         yield f"{key} must be a list of {kind.__name__}, got {short(given)}"
     every: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType]  # as above
@@ -354,7 +354,7 @@ def _faults_of_table(name: str, table: Any) -> Iterator[str]:
 def _faults_of_figure(
     one: Curves | Timeline, kinds: Sequence[tuple[str, str]], tables: Mapping[str, Any]
 ) -> Iterator[str]:
-    """What is wrong with the columns that a figure draws, each of a kind."""
+    """Find the faults of the columns that a figure draws, each of a kind."""
     where = f"figure {one.name!r}"
     if one.table not in tables:
         yield f"{where}: {one_of('table', one.table, tables)}"

@@ -114,7 +114,7 @@ class SearchKeys(Record):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Where a row of a report stands."""
+    """The place of a row in a report."""
 
     index: int  # of the recipe's entry that it is made of
     label: str  # of that entry
@@ -122,7 +122,7 @@ class Cell:
 
     @property
     def where(self) -> str:
-        """What a message calls it."""
+        """The row's name in messages."""
         told = f"schedules[{self.index}]"
         return f"{told} at {_words(self.cluster)}" if self.cluster else told
 
@@ -168,7 +168,7 @@ class ScheduleEntry(_Tuned):
 
     @property
     def title(self) -> str:
-        """What the row is called."""
+        """The row's name."""
         return self.label or self.name
 
     @property
@@ -256,12 +256,12 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """Of its page."""
+        """The title of its page."""
         return self.file.title
 
     @property
     def origin(self) -> dict[str, str]:
-        """What a manifest of its search says of it."""
+        """The recipe's part of a search's manifest."""
         return {"title": self.title, "file": self.label, "sha256": self.sha256}
 
     def beside(self, name_or_path: str, suffix: str) -> str:
@@ -315,7 +315,7 @@ def _asked_sha256(table: dict[str, Any]) -> str:
 
 
 def _faults(file: RecipeFile) -> Iterator[str]:
-    """What the keys do not say together that they must, one sentence each."""
+    """Find keys that do not fit together, one sentence each."""
     if (file.epochs is None) == (file.max_epochs is None):
         yield "must have one of the keys 'epochs' and 'max_epochs'; give one"
     if file.max_epochs is not None and file.target is None:
@@ -337,7 +337,7 @@ def _faults(file: RecipeFile) -> Iterator[str]:
 
 
 def _tuning_faults(file: RecipeFile) -> Iterator[str]:
-    """What `tune` says that does not fit the rest."""
+    """Find what `tune` says that does not fit the rest."""
     if file.tune is None:
         if file.tune_optimizer:
             yield "missing key 'tune', how many rates tune_optimizer tries of all; add tune = 12"
@@ -361,7 +361,7 @@ _NOT_OF_ROWS: Final = ("mode", "placement", *HARDWARE)
 
 
 def _exploring_faults(file: RecipeFile) -> Iterator[str]:
-    """What has no effect beside what has a page of its own, and trains to a target."""
+    """Find keys that have no effect beside a table with a page of its own, and a target."""
     if file.explore is None and file.search is None:
         return
     beside, without = "search", ("explore", "text", *_NOT_EXPLORED)

@@ -53,7 +53,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _faults(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """What is not of the type that every report's manifest has there."""
+    """Find what is not of the type that every report's manifest has there."""
     for key in _TABLES:
         if not isinstance(manifest.get(key, {}), dict):
             yield f"{key} must be a table, got {short(manifest[key])}"
@@ -233,5 +233,5 @@ _KEPT: Final = (WITNESS_FILE, OUTLINES_FILE, TOGETHER.file)
 
 
 def _as_written(path: Path, digest: str) -> bytes | None:
-    """What a file holds, unless it is not the one that was written: that is left where it is."""
+    """Read a file that is as it was written; another one is left where it is."""
     return read_regular(path) if os.path.isfile(path) and sha256_of(path) == digest else None

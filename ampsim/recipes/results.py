@@ -44,7 +44,7 @@ FILES: Final = (TABLE, PAGE)
 
 
 class Reported(Saveable):
-    """What a report is drawn of: rows that were run (`Results`), or a map (`Explored`).
+    """The source of a report's page: rows that were run (`Results`), or a map (`Explored`).
 
     Attributes:
         recipe: what was asked.
@@ -60,7 +60,7 @@ class Reported(Saveable):
 
     @property
     def outlines(self) -> str:
-        """What it can be drawn from again, as the file beside the report holds it."""
+        """The file beside the report from which it can be drawn again."""
         raise NotImplementedError
 
     def tables(self) -> dict[str, str]:
@@ -159,7 +159,7 @@ class Results(RunTable, Reported):
 
     @property
     def _costs(self) -> list[Costs]:
-        """What each cluster costs, of a report on several; empty without a grid."""
+        """The costs of each cluster, of a report on several; empty without a grid."""
         return grid_costs(self.table, self.recipe.cells) if self.recipe.file.grid else []
 
     def _page(self, pictures: list[Picture]) -> str:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """All rows of a report, and what they share."""
+    """The rows of a report, and what they share."""
 
     rows: tuple[Row, ...]  # in the recipe's order
     goal: Goal  # what is measured, and the value aimed at
@@ -55,7 +55,7 @@ class Rows:
 
     @property
     def setup(self) -> Setup:
-        """What varies around them."""
+        """The setup around which keys vary."""
         return Setup(self.model, self.cluster, tuple(row.schedule for row in self.rows))
 
     @property
@@ -93,7 +93,7 @@ def make_rows(recipe: Recipe) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class ExploredSpace:
-    """What a recipe explores."""
+    """The space that a recipe explores."""
 
     recipe: Recipe
     base: Rows  # its rows where nothing varies
@@ -101,7 +101,7 @@ class ExploredSpace:
 
     @property
     def points(self) -> list[Point]:
-        """All of them, the last key's values side by side."""
+        """The points, the last key's values side by side."""
         return points_of(self.values)
 
     @property
@@ -136,7 +136,7 @@ class ExploredSpace:
 
 
 def space_of(recipe: Recipe) -> ExploredSpace:
-    """What a recipe explores, whose rows are ready to run.
+    """Build the space that a recipe explores, with rows that are ready to run.
 
     Raises:
         FileFormatError, MissingDataError: as of `make_rows`.

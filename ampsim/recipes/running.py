@@ -114,7 +114,7 @@ class InterruptedReport(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True)
 class RecipeOptions:
-    """How the runs of a recipe are made."""
+    """Options of running a recipe."""
 
     executor: ExecutorLike = 1  # what makes them, as of `ampsim.forecast`
     is_fresh: bool = False  # make every run, also those that the store has
@@ -210,7 +210,7 @@ def _known_at_ends(
     seed: int,
     witnesses: Mapping[str, Witness],
 ) -> list[RunKey]:
-    """What each short run at the ends of intervals is kept under; `witnesses` are by label."""
+    """Return the keys of the short runs at the ends of intervals; `witnesses` are by label."""
     return [
         one
         for row, (_spread, mine) in zip(rows, short, strict=True)
@@ -222,7 +222,7 @@ def _known_at_ends(
 
 
 def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
-    """Of which rows that name no placement another one is faster, in a sentence."""
+    """Advise a placement for rows that name none and for which another one is faster."""
     said: list[str] = []
     named = [entry.placement is not None for entry in recipe.file.schedules]
     for row, is_named in zip(rows, named, strict=True):
@@ -241,7 +241,7 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
 
 
 def costs_of(clusters: Iterable[Cluster], rows: Iterable[Row]) -> list[dict[str, str]]:
-    """What is charged on some clusters, each sentence once; the rows tell what runs on them."""
+    """List what is charged on clusters, each sentence once; the rows tell what runs on them."""
     schedules = [row.schedule for row in rows]
     every = [one for cluster in clusters for one in costs(cluster, schedules)]
     return [one for place, one in enumerate(every) if one not in every[:place]]
@@ -269,7 +269,7 @@ def _gather(
 
 
 def _beside_origins(file: RecipeFile, rows: Rows) -> list[dict[str, Any]]:
-    """What a manifest says of each row beside where it comes from.
+    """Return a manifest's entries on each row, beside where it comes from.
 
     That is its learning rate, if rows may have others than their models, its optimizer, if that
     was tuned, and what it trains copies of.
@@ -286,7 +286,7 @@ def _beside_origins(file: RecipeFile, rows: Rows) -> list[dict[str, Any]]:
 
 
 def recipe_origin(recipe: Recipe) -> dict[str, str]:
-    """What a manifest says of the recipe."""
+    """Return a manifest's entry on the recipe."""
     return {"file": RECIPE, "sha256": recipe.sha256, "asked_sha256": recipe.asked_sha256}
 
 
@@ -302,7 +302,7 @@ def _tables_last(row: dict[str, Any]) -> dict[str, Any]:
 def manifest_of(
     recipe: Recipe, rows: Rows, of_rows: list[dict[str, Any]], assumed: list[str]
 ) -> dict[str, Any]:
-    """Where the numbers come from, all but the hashes of what is written."""
+    """Build the manifest, without the hashes of what is written."""
     file, origin = recipe.file, rows.origin
     parts = zip(origin["schedules"], of_rows, strict=True)
     origin["schedules"] = [_tables_last(one | more) for one, more in parts]
@@ -340,7 +340,7 @@ def tables_of(
     *,
     spreads: Sequence[Spreading],
 ) -> tuple[dict[str, Any], list[str]]:
-    """What `Results` has of the runs of a recipe, by its names, and sentences on the intervals.
+    """Build the tables of `Results` from a recipe's runs, and sentences on the intervals.
 
     Args:
         recipe: what was asked.

@@ -21,7 +21,7 @@ _SINGULAR = {
 
 
 def to_text(compared: Mapping[str, Any]) -> str:
-    """What `compare_runs` gives, in lines; names that users chose are plain text."""
+    """Format what `compare_runs` gives; names that users chose are plain text."""
     whole = [one for one in compared["numbers"] if one["epoch"] is None]
     epochs = compared["numbers"][len(whole) :]
     blocks = [

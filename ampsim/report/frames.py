@@ -152,7 +152,7 @@ AnyRun: TypeAlias = "Run | Result | LoadedRun"
 
 
 def kept_of(run: AnyRun) -> KeptPart | None:
-    """How much of a run its spans are; None where they are all, or their count is unknown."""
+    """Return how much of a run its spans are; None for all, or where their count is unknown."""
     spans, steps = run.spans, len(_computed(run.spans))  # of lanes and the host are no messages
     if not len(spans) or steps >= run.messages:
         return None
@@ -222,7 +222,7 @@ def is_worker(row: int) -> bool:
 
 
 def row_name(row: int, hosts: Hosts | None = None) -> str:
-    """What a row is called: the host, another lane, or a worker with the nodes that it hosts."""
+    """Name a row: the host, another lane, or a worker with the nodes that it hosts."""
     if not is_worker(row):
         return "host" if row < 0 else thread_name(row)
     nodes = some_of((hosts or {}).get(row, ()))
@@ -230,7 +230,7 @@ def row_name(row: int, hosts: Hosts | None = None) -> str:
 
 
 def thread_name(row: int) -> str:
-    """What a row is called whose lane is told in any case.
+    """Name a row whose lane is told in any case.
 
     >>> thread_name(-1), thread_name(2)
     ('host: compute', 'worker 2: compute')
@@ -240,7 +240,7 @@ def thread_name(row: int) -> str:
 
 
 def short_name(row: int) -> int | str:
-    """What a row is called where there is little room."""
+    """Name a row where there is little room."""
     if is_worker(row):
         return row
     return "host" if row < 0 else f"{owner_of(row)} {lane_of(row)}"

@@ -194,7 +194,7 @@ def narrow() -> Generator[None]:
 
 
 def beside(most: int) -> int:
-    """How many panels or entries of a legend stand beside each other: `most`, on a phone one."""
+    """Return how many panels stand beside each other: `most`, or one on a phone."""
     return 1 if _is_narrow.get() else most
 
 
@@ -259,7 +259,7 @@ def tick_words(axis: Any, show: Callable[[float], str]) -> None:
 
 
 def epoch_ticks(last: float) -> MaxNLocator:
-    """Where an axis of epochs that ends there has ticks: at whole ones, unless these are few."""
+    """Place the ticks of an axis of epochs: at whole ones, unless these are few."""
     return MaxNLocator(steps=[1, 2, 5, 10], integer=last > 3)  # chosen: of fewer, parts matter
 
 
@@ -297,7 +297,7 @@ class _Decimals(EngFormatter):
 
 
 def number_ticks(*, of_seconds: bool) -> EngFormatter:
-    """What writes the ticks of an axis: seconds as 10 µs, a ratio or a count as 0.1 and 200k.
+    """Return the format of an axis: seconds as 10 µs, a ratio or a count as 0.1 and 200k.
 
     >>> number_ticks(of_seconds=True)(0.1), number_ticks(of_seconds=False)(0.1)
     ('100 ms', '0.1')

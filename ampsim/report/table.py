@@ -148,7 +148,7 @@ def _have_speed_up(records: Records) -> bool:
 
 
 def bound_name(row: Row) -> str:
-    """What has the largest of the shares; empty where it is unknown."""
+    """Name what has the largest of the shares; empty where it is unknown."""
     return text(row, "bound_largest") or text(row, "bound_by")
 
 
@@ -159,14 +159,14 @@ def bound_share(row: Row) -> float:
 
 
 def bound_line(row: Row, longest: int = ANSWER_WIDTH) -> str:
-    """What bounds the row, in a line with as many names of nodes as fit; empty if unknown."""
+    """Tell in a line what bounds the row, with as many nodes as fit; empty if unknown."""
     name, at, share = plain(bound_name(row)), plain(text(row, "bound_at"), 400), bound_share(row)
     lines = [f"bound by {bound_words(name, at, share, room)}" for room in (40, 28, 16)]
     return next((one for one in lines if len(one) <= longest), lines[-1]) if name else ""
 
 
 def idle_line(row: Row) -> str:
-    """How many devices never work; empty where all do, or it is unknown.
+    """Tell how many devices never work; empty where all do, or it is unknown.
 
     >>> idle_line({"workers_idle": 12, "workers": 16})
     '12 of 16 devices do nothing that takes time'
@@ -313,7 +313,7 @@ def column_cells(table: DataFrame, names: Sequence[str]) -> list[list[str]]:
 
 
 def columns_folded(table: DataFrame) -> list[list[str]]:
-    """All columns of which something is known, a line each, and what they are."""
+    """Tabulate all columns of which something is known, a line each, and what they are."""
     headings, *lines = column_cells(table, list(table.columns))
     known = [line for line in lines if any(cell not in ("", UNKNOWN) for cell in line[1:])]
     return [[*headings, "what it is"], *([*line, COLUMNS.get(line[0], "")] for line in known)]

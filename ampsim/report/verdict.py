@@ -31,7 +31,7 @@ def verdict(
     metric: Metric = ACCURACY,
     manifest: Mapping[str, Any] | None = None,
 ) -> str:
-    """Who reaches the target first, ties, or cannot be told apart, in plain text.
+    """Say who reaches the target first, ties, or cannot be told apart, in plain text.
 
     Where none reaches it or nothing was measured, it is who has the highest throughput. Schedules
     that missed the target, or must not be compared, are named.
@@ -113,7 +113,7 @@ def _name(row: Row) -> str:
 
 
 def _speed(records: Sequence[Row]) -> str:
-    """How fast the fastest row trains, against the next and the best pipeline that drains."""
+    """Compare the fastest row's training with the next and the best pipeline that drains."""
     known = [row for row in records if number(row, "train_per_s") > 0]
     ordered = sorted(known or records, key=lambda row: -number(row, "train_per_s"))
     best, others = ordered[0], ordered[1:]
@@ -129,7 +129,7 @@ def _as_fast(ratio: float) -> str:
 
 
 def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
-    """With whom the best is compared, and what each of these is.
+    """Choose the rows to compare the best with, and say what each of them is.
 
     `others` are all others, the better first.
     """
@@ -144,7 +144,7 @@ def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
 
 
 def _unranked(records: Sequence[Row], metric: Metric) -> str:
-    """That what was learned ranks no rows, where there are fewer seeds than could call an order."""
+    """Say that fewer seeds than could call an order rank no rows; empty where there are enough."""
     count = min(number(row, "repeats") for row in records)
     if len(records) == 1 or not count < seeds_needed(len(records)):
         return ""
@@ -228,7 +228,7 @@ def _too_few(seeds: str, best: Row, alike: Sequence[Row], goal: Goal) -> str:
 
 
 def _ahead(best: Row, others: Sequence[Row]) -> str:
-    """How many times as soon the best is as the next, and as the best pipeline that drains."""
+    """Compare the best row's time with the next and the best pipeline that drains."""
     return ", and ".join(
         f"{_sooner(row)} as soon as {what}, {_name(row)}" for row, what in _rivals(best, others)
     )
@@ -269,7 +269,7 @@ def _in_order(records: Sequence[Row]) -> list[Row]:
 
 
 def _left_out(records: Sequence[Row], goal: Goal) -> list[str]:
-    """Who missed the target, and who must not be compared."""
+    """Name the rows that missed the target, and those that must not be compared."""
     missed = [row for row in records if not _has_reached(row) and _is_compared(row)]
     apart = [row for row in records if not _is_compared(row)]
     said = {

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Apart(Generic[T]):
-    """Where two sequences first differ."""
+    """The first place where two sequences differ."""
 
     place: int  # counted from 0
     a: T | None  # what the first has there; None where it has ended
@@ -35,7 +35,7 @@ class Apart(Generic[T]):
 def first_apart(
     a: Iterable[T], b: Iterable[T], is_same: Callable[[T, T], bool] = operator.eq
 ) -> Apart[T] | None:
-    """Where two sequences first differ, or one of them ends; None where they are the same.
+    """Find the first place where two sequences differ, or one ends; None where there is none.
 
     >>> first_apart("same", "sane"), first_apart("as", "ass")
     (Apart(place=2, a='m', b='n'), Apart(place=2, a=None, b='s'))
@@ -153,7 +153,7 @@ def number(name: str, a: float | None, b: float | None, epoch: int | None = None
 
 
 def _compared(name: str, a: pd.DataFrame, b: pd.DataFrame) -> dict[str, Any]:
-    """How many rows a table has in both runs, and where they part."""
+    """Compare a table of two runs: their rows, and where they part."""
     both = min(len(a), len(b))
     columns = [name for name in a.columns if name in b]  # earlier versions wrote fewer
     is_same = {str(one): _is_same(a[one][:both], b[one][:both]) for one in columns}

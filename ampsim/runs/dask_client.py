@@ -248,12 +248,12 @@ def _begin(what: Callable[[str], None], key: str) -> None:
 
 
 def _name(key: str) -> str:
-    """What a run is called on the scheduler."""
+    """Return a run's name on the scheduler."""
     return f"ampsim-run-{key}"
 
 
 def _told(error: BaseException) -> Exception:
-    """What a failure of Dask's means to whoever asked for the run."""
+    """Translate a failure of Dask's for whoever asked for the run."""
     from distributed import KilledWorker
 
     if isinstance(error, KilledWorker):

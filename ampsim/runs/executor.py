@@ -52,7 +52,7 @@ OnNews: TypeAlias = Callable[[str, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What comes back of a whole result; the rest of it is known to whoever asked for it."""
+    """The parts of a whole result that travel; the rest is known to whoever asked for it."""
 
     given: dict[str, np.ndarray]
     origin: dict[str, Any]
@@ -69,7 +69,7 @@ class Died(Exception):
 
 
 def overdue(limit_s: float | None) -> Died:
-    """Of a run that was ended, for it took longer than it may."""
+    """Tell that a run was ended, as it took longer than it may."""
     return Died(f"took longer than the limit of {format_seconds(limit_s or 0)}, and was ended")
 
 
@@ -234,7 +234,7 @@ _REMEDIES: Final = (
 
 
 def about() -> About:
-    """What numbers rest on besides the task: ampsim's code, NumPy, and its matrix products."""
+    """Return what numbers rest on besides the task: ampsim's code, NumPy, its matrix products."""
     return code_digest(), np.__version__, linear_algebra()
 
 

@@ -47,7 +47,7 @@ ROWS_KEPT: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended."""
+    """The end of a run."""
 
     result: Result  # what has happened until then, an unfinished epoch's spans included
     epochs: int  # how many epochs were asked for
@@ -56,7 +56,7 @@ class Outcome:
 
     @property
     def ended(self) -> str:
-        """How the run ended, in a few words."""
+        """Tell in a few words how the run ended."""
         finished = f"after {len(self.result.epochs)} of {self.epochs} epochs"
         if self.is_interrupted:
             return f"interrupted {finished}"

@@ -39,7 +39,7 @@ with its seed could not begin."""
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who is told of what, in this process."""
+    """Callbacks of this process."""
 
     on_finish: Callable[[int, Any], None]  # takes a task's place, and what was read off its run
     on_loss: OnLoss  # is told of runs that there is no result of
@@ -60,7 +60,7 @@ ExecutorLike: TypeAlias = "int | str | concurrent.futures.Executor | Any"
 def opened(
     executor: ExecutorLike, jobs: int = 1, run_limit_s: float | None = None
 ) -> Generator[RunExecutor]:
-    """What a user named, ready to make runs while the block lasts.
+    """Open what makes runs, as a user named it, while the block lasts.
 
     Args:
         executor: how many processes; a `concurrent.futures.Executor`; a `distributed.Client`; or

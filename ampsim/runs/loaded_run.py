@@ -60,7 +60,7 @@ def _array(column: pd.Series[Any]) -> Any:
 
 @dataclass(frozen=True)
 class LoadedRun(ReadOff):
-    """What `load_run` returns: as `Result`, but for the model and its weights, which are not kept.
+    """The result of `load_run`: as `Result`, but without the model and its weights.
 
     The tables are read-only, and read when they are first asked for.
 
@@ -89,7 +89,7 @@ class LoadedRun(ReadOff):
 
     @property
     def workers(self) -> int:
-        """How many workers there were."""
+        """Count the workers."""
         return int(self.manifest["cluster"]["workers"])
 
     @property

@@ -219,7 +219,7 @@ def _end_all(name: str) -> None:
 
 
 def _exit_code(process: BaseProcess) -> int | None:
-    """How a process ended that is gone, or None if something outside `multiprocessing` was told.
+    """Return a process's exit code; None if something outside `multiprocessing` was told it.
 
     The system tells one thread, once. Any that starts, joins or counts processes may be the one,
     and until it has written it down, others read None, and count the process as alive.
@@ -231,7 +231,7 @@ def _exit_code(process: BaseProcess) -> int | None:
 
 
 def _ending(code: int | None) -> str:
-    """How a process ended that should not have.
+    """Tell how a process ended that should not have.
 
     >>> _ending(3)
     'ended by itself, with exit code 3; does the model call os._exit?'

@@ -78,7 +78,7 @@ class Draws:
 
 @lru_cache(maxsize=8)
 def draws_of(seeds: int) -> Draws:
-    """All draws of so many seeds, or `DRAWS` of them, the same each time."""
+    """Return all draws of so many seeds, or `DRAWS` of them, the same each time."""
     assert seeds >= 1, f"there must be a seed to draw, got {seeds}"
     if seeds > EXACT_UP_TO:
         counts = stream(0, f"bootstrap of {seeds} seeds").multinomial(
@@ -136,7 +136,7 @@ Times: TypeAlias = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Sureness:
-    """How sure a call must be."""
+    """The certainty that a call must have."""
 
     sure: float = SURE  # probability that a row as good as the best is not called worse
     looks: int = 1  # at the seeds, with a chance of a wrong call each time
@@ -149,7 +149,7 @@ class Sureness:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How a row compares with the best."""
+    """The comparison of a row with the best."""
 
     ratio: float  # its median time over that of the best; infinite if it does not arrive
     low: float | None  # lower end of the interval of that; None with too few seeds for one
@@ -160,7 +160,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How rows compare with the best of them."""
+    """The comparison of rows with the best of them."""
 
     answer: Answer  # what may be said
     best: int  # place of the row with the smallest median
@@ -176,7 +176,7 @@ class Ranking:
 
     @property
     def standings(self) -> tuple[Standing, ...]:
-        """What is said of each row."""
+        """The standing of each row."""
         return tuple(
             self.answer if place == self.best else "not compared" if one is None else one.standing
             for place, one in enumerate(self.pairs)
@@ -246,7 +246,7 @@ def seeds_needed(rows: int, sureness: Sureness | None = None) -> int:
 
 
 def columns_of(ranking: Ranking | None, rows: int) -> list[dict[str, Any]]:
-    """What the table says of the rank of each row; unknown is None."""
+    """Return the table's columns of each row's rank; unknown is None."""
     if ranking is None:
         return [dict[str, Any].fromkeys(COLUMNS) for _ in range(rows)]
     return [_columns(ranking, place) for place in range(rows)]
@@ -292,7 +292,7 @@ def _pair(
 
 
 def _stand(pairs: Mapping[int, Pair], never: Collection[int], tail: float) -> dict[int, Pair]:
-    """What is said of each: Holm's step-down, the clearest difference first, until one is not."""
+    """Call each row by Holm's step-down: the clearest difference first, until one is not clear."""
     found = {place: replace(pairs[place], standing="not reached") for place in never}
     found |= {place: pair for place, pair in pairs.items() if pair.standing == "tie"}
     others = sorted(

@@ -91,7 +91,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WayToTarget:
-    """How a row gets to the target."""
+    """Time and items of a row until the target."""
 
     time_s: float
     train_s: float
@@ -104,7 +104,7 @@ class WayToTarget:
 
     @property
     def share(self) -> float:
-        """What share of the time is training."""
+        """The share of the time that is training."""
         return self.train_s / self.time_s
 
 
@@ -137,7 +137,7 @@ def _factors(first: WayToTarget | None, row: WayToTarget | None) -> dict[str, An
 
 
 def _way(goal: Goal, run: Run) -> WayToTarget:
-    """How one run gets there; infinite where it does not."""
+    """Return the way of one run to the target; infinite where it does not arrive."""
     looks = run.looks
     index = goal.reached_by(looks[goal.metric.kind])
     if index is None:
@@ -216,7 +216,7 @@ def _idle(run: Run) -> int | None:
 
 
 def _peak(runs: Sequence[Run]) -> dict[str, int | None]:
-    """What lay in the fullest memory of all workers and repeats at its peak; None if unknown."""
+    """Return the bytes of the fullest memory of all workers and repeats; None if unknown."""
     peaks = [one for run in runs for one in run.peak_memory.to_dict("records")]
     fullest = max(peaks, key=lambda one: one["bytes"], default=None)
     columns = {"peak_bytes": "bytes"} | {f"peak_{one}_bytes": one for one in MEMORY_CATEGORIES}
@@ -296,7 +296,7 @@ def ranked(
 
 
 def _fair(goal: Goal, rows: Sequence[Sequence[Run]], rules: Sequence[str]) -> list[bool]:
-    """Which rows may be compared: the fair (`is_fair`) that were measured, or all if none is."""
+    """Mark the rows to compare: the fair (`is_fair`) that were measured, or all if none is."""
     kind, fair = goal.metric.kind, list[bool]()
     for rule, of in zip(rules, rows, strict=True):
         is_measured = not of or any(run.failure or run.looks[kind].notna().any() for run in of)

@@ -47,7 +47,7 @@ _UNREADABLE: Final = (
 
 
 def _verified(place: Path) -> dict[str, Any]:
-    """What the file of numbers holds, if it is as it was written."""
+    """Read the file of numbers, if it is as it was written."""
     with contextlib.suppress(*_UNREADABLE):
         content: dict[str, Any] = json.loads(read_regular(place / NUMBERS))
         if content.pop("sha256") == _hash(content):
@@ -72,7 +72,7 @@ def _hash(content: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunKey:
-    """What a run is known by: its key, and the witness of its row if the key is of one."""
+    """A run's key, and the witness of its row if the key is of one."""
 
     key: str
     witness: Witness | None
@@ -80,7 +80,7 @@ class RunKey:
 
 @dataclass(slots=True)
 class RunCache:
-    """Where finished runs are kept, and taken from.
+    """A folder in which finished runs are kept, and from which they are taken.
 
     Args:
         folder: that of the report or forecast; the runs lie in a hidden folder within.
@@ -192,7 +192,7 @@ class RunCache:
         return self._learnings
 
     def tidy(self) -> None:
-        """Where no run is kept, remove what was learned for one."""
+        """Remove what was learned where no run is kept."""
         if not any(self.runs.glob(f"*/{NUMBERS}")):
             self._drop()
 
@@ -204,7 +204,7 @@ Keeping = RunCache
 def known_by(
     row: Row, seeds: Sequence[int], witness: Witness | None = None, **more: Any
 ) -> list[RunKey]:
-    """What the runs of a row are known by, one for each seed: SHA-256 over all that decides them.
+    """Return the keys of a row's runs, one a seed: SHA-256 over all that decides them.
 
     Args:
         row: whose runs they are.

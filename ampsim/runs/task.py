@@ -31,7 +31,7 @@ CHECKED_OF: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What the runs of one schedule share."""
+    """The part of a task that the runs of one schedule share."""
 
     model: Model
     cluster: Cluster
@@ -40,12 +40,12 @@ class RunPlan:
 
     @property
     def epochs(self) -> int:
-        """By when a run ends; in mode "sleep", which measures nothing, after one."""
+        """The most epochs of a run; 1 in mode "sleep", which measures nothing."""
         return self.options.epochs if self.options.mode == "numeric" else 1
 
     @property
     def goal(self) -> Goal:
-        """What validation measures, and the value that ends a run."""
+        """The metric of validation, and its value that ends a run."""
         return Goal(self.model.measure, self.options.target)
 
     def having(self, **options: Any) -> RunPlan:
@@ -192,7 +192,7 @@ class Row:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What ran, as plain values."""
+        """Return as plain values what ran."""
         schedule = schedule_origin(self.schedule)
         own: dict[str, Any] = {"set": self.settings} if self.settings else {}
         placement = self.plan.options.placed.origin

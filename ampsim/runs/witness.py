@@ -43,7 +43,7 @@ class Leading:
         return self.whole.count(split) * self.batch_count(split) // max(batches, 1)
 
     def batch_count(self, split: Split) -> int:
-        """How many instances there are."""
+        """Count the instances."""
         return min(self.whole.batch_count(split), self.train if split == "train" else self.valid)
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[Any]:
@@ -97,7 +97,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What a tiny run of a row did."""
+    """The record of a row's tiny run."""
 
     tables: Mapping[str, Records]  # records that must be the same to the bit, by table
     numbers: Mapping[str, Any] = field(repr=False)  # computed or learned, within `TOLERANCE`
@@ -314,7 +314,7 @@ def tiny_task(row: Row, seed: int, times: int = 1) -> Task:
 
 
 def condensed(label: str, goal: Goal, result: Result, failure: str | None) -> TinyRun:
-    """What a tiny run of a row gave, and why it ended early if it did, as its witness."""
+    """Condense the result of a row's tiny run, or why it ended early, to a witness."""
     run = run_of(result, failure, schedule=label, seed=result.origin["seed"])
     recorded = ("spans", "transfers", "admissions", "updates")
     frames = {name: getattr(result, name) for name in recorded}

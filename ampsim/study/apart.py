@@ -91,7 +91,7 @@ def digest_of_graph(model: Model, graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is learned, whatever it runs on: model, first weights, data, and how updates are made.
+    """All that decides a learning, whatever it runs on.
 
     Args:
         model: what is trained.
@@ -160,7 +160,7 @@ class Subject:
             return why_by_message(self.graph, pumped(self.graph, pump, 0, first))
 
     def apart(self, folder: Path | None, learning: Learning = DEFAULT_APART) -> LearningApart:
-        """Who learns this apart, on its graph, and keeps learnings in a folder if there is one."""
+        """Build what learns this apart, on its graph, and keeps learnings in the folder, if any."""
         files = data_files(self.model) if folder else ()
         is_batched = learning == "batched" and not self.why_by_message()
         arithmetic: Arithmetic = "batched" if is_batched else "by message"
@@ -177,7 +177,7 @@ class Subject:
 
 
 def _behaviour(optimizer: Optimizer) -> bytes:
-    """What a method does to a few numbers in a few steps, and its rates within epochs.
+    """Try an optimizer on a few numbers for a few steps: equal methods give equal bytes.
 
     A copy is asked, as far as there can be one: a rate may note for its user what it is asked.
     """
@@ -225,7 +225,7 @@ def _add(hasher: Any, value: Any, seen: dict[int, Any]) -> None:
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """What a value consists of: of functions what they do, of objects what would be pickled."""
+    """Take a value apart: a function into what it does, an object into what would be pickled."""
     if isinstance(value, dict):
         return cast("dict[Any, Any]", value).items()
     if isinstance(value, set | frozenset):
@@ -246,7 +246,7 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def _read_by(function: FunctionType) -> Iterator[Any]:
-    """What a function reads: variables around it, and constants and functions of its module."""
+    """Find what a function reads: its closure, and constants and functions of its module."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # nothing is in it yet
             yield cell.cell_contents
@@ -352,7 +352,7 @@ class LearningApart:
     def _totals(
         self, digest: str, make: Callable[[], tuple[PassTotals, Arrays | None]]
     ) -> PassTotals:
-        """What is kept under a digest; else what `make` gives, which is kept from now on."""
+        """Return the totals that are kept under a digest; else call `make`, and keep its own."""
         if self._store is None:
             return make()[0]
         known = self._store.totals(digest)

@@ -16,7 +16,7 @@ _LONGEST = 40
 
 
 def bound_by(largest: str | None, shares: Iterable[float]) -> str | None:
-    """What bounds a run, if anything alone does; None where it is unknown.
+    """Name what bounds a run, if anything alone does; None where it is unknown.
 
     >>> bound_by("worker 3", [0.92, 0.1]), bound_by("worker 3", [0.38, 0.1]), bound_by(None, [])
     ('worker 3', 'no single thing', None)
@@ -69,7 +69,7 @@ def named(name: str, at: str) -> str:
 
 
 def bound_words(name: str, at: str, share: float, longest: int = _LONGEST) -> str:
-    """What is said of the largest share in a cell, a line or beside a bar.
+    """Tell the largest share, in words for a cell, a line or the end of a bar.
 
     >>> bound_words("worker 3", "linear-3", 0.92), bound_words("worker 1", "1", 1.0)
     ('linear-3 (92.0 %)', 'worker 1 (100 %)')

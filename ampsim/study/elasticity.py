@@ -73,7 +73,7 @@ def elasticities(result: Result, cluster: Cluster) -> Elasticities:
 
 
 class _Prices:
-    """What the steps of a run are charged by."""
+    """The prices of a run's steps, by time constant."""
 
     def __init__(self, result: Result, cluster: Cluster) -> None:
         self._cluster, kinds = cluster, result.recorder.kinds
@@ -118,7 +118,7 @@ class _Prices:
             yield from _split(parts, key, priced_s)
 
     def _priced(self, step: tuple[int, ...], worker: int) -> tuple[float, dict[str, float]]:
-        """What a step is priced, and the seconds of it of each time constant.
+        """Return a step's price, and how many of its seconds each time constant makes.
 
         A member of a group that only waited has no price.
         """

@@ -37,7 +37,7 @@ COLUMNS: Final = ("learning_rate", "learning_rate_given", "learning_rate_rule")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a row's learning rate is, and why."""
+    """A row's learning rate, and the reason for it."""
 
     factor: float = 1.0  # times the model's own rate
     rule: str = AS_GIVEN  # a few words

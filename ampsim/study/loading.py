@@ -358,7 +358,7 @@ def _require_flag(path: Path, name: str, value: Any, hint: Any) -> None:
 
 
 def located(where: str, make: Callable[[], T]) -> T:
-    """What `make` gives; a mistake in it names its file and place. That data are absent is none.
+    """Call `make`; a mistake in it names its file and place. That data are absent is none.
 
     Raises:
         FileFormatError: something does not fit.

@@ -81,7 +81,7 @@ Parameters = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Model:
-    """What `build(config)` in a model file returns.
+    """A network to train, with its data and its optimizer: `build(config)` of a model file.
 
     Args:
         name: as in reports.
@@ -198,7 +198,7 @@ class Model:
 
     @property
     def measure(self) -> Metric:
-        """What validation measures, with its unit."""
+        """The quantity that validation measures, with its unit."""
         return Metric(self.metric, self.error_unit)
 
     def data(self, seed: int, train_count: int | None = None) -> UserData:
@@ -316,7 +316,7 @@ class Model:
         return self._made("make_program", self.make_program, Program, "a flow.Program")
 
     def _made(self, what: str, make: Callable[[], T], kind: type[T], wanted: str) -> T:
-        """What a function of the model's file gives, if it is of that kind."""
+        """Call a function of the model's file, which must give something of a kind."""
         with user_code(f"{what} of model {self.name} failed", GraphError):
             made = make()
         if not isinstance(cast("object", made), kind):
@@ -369,7 +369,7 @@ class Model:
 
 
 def job_of(model: Model, graph: Graph) -> Job:
-    """What an engine of messages runs of a model, on a graph of it."""
+    """Return what an engine of messages runs: the model on one of its graphs."""
     assert model.pump is not None, f"model {model.name} is a program only"
     return Job(graph, model.pump, model.optimizer, model.update_interval)
 

@@ -172,7 +172,7 @@ def wait_share(
 
 
 def never_met(exchanges: pd.DataFrame, solver: Solver, workers: int) -> str:
-    """Which ranks of a finished run exchanged with nobody, and why; empty where all did."""
+    """Tell which ranks of a finished run exchanged with nobody, and why; empty where all did."""
     count, each = solver.ranks_on(workers), solver.copies_per_rank
     met = set(exchanges["rank"][exchanges["server"] > OF_GROUP].tolist())
     lone = [rank for rank in range(count) if rank * each not in met]

@@ -116,7 +116,7 @@ and by which share that changed it: 0 for a whole epoch, infinity for one pass."
 
 
 def _advice(name: str, tried: Sequence[_Tried], blind_to: str) -> Advice | None:
-    """What to say of one placement, tried under each schedule."""
+    """Say whether one placement, tried under each schedule, is worth taking."""
     if any(name not in ratios for ratios, _change in tried):
         return None
     values = [ratios[name] for ratios, _change in tried]
@@ -168,14 +168,14 @@ class _Race:
                 self._workers = {name: at for name, at in self._workers.items() if at != workers}
 
     def ratios(self) -> dict[str, float]:
-        """How many times as fast as the default each of the others is."""
+        """The speed of each other placement, over that of the default."""
         seconds = {name: self._timed[at].instance_s for name, at in self._workers.items()}
         usual = seconds.pop(DEFAULT)
         return {name: usual / one if 0 < one < math.inf else 1.0 for name, one in seconds.items()}
 
 
 def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> _Tried:
-    """How many times as fast as the default each placement that fits is; none for short runs."""
+    """Return the speed of each placement that fits over that of the default; none of short runs."""
     count = trials.first_pass(schedule)
     if limit < count:
         return {}, math.inf
@@ -249,6 +249,6 @@ def _ways_differ(cluster: Cluster) -> bool:
 
 
 def _cost(part: Device | Link) -> str:
-    """What it charges, whatever it is called and whoever says so."""
+    """Write down what a part charges, whatever it is called and whoever says so."""
     said = {"name", "description", "source", "sources", *UPKEEP}
     return part.model_dump_json(exclude=said)

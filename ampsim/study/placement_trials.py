@@ -149,7 +149,7 @@ class Trials:
 
     @cached_property
     def probe(self) -> Probe:
-        """What instances cost on the first device, and send."""
+        """Return the costs of instances on the first device, and what they send."""
         return probe_of(self.model, self.cluster.devices[0], self.data)
 
     def place(self, placement: Placement, schedule: Schedule, seed: int) -> list[int]:

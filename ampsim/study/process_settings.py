@@ -112,7 +112,7 @@ def _is_limit_per_thread() -> bool:
 
 @cache
 def linear_algebra() -> str:
-    """What computes NumPy's matrix products: library, version and the kernels that it chose.
+    """Name what computes NumPy's matrix products: library, version, and its choice of kernels.
 
     Kernels follow the processor (or `OPENBLAS_CORETYPE`) and round each in their own way, so that
     what a run learns is the same to the last bit with the same kernels only.

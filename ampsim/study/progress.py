@@ -12,7 +12,7 @@ from ampsim.metric import ACCURACY, Metric
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """How many runs there are, and how many have ended, those kept from before among them."""
+    """A count of runs, and of those that have ended, runs kept from before among them."""
 
     runs: int
     finished: int
@@ -20,7 +20,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is; told whenever an instance finishes, after each epoch and at the end.
+    """The state of a run; told whenever an instance finishes, after each epoch and at the end.
 
     Args:
         schedule: name of the schedule that runs.

@@ -45,7 +45,7 @@ def _by_worker(groups: Sequence[Mapping[str, Any]], key: str) -> np.ndarray:
 
 
 def crossings_of(cluster: Cluster) -> Crossings | None:
-    """What messages cross; None where each pair of workers has a link of its own."""
+    """Return the shares that messages cross; None where each pair of workers has its own link."""
     return partial(_crossed, cluster) if cluster.has_shared_bandwidth else None
 
 
@@ -61,7 +61,7 @@ def _crossed(cluster: Cluster, source: int, target: int) -> list[Crossing]:
 
 
 def name_of(share: Share) -> str:
-    """Whose bandwidth it is, in words.
+    """Name what a bandwidth belongs to.
 
     >>> name_of(Share((0, "hub", "edge"), 1e9)), name_of(Share((3, "egress"), 1e9))
     ('edge 0 to hub', 'egress port of worker 3')
@@ -103,7 +103,7 @@ NO_DIRECTION: Final = ""
 
 
 def path_frame(path: Columns, nodes: Sequence[str]) -> pd.DataFrame:
-    """What `Result.critical_path` gives."""
+    """Build the table `Result.critical_path`."""
     codes = {
         "kind": (path["kind"], PATH_KINDS),
         "node": (path["node"], nodes),
@@ -120,7 +120,7 @@ def path_frame(path: Columns, nodes: Sequence[str]) -> pd.DataFrame:
 
 
 def path_parts(pieces: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """What `Result.critical_path_parts` gives, of a path in pieces, the earliest first."""
+    """Build the table `Result.critical_path_parts` of a path in pieces, the earliest first."""
     of_pieces: list[pd.DataFrame] = []
     makespan_s = np.nan
     for path in pieces:
@@ -181,7 +181,7 @@ class WithRates:
 
 
 class Occupation(NamedTuple):
-    """What occupied the devices of a run."""
+    """The occupation of a run's devices."""
 
     groups: Sequence[Mapping[str, Any]]  # workers in a row with what they have in common
     outages: pd.DataFrame  # when which device was not as usual
@@ -194,7 +194,7 @@ class ReadOff(WithRates, ABC):
     @property
     @abstractmethod
     def memory(self) -> pd.DataFrame:
-        """What lay in the workers' memories: worker, time_s, bytes, weights, gradients, ...
+        """Bytes in the workers' memories: worker, time_s, bytes, weights, gradients, ...
 
         One row for the fullest moment of each stretch of time, of which a worker has some hundreds:
         `bytes` in all, and then those of each category (docs/decisions/0013-memory.md). Empty where
@@ -213,7 +213,7 @@ class ReadOff(WithRates, ABC):
 
     @abstractmethod
     def _occupation(self) -> Occupation:
-        """What occupied the devices, and when."""
+        """Return what occupied the devices, and when."""
 
     @property
     def peak_memory(self) -> pd.DataFrame:
@@ -292,7 +292,7 @@ class ReadOff(WithRates, ABC):
 
     @property
     def utilisation_by_lane(self) -> pd.DataFrame:
-        """Of the host and of other lanes than that of computing: worker, lane, share.
+        """Shares of the makespan of the host, and of lanes beside computing: worker, lane, share.
 
         The share is of the makespan; the host is worker -1. Empty where no device has such a lane,
         and no host takes time.
@@ -323,7 +323,7 @@ class ReadOff(WithRates, ABC):
 def histogram(
     nodes: Sequence[str], what: str, counts: Mapping[int, Mapping[int, int]]
 ) -> pd.DataFrame:
-    """How often each node has each value of what is counted: node, `what`, count."""
+    """Build a table of how often each node has each value: node, `what`, count."""
     rows = [
         (nodes[node], value, count)
         for node, own in sorted(counts.items())

@@ -50,7 +50,7 @@ def _count_text(value: float | None) -> str:
 
 @dataclass(frozen=True)
 class Result(ReadOff):
-    """What `simulate` returns; all times are virtual seconds.
+    """The result of `simulate`; all times are virtual seconds.
 
     The tables of the trace are read-only; change a copy of yours, such as ``result.spans.copy()``.
 
@@ -97,7 +97,7 @@ class Result(ReadOff):
         return self._frames[table].copy(deep=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: not the frames, which are made again."""
+        """Pickle all but the frames, which are made again."""
         self.recorder.flush()  # rows that wait hold states, whose types may be of a model's file
         return {**{one.name: getattr(self, one.name) for one in fields(self)}, "_frames": {}}
 
@@ -172,7 +172,7 @@ class Result(ReadOff):
 
     @property
     def sent(self) -> dict[str, int]:
-        """How many messages went between the workers of a program; empty of other methods.
+        """Count the messages between the workers of a program; empty of other methods.
 
         `tensors`; `predicates`, all truth values; `signals` of control edges; `dead` signals.
         """
@@ -205,7 +205,7 @@ class Result(ReadOff):
 
     @property
     def never_met(self) -> str:
-        """Which ranks of a solver exchanged with nobody in the run, and why; empty where all did.
+        """Tell which ranks of a solver exchanged with nobody, and why; empty where all did.
 
         Empty, too, without a solver, and where the trace has only the first of its exchanges.
         """
@@ -260,7 +260,7 @@ class Result(ReadOff):
 
     @property
     def time_by_node(self) -> pd.DataFrame:
-        """Of the whole run, one row a node, worker and direction: how long it is spent on.
+        """Time spent in the whole run, one row a node, worker and direction.
 
         node, worker, direction, steps (those that took time), busy_s, share (of the makespan).
         Nodes stand in the order of the graph, under a solver with a row for each worker that has a
@@ -286,7 +286,7 @@ class Result(ReadOff):
 
     @cached_property
     def bounds(self) -> Bounds:
-        """What bounds the run, by all of its records, also those that are not kept."""
+        """The bounds of the run, by all of its records, also those that are not kept."""
         return bounds_of(self.recorder.records(), self._path, self.crossings)
 
     @cached_property
@@ -295,7 +295,7 @@ class Result(ReadOff):
 
     @property
     def critical_path_parts(self) -> pd.DataFrame:
-        """Where `critical_path` spends its time: kind, node, direction, worker, seconds, share.
+        """Time of `critical_path` by kind, node, direction and worker: these, seconds, share.
 
         One row for all of its parts that agree in these, the longest first; the seconds add up to
         `makespan_s`.
@@ -324,7 +324,7 @@ class Result(ReadOff):
 
     @property
     def critical_path(self) -> pd.DataFrame:
-        """What the last step waited for, back to time zero: a row each, the earliest first.
+        """The chain of waits from the last step back to time zero: a row each, the earliest first.
 
         start_s, end_s, kind, node, direction, worker, source_worker, instance. Rows join, from 0 to
         `makespan_s`, whichever records are kept. A `kind` is "compute", a step, or "dispatch" and
@@ -337,7 +337,7 @@ class Result(ReadOff):
 
     @property
     def group_sizes(self) -> pd.DataFrame:
-        """How many messages were merged into one step: node, size, count of steps.
+        """Sizes of the groups of messages that were merged into one step: node, size, count.
 
         Empty where the schedule merges none; free steps and updates are neither merged nor counted.
         """

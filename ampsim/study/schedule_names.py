@@ -96,7 +96,7 @@ def labels_of(schedules: Sequence[Schedule]) -> list[str]:
 
 
 def option_types() -> dict[str, type]:
-    """All options that any schedule takes, by name: what one value for all nodes is.
+    """List the options of all schedules, by name, with the type of one value.
 
     >>> option_types()["min_update_interval"], option_types()["group_wait_s"]
     (<class 'int'>, <class 'float'>)

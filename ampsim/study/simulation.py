@@ -111,7 +111,7 @@ PlacementLike: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How a run is made: what `simulate` takes by the same names, and who watches it.
+    """Options of a run, by the names that `simulate` takes, and who watches it.
 
     Args:
         spans_kept: how many records of each kind to keep, from the first; None for all.
@@ -326,7 +326,7 @@ class Simulation:
 
     @property
     def _recount(self) -> Callable[[], Columns] | None:
-        """What counts memory afterwards; None where the run did, or ended within an epoch."""
+        """Return what counts memory afterwards; None where the run did, or is within an epoch."""
         options, is_counted = self._options, self._training.counts_memory
         if is_counted or options.counts_memory is False or self._is_within_epoch or not self.epoch:
             return None
@@ -350,7 +350,7 @@ def counted(
 def _settings_of(
     options: RunOptions, graph: Graph, cluster: Cluster, schedule: Schedule
 ) -> RunSettings:
-    """What all parts of a run know.
+    """Build the settings that all parts of a run share.
 
     Memory is counted as chosen, or where it tells; else when somebody asks, if a run in mode
     "sleep" can tell (`counted`).

@@ -41,14 +41,14 @@ then belongs to model, cluster and schedule, and repeats differ in their learnin
 
 
 def probe_of(model: Model, device: Device, data: UserData) -> Probe:
-    """What instances cost on a device and send, on a graph of their own."""
+    """Measure instances on a device: their costs, and what they send, on a graph of their own."""
     job = job_of(model, model.graph(PROBE_SEED))
     with fixed_settings():
         return probe(job, device, data.batches("train", epoch=0, seed=PROBE_SEED))
 
 
 def validations(train_count: int, every: int | None) -> int:
-    """How often an epoch of so many training items is validated.
+    """Count the validations of an epoch of so many training items.
 
     >>> validations(1000, None), validations(1000, 250), validations(1000, 300)
     (1, 4, 4)
@@ -84,7 +84,7 @@ class Parts:
 
 @dataclass(slots=True)
 class EpochTotals:
-    """What the parts of an epoch add up to."""
+    """Sums over the parts of an epoch."""
 
     trained: PassTotals = field(default_factory=PassTotals)
     valid: PassTotals = field(default_factory=PassTotals)

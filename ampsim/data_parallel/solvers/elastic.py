@@ -38,7 +38,7 @@ Side: TypeAlias = Literal["server", "worker"]
 
 
 def spring(theta: Vector, centre: Vector, pull: float) -> Vector:
-    """By how much a rank and the centre move towards each other."""
+    """Return the step by which a rank and the centre move towards each other."""
     return theta.dtype.type(pull) * (theta - centre)
 
 

@@ -111,15 +111,15 @@ class Elements(Resource):
         return self.values[place]
 
     def stack(self, flow: Any, *, static: Any, dtype: Any) -> Any:
-        """All places, in order."""
+        """Stack all places, in order."""
         return _stacked([self.read(place) for place in range(self.size)], static, dtype)
 
     def parts(self) -> list[Any]:
-        """What `stack` stacks."""
+        """The arrays that `stack` stacks."""
         return list(self.values.values())
 
     def length(self, flow: Any) -> Any:
-        """How many places there are."""
+        """Count the places."""
         return np.array(self.size, np.int64)
 
     def gradient(self, *, source: int) -> Gradients:
@@ -141,7 +141,7 @@ class Gradients:
         self._parts.setdefault(index, []).append((writer, value))
 
     def parts(self, index: Any = None) -> list[Any]:
-        """What is added up at a place, in the order of nodes and tags; or at all places."""
+        """Summands of one place, in the order of nodes and tags; without `index`, of all places."""
         if index is None:
             return [value for place in self._parts for value in self.parts(place)]
         found = self._parts.get(int(index), ())
@@ -195,7 +195,7 @@ def _gradient_array(of: Any) -> Tensor:
 
 
 def _written_back(of: Any, gradient: Tensor) -> list[Any]:
-    """Of what wrote (handle, [index,] value, flow): the gradients of the value and of the flow."""
+    """Return the gradients of the value and the flow of a write (handle, [index,] value, flow)."""
     *index, value = range(1, len(of.node.inputs) - 1)
     back, taken = None, of.node.inputs[value]
     if of.is_wanted(value):
@@ -206,7 +206,7 @@ def _written_back(of: Any, gradient: Tensor) -> list[Any]:
 
 
 def _read_back(of: Any, gradient: Tensor) -> list[Any]:
-    """Of what read (handle, [index,] flow): the gradient of the flow."""
+    """Return the gradient of the flow of a read (handle, [index,] flow)."""
     index = range(1, len(of.node.inputs) - 1)
     name = "array_add" if index else "array_add_all"
     flow = apply(name, _gradient_array(of), *map(of.input, index), gradient, 0.0)

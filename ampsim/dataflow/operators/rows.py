@@ -102,7 +102,7 @@ def _top_shape(x: op.Shape, *, count: int) -> op.Shape:
 
 @listed(_top_shape, op.truth, op.elementwise(4, passes=3))
 def top(x: Array, count: int = 1) -> Any:
-    """Which elements are among the `count` largest of the last axis; of equal ones the first."""
+    """Mark the `count` largest elements of the last axis; of equal ones the first."""
     largest = np.argsort(-x, axis=-1, kind="stable")[..., :count]
     is_top = np.zeros(x.shape, np.bool_)
     np.put_along_axis(is_top, largest, True, axis=-1)
@@ -164,7 +164,7 @@ def softmax_cross_entropy_gradient(logits: Array, label: Array, gradient: Array)
 
 @listed(_loss_shape, op.integer, op.elementwise(3, passes=1, arrays=1))
 def count_right(logits: Array, label: Array) -> Any:
-    """How many rows have their largest number at their label."""
+    """Count the rows whose largest number is at their label."""
     return np.array(np.count_nonzero(logits.argmax(axis=1) == label), np.int64)
 
 
@@ -195,7 +195,7 @@ def numpy_function(
     function: Callable[..., Any], operands: Sequence[Operand], *,
     shape: Sequence[int] | None = None, dtype: Any = "float64",
 ) -> Tensor:  # fmt: skip
-    """What a function of arrays gives that changes none of them and gives the same for the same.
+    """Call a pure function of arrays: it changes none, and gives the same for the same.
 
     It has no gradient. The host computes what takes and gives whole numbers and truth values alone,
     at the cost of a step.

@@ -80,12 +80,12 @@ def _formed_shape(x: Any, shape: np.ndarray, *, static: Any) -> tuple[int, ...]:
 
 @listed(*_TOLD, gradient=lambda of, slope: [of.formed(slope, 0), None], running_shape=_formed_shape)
 def reshape_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
-    """The same elements in another shape, in which -1 is what is left for an axis."""
+    """Reshape; a length of -1 is whatever is left for its axis."""
     return x.reshape(tuple(shape.tolist()))
 
 
 def reshape(x: Operand, shape: Sequence[int]) -> Tensor:
-    """The same elements in another shape; -1 is the length that then is left for an axis."""
+    """Reshape; a length of -1 is whatever is left for its axis."""
     static = tuple(None if length == -1 else length for length in shape)
     return reshape_to(x, np.array(shape, op.INT), static)
 
@@ -156,7 +156,7 @@ def _part_shape(x: Any, *shapes: Any, axis: int, place: int, static: Any) -> tup
 
 @listed(*_TOLD, running_shape=_part_shape)
 def part_of(x: Array, *shapes: Array, axis: int, place: int, static: op.Shape | None) -> Any:
-    """What the part at a place has of a gradient, where `concat` joined parts of such shapes."""
+    """Cut out of a gradient the part that belongs to one of the parts that `concat` joined."""
     edges = np.cumsum([0, *(shape[axis] for shape in shapes)])
     return _between(x, int(edges[place]), int(edges[place + 1]), axis)
 
@@ -183,7 +183,7 @@ def _cut_back(of: Any, gradient: Tensor) -> list[Tensor]:
 
 @listed(_cut_shape, op.first_dtype, gradient=_cut_back)
 def cut(x: Array, first: int, last: int, axis: int = 1) -> Any:
-    """What lies from `first` to before `last` along an axis."""
+    """Slice from `first` to before `last` along an axis."""
     return _between(x, first, last, axis)
 
 
@@ -253,5 +253,5 @@ def _cast_back(of: Any, gradient: Tensor) -> list[Any]:
 
 @listed(op.first_shape, op.told_dtype, op.moved, _cast_back)
 def cast(x: Array, dtype: Any) -> Any:
-    """The same numbers as another type."""
+    """Convert the elements to another type."""
     return x.astype(dtype)

@@ -27,7 +27,7 @@ _LATENCY_S: Final = 1e-9  # any but 0, so that messages are recorded
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What instances of a training pass cost.
+    """Measured costs of a training pass's instances.
 
     Args:
         seconds: of all steps of each node, in the order of ``graph.nodes``; replicas have their
@@ -49,7 +49,7 @@ value above `enough_s`, once that is clearly missed."""
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a placement may look at.
+    """All that a placement may look at.
 
     Args:
         graph: verified; its first node is the controller.

@@ -167,7 +167,7 @@ class _Climb:
 
 
 class _Estimate:
-    """What a placement may be worth, from a probe: an order of trials, not an answer."""
+    """A placement's estimated worth, from a probe: an order of trials, not an answer."""
 
     def __init__(self, situation: Situation) -> None:
         probe = situation.probe()
@@ -186,7 +186,7 @@ class _Estimate:
         return self._seconds[index] > 0
 
     def seconds(self, placement: Sequence[int]) -> float:
-        """What the busiest worker has to compute, and a worker's share of what lies between."""
+        """Add the busiest worker's computation and a worker's share of what crosses links."""
         loads = [0.0] * len(self._rates)
         for seconds, worker in zip(self._seconds, placement, strict=True):
             if worker != HOST:

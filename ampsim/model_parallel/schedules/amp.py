@@ -15,7 +15,7 @@ from ampsim.options import Amount, Count
 
 
 class Asynchronous:
-    """What schedules have in common whose nodes update themselves; their fields are the options."""
+    """Options of the schedules whose nodes update themselves."""
 
     max_active_keys: int
     min_update_interval: int | Mapping[str, int] | None

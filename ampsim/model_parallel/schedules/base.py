@@ -25,7 +25,7 @@ class Schedule(Protocol):
 
     @property
     def order(self) -> Order:
-        """Which of the messages that wait a worker serves next."""
+        """The order in which a worker serves messages that wait."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Schedule(Protocol):
 
     @property
     def weights(self) -> Weights:
-        """Which weights a step reads."""
+        """The weights that a step reads."""
         ...
 
 

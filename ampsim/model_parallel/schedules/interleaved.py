@@ -62,7 +62,7 @@ class InterleavedOneFOneB(Draining):
 
 
 def _remedy(stages: int, workers: int) -> str:
-    """What deals the stages out, whatever placement and workers there are."""
+    """Say how the stages are dealt out, whatever placement and workers there are."""
     if stages % workers:
         return f"take workers={stages} or a divisor of that, with the placement 'paper'"
     return (

@@ -12,7 +12,7 @@ from ampsim.options import Count
 
 
 class Stashing:
-    """What pipelines of 1F1B have in common that never drain, and stash versions of weights."""
+    """Options of 1F1B pipelines that never drain, and stash versions of weights."""
 
     max_active_keys: int | None
     name: ClassVar[str]
@@ -131,5 +131,5 @@ class _GivenByFirst(VersionRule):
         return self._given.pop(instance)
 
     def awaits(self, version: int) -> bool:
-        """Of instances that have been given it, or may be."""
+        """Whether an instance has been given this version, or may be."""
         return version in self._given.values() or self._first.may_give(version)

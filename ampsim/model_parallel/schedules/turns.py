@@ -19,7 +19,7 @@ Turn: TypeAlias = "tuple[Direction, int]"
 
 @dataclass(slots=True)
 class Admitted:
-    """What the controller has admitted to training.
+    """The instances that the controller has admitted to training.
 
     Attributes:
         first: number of the first instance of this pass.
@@ -37,7 +37,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStages:
-    """Which stages a worker serves.
+    """The stages that a worker serves.
 
     Attributes:
         own: its stages, ascending.
@@ -59,7 +59,7 @@ class Turns(Protocol):
     """An order: whose turn it is, given what has been served."""
 
     def next(self) -> Turn | None:
-        """Whose turn it is; None while that is not known. To be asked again."""
+        """Return the next turn; None while it is not known. To be asked again."""
         ...
 
     def served(self) -> None:
@@ -160,7 +160,7 @@ def one_stage_a_worker(name: str, placed: WorkerStages) -> int:
 
 
 def _remedy(placed: WorkerStages) -> str:
-    """What gives each stage a worker of its own, whatever placement and workers there are."""
+    """Say how each stage gets a worker of its own, whatever placement and workers there are."""
     if placed.workers < placed.stages:
         return f"take workers={placed.stages} or more, with the placement 'paper'"
     return "the workers suffice, the placement does not use them; take the placement 'paper'"

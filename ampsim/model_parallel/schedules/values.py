@@ -24,7 +24,7 @@ REMEDIES: Final = ("none", "weight-prediction")
 
 
 class VersionRule:
-    """Which versions of the weights the forward steps of one stage read: the latest, of itself."""
+    """The rule for the version that one stage's forward steps read; this one: the latest."""
 
     def pick(self, instance: int, latest: int) -> int:
         """The version that the forward step of an instance reads: the latest, or one kept."""
@@ -56,7 +56,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which of the messages that wait a worker serves next.
+    """The order in which a worker serves messages that wait.
 
     Args:
         kinds: directions, the most urgent first.
@@ -144,7 +144,7 @@ class Updates:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Which weights a step reads.
+    """The weights that a step reads.
 
     Args:
         versions: makes the rules for which version a forward step reads, one for each stage in

@@ -151,7 +151,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def whole_window(frames: Iterable[DataFrame]) -> Window:
-    """From the first start to the last end of all spans; (0, 1) where nothing takes time."""
+    """Return the first start and the last end of all spans; (0, 1) where nothing takes time."""
     filled = [frame for frame in frames if len(frame)]
     if not filled:
         return 0.0, 1.0
@@ -235,7 +235,7 @@ def ends_of(every: Iterable[DataFrame]) -> set[int]:
 def dependencies_in(
     spans: DataFrame, dependencies: DataFrame, boxes: DataFrame, window_s: Window
 ) -> DataFrame:
-    """Which operation made which ready, from the end of the one to the start of the other.
+    """Make arrows from the end of each operation to the start of those that it made ready.
 
     Args:
         spans: of the operations.
@@ -256,7 +256,7 @@ def dependencies_in(
 
 @dataclass(frozen=True, slots=True)
 class ChartRun:
-    """What a chart draws of a schedule's run."""
+    """The part of a run that a chart draws."""
 
     spans: DataFrame  # free steps (start_s == end_s) are not drawn
     transfers: Sequence[DataFrame] = ()  # in chunks, drawn as arrows
@@ -272,7 +272,7 @@ class ChartRun:
 
 
 def chart_of(run: AnyRun) -> ChartRun:
-    """What a chart draws of a run: its spans and transfers, outages and waits."""
+    """Take what a chart draws of a run: its spans and transfers, outages and waits."""
     transfers = [run.transfers] if len(run.transfers) else []
     return ChartRun(run.spans, transfers, kept_of(run), outages_of(run))
 
@@ -319,7 +319,7 @@ def outages_in(outages: DataFrame | None, window_s: Window) -> DataFrame:
 
 
 def looks_of(outages: Iterable[DataFrame]) -> list[str]:
-    """Which looks there are, in the order of `OUTAGES`."""
+    """List the looks that there are, in the order of `OUTAGES`."""
     found = {look for one in outages for look in one["look"]}
     return [one for one in OUTAGES if one in found]
 

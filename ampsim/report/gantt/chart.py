@@ -222,7 +222,7 @@ def _charts(
 
 
 def _summary(chart: Chart) -> str:
-    """How busy the rows are or how much was kept, and the share of arrows that is drawn."""
+    """Tell how busy the rows are or how much was kept, and the share of arrows that is drawn."""
     what = "rows" if all(map(is_worker, chart.rows.numbers)) else "workers"
     parts = [f"{what} shown are busy {format_percent(chart.busy_fraction)} of this window"]
     if chart.rows.has_threads:

@@ -183,7 +183,7 @@ def _draw_edge(axes: Axes, picture: GraphPicture, index: int, edge: EdgePart) ->
 
 
 def _end(picture: GraphPicture, index: int, at_source: bool) -> tuple[float, float]:
-    """Where an edge meets its source or its target: edges share a side of a box in equal parts."""
+    """Place the end of an edge: edges share a side of a box in equal parts."""
     edge = picture.parts.edges[index]
     node = edge.source if at_source else edge.target
     is_below = at_source != picture.layout.loops[index]

@@ -47,7 +47,7 @@ FILES: Final = (PAGE, INDEX, *(f"{name}.parquet" for name in TABLES))
 
 
 def contents_of(forecast: RunTable) -> dict[str, str | bytes]:
-    """What each file of a forecast holds, by its name.
+    """Make the files of a forecast, by name.
 
     These are forecast.csv, epochs.csv, validations.csv if some are within epochs, trials.csv if
     learning rates were tuned, the figures that there are data for (gantt.png, and those of
@@ -153,7 +153,7 @@ def index(view: RunTable, figures: Sequence[tuple[Picture, Figure]]) -> str:
 
 
 def words_of(view: RunTable) -> Words:
-    """What the run's pages say that a forecast's do not."""
+    """Return the words of a run's pages that a forecast's do not have."""
     epochs = view.runs[0].epochs
     shown = "Epochs"
     if len(epochs) > EPOCHS_SHOWN:

@@ -91,7 +91,7 @@ def _spent(row: Mapping[str, Any], seconds: str) -> list[str]:
 
 
 def _memory(records: list[Row]) -> list[list[str]]:
-    """What lay in each worker's memory at its fullest moment; what nobody has is left out.
+    """Tabulate each worker's memory at its fullest moment, without what no worker has.
 
     Moments of the workers are apart, so that columns do not add up.
     """
@@ -174,7 +174,7 @@ def _of_runs(forecast: RunTable, name: str) -> DataFrame | None:
 
 
 def table_files(forecast: RunTable) -> dict[str, str]:
-    """What epochs.csv, validations.csv, trials.csv and buys.csv hold, of those with data.
+    """Make epochs.csv, validations.csv, trials.csv and buys.csv, those that there are data for.
 
     The first two have a row for each epoch, or validation within one, of each run, with its label,
     which is that of the legends, and its repeat.

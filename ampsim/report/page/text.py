@@ -111,7 +111,7 @@ def changes_of(forecast: RunTable) -> list[str]:
 
 
 def lines_below(forecast: RunTable) -> list[str]:
-    """What stands below the table on a page: what bounds each row, and short notes."""
+    """Return the lines below the table of a page: what bounds each row, and short notes."""
     has_ends = any(not math.isnan(number(row, "train_per_s_low")) for row in rows(forecast.table))
     return [*notes(forecast.table), *shared_notes(forecast), *([_OF_DEVICES] if has_ends else [])]
 
@@ -289,7 +289,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def beside_answer(forecast: RunTable) -> list[str]:
-    """How rates were made, who may have arrived before the first look, and rates at an end."""
+    """Tell how rates were made, who may have arrived before the first look, rates at an end."""
     spent = [str(one) for one in sequence(forecast.manifest.get("budget"))]
     rates = "" if spent else rates_words(forecast)
     told = (*spent, rates, _first_look(forecast), _ends_of_rates(forecast))
@@ -306,7 +306,7 @@ def _learnings(forecast: RunTable) -> str:
 
 
 def rates_words(forecast: RunTable) -> str:
-    """How the rows' learning rates were made; empty where nothing is compared by what it learns."""
+    """Tell how the rows' learning rates were made; empty where no learning is compared."""
     records = rows(forecast.table)
     learned = [f"best_{forecast.metric.kind}", "time_to_target_s"]
     is_blind = all(math.isnan(number(row, name)) for row in records for name in learned)
@@ -331,7 +331,7 @@ def rates_words(forecast: RunTable) -> str:
 
 
 def assumed_words(manifest: Mapping[str, Any]) -> str:
-    """What is assumed and not measured, in a line; empty where nothing is."""
+    """List in a line what is assumed and not measured; empty where nothing is."""
     costs = manifest.get("costs")
     by_thing: dict[str, list[str]] = {}
     for one in sequence(costs) if is_tables(costs) else ():

@@ -123,7 +123,7 @@ _WAITING_MAX = 1 << 16  # chosen: more than any schedule has in flight; validati
 
 
 class FlowStep(NamedTuple):
-    """What an arrow needs to know of a step; `state` is the message's, in words."""
+    """A step, as an arrow needs it; `state` is the message's, in words."""
 
     node: str
     direction: str
@@ -196,7 +196,7 @@ class Flows:
 
 @dataclass(slots=True)
 class SliceTracks:
-    """Of each lane the track, and the end of its last slice."""
+    """The tracks of a lane, and the end of each one's last slice."""
 
     tids: list[int] = field(default_factory=list[int])
     free_at_ns: list[int] = field(default_factory=list[int])

@@ -244,7 +244,7 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
 
 
 def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
-    """What each slice says beside its name and times."""
+    """Write the arguments of each slice, beside its name and times."""
     said = {one: f'"state":{_told(one)},' if one else "" for one in set(states)}
     columns = (integers(spans, name).tolist() for name in ("flop", "bytes", "staleness"))
     return [
@@ -264,7 +264,7 @@ def _label(node: str, direction: str) -> str:
 
 
 def _subjects(spans: DataFrame) -> list[str]:
-    """Which instance or operation each span is of, as arguments of its slice."""
+    """Write the instance or the operation of each span, as arguments of its slice."""
     if not is_of_operations(spans):
         numbers = integers(spans, "instance").tolist()
         return [f'"instance":{one},' if one >= 0 else "" for one in numbers]

@@ -490,7 +490,7 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
 
 
 def _histograms(frame: DataFrame) -> dict[str, Floats]:
-    """Of each node, how many gradients had staleness 0, 1, 2, ..."""
+    """Count for each node the gradients of staleness 0, 1, 2, ..."""
     nodes = np.asarray(texts(frame, "node"), dtype=object)
     value, count = integers(frame, "staleness"), floats(frame, "count")
     return {

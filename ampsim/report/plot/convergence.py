@@ -67,7 +67,7 @@ def convergence(
     target: float | None = None,
     metric: Metric = ACCURACY,
 ) -> Figure:
-    """What validation measured over virtual time (left) and epochs (right), a colour per schedule.
+    """Draw validation over virtual time (left) and epochs (right), a colour per schedule.
 
     Of several repeats the line is a run that was really made: the one whose time to the target
     is the lower median, runs that never reached it counting last. A band reaches from the lowest
@@ -205,7 +205,7 @@ def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
 
 
 def _epochs_of_all(runs: list[Curve], goal: Goal) -> str:
-    """How many epochs the repeats took to the target, where all reached it."""
+    """Tell how many epochs the repeats took to the target, where all reached it."""
     reached = [goal.reached_by(run.score) for run in runs]
     took = [run.epoch[i] for run, i in zip(runs, reached, strict=True) if i is not None]
     return f", {min(took):g} to {max(took):g} epochs" if len(took) == len(runs) else ""
