@@ -62,20 +62,15 @@ class Metric:
         choose = max if self.is_rising else min
         return choose(known) if known else None
 
-    def require_target(self, value: object, mode: str = "numeric") -> float | None:
+    def require_target(self, value: object) -> float | None:
         """Return a target as a Python float; None, for no target, stays None.
 
         Raises:
             OptionError: the metric cannot have such a value: an accuracy is in (0, 1], an error is
-                any number > 0; or the mode is "sleep", in which nothing is measured.
+                any number > 0.
         """
         if value is None:
             return None
-        if mode == "sleep":
-            raise OptionError(
-                f"target must be left out where timing alone is asked for, got {short(value)}; "
-                "nothing is measured there"
-            )
         number = as_float(value)
         if not 0 < number < math.inf and not self.is_rising:
             raise OptionError(

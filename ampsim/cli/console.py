@@ -217,6 +217,19 @@ def require_effect(names: Iterable[str], why: str) -> None:
             raise OptionError(f"{typed[name]} has no effect {why}; leave it out")
 
 
+def note_no_effect(names: Iterable[str], why: str) -> None:
+    """Note options that were given to the command under way and change nothing, as it is asked.
+
+    Args:
+        names: of the options, by their arguments.
+        why: that is so, as the end of a sentence.
+    """
+    typed = typed_options()
+    for name in names:
+        if name in typed:
+            complain(f"note: {typed[name]} has no effect {why}")
+
+
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
     """Make a command of a function; what it does not take by position are options.
 

@@ -14,6 +14,7 @@ from ampsim.cli import options
 from ampsim.cli.console import (
     Code,
     complain,
+    note_no_effect,
     require_effect,
     show_traceback,
     width,
@@ -53,9 +54,10 @@ class Comparing:
 
         if mode == "sleep":
             why = "in mode sleep, which times one epoch and learns nothing"
-            options.require_learning(["scale_rate"], max_epochs, why)
+            note_no_effect(["target", *(["max_epochs"] if max_epochs != 1 else [])], why)
+            require_effect(["scale_rate"], why)
         if json == "-":
-            require_effect(["columns"], "beside --json -, which prints no table")
+            note_no_effect(["columns"], "beside --json -, which prints no table")
         if self.max_repeats is not None and self.sure is None:
             raise OptionError(
                 f"--max-repeats {self.max_repeats} ends what --sure goes on with; "

@@ -14,8 +14,8 @@ from ampsim.cli.console import (
     Code,
     answer,
     complain,
+    note_no_effect,
     object_of,
-    require_effect,
     show_traceback,
     write,
     write_json,
@@ -178,7 +178,7 @@ def run(
     from ampsim.study.simulation import RunOptions
 
     if mode == "sleep":
-        require_effect(["target"], "in mode sleep, which measures nothing")
+        note_no_effect(["target"], "in mode sleep, which measures nothing")
     loaded = options.make_model(model, settings, data)
     cluster = hardware.cluster()
     method = _single(tuning, schedule, loaded)

@@ -287,7 +287,7 @@ def forecast(
         SimulationError, ExecutorError: every process that made runs died, or the executor did.
     """
     model, cluster, schedules = model_of(model), cluster_of(cluster), schedules_of(schedules)
-    target = model.measure.require_target(target, mode)
+    target = model.measure.require_target(target)
     target = model.target if target is None else target
     options = RunOptions(
         epochs=max_epochs, mode=mode, instances=instances, target=target,

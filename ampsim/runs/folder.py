@@ -79,7 +79,7 @@ def run_to_keep(
         OptionError: an option has a value that it cannot have.
     """
     epochs = options.epochs
-    goal = Goal(model.measure, model.measure.require_target(options.target, options.mode))
+    goal = Goal(model.measure, model.measure.require_target(options.target))
     tracker = Tracker(on_progress, schedule.name, metric=model.measure)
     kept = None if options.on_rows is None else ROWS_KEPT
     watched = replace(options, on_items=tracker.on_items, counts_memory=True, spans_kept=kept)

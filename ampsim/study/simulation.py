@@ -428,7 +428,7 @@ def simulate(
             so far.
     """
     model, cluster, schedule = model_of(model), cluster_of(cluster), schedule_of(schedule)
-    target = model.measure.require_target(target, mode)
+    target = model.measure.require_target(target)
     options = RunOptions(
         epochs=epochs, seed=seed, mode=mode, instances=instances, target=target,
         placement=placement, clock=clock, counts_memory=counts_memory,

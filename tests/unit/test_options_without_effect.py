@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-import ampsim
 from ampsim.cli.options import Hardware, Tuning
 from ampsim.cli.questions import Question
-from ampsim.errors import OptionError
 
 SMALL = "--set data=synthetic --set hidden=8 --workers 2 --instances 40"
 ASLEEP = "has no effect in mode sleep, which times one epoch and learns nothing; leave it out"
 BY_TIMING = "has no effect on a search that minimises epoch_s, which follows from timing; leave"
 ONCE = "--until epoch_s<=1 --for device.flop_per_s=1e9..1e12"
 REFUSED = {
-    f"forecast mlp {SMALL} --mode sleep --target 0.9": f"--target {ASLEEP}",
-    f"forecast mlp {SMALL} --mode sleep --max-epochs 3": f"--max-epochs {ASLEEP}",
     f"forecast mlp {SMALL} --mode sleep --scale-rate none": f"--scale-rate {ASLEEP}",
-    f"forecast mlp {SMALL} --json - --columns all": "--columns has no effect beside --json -",
     f"forecast mlp {SMALL} --no-tune --trials 3": "--no-tune tries no learning rates, and --trials",
     f"forecast mlp {SMALL} --no-tune --budget 9s": "--budget says how much is tried and run; leave",
     f"forecast mlp {SMALL} --data here": "--data here has no effect beside --set data=synthetic",
-    f"run mlp {SMALL} --mode sleep --target 0.9": "--target has no effect in mode sleep",
     f"whatif mlp {SMALL} --mode sleep --target 0.9": f"--target {ASLEEP}",
     f"whatif mlp {SMALL} --mode sleep --max-epochs 9": f"--max-epochs {ASLEEP}",
     f"whatif mlp {SMALL} --mode sleep --repeats 2": f"--repeats {ASLEEP}",
@@ -68,11 +60,29 @@ def test_an_option_of_a_search_that_would_change_nothing_is_refused(words, mista
     assert told.startswith(f"ampsim: {OF_SEARCH[words]}")
 
 
-def test_mode_sleep_takes_no_target_in_python_either(model, cluster):
-    asked: dict[str, Any] = {"mode": "sleep", "target": 0.9, "instances": 40}
-    for train in (ampsim.simulate, ampsim.forecast):
-        with pytest.raises(OptionError, match="target must be left out where timing alone is"):
-            train(model, cluster, "amp", **asked)
+NOTED = {
+    "forecast --mode sleep --target 0.9 --max-epochs 3": [
+        "--target has no effect in mode sleep, which times one epoch and learns nothing",
+        "--max-epochs has no effect in mode sleep, which times one epoch and learns nothing",
+    ],
+    "forecast --mode sleep --json - --columns all": [
+        "--columns has no effect beside --json -, which prints no table"
+    ],
+    "run --mode sleep --target 0.9": [
+        "--target has no effect in mode sleep, which measures nothing"
+    ],
+}
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("words", NOTED)
+def test_what_is_asked_of_all_runs_alike_is_noted_where_it_changes_nothing(words, call):
+    command, *others = words.split()
+    ended = call(command, "mlp", *SMALL.split(), "--quiet", "--schedule", "amp", *others)
+    assert ended.code == 0
+    assert ended.err.splitlines()[: len(NOTED[words])] == [
+        f"ampsim: note: {one}" for one in NOTED[words]
+    ]
 
 
 @pytest.mark.usefixtures("undrawn")
