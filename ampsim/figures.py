@@ -59,7 +59,14 @@ def gantt(
         raise OptionError(
             "a result of a dependency engine has a chart of its own; draw them one by one"
         )
-    return _gantt_of_runs(runs, window_s)
+    named = _named(runs)
+    if len(counts := {one.workers for one in runs}) > 1:
+        raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
+    drawn = {name: chart_of(one) for name, one in named.items()}
+    return gantt_comparison(
+        drawn, workers=counts.pop(), window_s=window_s or first_window(drawn),
+        is_lettered=len(drawn) > 1,
+    )  # fmt: skip
 
 
 @checked
@@ -139,18 +146,6 @@ def _lasting(result: EngineResult) -> DataFrame:
         variable=operations["variable"].to_numpy()[number],
     )
     return told[is_operation | (spans["end_s"] > spans["start_s"])]
-
-
-def _gantt_of_runs(results: tuple[AnyResult, ...], window_s: tuple[float, float] | None) -> Figure:
-    named = _named(results)
-    counts = {result.workers for result in results}
-    if len(counts) > 1:
-        raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
-    workers = results[0].workers
-    drawn = {name: chart_of(one) for name, one in named.items()}
-    window_s = window_s or first_window(drawn)
-    is_lettered = len(drawn) > 1
-    return gantt_comparison(drawn, workers=workers, window_s=window_s, is_lettered=is_lettered)
 
 
 @checked

@@ -284,6 +284,10 @@ LATE_S: Final = 0.5
 """Wall seconds more until then (chosen: who asks what time it is ends between two steps first)."""
 
 
+LONGEST_S: Final = 1e9
+"""Wall seconds that timers of all systems can hold (chosen: 32 years)."""
+
+
 @contextlib.contextmanager
 def interrupted_after(seconds: float | None) -> Generator[None]:
     """Interrupt the block as Ctrl-C does, a moment after so many wall seconds; None is never.
@@ -299,7 +303,7 @@ def interrupted_after(seconds: float | None) -> Generator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds + LATE_S, AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, min(max(seconds, 0.0), LONGEST_S) + LATE_S, AGAIN_S)
     try:
         yield
     finally:

@@ -149,7 +149,7 @@ class Query:
 
     @contextlib.contextmanager
     def runs(self) -> Generator[PointRuns]:
-        """Open what makes its runs, while the block lasts; a budget ends it whatever is under way."""
+        """Open what makes its runs for the block, which a budget ends whatever is under way."""
         given = self.jobs if self.executor is None else self.executor
         limit_s = self.budget_s
         with opened(given, self.jobs, self.run_limit_s) as executor, interrupted_after(limit_s):

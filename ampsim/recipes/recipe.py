@@ -286,7 +286,10 @@ def read_recipe(folder: str | os.PathLike[str]) -> Recipe:
     file = file.model_copy(update={"schedules": rows})
     for fault in _row_faults(file, cells):
         raise FileFormatError(f"{path}: {fault}")
-    return Recipe(place, str(path), sha256_of(path), _asked_sha256(table), file, cells)
+    asked = {key: value for key, value in table.items() if key not in ("title", "text")}
+    told = json.dumps(asked, sort_keys=True, default=str)
+    asked_sha256 = hashlib.sha256(told.encode()).hexdigest()
+    return Recipe(place, str(path), sha256_of(path), asked_sha256, file, cells)
 
 
 def _multiplied(file: RecipeFile) -> tuple[list[ScheduleEntry], tuple[Cell, ...]]:
@@ -307,11 +310,6 @@ def _multiplied(file: RecipeFile) -> tuple[list[ScheduleEntry], tuple[Cell, ...]
 
 def _words(cluster: str) -> str:
     return PurePath(cluster).stem if cluster.endswith(".toml") else cluster
-
-
-def _asked_sha256(table: dict[str, Any]) -> str:
-    asked = {key: value for key, value in table.items() if key not in ("title", "text")}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _faults(file: RecipeFile) -> Iterator[str]:

@@ -292,12 +292,8 @@ def _column_to_plain(column: Any) -> list[Any]:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return [_CATEGORY, column.cat.codes.tolist(), column.cat.categories.tolist()]
     kind = str(column.dtype) if column.dtype.kind in "biuf" else _TEXT
-    return [kind, [_value_to_plain(one) for one in column.tolist()]]
-
-
-def _value_to_plain(value: Any) -> Any:
-    """A value of a column; null is an unknown one, infinity a text."""
-    return None if value != value else number_to_plain(value)  # NaN is not itself
+    values: list[Any] = column.tolist()  # unknown ones are null, and NaN is not itself
+    return [kind, [None if one != one else number_to_plain(one) for one in values]]
 
 
 def _column(kind: str, values: list[Any], meanings: list[Any] | None = None) -> Any:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -32,6 +33,8 @@ from ampsim.text import html_table, short
 from ampsim.user_code import user_code
 
 T = TypeVar("T")
+_GIVEN: Final = WeakValueDictionary[tuple[int, int], ParameterizedNode]()
+"""Nodes that live, by who made them and themselves: a function must give none of its own again."""
 
 _ARGUMENT = re.compile(r"^ {4}(\w+): +(.*(?:\n {6,}.*)*)", re.MULTILINE)
 
@@ -262,11 +265,13 @@ class Model:
         make = self._layers if self.make_graph is None else self.make_graph
         graph = self._made("make_graph", make, Graph, "an ampsim.ir.Graph")
         for node in graph.parameterized:
-            if node.theta.size:
+            of_both = id(self.make_graph or self.make_layers), id(node)
+            if of_both in _GIVEN:
                 raise GraphError(
                     f"make_graph of model {self.name} must build every node anew whenever it is "
                     f"called; it gave {node.describe()} again, which runs would share"
                 )
+            _GIVEN[of_both] = node
         with user_code(f"the graph of model {self.name} failed its check", GraphError):
             if self.make_graph is not None:
                 graph.verify()

@@ -90,7 +90,12 @@ def advice_on(
         itself cannot be tried, as the run will say.
     """
     blind_to = blindness(trials.cluster)
-    schedules = [one for one in schedules if _is_placed(one)]
+    schedules = [
+        one
+        for one in schedules
+        if not isinstance(one, OfProgram)
+        and (not isinstance(one, Solver) or one.workers_per_rank > 1)
+    ]
     limit = INSTANCES_MAX
     if trained is not None:
         limit = min(limit, trained // SHARE // (1 + len(KNOWING)))
@@ -102,12 +107,6 @@ def advice_on(
         return None
     found = [_advice(name, tried, blind_to) for name in KNOWING]
     return max(filter(None, found), key=lambda one: one.slowest, default=None)
-
-
-def _is_placed(schedule: Schedule) -> bool:
-    if isinstance(schedule, OfProgram):
-        return False
-    return not isinstance(schedule, Solver) or schedule.workers_per_rank > 1
 
 
 _Tried: TypeAlias = tuple[Mapping[str, float], float]

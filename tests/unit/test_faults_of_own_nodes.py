@@ -282,6 +282,13 @@ def test_a_question_says_why_all_of_its_runs_failed(ask):
     assert not any(one.startswith("No run reached") for one in sentences)
 
 
+def test_a_graph_of_another_model_may_be_built_anew_each_time():
+    """As by those who change a node of it; it has its weights already."""
+    made = model()
+    for _run in range(2):
+        with_solver(replace(made, make_graph=made.graph))
+
+
 @pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("parts", ["graph", "nodes"])
 def test_runs_that_would_share_a_graph_are_refused(way, parts):

@@ -382,12 +382,16 @@ def utilisation(
     shown = every if len(every) <= _WORKERS_NAMED else [one for one in every if one in works]
     rows_in = min(_ROW_IN * max(4, len(shown)), _ROWS_IN_MAX)
     figure, panels = _panels(len(known), (1.2, 0.7, rows_in + 0.65), "share of the run (%)")
+    step = -(-len(shown) // _WORKERS_NAMED) or 1
     left_out = f" ({len(every) - len(shown):,} more idle)" if len(shown) < len(every) else ""
     for axes, (name, frame) in zip(panels, known.items(), strict=True):
         axes.set_title(_fitting(name))
         mean = frame.sum(axis=1).mean() if busy is None or name not in busy else busy[name]
         _draw_workers(axes, frame.reindex(shown, fill_value=0.0), mean)
-        _set_up(axes, shown)
+        axes.set_xlim(0.0, 100.0)
+        axes.set_ylim(max(len(shown), 1) - 0.4, -0.6)
+        axes.set_yticks(range(0, len(shown), step), [str(one) for one in shown[::step]])
+        axes.tick_params(axis="y", length=0, labelsize=7.5)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(f"worker{left_out}")
     looks = [one.entry(linewidth=0.0) for one in DIRECTIONS.values()]
@@ -438,14 +442,6 @@ def _draw_workers(axes: Axes, shares: DataFrame, mean: float) -> None:
             f"all: {format_percent(mean)}", loc="right", fontsize=8, color=FAINT_INK,
             fontweight="normal",
         )  # fmt: skip
-
-
-def _set_up(axes: Axes, workers: Sequence[int]) -> None:
-    axes.set_xlim(0.0, 100.0)
-    axes.set_ylim(max(len(workers), 1) - 0.4, -0.6)
-    step = -(-len(workers) // _WORKERS_NAMED) or 1
-    axes.set_yticks(range(0, len(workers), step), [str(one) for one in workers[::step]])
-    axes.tick_params(axis="y", length=0, labelsize=7.5)
 
 
 _NODE_IN = 0.42
