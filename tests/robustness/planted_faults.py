@@ -417,6 +417,18 @@ FAULTS = {
         "trace/holding.py", "is_near(self._end_of(self._causes[one]), now_s)",
         "self._has_come(self._causes[one], now_s)", ("oracle/test_elasticities.py",),
     ),
+    "a gradient that a node does not count": Planted(
+        "model_parallel/placed_node.py", "                raise uncounted(learner, state)\n",
+        "                pass\n", ("unit/test_faults_of_own_nodes.py",),
+    ),
+    "a graph that was given before": Planted(
+        "study/model.py", "if of_both in _GIVEN:", "if False:",
+        ("unit/test_faults_of_own_nodes.py",),
+    ),
+    "a run blamed for a result that was lost": Planted(
+        "runs/dask_client.py", "                    error = killed\n",
+        "                    raise\n", ("unit/test_executors.py",),
+    ),
     "a label below the first class": Planted(
         "nodes/losses.py", "if 0 <= one < logits.shape[1]", "if one < logits.shape[1]",
         ("unit/test_labels.py",),
