@@ -116,7 +116,8 @@ VARY: dict[str, tuple[str, str, Cluster]] = {
 def test_where_a_pass_may_be_another_each_is_run(case):
     name, schedule, cluster = VARY[case]
     model = small_model(name)
-    _result, repeated = run_of(model, cluster, schedule_of(schedule), repeats_passes=True)
+    options: dict[str, Any] = {"repeats_passes": True, "instances": None}  # it has few
+    _result, repeated = run_of(model, cluster, schedule_of(schedule), **options)
     assert repeated == 0
 
 

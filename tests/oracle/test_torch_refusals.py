@@ -408,6 +408,7 @@ def place(kind: type) -> tuple[str, int]:
 
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.__name__)
 def test_a_refusal_names_operation_line_and_remedy(kind, capfd):
+    torch.manual_seed(0)  # a dropped loss is not, by chance, nearly the whole one
     with pytest.raises(GraphError) as caught:
         imported(kind())
     said = str(caught.value)
