@@ -199,7 +199,8 @@ class DaskClient(RunExecutor):
         if not asked or self._client.status != "running":
             return
         with contextlib.suppress(OSError, TimeoutError, ValueError, KeyError):  # they are gone
-            at_work = self._client.processing()
+            ask = self._client.scheduler.processing  # which may be gone, and not be missed yet
+            at_work = self._client.sync(ask, workers=None, callback_timeout=SECONDS_TO_STOP)
             self._client.cancel(asked)
             names = [_name(key) for key in keys]
             workers = [at for at, tasks in at_work.items() if not {*tasks}.isdisjoint(names)]

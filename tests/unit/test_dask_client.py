@@ -51,7 +51,7 @@ class DaskFuture:
 def dask_client_of(said, **more):
     """A `distributed.Client` whose workers say this of themselves."""
     return SimpleNamespace(
-        scheduler=SimpleNamespace(address="tcp://here"), run=lambda *_, **__: said,
+        scheduler=SimpleNamespace(address="tcp://here", processing=None), run=lambda *_, **__: said,
         subscribe_topic=lambda *_: None, close=lambda: None, **more,
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_workers_that_heed_nothing_are_killed_by_their_nannies_and_others_end_fo
     client = dask_client_of(
         {}, submit=lambda *_, **__: SimpleNamespace(add_done_callback=lambda _: None),
         status="running", cancel=lambda _asked: said.append(("cancel",)),
-        processing=lambda: {one: ["ampsim-run-key"] for one in known} | {"other": ["other"]},
+        sync=lambda _asked, **_: {one: ["ampsim-run-key"] for one in known} | {"other": ["other"]},
         scheduler_info=lambda **_: {"workers": known},
         restart_workers=lambda workers, **_: said.append(("restart", *workers)),
     )  # fmt: skip
@@ -104,6 +104,25 @@ def test_workers_that_heed_nothing_are_killed_by_their_nannies_and_others_end_fo
     made.stop(["key"])
     assert said == [("cancel",), ("kill", "nannied", "alone"), ("restart", "alone")]
     assert asked.cancelled()
+
+
+def test_a_scheduler_that_is_gone_and_not_missed_yet_is_not_waited_for(task):
+    """Dask waits for one as long as it waits when it connects, ten seconds."""
+    waits, said = [], []
+
+    def sync(_asked, *, callback_timeout, **_):
+        waits.append(callback_timeout)
+        raise TimeoutError
+
+    client = dask_client_of(
+        {}, submit=lambda *_, **__: SimpleNamespace(add_done_callback=lambda _: None),
+        status="running", cancel=lambda _asked: said.append("cancel"), sync=sync,
+    )  # fmt: skip
+    made = DaskClient(client, is_own=False)
+    asked = made.submit("key", task, run_of, False)
+    made.stop(["key"])
+    assert waits == [dask_client.SECONDS_TO_STOP]
+    assert asked.cancelled() and not said
 
 
 class AtOneTask:
