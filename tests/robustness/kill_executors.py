@@ -86,6 +86,7 @@ def killed(cluster: DaskProcesses, out: Path, moments: list[float]) -> list[str]
     for number, after_s in enumerate(moments):
         what = random.Random(f"{out.name} {number}").choice(list(KILLS))
         words = [*FORECAST, "--executor", cluster.executor, "--out", str(out)]
+        started_s = time.time()
         process = subprocess.Popen(
             words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
@@ -97,7 +98,9 @@ def killed(cluster: DaskProcesses, out: Path, moments: list[float]) -> list[str]
         is_fine = process.returncode in (0, -signal.SIGKILL) or is_told
         if not is_fine or len(said.splitlines()) > 1:
             faults.append(f"{what}: exit code {process.returncode}: {said[-400:]}")
-        if process.returncode == 0:  # what it kept is gone with it
+        manifest = out / "manifest.toml"
+        is_written = manifest.is_file() and manifest.stat().st_mtime >= started_s
+        if process.returncode == 0 or is_written:  # what it kept is gone with it, or going
             before = {}
             continue
         now = kept(out)
