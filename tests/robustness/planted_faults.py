@@ -425,10 +425,6 @@ FAULTS = {
         "study/model.py", "if of_both in _GIVEN:", "if False:",
         ("unit/test_faults_of_own_nodes.py",),
     ),
-    "a run blamed for a result that was lost": Planted(
-        "runs/dask_client.py", "                    error = killed\n",
-        "                    raise\n", ("unit/test_executors.py",),
-    ),
     "a label below the first class": Planted(
         "nodes/losses.py", "if 0 <= one < logits.shape[1]", "if one < logits.shape[1]",
         ("unit/test_labels.py",),
