@@ -211,10 +211,8 @@ def require_effect(names: Iterable[str], why: str) -> None:
     Raises:
         OptionError: one was given.
     """
-    typed = typed_options()
-    for name in names:
-        if name in typed:
-            raise OptionError(f"{typed[name]} has no effect {why}; leave it out")
+    for said in _without_effect(names, why):
+        raise OptionError(f"{said}; leave it out")
 
 
 def note_no_effect(names: Iterable[str], why: str) -> None:
@@ -224,10 +222,13 @@ def note_no_effect(names: Iterable[str], why: str) -> None:
         names: of the options, by their arguments.
         why: that is so, as the end of a sentence.
     """
+    for said in _without_effect(names, why):
+        complain(f"note: {said}")
+
+
+def _without_effect(names: Iterable[str], why: str) -> list[str]:
     typed = typed_options()
-    for name in names:
-        if name in typed:
-            complain(f"note: {typed[name]} has no effect {why}")
+    return [f"{typed[name]} has no effect {why}" for name in names if name in typed]
 
 
 def command(function: Callable[..., Code]) -> Callable[..., Code]:
