@@ -207,6 +207,19 @@ class Tied(torch.nn.Module):
         return self.last(self.largest(rows).flatten(1))
 
 
+def assert_gradients_of_pytorch(given, module):
+    """A module in place of that of a case has PyTorch's gradients on its first batch."""
+    given = given._replace(module=module, optimizer=METHODS["sgd"](module.parameters()))
+    model = model_of(given)
+    batch = first_batch(model)
+    _prediction, gradients = served(model, batch)
+    inputs, target = map(torch.from_numpy, map(np.array, batch.arrays))
+    given.loss(module(inputs), target).backward()
+    found = ampsim.to_torch(model.set_parameters(gradients))
+    for parameter, values in module.named_parameters():
+        np.testing.assert_allclose(found[parameter], values.grad, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     "largest",
     [
@@ -222,16 +235,7 @@ def test_equal_numbers_get_the_gradient_of_a_maximum_as_in_pytorch(largest):
     given = case("mlp")
     module = Tied(largest).double()
     module(given.data[0][0][:BATCH])
-    method = METHODS["sgd"](module.parameters())
-    given = given._replace(module=module, optimizer=method)
-    model = model_of(given)
-    batch = first_batch(model)
-    _prediction, gradients = served(model, batch)
-    inputs, target = map(torch.from_numpy, map(np.array, batch.arrays))
-    given.loss(module(inputs), target).backward()
-    found = ampsim.to_torch(model.set_parameters(gradients))
-    for parameter, values in module.named_parameters():
-        np.testing.assert_allclose(found[parameter], values.grad, rtol=0, atol=1e-12)
+    assert_gradients_of_pytorch(given, module)
 
 
 class Parts(torch.nn.Module):
@@ -260,15 +264,7 @@ def test_parts_of_a_parameter_of_one_axis_get_pytorch_s_gradient(part):
     torch.manual_seed(2)
     given = case("mlp")
     module = Parts(part).double()
-    given = given._replace(module=module, optimizer=METHODS["sgd"](module.parameters()))
-    model = model_of(given)
-    batch = first_batch(model)
-    _prediction, gradients = served(model, batch)
-    inputs, target = map(torch.from_numpy, map(np.array, batch.arrays))
-    given.loss(module(inputs), target).backward()
-    found = ampsim.to_torch(model.set_parameters(gradients))
-    for parameter, values in module.named_parameters():
-        np.testing.assert_allclose(found[parameter], values.grad, rtol=0, atol=1e-12)
+    assert_gradients_of_pytorch(given, module)
 
 
 @pytest.mark.parametrize(
