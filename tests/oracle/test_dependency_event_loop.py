@@ -177,6 +177,16 @@ def push(engine: Any, steps: list[Step]) -> None:
             engine.push(None, reads, mutates, on=place, work=work, priority=step.priority)
 
 
+def assert_times(
+    engine: ampsim.DependencyEngine, steps: list[Step], within: float, seed: int
+) -> None:
+    """Operations became ready, began and ended as the steps did."""
+    table = engine.result.operations
+    for column, name in (("ready_s", "ready"), ("start_s", "start"), ("end_s", "end")):
+        expected = [getattr(step, name) for step in steps]
+        assert table[column].tolist() == pytest.approx(expected, abs=within), (seed, column)
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_odd_programs_start_and_end_when_the_event_loop_says(part):
     compared = 0
@@ -202,10 +212,7 @@ def test_odd_programs_start_and_end_when_the_event_loop_says(part):
                 step.seconds = 0
         Loop(steps, threads, copy_threads, (latency, a_byte), issuing).run()
         engine.wait_for_all()
-        table = engine.result.operations
-        for column, name in (("ready_s", "ready"), ("start_s", "start"), ("end_s", "end")):
-            expected = [getattr(step, name) for step in steps]
-            assert table[column].tolist() == pytest.approx(expected, abs=1e-12), (seed, column)
+        assert_times(engine, steps, 1e-12, seed)
         compared += len(steps)
     assert compared > 1000
 
@@ -266,9 +273,6 @@ def test_programs_on_a_pool_start_and_end_when_threads_and_devices_let_them(part
         push(engine, steps)
         on_a_pool(steps, threads, push_s)
         engine.wait_for_all()
-        table = engine.result.operations
-        for column, name in (("ready_s", "ready"), ("start_s", "start"), ("end_s", "end")):
-            expected = [getattr(step, name) for step in steps]
-            assert table[column].tolist() == pytest.approx(expected, abs=1e-9), (seed, column)
+        assert_times(engine, steps, 1e-9, seed)
         compared += len(steps)
     assert compared > 1000
