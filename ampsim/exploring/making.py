@@ -373,9 +373,9 @@ class PointRuns:
     def failed(self) -> str | None:
         """The line on runs of which each failed; None where one did not, or none was made."""
         whys = [one.failure for one in self._ends]
-        return (
-            f"each of {len(whys)} runs failed; the first: {whys[0]}" if all(whys or [0]) else None
-        )
+        if not whys or not all(whys):
+            return None
+        return f"each of {len(whys)} runs failed; the first: {whys[0]}"
 
     def said(self) -> list[str]:
         """Notes on all runs: how they are compared, which gave nothing, that none arrived.

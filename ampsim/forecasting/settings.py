@@ -38,9 +38,7 @@ class Score:
     """The score of a trial; the smaller is better."""
 
     time_s: float = math.inf  # to the target; infinite if it was not reached
-    shortfall: float = (
-        math.inf
-    )  # how bad the best validation was; infinite if unknown, or if it diverged
+    shortfall: float = math.inf  # of the best validation; infinite if unknown or diverged
 
     @property
     def is_lost(self) -> bool:
