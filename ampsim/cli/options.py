@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import ampsim
-from ampsim.cli.console import complain, require_effect
+from ampsim.cli.console import complain
 from ampsim.cli.methods import OPTIONS, SEVERAL
 from ampsim.cli.option_table import ALL_SCHEDULES, DEVICE, OF_PROGRAMS
 from ampsim.errors import OptionError
@@ -84,20 +83,6 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
 def usual_of(model: ampsim.Model) -> str:
     """Names of the schedules that are compared unless some are named."""
     return ALL_SCHEDULES if model.make_graph else OF_PROGRAMS
-
-
-def require_learning(more: Iterable[str], max_epochs: int, why: str) -> None:
-    """Refuse options that only what learns reads, which ends when it has reached the target.
-
-    Args:
-        more: what else only that reads, beside the target and its epochs.
-        max_epochs: as given; one is true of what is timed, too.
-        why: nothing is learned, as the end of a sentence.
-
-    Raises:
-        OptionError: one was given.
-    """
-    require_effect(["target", *more, *(["max_epochs"] if max_epochs != 1 else [])], why)
 
 
 def make_executor(jobs: int | None, executor: str | None) -> int | str:

@@ -52,14 +52,22 @@ class Question:
         names += [] if self.repeats is None else ["repeats"]
         return {name: getattr(self, name) for name in names}
 
-    def require_learned(self, more: Iterable[str], why: str) -> None:
-        """Refuse options that only runs that learn read, where none does; one seed is always run.
+    def require_learned(self, more: Iterable[str], why: str, *, varies: bool = False) -> None:
+        """Refuse options that only runs that learn read, where none does.
+
+        One epoch and one seed are always run; more seeds where their times vary.
+
+        Args:
+            more: what else only such runs read, beside the target, its epochs and the seeds.
+            why: nothing is learned, as the end of a sentence.
+            varies: whether times vary with the seed.
 
         Raises:
             OptionError: one was given.
         """
-        repeats = [] if self.repeats == 1 else ["repeats"]
-        options.require_learning([*repeats, *more], self.max_epochs, why)
+        epochs = [] if self.max_epochs == 1 else ["max_epochs"]
+        repeats = [] if varies or self.repeats == 1 else ["repeats"]
+        require_effect(["target", *repeats, *more, *epochs], why)
 
     def setup(
         self, model: str, schedules: str | None, over: Iterable[str] = ()
@@ -324,7 +332,7 @@ def solve(
 
     is_timed, why = not condition_of(until).is_learned, f"on {until!r}, which follows from timing"
     if is_timed:
-        options.require_learning([], question.max_epochs, why)
+        question.require_learned([], why, varies=True)
     setup, varies = question.setup(model, ONE if question.tuning.given() else None, over)
     if is_timed and not (setup[1].varies or any(key.endswith("_cv") for key in varies)):
         question.require_learned([], f"{why}, the same with every seed")
