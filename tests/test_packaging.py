@@ -89,6 +89,13 @@ def test_reports_and_notebooks_are_in_the_checkout_and_not_in_the_wheel(wheel, f
 
 
 @pytest.mark.slow
+def test_nothing_large_and_no_package_of_others_belongs_to_the_project(files):
+    """As two wheels of a browser once did, for 54 MB of every clone."""
+    large = {name: size for name in files if (size := (ROOT / name).stat().st_size) > 2_000_000}
+    assert large == {}
+    assert [name for name in files if name.endswith((".whl", ".tar.gz", ".zip"))] == []
+
+
 def test_installed_code_means_the_same_as_that_of_the_checkout(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
