@@ -321,6 +321,7 @@ def _faults(file: RecipeFile) -> Iterator[str]:
     if len(set(file.seeds)) < len(file.seeds):
         yield f"seeds must differ, got {file.seeds}"
     yield from _tuning_faults(file)
+    yield from _sleeping_faults(file)
     titles = [entry.title for entry in file.schedules]
     yield from _exploring_faults(file)
     for index, entry in enumerate(file.schedules):
@@ -344,12 +345,27 @@ def _tuning_faults(file: RecipeFile) -> Iterator[str]:
         require_budget(file.tune)
     except OptionError as error:
         yield str(error)
-    asleep = [entry.title for entry in file.schedules if (entry.mode or file.mode) == "sleep"]
-    if asleep:
+    if asleep := _asleep(file):
         yield (
             f"tune needs what is learned, and mode 'sleep' of {asleep[0]!r} computes none of it; "
             "take mode 'numeric', or leave tuning out"
         )
+
+
+def _asleep(file: RecipeFile) -> list[str]:
+    """Labels of the rows that compute nothing of what is learned."""
+    return [entry.title for entry in file.schedules if (entry.mode or file.mode) == "sleep"]
+
+
+def _sleeping_faults(file: RecipeFile) -> Iterator[str]:
+    """Find keys that have no effect where no row learns."""
+    if len(_asleep(file)) < len(file.schedules):
+        return
+    for key in ("target", "max_epochs", "scale_rate"):
+        if key in file.model_fields_set:
+            yield f"{key} has no effect where every row has mode 'sleep' and so learns nothing"
+    if file.epochs is not None and file.epochs > 1:
+        yield f"epochs must be 1 where every row has mode 'sleep', got {file.epochs}"
 
 
 _NOT_EXPLORED: Final = (

@@ -228,7 +228,7 @@ def _row(
         model = _told(recipe, f"{where}: model", lambda: load_model(path, **settings))
         known[asked] = model, data_files(model), file_digest(locate("models", path))
     model, data, code = known[asked]
-    _told(recipe, "target", lambda: model.measure.require_target(file.target))
+    located(recipe.label, lambda: model.measure.require_target(file.target))
     if file.tune_optimizer:
         _told(recipe, f"{where}: tune_optimizer", lambda: _require_choice(model, file.tune))
     placement = recipe.beside(entry.placement or DEFAULT, ".toml")

@@ -108,7 +108,7 @@ class LocalSlots(RunExecutor):
             # of threads: those that draw bars hold nothing it needs
             warnings.simplefilter("ignore", DeprecationWarning)
             here, there = self._context.Pipe(duplex=False)
-            ended = start(serve)(given, there, self._on_news is not None)
+            ended = start(serve)(given, there, self._on_news is not None, sys.stdout is sys.stderr)
             there.close()
         tell = None if self._on_news is None else partial(self._on_news, key)
         made: Future[Answer] = Future()
@@ -169,8 +169,10 @@ def _answer_of(
         process.kill()  # if it is its news that could not be taken
 
 
-def serve(given: Any, news: Connection, is_heard: bool) -> Answer:
-    """Make one run in a process of its own."""
+def serve(given: Any, news: Connection, is_heard: bool, is_output_kept: bool) -> Answer:
+    """Make one run in a process of its own; what it prints is no output where that is kept."""
+    if is_output_kept:  # a process that is no fork has not got the streams of its parent
+        sys.stdout = sys.stderr
     end_with_parent()
     leave_signals_to_parent()
     with news:

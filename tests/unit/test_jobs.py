@@ -1,6 +1,7 @@
 """Several runs at a time: what they give, what they tell, and what ends them."""
 
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -148,6 +149,22 @@ def test_a_file_of_one_s_own_runs_as_it_was_when_it_was_loaded(tmp_path, method,
     both = [Sequential(), Amp()]
     one, two = (forecast(model, cluster, both, max_epochs=1, instances=400, jobs=n) for n in (1, 2))
     assert_same(one, two)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_model_prints_in_a_process_is_kept_from_the_output_as_at_home(
+    tmp_path, method, monkeypatch, capfd
+):
+    monkeypatch.setattr(local_slots, "START_METHOD", method)
+    path = tmp_path / "mine.py"
+    path.write_text(
+        OF_ONE_S_OWN.replace("return self.pump", "print('mine')\n        return self.pump")
+    )
+    model, cluster = ampsim.load_model(path), ampsim.load_cluster("tflops-1", workers=4)
+    with contextlib.redirect_stdout(sys.stderr):  # as for --json -
+        forecast(model, cluster, [Sequential(), Amp()], max_epochs=1, instances=4, jobs=2)
+    out, err = capfd.readouterr()
+    assert (out, "mine" in err) == ("", True)
 
 
 def test_threads_that_take_a_model_at_once_take_the_whole_file(tmp_path, monkeypatch):

@@ -204,6 +204,21 @@ def test_a_schedule_that_does_not_fit_the_graph_is_refused_before_anything_runs(
         ),
         ("epochs = 2", "epochs = 2\nfigures = ['pie']", "figures[0] must be 'convergence', "),
         ("[[schedules]]", "[schedules]", "is not valid TOML: "),
+        (
+            "epochs = 2",
+            'epochs = 2\nmode = "sleep"',
+            "target has no effect where every row has mode",
+        ),
+        (
+            "epochs = 2\ntarget = 0.97",
+            'epochs = 2\nmode = "sleep"',
+            "epochs must be 1 where every row has mode 'sleep', got 2",
+        ),
+        (
+            "epochs = 2\ntarget = 0.97",
+            'epochs = 1\nmode = "sleep"\nscale_rate = "linear"',
+            "scale_rate has no effect where every row has mode 'sleep' and so learns nothing",
+        ),
     ],
 )
 def test_a_mistake_in_a_recipe_is_named_with_file_and_key(before, after, said, rejection):
@@ -217,7 +232,7 @@ def test_a_mistake_in_a_recipe_is_named_with_file_and_key(before, after, said, r
         ('"rnn"', '"rrn"', "schedules[0]: model: no model named 'rrn'; did you mean 'rnn'?"),
         ("hidden = 4", "hiden = 4", "schedules[0]: model: rnn: no field named 'hiden'; did you"),
         ("replicas = 2", "replicas = 0", "schedules[1]: model: rnn: field 'replicas': "),
-        ("target = 0.97", "target = 97", "target: target must be an accuracy above 0 and at"),
+        ("target = 0.97", "target = 97", "target must be an accuracy above 0 and at"),
         ("epochs = 2", "epochs = 2\ncluster = 'cpu'", "cluster: no device named 'cpu'; did you"),
         ("epochs = 2", "epochs = 2\nlatency_s = -1", "cluster: latency_s must be >= 0, got -1"),
         (

@@ -8,8 +8,9 @@ const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9
 const index = (at) => at.reduce((sum, one, place) => sum * counts[place] + one, 0);
 const seconds = (value) => {
   if (value === null) return "not reached";
+  const rounded = Number(value.toPrecision(3)); // 0.9996 ms are 1 ms, not 1000 µs
   for (const [unit, name] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]) {
-    if (value >= unit || unit === 1e-9) return `${Number((value / unit).toPrecision(3))} ${name}`;
+    if (rounded >= unit || unit === 1e-9) return `${Number((value / unit).toPrecision(3))} ${name}`;
   }
 };
 const where = (at) => data.keys.map((key, place) => key.words[at[place]]).join(", ");
