@@ -199,13 +199,12 @@ def _sentence(detail: ErrorDetails, record: type[BaseModel]) -> str:
     """One pydantic error as what was expected, the value that came, and what to try."""
     kind, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
     key, parent = _dotted(location), _dotted(location[:-1])
-    if kind == "extra_forbidden" and parent and str(location[-1]) in _keys_at(record, ()):
-        return (
-            f"unknown key {str(location[-1])!r} in {parent}; it belongs to the whole file: put it "
-            "above the first table"
-        )
     if kind == "extra_forbidden":
-        return _unknown_key(str(location[-1]), _keys_at(record, location[:-1]), parent)
+        name = str(location[-1])
+        told = _unknown_key(name, _keys_at(record, location[:-1]), parent)
+        if parent and name in _keys_at(record, ()):
+            told += f"; {name} of the whole file stands above the first table"
+        return told
     if kind == "missing":
         return f"missing key {key!r}; add it{' to ' + parent if parent else ''}"
     got = f"got {short(detail['input'])}"

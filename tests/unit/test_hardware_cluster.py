@@ -177,8 +177,8 @@ def test_impossible_link_option_is_rejected(option, value, said):
         (
             "count = 2",
             'count = 2\nsharing = "fair"',
-            "unknown key 'sharing' in device[0]; it belongs to the whole file: put it above the "
-            "first table",
+            "unknown key 'sharing' in device[0]; known: name, file, count; sharing of the whole "
+            "file stands above the first table",
         ),
         (
             'name = "tflops-1"',
