@@ -198,6 +198,19 @@ def write_bytes(path: str | os.PathLike[str], content: bytes, *, is_lasting: boo
         file.write(content)
 
 
+@contextlib.contextmanager
+def appending(path: Path, attempt: str = "write") -> Generator[None]:
+    """Tell in a line why a file could not be added to, whoever does that in the block.
+
+    Raises:
+        OutputError: it could not.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise output_error(attempt, path, error) from error
+
+
 def prepare_folder(path: str | os.PathLike[str]) -> Path:
     """The folder `path`, created with its parents where missing, and tried by writing in it.
 

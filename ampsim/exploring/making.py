@@ -23,7 +23,7 @@ from ampsim.data_parallel import Solver
 from ampsim.errors import FileFormatError, OptionError, SimulationError
 from ampsim.exploring.axes import Point, Setup, setup_at
 from ampsim.exploring.condition import TIMED
-from ampsim.files import prepare_folder, read_regular
+from ampsim.files import appending, prepare_folder, read_regular
 from ampsim.forecasting.forecast import MAX_EPOCHS
 from ampsim.forecasting.making import (
     ASSUMPTION,
@@ -317,7 +317,7 @@ class PointRuns:
             return
         self._known[key] = made
         prepare_folder(self._file.parent)
-        with self._file.open("a", encoding="utf-8") as lines:
+        with appending(self._file), self._file.open("a", encoding="utf-8") as lines:
             text = json.dumps({"key": key, **asdict(made)}, allow_nan=False)
             lines.write(f"\n{text}\n")  # the line before may have been cut
 

@@ -8,6 +8,7 @@ killed proposes what it would have proposed. Trials stand in a journal, an appen
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,11 +17,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ampsim.errors import OptionError
+from ampsim.errors import FileFormatError, OptionError
 from ampsim.exploring.axes import Axis, Setup, Value, setup_at, takes
 from ampsim.exploring.trials import PointOutcome, Values, dominates
+from ampsim.files import appending
 from ampsim.rng import stream
 from ampsim.study.schedule_names import option_types
+from ampsim.user_code import told
 
 SamplerName: TypeAlias = Literal["tpe", "random"]
 
@@ -99,21 +102,32 @@ class Proposals:
         self, name: str, space: Space, *, objectives: Sequence[str], journal: Path | None,
         sampler: str, seed: int,
     ) -> None:  # fmt: skip
-        """Find those of an earlier call."""
+        """Find those of an earlier call; a FileFormatError where the journal is damaged."""
         self._optuna, self._space, self._sampler, self._seed = optuna_here(), space, sampler, seed
         self._name, directions = name, ["minimize"] * len(objectives)
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
+        self._journal = journal
         if journal is not None:
             journal.parent.mkdir(parents=True, exist_ok=True)
-            journals = self._optuna.storages.journal
-            self._kept = self._optuna.create_study(
-                storage=journals.JournalStorage(journals.JournalFileBackend(str(journal))),
-                study_name=name, load_if_exists=True, directions=directions,
-            )  # fmt: skip
-            with warnings.catch_warnings(action="ignore"):  # that it is experimental
-                self._kept.set_metric_names(list(objectives))
-            self._memory.add_trials(_trials(self._kept))
+            _cut_to_lines(journal)
+            try:
+                with appending(journal), warnings.catch_warnings(action="ignore"):
+                    self._kept = self._study_in(journal, directions)
+                    self._kept.set_metric_names(list(objectives))  # which is experimental
+                self._memory.add_trials(_trials(self._kept))
+            except (AssertionError, LookupError, TypeError, ValueError) as error:
+                raise FileFormatError(
+                    f"{journal} is not as a search wrote it: {told(error)}; remove it, and the "
+                    "search begins again, with the runs that are kept"
+                ) from error
+
+    def _study_in(self, journal: Path, directions: list[str]) -> Any:
+        journals = self._optuna.storages.journal
+        return self._optuna.create_study(
+            storage=journals.JournalStorage(journals.JournalFileBackend(str(journal))),
+            study_name=self._name, load_if_exists=True, directions=directions,
+        )  # fmt: skip
 
     @property
     def known(self) -> dict[int, Told]:
@@ -214,20 +228,35 @@ class Proposals:
             asked = self._memory.ask()
             assert asked.number == number, "trials are asked for one after the other"
             point = self._space.point(asked)
-            if self._kept is not None:
-                self._kept.add_trial(_trials(self._memory)[number])
+            if self._journal is not None:
+                with appending(self._journal):
+                    self._kept.add_trial(_trials(self._memory)[number])
         return point
 
     def tell(self, number: int, outcome: PointOutcome) -> None:
         """Say what came of a trial."""
-        for study in [one for one in (self._memory, self._kept) if one is not None]:
-            asked = self._optuna.trial.Trial(study, _trials(study)[number]._trial_id)
-            asked.set_user_attr(_TRIAL, json.dumps(asdict(outcome)))
+        self._tell(self._memory, number, outcome)
+        if self._journal is not None:
+            with appending(self._journal):
+                self._tell(self._kept, number, outcome)
+
+    def _tell(self, study: Any, number: int, outcome: PointOutcome) -> None:
+        asked = self._optuna.trial.Trial(study, _trials(study)[number]._trial_id)
+        asked.set_user_attr(_TRIAL, json.dumps(asdict(outcome)))
+        with warnings.catch_warnings(action="ignore"):  # that a process which was killed set it
             asked.set_constraint("holds", outcome.violation)
-            if outcome.outcome == "failed":
-                study.tell(number, state=self._optuna.trial.TrialState.FAIL)
-            else:
-                study.tell(number, list(outcome.values))
+        if outcome.outcome == "failed":
+            study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+        else:
+            study.tell(number, list(outcome.values))
+
+
+def _cut_to_lines(journal: Path) -> None:
+    """Take off a last line that was not written whole, as on a full disk: nothing rests on it."""
+    content = journal.read_bytes() if os.path.isfile(journal) else b""
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(journal, whole)
 
 
 def _trials(study: Any) -> Any:

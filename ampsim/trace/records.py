@@ -11,10 +11,12 @@ import tempfile
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
 
+from ampsim.files import appending
 from ampsim.trace.kinds import COMPUTE_LANE
 from ampsim.trace.table import Columns, Schema, schema
 
@@ -105,12 +107,14 @@ class Log:
         return self._recent[place]
 
     def _spill(self) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="ampsim-")  # noqa: SIM115 - as long as this
-            weakref.finalize(self, self._file.close)
-        self._file.seek(0, 2)
-        for chunk in self._chunks:
-            self._file.write(chunk.tobytes())
+        with appending(Path(tempfile.gettempdir()), "keep a trace in TMPDIR,"):
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="ampsim-")  # noqa: SIM115 - it stays
+                weakref.finalize(self, self._file.close)
+            self._file.seek(0, 2)
+            for chunk in self._chunks:
+                self._file.write(chunk.tobytes())
+            self._file.flush()
         self._chunks.clear()
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import ampsim
 from ampsim.cli import questions as command
-from ampsim.errors import OptionError
+from ampsim.errors import FileFormatError, OptionError, OutputError
 from ampsim.exploring import making, sampling
 from ampsim.exploring import search as library
 from ampsim.exploring.axes import Setup, axes_over, setup_at
@@ -24,6 +24,7 @@ from ampsim.exploring.sampling import Proposals, Space
 from ampsim.exploring.search import sentences_of
 from ampsim.exploring.trials import PointOutcome, dominates, reference_of
 from ampsim.runs import RunCache
+from ampsim.runs.store import TIMINGS
 
 pytest.importorskip("optuna", reason="optuna is not installed")
 
@@ -235,6 +236,41 @@ def test_the_journal_is_one_of_optunas_which_its_own_tools_open(setup, tmp_path)
     ]
     assert [one.params["workers"] for one in study.trials] == table["workers"].tolist()
     assert {one.number for one in study.best_trials} == {*table["trial"][table["is_pareto"]]}
+
+
+def test_a_journal_that_was_cut_goes_on_and_one_that_was_spoilt_is_a_line(setup, tmp_path):
+    found = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
+    journal = tmp_path / ".runs" / sampling.JOURNAL
+    whole = journal.read_bytes()
+    for end in (len(whole) // 2, len(whole) - 1, 1):
+        journal.write_bytes(whole[:end])
+        again = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
+        pd.testing.assert_frame_equal(again.table, found.table)
+    lines = whole.splitlines(keepends=True)
+    for spoilt in (b"garbage\n", b'{"op_code": 0}\n', b"[]\n"):
+        journal.write_bytes(b"".join([*lines[:5], spoilt, *lines[6:]]))
+        with pytest.raises(FileFormatError, match=r"search\.journal is not as a search wrote it: "):
+            ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
+
+
+@pytest.mark.parametrize("name", [sampling.JOURNAL, TIMINGS])
+@pytest.mark.parametrize("most", [0, 500])
+def test_a_disk_that_is_full_is_a_line_and_the_same_call_goes_on(setup, tmp_path, name, most):
+    """The files that are added to; `most` bytes of a file are written."""
+    resource = pytest.importorskip("resource")
+    of_process = resource.getrlimit(resource.RLIMIT_FSIZE)
+    asked = dict(TIMES, trials=8, keeping=RunCache(tmp_path))
+    if name == TIMINGS:  # what is not asked of Optuna
+        asked = {"instances": 100, "mode": "sleep", "keeping": asked["keeping"]}
+    ask = ampsim.whatif if name == TIMINGS else ampsim.search
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, of_process[1]))
+        with pytest.raises(OutputError, match=r"^cannot write .*: file too large; choose"):
+            ask(*setup, **asked)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, of_process)
+    again, fresh = ask(*setup, **asked), ask(*setup, **{**asked, "keeping": None})
+    pd.testing.assert_frame_equal(again.table, fresh.table)
 
 
 def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import io
 import math
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.errors import OutputError
 from ampsim.hardware import Link
 from ampsim.trace import (
     PATH_KINDS,
@@ -235,3 +239,15 @@ def test_a_log_gives_back_its_rows_whether_in_memory_or_in_a_file(bytes_max):
         (98.0, 49), (14.0, 7), (0.0, 0), (58.0, 29), (60.0, 30), (16.0, 8),
     ]  # fmt: skip
     assert np.concatenate(list(made.chunks()))["a"].tolist() == (2 * whole).tolist()
+
+
+def test_a_disk_that_is_full_is_told_with_the_folder(monkeypatch):
+    class Full(io.BytesIO):
+        def write(self, _content):
+            raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full())
+    made = Log({"a": np.float64}, bytes_max=0)
+    said = "^cannot keep a trace in TMPDIR, .*: the disk is full; free some space or choose"
+    with pytest.raises(OutputError, match=said):
+        made({"a": np.arange(3.0)})
