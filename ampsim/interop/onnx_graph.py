@@ -16,12 +16,13 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from ampsim.interop.lowering import (
-    EXAMPLE_ROWS,
+    OWN_NODE,
     PLACES_IN_BATCH,
     Arguments,
     Lowering,
     Repeated,
     Value,
+    repeated,
 )
 from ampsim.interop.operators import REMEDIES, RULES, WITHOUT_IGNORED
 from ampsim.interop.parameters import Learned, Way
@@ -175,10 +176,7 @@ class GraphReader:
         if one.shape == other.shape:
             return one if one.tobytes() == other.tobytes() else PLACES_IN_BATCH
         shape = self.shape_of(name)
-        axis = shape.index(None)
-        first, (times, more) = one.take([0], axis), divmod(one.shape[axis], EXAMPLE_ROWS)
-        is_same = shape.count(None) == 1 and not more and (one == first).all()
-        return Repeated(first, axis, times) if is_same else PLACES_IN_BATCH
+        return repeated(one, shape.index(None)) if shape.count(None) == 1 else PLACES_IN_BATCH
 
     def _add_loss(self, out: OnnxValue, target: OnnxValue, loss: str) -> None:
         self.node, self.low.said = SimpleNamespace(name=loss, output=["loss"]), loss
@@ -195,8 +193,6 @@ class GraphReader:
         self.add("cross_entropy_loss", (), self=out, target=target, label_smoothing=0, **usual)
 
 
-OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
-
 NEAREST: Final = {
     "AveragePool": "avg_pool2d", "BatchNormalization": "batch_norm",
     "GroupNormalization": "group_norm", "InstanceNormalization": "group_norm", "PRelu": "prelu",
@@ -210,17 +206,28 @@ def class_axis(shape: Sequence[Any], target: Sequence[Any]) -> int:
     return len(shape) - 1 if tuple(shape[1:-1]) == tuple(target[1:]) else 1
 
 
-def _node(operator: str, *inputs: str, **options: Any) -> Rule:
-    """A rule: the node's inputs by their names there, options, or (attribute, usual)."""
+Option: TypeAlias = "Rule | tuple[str, Any] | str | float | None"
+"""What gives an option's value as a rule does, an attribute with its usual value, or the value."""
+
+
+def _node(operator: str, *inputs: str, **options: Option) -> Rule:
+    """A rule: the node's inputs by their names there, and options."""
 
     def rule(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
         named = dict(zip(inputs or ("self",), given, strict=False))
         for name, one in options.items():
-            attribute, usual = cast("Given", one) if isinstance(one, tuple) else ("", one)
-            named[name] = at.get(attribute, usual)
+            if isinstance(one, tuple):
+                named[name] = at.get(*cast("tuple[str, Any]", one))
+            else:
+                named[name] = one(to, given, at) if callable(one) else one
         return to.add(operator, **named)
 
     return rule
+
+
+def _number(place: int) -> Rule:
+    """The only number of an input."""
+    return lambda to, given, at: to.number(given, place)
 
 
 def _linear(
@@ -235,7 +242,7 @@ def _linear(
 def _gemm(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
     factors = at.get("alpha", 1), at.get("beta", 1), at.get("transA", 0)
     to.require("alpha, beta or transA is given", factors == (1, 1, 0))
-    return _linear(to, *[*given, None][:3], is_turned=at.get("transB", 0))
+    return _linear(to, *given, is_turned=at.get("transB", 0))
 
 
 def _matmul(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
@@ -254,24 +261,23 @@ def _matmul(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
     return _linear(to, given[0], given[1])
 
 
-def _windows(to: GraphReader, given: Given, at: dict[str, Any]) -> dict[str, Any]:
+def _padding(to: GraphReader, given: Given, at: dict[str, Any]) -> list[int]:
     axes = len(given[0].shape) - 2
     pads = at.get("pads", [0] * 2 * axes)
     to.require("padding is not the same on both sides", pads[:axes] == pads[axes:])
     to.require("auto_pad is set", at.get("auto_pad", b"NOTSET") == b"NOTSET")
-    stride, dilation = (at.get(name, [1] * axes) for name in ("strides", "dilations"))
-    return {"stride": stride, "padding": pads[:axes], "dilation": dilation}
+    return pads[:axes]
 
 
-def _convolution(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
-    names = zip(("input", "weight", "bias"), [*given, None], strict=False)
-    return to.add("conv2d", **dict(names), groups=at.get("group", 1), **_windows(to, given, at))
+def _each_axis(attribute: str) -> Rule:
+    """A number for each axis of an image, 1 by default."""
+    return lambda to, given, at: at.get(attribute, [1] * (len(given[0].shape) - 2))
 
 
-def _max_pool(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
-    kernel, ceil = at["kernel_shape"], at.get("ceil_mode", 0)
-    how = {"kernel_size": kernel, "ceil_mode": ceil, **_windows(to, given, at)}
-    return to.add("max_pool2d", **{"self": given[0], **how})
+_WINDOWS: Final[dict[str, Option]] = {
+    "padding": _padding, "stride": _each_axis("strides"), "dilation": _each_axis("dilations"),
+}  # fmt: skip
+"""Options of a convolution and of a pool."""
 
 
 def _layer_norm(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
@@ -282,11 +288,6 @@ def _layer_norm(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
         bias = bias if np.any(to.numbers(given, 2)) else None  # 0 is what exporters write for none
     how = {"normalized_shape": weight.shape, "eps": at.get("epsilon", 1e-5)}
     return to.add("layer_norm", input=x, weight=weight, bias=bias, **how)
-
-
-def _transpose(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
-    axes = range(len(given[0].shape))
-    return to.add("permute", self=given[0], dims=at.get("perm", [*axes][::-1]))
 
 
 def _slice(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
@@ -320,19 +321,13 @@ def _split(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
     return [to.low.values[one.name] for one in made]
 
 
-def _reduced(operator: str) -> Rule:
-    def rule(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
-        axes = at.get("axes") or to.numbers(given, 1)
-        return to.add(operator, self=given[0], dim=axes, keepdim=at.get("keepdims", 1))
-
-    return rule
-
-
-def _pooled(operator: str) -> Rule:
-    """Over all of an image."""
-    return lambda to, given, at: to.add(
-        operator, self=given[0], dim=[*range(2, len(given[0].shape))], keepdim=True
-    )
+_REDUCED: Final[dict[str, Option]] = {
+    "dim": lambda to, given, at: at.get("axes") or to.numbers(given, 1), "keepdim": ("keepdims", 1),
+}  # fmt: skip
+_OF_IMAGE: Final[dict[str, Option]] = {
+    "dim": lambda to, given, at: [*range(2, len(given[0].shape))], "keepdim": True,
+}  # fmt: skip
+"""Options of what is reduced: over the axes that are told, and over all of an image."""
 
 
 def _bounded(bound: str, to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
@@ -398,11 +393,9 @@ NODES: Final[dict[str, Rule]] = {
     **{name: _node("reshape") for name in ("Flatten", "Reshape", "Squeeze", "Unsqueeze")},
     "Add": _node("add.Tensor", "self", "other", alpha=1),
     "Cast": _node("to.dtype"),
-    "Clip": lambda to, given, at: to.add(
-        "clamp", self=given[0], min=to.number(given, 1), max=to.number(given, 2)
-    ),
+    "Clip": _node("clamp", min=_number(1), max=_number(2)),
     "Concat": lambda to, given, at: to.add("cat", tensors=given, dim=at["axis"]),
-    "Conv": _convolution,
+    "Conv": _node("conv2d", "input", "weight", "bias", groups=("group", 1), **_WINDOWS),
     "Div": _node("div.Tensor", "self", "other"),
     "Dropout": _dropout,
     "Elu": _node("elu", alpha=("alpha", 1.0), scale=1.0, input_scale=1.0),
@@ -410,11 +403,11 @@ NODES: Final[dict[str, Rule]] = {
     "GRU": _recurrent,
     "Gather": _gather,
     "Gemm": _gemm,
-    "Gelu": lambda to, given, at: to.add(
-        "gelu", self=given[0], approximate=at.get("approximate", b"none").decode()
+    "Gelu": _node(
+        "gelu", approximate=lambda to, given, at: at.get("approximate", b"none").decode()
     ),
-    "GlobalAveragePool": _pooled("mean.dim"),
-    "GlobalMaxPool": _pooled("amax"),
+    "GlobalAveragePool": _node("mean.dim", **_OF_IMAGE),
+    "GlobalMaxPool": _node("amax", **_OF_IMAGE),
     "Greater": _node("gt.Scalar", "self", "other"),
     "GreaterOrEqual": _node("ge.Scalar", "self", "other"),
     "Identity": _node("alias"),
@@ -426,23 +419,25 @@ NODES: Final[dict[str, Rule]] = {
     "LogSoftmax": _node("log_softmax.int", dim=("axis", -1)),
     "MatMul": _matmul,
     "Max": partial(_bounded, "min"),
-    "MaxPool": _max_pool,
+    "MaxPool": _node(
+        "max_pool2d", kernel_size=("kernel_shape", None), ceil_mode=("ceil_mode", 0), **_WINDOWS
+    ),
     "Min": partial(_bounded, "max"),
     "Mul": _node("mul.Tensor", "self", "other"),
     "Not": _node("logical_not"),
-    "Pow": lambda to, given, at: to.add(
-        "pow.Tensor_Scalar", self=given[0], exponent=to.number(given, 1)
-    ),
-    "ReduceL2": _reduced("linalg_vector_norm"),
-    "ReduceMax": _reduced("amax"),
-    "ReduceMean": _reduced("mean.dim"),
-    "ReduceSum": _reduced("sum.dim_IntList"),
+    "Pow": _node("pow.Tensor_Scalar", exponent=_number(1)),
+    "ReduceL2": _node("linalg_vector_norm", **_REDUCED),
+    "ReduceMax": _node("amax", **_REDUCED),
+    "ReduceMean": _node("mean.dim", **_REDUCED),
+    "ReduceSum": _node("sum.dim_IntList", **_REDUCED),
     "Slice": _slice,
     "Softmax": _node("softmax.int", dim=("axis", -1)),
     "Softplus": _node("softplus", beta=1.0, threshold=20.0),
     "Split": _split,
     "Sub": _node("sub.Tensor", "self", "other", alpha=1),
-    "Transpose": _transpose,
+    "Transpose": _node(
+        "permute", dims=lambda to, given, at: at.get("perm", [*range(len(given[0].shape))][::-1])
+    ),
     "Where": _node("where.self", "condition", "self", "other"),
 }  # fmt: skip
 """What becomes of an operator of ONNX."""

@@ -268,6 +268,5 @@ def _loss_of(
     out = np.moveaxis(out, class_axis(out.shape, target.shape), -1)
     if makers.get(last) == "Softmax":
         out = np.log(out)
-    shifted = out - out.max(axis=-1, keepdims=True)
-    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    logs = out - np.logaddexp.reduce(out, axis=-1, keepdims=True)
     return {"the loss": -np.take_along_axis(logs, target[..., None], -1).mean()}

@@ -112,9 +112,8 @@ def _pointwise(function: str) -> Rule:
     return lambda given: _applied(given, function, given.wire(), *map(float, given.rest()))
 
 
-def _gelu(given: Arguments) -> Value:
-    function = {"none": "gelu", "tanh": "gelu_tanh"}[given["approximate"]]
-    return _applied(given, function, given.wire())
+GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
+"""By what it is approximated."""
 
 
 def _clamp(given: Arguments) -> Value:
@@ -471,7 +470,7 @@ _RULES: Final[dict[str, Rule]] = {
     "flatten.using_ints reshape squeeze squeeze.dim squeeze.dims unflatten.int unsqueeze view "
     "_unsafe_view": _reshape,
     "flip": _flip,
-    "gelu": _gelu,
+    "gelu": lambda given: _applied(given, GELU[given["approximate"]], given.wire()),
     "gru.input lstm.input": recurrent,
     "gru_cell lstm_cell": cell,
     "layer_norm": partial(norm, nodes.LayerNorm),
