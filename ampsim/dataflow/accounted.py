@@ -99,7 +99,6 @@ class CountingHost(Host):
         memory: the device's.
         made: what the step holds that was run just now, for it has made it.
         swapper: moves what lies on stacks; None where nobody asked for it.
-        has_others: whether other workers take part, who may make room here.
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class CountingHost(Host):
         self._capacity_bytes = self.device.memory_bytes
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None
-        self.has_others = False
         self.made: list[Owner] = []
         self._inputs: list[Owner] = []
         self._pushes = 0

@@ -102,6 +102,7 @@ class Host:
         caused_s: when something last ended, or arrived, that is followed.
         ready: steps of the present run that can run.
         queues: what is to be dispatched, for the processor.
+        has_others: whether other workers take part in the run, who may make room here.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Host:
         transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
     ) -> None:  # fmt: skip
         self.worker = worker
+        self.has_others = False
         self.hold(())
         self._round_trip_s = round_trip_s
         self._asked: deque[tuple[Step, Callable[[], None]]] = deque()

@@ -316,11 +316,9 @@ class Session:
             host = self._host(worker)
             host.cause = last
             host.hold([one.node for one in sources])  # variables wait for nothing
-            if isinstance(host, CountingHost):
-                host.has_others = len(plan.sources) > 1
-                executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **told)
-            else:
-                executors[worker] = Executor(plan, rendezvous, fed, host, **told)
+            host.has_others = len(plan.sources) > 1
+            kind = CountingExecutor if isinstance(host, CountingHost) else Executor
+            executors[worker] = kind(plan, rendezvous, fed, host, **told)
             host.start(executors[worker].run)
         self._clock.run()
         is_over = all(one.is_over for one in executors.values())
