@@ -21,7 +21,7 @@ from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
 from ampsim.interop.imported_model import OPTIONS, ImportedGraph
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.plan import GraphPlan, Port, PumpPorts, Ref, Spec
+from ampsim.interop.plan import GraphPlan, PumpPorts, Ref, Spec
 from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
@@ -195,15 +195,15 @@ def _pump_lines(pump: PumpPorts) -> Iterator[str]:
         array, axis = pump.length
         position = f"interop.Position(instance, length=batch.arrays[{array}].shape[{axis}])"
     yield f"    arrays, at = batch.arrays, {position}"
-    sent = [f"({place}, at, {_payload(one)})" for place, one in enumerate(pump.ports)]
+    sent = list[str]()
+    for place, port in enumerate(pump.ports):
+        payload = f"arrays[{port.array}]"
+        if port.array is None:
+            payload = f"HELD[{f'fixed/{port.name}'!r}]"
+            if port.shape[:1] == ("rows",):
+                payload = f"interop.for_each({payload}, arrays)"
+        sent.append(f"({place}, at, {payload})")
     yield from _wrapped("return [", sent, "]")
-
-
-def _payload(port: Port) -> str:
-    if port.array is not None:
-        return f"arrays[{port.array}]"
-    held = f"HELD[{f'fixed/{port.name}'!r}]"
-    return f"interop.for_each({held}, arrays)" if port.shape[:1] == ("rows",) else held
 
 
 def _model_lines(model: Model, method: Method) -> Iterator[str]:
