@@ -24,7 +24,7 @@ from ampsim.interop.lowering import (
     Value,
     repeated,
 )
-from ampsim.interop.operators import REMEDIES, RULES, WITHOUT_IGNORED
+from ampsim.interop.operators import REMEDIES, RULES
 from ampsim.interop.parameters import Learned, Way
 from ampsim.nodes import Softmax
 
@@ -181,7 +181,7 @@ class GraphReader:
     def _add_loss(self, out: OnnxValue, target: OnnxValue, loss: str) -> None:
         self.node, self.low.said = SimpleNamespace(name=loss, output=["loss"]), loss
         if loss == "squared_error":
-            self.add("mse_loss", (), self=out, target=target, reduction=1)
+            self.add("mse_loss", (), self=out, target=target)
             return
         shape = out.shape
         if feeds := self.low.origin(self.low.values[out.name], Softmax)[1]:
@@ -189,8 +189,7 @@ class GraphReader:
         if len(shape) > 2 and class_axis(shape, target.shape) == len(shape) - 1:
             out = self.add("reshape", (None, shape[-1]), self=out)
             target = self.add("reshape", (None,), self=target)
-        usual = {"weight": None, "reduction": 1, "ignore_index": WITHOUT_IGNORED}
-        self.add("cross_entropy_loss", (), self=out, target=target, label_smoothing=0, **usual)
+        self.add("cross_entropy_loss", (), self=out, target=target)
 
 
 NEAREST: Final = {
@@ -306,8 +305,7 @@ def _gather(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
         return to.add("select.int", self=given[0], dim=axis, index=to.number(given, 1))
     if not isinstance(table, Learned) or (axis, table.values.ndim) != (0, 2):
         raise to.low.refused("several places are gathered of no table", REMEDIES["index"])
-    usual = {"padding_idx": -1, "scale_grad_by_freq": False, "sparse": False}
-    return to.add("embedding", weight=given[0], indices=given[1], **usual)
+    return to.add("embedding", weight=given[0], indices=given[1], padding_idx=-1)
 
 
 def _split(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
@@ -373,8 +371,8 @@ def _recurrent(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
     (steps, rows, *_), hidden = given[0].shape, learned[1].values.shape[2]
     zeros = Repeated(np.zeros((ways, 1, hidden), to.low.dtype), 1)
     first = [one or zeros for one in arrays[4:6]]
-    how = {"num_layers": 1, "dropout": 0, "train": False, "bidirectional": ways > 1}
-    how |= {"name": to.node.name, "batch_first": False, "hx": first if kind == "LSTM" else first[0]}
+    how = {"name": to.node.name, "num_layers": 1, "bidirectional": ways > 1}
+    how["hx"] = first if kind == "LSTM" else first[0]
     shape = steps, rows, ways * hidden
     made = to.add(f"{kind.lower()}.input", shape, input=x, params=parameters, **how)
     states, *last = to.low.values[made.name]
