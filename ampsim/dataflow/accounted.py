@@ -91,14 +91,7 @@ class CountingExecutor(Executor):
 class CountingHost(Host):
     """A host whose device starts a kernel when there is room; its arguments are as `Host`'s.
 
-    Args:
-        threshold: the share of the memory above which what lies on stacks is swapped; None where
-            nothing is.
-
-    Attributes:
-        memory: the device's.
-        made: what the step holds that was run just now, for it has made it.
-        swapper: moves what lies on stacks; None where nobody asked for it.
+    What lies on stacks is swapped above a `threshold`, a share of the memory; never if it is None.
     """
 
     def __init__(
@@ -109,8 +102,8 @@ class CountingHost(Host):
         assert self.device.memory_bytes is not None, f"{self.device.name} has no end of memory"
         self._capacity_bytes = self.device.memory_bytes
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
-        self.swapper: Swapper | None = None
-        self.made: list[Owner] = []
+        self.swapper: Swapper | None = None  # None where nobody asked for it
+        self.made: list[Owner] = []  # what the step holds that was run just now: it has made it
         self._inputs: list[Owner] = []
         self._pushes = 0
         if threshold is not None:

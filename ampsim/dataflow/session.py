@@ -232,11 +232,7 @@ def run(
 
 
 class Session:
-    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`.
-
-    Attributes:
-        hosts: of workers that have taken part.
-    """
+    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, recorder: Recorder, running: Running, *,
@@ -251,7 +247,7 @@ class Session:
             "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
             "seed": seed, "round_trip_s": running.round_trip_s,
         }  # fmt: skip
-        self.hosts: dict[int, Host] = {}
+        self.hosts: dict[int, Host] = {}  # of workers that have taken part
         self._host(0)
         clock.run()
 

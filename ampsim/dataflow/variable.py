@@ -40,23 +40,16 @@ from ampsim.rng import stream
 
 
 class Held:
-    """The state of a variable between runs.
-
-    Args:
-        trainable: whether it is one of the parameters that `minimize` steps.
-
-    Attributes:
-        value: the array; None while nobody has given one.
-        slots: arrays of its size that an optimizer keeps beside it.
-        state: that of the optimizer; None before its first step.
-    """
+    """The state of a variable between runs."""
 
     __slots__ = ("_assigned", "name", "slots", "state", "trainable", "value")
 
     def __init__(self, name: str, value: np.ndarray | None, *, trainable: bool = False) -> None:
-        self.name, self.slots, self.trainable = name, 0, trainable
-        self.value: np.ndarray | None = value
-        self.state: Any = None
+        self.name = name
+        self.slots = 0  # arrays of its size that an optimizer keeps beside it
+        self.trainable = trainable  # whether it is one of the parameters that `minimize` steps
+        self.value: np.ndarray | None = value  # None while nobody has given one
+        self.state: Any = None  # that of the optimizer; None before its first step
         self._assigned: Any = None
 
     def assign(self, value: Any, index: np.ndarray | None = None) -> None:
