@@ -296,7 +296,7 @@ class CountingHost(Host):
         away = task.away()
         buffer = away[0] if away else task.writes
         assert buffer is not None, "what waits for memory needs bytes"
-        maker = task.maker or buffer.maker
+        maker = task.maker or (task.writes or buffer).maker
         node, state = maker.node, maker.state
         remedy = "swap_memory=True" if self.swapper is None else "a lower swap_threshold"
         held = ", ".join(

@@ -249,8 +249,7 @@ class FlowGraph:
     def begin(self, known: Any) -> None:
         """Build anew: inputs, variables and constants are as they were, and nothing else is there.
 
-        Args:
-            known: an `ampsim.dataflow.program.KnownInstance`, and loops are unrolled; or None.
+        Loops are unrolled if an `ampsim.dataflow.program.KnownInstance` is known, not if None is.
         """
         self.known = known
         self.root.units.clear()
@@ -424,11 +423,9 @@ def output_of(node: Node, shape: op.Shape | None, dtype: np.dtype[Any], context:
 
 
 def tensors_of(operands: Sequence[object], *, is_joint: bool = False) -> list[Tensor]:
-    """Operands as tensors of the present context.
+    """Operands as tensors of the present context: tensors, arrays and numbers.
 
-    Args:
-        operands: tensors, arrays and numbers.
-        is_joint: whether numbers take the floating-point type of the tensors beside them.
+    If they are joint, numbers take the floating-point type of the tensors beside them.
 
     Raises:
         GraphError: a tensor cannot be used here.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -46,28 +46,22 @@ class KernelCost(NamedTuple):
     steps: int | None  # number of the variable that it steps, if any
 
 
+@dataclass(slots=True, eq=False)
 class Queued:
     """An entry of the device's queue: a kernel, or something that takes no time between two.
 
-    It holds what it reads, and what it computes, until it has ended. `then` is done when the device
-    has come to it, or has computed it.
+    It holds what it reads, and what it computes, until it has ended.
     """
 
-    __slots__ = (
-        "cause", "cost", "is_stalled", "maker", "reads", "since_s", "state", "then", "writes",
-    )  # fmt: skip
-
-    def __init__(
-        self, reads: Sequence[Buffer | Saved] = (), writes: Buffer | None = None,
-        then: Callable[[], None] | None = None, maker: Maker | None = None,
-    ) -> None:  # fmt: skip
-        self.reads, self.writes, self.then = reads, writes, then
-        self.maker = maker if writes is None else writes.maker  # the step that it is
-        self.cost: KernelCost | None = None  # None of what takes no time and leaves no span
-        self.state: Tag  # of a kernel
-        self.cause: Cause  # what let it be handed over, and when
-        self.since_s: float
-        self.is_stalled = False  # whether what ended just before lets it start, not its cause
+    reads: Sequence[Buffer | Saved] = ()
+    writes: Buffer | None = None
+    then: Callable[[], None] | None = None  # done when the device has come to it, or computed it
+    maker: Maker | None = None  # the step that it is; by default that of what it computes
+    cost: KernelCost | None = None  # None of what takes no time and leaves no span
+    state: Tag = field(init=False)  # of a kernel
+    cause: Cause = field(init=False)  # what let it be handed over, and when
+    since_s: float = field(init=False)
+    is_stalled: bool = False  # whether what ended just before lets it start, not its cause
 
     @property
     def lies_there(self) -> bool:

@@ -63,14 +63,12 @@ TARGET: Final = " target "
 class GraphReader:
     """Reads a graph's nodes in their order, in which producers come first.
 
-    Args:
-        low: takes what they become.
-        twice: every value of the graph, of two items and of three.
-        arrays: those of the file by their names, which learn or are the same for every batch.
+    The arrays are those of the file, which learn or are the same for every batch.
     """
 
     def __init__(self, low: Lowering, twice: Sequence[Mapping[str, Any]], arrays: dict[str, Any]):
-        self.low, self._twice = low, twice
+        self.low = low  # takes what they become
+        self._twice = twice  # every value of the graph, of two items and of three
         self.node: Any = None  # that is looked at
         self.known: dict[str, OnnxValue] = {}
         self.users: dict[str, list[Any]] = {}
