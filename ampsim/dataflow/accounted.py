@@ -185,8 +185,7 @@ class CountingHost(Host):
 
     def do_free(self, now_s: float) -> None:
         """Run all steps that are ready; then, as after each dispatch, the device goes on."""
-        if not self._dispatch_s:
-            super().do_free(now_s)
+        super().do_free(now_s)
         if self._running is None and self._queue:
             self._copy()
             self._advance()

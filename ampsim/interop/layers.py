@@ -307,7 +307,6 @@ def recurrent(given: Arguments) -> Value:
     last = [Stacked(each, loops[0].cell.hidden) for each in zip(*parts, strict=True)]
     top = loops[-len(ways) :]
     stacked = (low.call(one.cell.spec.name, one.states, one.steps, part="stack") for one in top)
-
     return low.permuted(_beside(low, top, stacked), axes), *last
 
 

@@ -212,15 +212,15 @@ class Lowering:
 
     def call(self, *arguments: Any, part: str = "", outputs: int = 1) -> Ref:
         """Add a call, of a node or of a name first; return the first of its outputs."""
-        subject, feeds = arguments[0], [one for one in arguments if isinstance(one, Ref)]
+        subject = arguments[0]
         name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{part}")
-        place = place_of(self.current)
+        made = Call(name, part, arguments, outputs, place_of(self.current))
         if isinstance(subject, Spec):
             self._tried(subject)
-            self._origins[Ref(name)] = subject, (*feeds,)
-        if any(ref.call in self._learning for ref in feeds):
+            self._origins[Ref(name)] = subject, (*made.feeds,)
+        if any(map(self.learns, made.feeds)):
             self._learning.add(name)
-        self._calls.append(Call(name, part, arguments, outputs, place))
+        self._calls.append(made)
         return Ref(name)
 
     def origin(self, wire: Value, kind: type[Node]) -> tuple[dict[str, Any], tuple[Ref, ...]]:

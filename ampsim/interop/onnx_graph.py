@@ -25,7 +25,7 @@ from ampsim.interop.lowering import (
     repeated,
 )
 from ampsim.interop.operators import REMEDIES, RULES
-from ampsim.interop.parameters import Learned, Way
+from ampsim.interop.parameters import Learned
 from ampsim.nodes import Softmax
 
 
@@ -54,7 +54,6 @@ Given: TypeAlias = list[Any]
 
 Rule: TypeAlias = "Callable[[GraphReader, Given, dict[str, Any]], Any]"
 """From a node's inputs and attributes to what it becomes, or the values of all its outputs."""
-
 
 TARGET: Final = " target "
 """By what the target is known; no name in a file begins with a space."""
@@ -109,11 +108,6 @@ class GraphReader:
         )
         self.low.values[name] = RULES[operator](Arguments(self.low, self.low.current))
         return self.known[name]
-
-    def view(self, learned: Learned, way: Way) -> OnnxValue:
-        """A part of an array that learns, or its numbers in another order."""
-        seen = Learned(learned.name, way(learned.values), (*learned.ways, way))
-        return self.define(f"{len(self.known)} view", seen, seen.values.shape)
 
     def shape_of(self, name: str) -> tuple[int | None, ...]:
         """The shape of a value of the graph."""
@@ -361,11 +355,12 @@ def _recurrent(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
     to.require("it has no biases that learn", len(learned) == 3)
     to.require("it has lengths, or peepholes", arrays[3] is None and arrays[6] is None)
     parts = [(0, None), (1, None), (2, 0), (2, 1)]
-    parameters = [
-        to.view(learned[place], partial(_by_gate, way, half, GATES[kind]))
+    seen = [
+        learned[place].seen(partial(_by_gate, way, half, GATES[kind]))
         for way in range(ways)
         for place, half in parts
     ]
+    parameters = [to.define(f"{len(to.known)} view", one, one.values.shape) for one in seen]
     (steps, rows, *_), hidden = given[0].shape, learned[1].values.shape[2]
     zeros = Repeated(np.zeros((ways, 1, hidden), to.low.dtype), 1)
     first = [one or zeros for one in arrays[4:6]]

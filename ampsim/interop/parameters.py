@@ -15,7 +15,6 @@ from ampsim.interop.plan import Ref
 WRAPPED: Final = "module."
 """Prefix of names of the user's module within what is exported."""
 
-
 Way: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """From an array to a view of it, or to a copy of its numbers in another order."""
 
@@ -86,7 +85,7 @@ class Learned:
     ways: tuple[Way, ...] = ()  # from the parameter to the view, one after the other
     wired: Callable[[], Ref] | None = None  # gives what brings a view that is no layer's weight
 
-    def seen(self, way: Way, wired: Callable[[], Ref]) -> Learned:
+    def seen(self, way: Way, wired: Callable[[], Ref] | None = None) -> Learned:
         """A view of it."""
         return Learned(self.name, way(self.values), (*self.ways, way), wired)
 
