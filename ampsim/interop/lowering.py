@@ -482,6 +482,8 @@ class Arguments:
     def _resolved(self, given: Any) -> Any:
         if isinstance(given, list | tuple):
             return [self._resolved(one) for one in cast("list[Any]", given)]
+        if hasattr(given, "value"):  # of ONNX, which has its own
+            return given.value
         return self.low.values.get(given.name, given) if hasattr(given, "meta") else given
 
     def wire(self, name: str = "") -> Ref:
@@ -541,6 +543,10 @@ class Arguments:
     def shape_of(self, name: str = "") -> tuple[int | None, ...]:
         """Return an argument's shape, the first's unless named; None for an extent of the batch."""
         return shape_of(self._given[name or self.first])
+
+    def shapes_of(self, name: str) -> list[tuple[int | None, ...]]:
+        """Return the shapes of several values that are one argument."""
+        return [*map(shape_of, self._given[name])]
 
     def dtype_of(self, name: str = "") -> str:
         """Return an argument's type, the first's unless named; "" of no tensor."""

@@ -29,19 +29,14 @@ from ampsim.interop.parameters import Learned
 from ampsim.nodes import Softmax
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class OnnxValue:
     """An operation, or what it gives, as rules of the table look at it; PyTorch has the same."""
 
-    name: str
     meta: dict[str, Any]  # "val": shape and dtype; "place": the node that it came from
+    value: Value = None
     target: str = ""
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The values that it reads."""
-        return tuple(self.arguments.values())
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -71,6 +66,7 @@ class GraphReader:
         self.node: Any = None  # that is looked at
         self.known: dict[str, OnnxValue] = {}
         self.users: dict[str, list[Any]] = {}
+        low.values = arrays
         for name, one in arrays.items():
             self.define(name, one, np.shape(one.values if isinstance(one, Learned) else one))
 
@@ -91,23 +87,25 @@ class GraphReader:
         self._add_loss(self.known[graph.output[0].name], self.known[TARGET], loss)
         self.low.finish()
 
-    def define(self, name: str, value: Value, shape: Sequence[Any], dtype: str = "") -> OnnxValue:
-        """Note a value of the graph, or another one."""
-        self.low.values[name] = value
-        self.known[name] = OnnxValue(name, self._meta(shape, dtype))
-        return self.known[name]
+    def define(self, name: str, value: Value, shape: Sequence[Any], dtype: str = "") -> None:
+        """Note a value of the graph."""
+        self.known[name] = self.made(value, shape, dtype)
+
+    def made(self, value: Value, shape: Sequence[Any], dtype: str = "") -> OnnxValue:
+        """A value of the present node; floats are of the type that the arrays have."""
+        place = self.node and f"node {self.node.name or self.node.output[0]}"
+        tensor = SimpleNamespace(shape=(*shape,), dtype=dtype or self.low.dtype)
+        return OnnxValue({"val": tensor, "place": place or ""}, value)
 
     def add(self, operator: str, shape: Sequence[Any] | None = None, /, **given: Any) -> OnnxValue:
         """Add an operator of the table; its shape is the node's, unless told."""
         dtype, (name, *_more) = "", self.node.output
         if shape is None:
             shape, dtype = self.shape_of(name), str(np.asarray(self._twice[0][name]).dtype)
-        name = f"{len(self.known)} {name}"
-        self.low.current = self.known[name] = OnnxValue(
-            name, self._meta(shape, dtype), operator, given
-        )
-        self.low.values[name] = RULES[operator](Arguments(self.low, self.low.current))
-        return self.known[name]
+        self.low.current = made = self.made(None, shape, dtype)
+        made.target, made.arguments = operator, given
+        made.value = RULES[operator](Arguments(self.low, made))
+        return made
 
     def shape_of(self, name: str) -> tuple[int | None, ...]:
         """The shape of a value of the graph."""
@@ -118,9 +116,9 @@ class GraphReader:
         """The numbers of an input that must be known before; None of one that is left out."""
         if (one := [*given, *[None] * place][place]) is None:
             return None
-        value = self.low.values[one.name]
-        self.require(f"input {place} follows from data, or learns", isinstance(value, np.ndarray))
-        return cast("np.ndarray", value).ravel().tolist()
+        is_known = isinstance(one.value, np.ndarray)
+        self.require(f"input {place} follows from data, or learns", is_known)
+        return one.value.ravel().tolist()
 
     def number(self, given: Given, place: int) -> float | None:
         """The only number of such an input."""
@@ -133,18 +131,13 @@ class GraphReader:
         if not is_usual:
             raise self.low.refused(f"{self.low.said}: {refused}", "export it without that")
 
-    def _meta(self, shape: Sequence[Any], dtype: str) -> dict[str, Any]:
-        place = self.node and f"node {self.node.name or self.node.output[0]}"
-        tensor = SimpleNamespace(shape=(*shape,), dtype=dtype or self.low.dtype)
-        return {"val": tensor, "place": place or ""}
-
     def _read(self, node: Any) -> None:
         from onnx.helper import get_attribute_value
 
         self.low.said, given = node.op_type, [self.known.get(name) for name in node.input]
-        self.low.current = OnnxValue("", self._meta((), ""))
+        self.low.current = self.made(None, ())
         outputs = [name for name in node.output if name]
-        if node.op_type == "Shape" or all(self._is_same(one) for one in given if one):
+        if node.op_type == "Shape" or all(map(_is_same, filter(None, given))):
             for name in outputs:
                 self.define(name, self._same(name), self.shape_of(name))
             return
@@ -152,15 +145,11 @@ class GraphReader:
             remedy = REMEDIES.get(NEAREST.get(node.op_type, ""), OWN_NODE)
             raise self.low.refused(f"ampsim has no node for {node.op_type}", remedy)
         made = rule(self, given, {at.name: get_attribute_value(at) for at in node.attribute})
-        values = [self.low.values[made.name]] if isinstance(made, OnnxValue) else made
+        values = [made.value] if isinstance(made, OnnxValue) else made
         for name, value in zip(node.output, values, strict=False):
             if name:
                 dtype = str(np.asarray(self._twice[0][name]).dtype)
                 self.define(name, value, self.shape_of(name), dtype)
-
-    def _is_same(self, one: OnnxValue) -> bool:
-        value = self.low.values[one.name]
-        return isinstance(value, np.ndarray | Repeated) or value is PLACES_IN_BATCH
 
     def _same(self, name: str) -> Value:
         """Return a value that follows from no data: an array, or one for each item of a batch."""
@@ -176,12 +165,17 @@ class GraphReader:
             self.add("mse_loss", (), self=out, target=target)
             return
         shape = out.shape
-        if feeds := self.low.origin(self.low.values[out.name], Softmax)[1]:
-            out = self.define("logits", feeds[0], shape)
+        if feeds := self.low.origin(out.value, Softmax)[1]:
+            out = self.made(feeds[0], shape)
         if len(shape) > 2 and class_axis(shape, target.shape) == len(shape) - 1:
             out = self.add("reshape", (None, shape[-1]), self=out)
             target = self.add("reshape", (None,), self=target)
         self.add("cross_entropy_loss", (), self=out, target=target)
+
+
+def _is_same(one: OnnxValue) -> bool:
+    """Whether a value follows from no data."""
+    return isinstance(one.value, np.ndarray | Repeated) or one.value is PLACES_IN_BATCH
 
 
 NEAREST: Final = {
@@ -238,16 +232,16 @@ def _gemm(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
 
 def _matmul(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
     """Multiply two tensors, or add a layer, whose bias is what the next node adds."""
-    weight, (name,) = to.low.values[given[1].name], to.node.output
+    weight, (name,) = given[1].value, to.node.output
     if not isinstance(weight, Learned) or weight.values.ndim != 2:
         return to.add("matmul", self=given[0], other=given[1])
     following = to.users.get(name, [])
     if [one.op_type for one in following] == ["Add"]:
-        bias = next((one for one in following[0].input if one != name), "")
-        value, (after,) = to.low.values.get(bias), following[0].output
+        bias = to.known.get(next((one for one in following[0].input if one != name), ""))
+        value, (after,) = bias and bias.value, following[0].output
         if isinstance(value, Learned) and value.values.shape == weight.values.shape[1:]:
-            made = _linear(to, given[0], given[1], to.known[bias])
-            to.define(after, to.low.values[made.name], to.shape_of(after))
+            made = _linear(to, given[0], given[1], bias)
+            to.define(after, made.value, to.shape_of(after))
             return made
     return _linear(to, given[0], given[1])
 
@@ -275,7 +269,7 @@ def _layer_norm(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
     last = len(given[0].shape) - 1
     to.require("axis is not the last", at.get("axis", -1) in (-1, last))
     x, weight, bias = cast("Given", [*given, None])[:3]
-    if bias is not None and not isinstance(to.low.values[bias.name], Learned):
+    if bias is not None and not isinstance(bias.value, Learned):
         bias = bias if np.any(to.numbers(given, 2)) else None  # 0 is what exporters write for none
     how = {"normalized_shape": weight.shape, "eps": at.get("epsilon", 1e-5)}
     return to.add("layer_norm", input=x, weight=weight, bias=bias, **how)
@@ -292,7 +286,7 @@ def _slice(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
 
 def _gather(to: GraphReader, given: Given, at: dict[str, Any]) -> OnnxValue:
     """Rows of a table, or one place of an axis."""
-    table, axis = to.low.values[given[0].name], at.get("axis", 0)
+    table, axis = given[0].value, at.get("axis", 0)
     if not given[1].shape:
         return to.add("select.int", self=given[0], dim=axis, index=to.number(given, 1))
     if not isinstance(table, Learned) or (axis, table.values.ndim) != (0, 2):
@@ -304,11 +298,10 @@ def _split(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
     axis: int = at.get("axis", 0)
     parts = [to.shape_of(name) for name in to.node.output]
     stops = [*itertools.accumulate([shape[axis] or 0 for shape in parts], initial=0)]
-    made = [
-        to.add("slice.Tensor", self=given[0], dim=axis, start=start, end=stop, step=1)
+    return [
+        to.add("slice.Tensor", self=given[0], dim=axis, start=start, end=stop, step=1).value
         for start, stop in itertools.pairwise(stops)
     ]
-    return [to.low.values[one.name] for one in made]
 
 
 _REDUCED: Final[dict[str, Option]] = {
@@ -350,8 +343,7 @@ def _recurrent(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
     to.require("linear_before_reset is 0", kind == "LSTM" or at.get("linear_before_reset"))
     usual = [b"Sigmoid", b"Tanh", b"Tanh"][: len(GATES[kind]) - 1] * ways
     to.require("activations are given", at.get("activations", usual) == usual and "clip" not in at)
-    found = [to.low.values.get(one.name) if one else None for one in arrays[:3]]
-    learned = [one for one in found if isinstance(one, Learned)]
+    learned = [one.value for one in arrays[:3] if one and isinstance(one.value, Learned)]
     to.require("it has no biases that learn", len(learned) == 3)
     to.require("it has lengths, or peepholes", arrays[3] is None and arrays[6] is None)
     parts = [(0, None), (1, None), (2, 0), (2, 1)]
@@ -360,7 +352,7 @@ def _recurrent(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
         for way in range(ways)
         for place, half in parts
     ]
-    parameters = [to.define(f"{len(to.known)} view", one, one.values.shape) for one in seen]
+    parameters = [to.made(one, one.values.shape) for one in seen]
     (steps, rows, *_), hidden = given[0].shape, learned[1].values.shape[2]
     zeros = Repeated(np.zeros((ways, 1, hidden), to.low.dtype), 1)
     first = [one or zeros for one in arrays[4:6]]
@@ -368,11 +360,10 @@ def _recurrent(to: GraphReader, given: Given, at: dict[str, Any]) -> Value:
     how["hx"] = first if kind == "LSTM" else first[0]
     shape = steps, rows, ways * hidden
     made = to.add(f"{kind.lower()}.input", shape, input=x, params=parameters, **how)
-    states, *last = to.low.values[made.name]
+    states, *last = made.value
     if to.node.output[0]:
-        whole = to.define(f"{made.name} states", states, shape)
-        cut = to.add("reshape", (steps, rows, ways, hidden), self=whole)
-        states = to.low.values[to.add("permute", self=cut, dims=(0, 2, 1, 3)).name]
+        cut = to.add("reshape", (steps, rows, ways, hidden), self=to.made(states, shape))
+        states = to.add("permute", self=cut, dims=(0, 2, 1, 3)).value
     return [states, *last]
 
 

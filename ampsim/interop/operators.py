@@ -37,7 +37,6 @@ from ampsim.interop.lowering import (
     Stacked,
     Value,
     extents,
-    shape_of,
     short,
 )
 from ampsim.interop.parameters import Learned
@@ -221,7 +220,7 @@ def _split(given: Arguments) -> Value:
 
 def _cat(given: Arguments) -> Value:
     axes, axis = len(given.shape), given["dim"]
-    widths: list[int | None] = [shape_of(one)[axis] for one in given.operation.args[0]]
+    widths: list[int | None] = [shape[axis] for shape in given.shapes_of("tensors")]
     if None in widths:
         raise given.refused("items of a batch are put below each other", "concatenate another axis")
     return given.low.joined([*map(given.low.wire, given["tensors"])], widths, axis % axes, axes)
@@ -439,7 +438,7 @@ OF_ONE_SHAPE: Final = (
 
 def _broadcast(given: Arguments) -> Value:
     """Broadcast as nn.MSELoss does its operands; nothing, where they have one shape."""
-    if len({shape_of(one) for one in given.operation.args[0]}) > 1:
+    if len({*given.shapes_of("tensors")}) > 1:
         raise given.refused(*OF_ONE_SHAPE)
     return given["tensors"]
 
