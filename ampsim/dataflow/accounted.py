@@ -91,15 +91,7 @@ class CountingExecutor(Executor):
 class CountingHost(Host):
     """A host whose device starts a kernel when there is room; its arguments are as `Host`'s.
 
-    Args:
-        threshold: the share of the memory above which what lies on stacks is swapped; None where
-            nothing is.
-
-    Attributes:
-        memory: the device's.
-        made: what the step holds that was run just now, for it has made it.
-        swapper: moves what lies on stacks; None where nobody asked for it.
-        has_others: whether other workers take part, who may make room here.
+    What lies on stacks is swapped above a `threshold`, a share of the memory; never if it is None.
     """
 
     def __init__(
@@ -110,9 +102,8 @@ class CountingHost(Host):
         assert self.device.memory_bytes is not None, f"{self.device.name} has no end of memory"
         self._capacity_bytes = self.device.memory_bytes
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
-        self.swapper: Swapper | None = None
-        self.has_others = False
-        self.made: list[Owner] = []
+        self.swapper: Swapper | None = None  # None where nobody asked for it
+        self.made: list[Owner] = []  # what the step holds that was run just now: it has made it
         self._inputs: list[Owner] = []
         self._pushes = 0
         if threshold is not None:
@@ -194,8 +185,7 @@ class CountingHost(Host):
 
     def do_free(self, now_s: float) -> None:
         """Run all steps that are ready; then, as after each dispatch, the device goes on."""
-        if not self._dispatch_s:
-            super().do_free(now_s)
+        super().do_free(now_s)
         if self._running is None and self._queue:
             self._copy()
             self._advance()
@@ -305,7 +295,7 @@ class CountingHost(Host):
         away = task.away()
         buffer = away[0] if away else task.writes
         assert buffer is not None, "what waits for memory needs bytes"
-        maker = task.maker or buffer.maker
+        maker = task.maker or (task.writes or buffer).maker
         node, state = maker.node, maker.state
         remedy = "swap_memory=True" if self.swapper is None else "a lower swap_threshold"
         held = ", ".join(

@@ -84,16 +84,11 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
 
 
 class Differentiated:
-    """A forward node, as its gradient builder sees it.
-
-    Attributes:
-        node: of the forward graph.
-        source: numbers the call of `gradients`.
-    """
+    """A forward node, as its gradient builder sees it."""
 
     def __init__(self, node: Node, wanted: set[Tensor], builder: _Builder) -> None:
         self.node, self._wanted, self._builder = node, wanted, builder
-        self.source = builder.source
+        self.source = builder.source  # numbers the call of `gradients`
 
     def is_wanted(self, place: int) -> bool:
         """Whether anybody asks for the gradient of an input."""
@@ -131,9 +126,6 @@ class Differentiated:
 class _Builder:
     """Builds the gradients of one call.
 
-    Attributes:
-        twins: for each context of the forward graph the one that holds its gradients.
-
     For each loop, forward and backward, there is what fires when all pushes or pops of an iteration
     are done. It takes what comes once for each iteration, for which they wait; the next one of that
     waits for it.
@@ -141,6 +133,7 @@ class _Builder:
 
     def __init__(self, graph: FlowGraph) -> None:
         self._graph = graph
+        # for each context of the forward graph the one that holds its gradients
         self.twins: dict[Context, Context] = {graph.context: graph.context}
         self.source = graph.count("gradients")
         self._saved: dict[Tensor, Tensor] = {}

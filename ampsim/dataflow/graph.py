@@ -99,16 +99,7 @@ Operand: TypeAlias = "Tensor | np.ndarray | float | int | bool"
 
 
 class Node:
-    """One use of an operator.
-
-    Attributes:
-        controls: tensors that must have come before it runs, and that it does not read.
-        attributes: what else the operator is told.
-        outputs: what it makes; two of a Switch, one of all others.
-        direction: forward, or backward in a graph of gradients.
-        device: where the user has it; None where nothing is said.
-        place: the user's line that built it.
-    """
+    """One use of an operator."""
 
     __slots__ = (
         "attributes", "context", "controls", "device", "direction", "index", "inputs", "name",
@@ -119,13 +110,14 @@ class Node:
         self, operator: op.Operator, inputs: list[Tensor], attributes: dict[str, Any],
         graph: FlowGraph, *, like: Tensor | None = None,
     ) -> None:  # fmt: skip
-        self.operator, self.inputs, self.attributes = operator, inputs, attributes
-        self.controls: list[Tensor] = []
+        self.operator, self.inputs = operator, inputs
+        self.attributes = attributes  # what else the operator is told
+        self.controls: list[Tensor] = []  # must have come before it runs, and are not read
         self.context: Context = graph.context
-        self.outputs: list[Tensor] = []
-        self.device = graph.placed
+        self.outputs: list[Tensor] = []  # what it makes; two of a Switch, one of all others
+        self.device = graph.placed  # where the user has it; None where nothing is said
         self.direction = graph.direction if like is None else like.node.direction
-        self.place = _user_place() if like is None else like.node.place
+        self.place = _user_place() if like is None else like.node.place  # the line that built it
         self.index, self.name = graph.number(self)
 
     @property
@@ -135,26 +127,18 @@ class Node:
 
 
 class Context:
-    """The scope of a node: the graph itself, a branch, or a loop.
-
-    Args:
-        outer: the context around it; None of the graph itself.
-        told: what messages call it.
-
-    Attributes:
-        captures: tensors of the outer context, and what stands for them here.
-        units: nodes and whole constructs built here, in that order.
-        gate: of a loop or its predicate, comes once for each time that this runs; None while the
-            predicate is built.
-        twin: the branch of which this one holds the gradients; it runs when that one does, so its
-            tensors can be used here as they are.
-    """
+    """The scope of a node: the graph itself, a branch, or a loop."""
 
     def __init__(self, outer: Context | None, told: str = "the graph itself") -> None:
-        self.outer, self.told = outer, told
-        self.captures: dict[Tensor, Tensor] = {}
-        self.units: list[Unit] = []
+        self.outer = outer  # the context around it; None of the graph itself
+        self.told = told  # what messages call it
+        self.captures: dict[Tensor, Tensor] = {}  # of the outer context, and what stands for them
+        self.units: list[Unit] = []  # nodes and whole constructs built here, in that order
+        # of a loop or its predicate, comes once for each time that this runs; None while the
+        # predicate is built
         self.gate: Tensor | None = None
+        # the branch of which this one holds the gradients; it runs when that one does, so its
+        # tensors can be used here as they are
         self.twin: Context | None = None
 
     @property
@@ -173,28 +157,18 @@ class Branch(Context):
 
 
 class Loop(Context):
-    """A loop: its frame, and its body.
-
-    Args:
-        outer: the context around it.
-        name: of the frame.
-        window: iterations that may be under way at a time; None for what the run says.
-        first: what the variables start from.
-
-    Attributes:
-        taken, given: the variables at the start and at the end of an iteration.
-        outputs: the Exits.
-    """
+    """A loop: its frame, of that name, and its body."""
 
     def __init__(
         self, outer: Context, name: str, window: int | None, first: Sequence[Tensor]
     ) -> None:
         super().__init__(outer, f"the loop {name}")
-        self.name, self.window, self.first = name, window, first
+        self.name, self.first = name, first  # what the variables start from
+        self.window = window  # iterations under way at a time; None for what the run says
         self.predicate: Tensor
-        self.taken: list[Tensor]
+        self.taken: list[Tensor]  # the variables at the start of an iteration, and at its end
         self.given: list[Tensor]
-        self.outputs: list[Tensor]
+        self.outputs: list[Tensor]  # the Exits
 
     @property
     def loop(self) -> Loop:
@@ -216,15 +190,10 @@ class Predicate(Context):
 
 @dataclass(eq=False, slots=True)
 class Conditional:
-    """A whole `cond`, as its outer context has it.
+    """A whole `cond`, as its outer context has it."""
 
-    Attributes:
-        branches: the false and the true one.
-        outputs: the Merges.
-    """
-
-    branches: tuple[Branch, Branch]
-    outputs: list[Tensor]
+    branches: tuple[Branch, Branch]  # the false and the true one
+    outputs: list[Tensor]  # the Merges
 
     @property
     def predicate(self) -> Tensor:
@@ -280,8 +249,7 @@ class FlowGraph:
     def begin(self, known: Any) -> None:
         """Build anew: inputs, variables and constants are as they were, and nothing else is there.
 
-        Args:
-            known: an `ampsim.dataflow.program.KnownInstance`, and loops are unrolled; or None.
+        Loops are unrolled if an `ampsim.dataflow.program.KnownInstance` is known, not if None is.
         """
         self.known = known
         self.root.units.clear()
@@ -455,11 +423,9 @@ def output_of(node: Node, shape: op.Shape | None, dtype: np.dtype[Any], context:
 
 
 def tensors_of(operands: Sequence[object], *, is_joint: bool = False) -> list[Tensor]:
-    """Operands as tensors of the present context.
+    """Operands as tensors of the present context: tensors, arrays and numbers.
 
-    Args:
-        operands: tensors, arrays and numbers.
-        is_joint: whether numbers take the floating-point type of the tensors beside them.
+    If they are joint, numbers take the floating-point type of the tensors beside them.
 
     Raises:
         GraphError: a tensor cannot be used here.

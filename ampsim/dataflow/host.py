@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -33,49 +33,35 @@ UPDATE: Final = int(Direction.UPDATE)
 
 
 class KernelCost(NamedTuple):
-    """The cost of a step for inputs of given shapes; `output` stands for its value in `sleep`.
+    """The cost of a step for inputs of given shapes.
 
-    `steps` is the number of the variable that it steps, if any. Its gradient is never stale: a run
-    reads a variable as it was when the run began, and assigns it once.
+    The gradient of a variable is never stale: a run reads a variable as it was when the run began,
+    and assigns it once.
     """
 
-    output: Standin | None
+    output: Standin | None  # stands for its value in `sleep`
     seconds: float
     kind: int
     size_bytes: int
-    steps: int | None
+    steps: int | None  # number of the variable that it steps, if any
 
 
+@dataclass(slots=True, eq=False)
 class Queued:
     """An entry of the device's queue: a kernel, or something that takes no time between two.
 
-    Args:
-        reads: owners of what it reads; they hold it for this until it has ended.
-        writes: what it computes, which it holds too.
-        then: done when the device has come to it, or has computed it.
-        maker: the step that it is; by default whose output it computes.
-
-    Attributes:
-        cost, state: of a kernel; no cost of what takes no time and leaves no span.
-        cause, since_s: what let it be handed over, and when.
-        is_stalled: whether what has ended just before lets it start, not what handed it over.
+    It holds what it reads, and what it computes, until it has ended.
     """
 
-    __slots__ = (
-        "cause", "cost", "is_stalled", "maker", "reads", "since_s", "state", "then", "writes",
-    )  # fmt: skip
-
-    def __init__(
-        self, reads: Sequence[Buffer | Saved] = (), writes: Buffer | None = None,
-        then: Callable[[], None] | None = None, maker: Maker | None = None,
-    ) -> None:  # fmt: skip
-        self.reads, self.writes, self.then = reads, writes, then
-        self.maker = maker if writes is None else writes.maker
-        self.cost: KernelCost | None = None
-        self.state: Tag
-        self.cause: Cause
-        self.since_s: float
-        self.is_stalled = False
+    reads: Sequence[Buffer | Saved] = ()
+    writes: Buffer | None = None
+    then: Callable[[], None] | None = None  # done when the device has come to it, or computed it
+    maker: Maker | None = None  # the step that it is; by default that of what it computes
+    cost: KernelCost | None = None  # None of what takes no time and leaves no span
+    state: Tag = field(init=False)  # of a kernel
+    cause: Cause = field(init=False)  # what let it be handed over, and when
+    since_s: float = field(init=False)
+    is_stalled: bool = False  # whether what ended just before lets it start, not its cause
 
     @property
     def lies_there(self) -> bool:
@@ -96,12 +82,6 @@ class Host:
     All workers share `instant` and `transfers`. If it `is_abstract`, floats are shapes without
     numbers. Where a client decides, `round_trip_s` pass from a predicate, computed, to what it
     decides; it is None where the graph does.
-
-    Attributes:
-        cause: what is being followed at the moment.
-        caused_s: when something last ended, or arrived, that is followed.
-        ready: steps of the present run that can run.
-        queues: what is to be dispatched, for the processor.
     """
 
     def __init__(
@@ -109,12 +89,13 @@ class Host:
         transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
     ) -> None:  # fmt: skip
         self.worker = worker
+        self.has_others = False  # whether other workers take part, who may make room here
         self.hold(())
         self._round_trip_s = round_trip_s
         self._asked: deque[tuple[Step, Callable[[], None]]] = deque()
         self._transfers = transfers
-        self.cause: Cause = START
-        self.caused_s = 0.0
+        self.cause: Cause = START  # what is being followed at the moment
+        self.caused_s = 0.0  # when something last ended, or arrived, that is followed
         self.device: Device = cluster.devices[worker]
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
         self._instant = instant
@@ -124,7 +105,8 @@ class Host:
         self._run: Callable[[Step, Iteration], None]
         self._dispatch_s = self.device.dispatch_s
         self._add_span, self._span_number = recorder.spans.append, recorder.span_number
-        self.ready: deque[Ready] = deque()
+        self.ready: deque[Ready] = deque()  # steps of the present run that can run
+        # what is to be dispatched, for the processor
         self.queues: dict[Any, deque[Any]] = {0: self.ready if self._dispatch_s else deque()}
         varying = partial(paced, clock=clock, cluster=cluster, seed=seed)
         self._processor = Processor(worker, clock, self._instant)

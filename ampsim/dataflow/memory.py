@@ -72,14 +72,7 @@ def bare(value: Any) -> Any:
 
 
 class Buffer:
-    """The bytes of one tensor; the caller holds those of an input for the whole run.
-
-    Attributes:
-        holders: how many hold it, the kernel that computes it among them.
-        is_readable: whether a kernel can read it now, which must have been computed.
-        is_computed: whether its kernel has ended.
-        saved: what stands for it on stacks.
-    """
+    """The bytes of one tensor; the caller holds those of an input for the whole run."""
 
     __slots__ = (
         "_arrays", "_category", "_copy", "_is_input", "_memory", "holders", "is_computed",
@@ -90,12 +83,13 @@ class Buffer:
         self, memory: Memory, size_bytes: int, maker: Maker, *, is_input: bool = False
     ) -> None:
         self._memory, self.size_bytes, self.maker = memory, size_bytes, maker
-        self._is_input = self.is_computed = is_input
-        self.holders, self._arrays = 1, 0
+        self._is_input = self.is_computed = is_input  # whether its kernel has ended
+        self.holders = 1  # how many hold it, the kernel that computes it among them
+        self._arrays = 0
         self._category: int | None = None
-        self.is_readable = False
+        self.is_readable = False  # whether a kernel can read it now, which must have been computed
         self._copy: Literal["none", "leaving", "away", "coming", "back"] = "none"
-        self.saved: Sequence[Saved] = ()
+        self.saved: Sequence[Saved] = ()  # what stands for it on stacks
 
     @property
     def lies_there(self) -> bool:
@@ -193,19 +187,15 @@ class Buffer:
 
 
 class Saved:
-    """A tensor on a stack, and after its pop whoever reads it; it may lie on the host meanwhile.
-
-    Attributes:
-        maker, number: the push, and its place among all.
-        holders: how many hold it, the stack among them.
-        is_popped: whether the pop has come, in the device's time.
-    """
+    """A tensor on a stack, and after its pop whoever reads it; it may lie on the host meanwhile."""
 
     __slots__ = ("buffer", "holders", "is_popped", "maker", "number", "stack")
 
     def __init__(self, buffer: Buffer, stack: Resource, maker: Maker, number: int) -> None:
-        self.buffer, self.stack, self.maker, self.number = buffer, stack, maker, number
-        self.holders, self.is_popped = 1, False
+        self.buffer, self.stack = buffer, stack
+        self.maker, self.number = maker, number  # the push, and its place among all
+        self.holders = 1  # how many hold it, the stack among them
+        self.is_popped = False  # whether the pop has come, in the device's time
         buffer.saved = (*buffer.saved, self)
         buffer.settle()
 
@@ -236,23 +226,17 @@ class Saved:
 
 
 class Resource:
-    """A stack or an array, until nobody has its handle; then `drop` is called with it.
-
-    Attributes:
-        holders: how many have the handle.
-        kept: what was written to it, and the bytes of that.
-        pushed: what stands for every tensor that was ever pushed onto it.
-        is_popped: whether the device has come to the first pop.
-    """
+    """A stack or an array, until nobody has its handle; then `drop` is called with it."""
 
     __slots__ = ("drop", "holders", "is_popped", "kept", "pushed")
     buffer = None
 
     def __init__(self) -> None:
         self.drop: Callable[[Resource], None]
-        self.holders, self.is_popped = 1, False
-        self.kept: list[tuple[Owner, Buffer]] = []
-        self.pushed: list[Saved] = []
+        self.holders = 1  # how many have the handle
+        self.is_popped = False  # whether the device has come to the first pop
+        self.kept: list[tuple[Owner, Buffer]] = []  # what was written to it, and the bytes of that
+        self.pushed: list[Saved] = []  # what stands for every tensor that was ever pushed onto it
 
     def keep(self, owner: Buffer | Saved) -> None:
         """Hold what was written to it."""
@@ -291,9 +275,6 @@ class Swapper:
 
     The threshold is `above_bytes` of the lanes; `after` is called with the number of each copy that
     has ended.
-
-    Attributes:
-        out_bytes, in_bytes: what has been copied to the host, and back.
     """
 
     def __init__(
@@ -306,7 +287,7 @@ class Swapper:
         self._candidates: deque[Saved] = deque()
         self._away: list[tuple[int, Saved]] = []
         self._is_leaving = self._is_coming = False
-        self.out_bytes = self.in_bytes = 0
+        self.out_bytes = self.in_bytes = 0  # what has been copied to the host, and back
 
     @property
     def is_busy(self) -> bool:

@@ -63,37 +63,22 @@ def copied(inputs: Sizes, output: tuple[int, ...], itemsize: int) -> Work:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operator:
-    """One operator.
+    """One operator; rules get shapes and types of the inputs, and its attributes by their names."""
 
-    Args:
-        name: what messages, records and the registry call it.
-        kernel: computes the output, a new array or a view, from the inputs and attributes; None of
-            primitives.
-        shape: gives the output's shape from the inputs' (with None where they have it) and the
-            attributes.
-        dtype: gives the output's type from the inputs'.
-        work: what it is charged for.
-        gradient: builds the gradients of the inputs; None where the output has no gradient.
-        running_shape: gives the output's shape from the inputs themselves, where it follows from
-            values of integers.
-        running_work: gives the rule of its work from the inputs themselves, where it is not always
-            the same.
-        reads_shapes: whether the kernel needs no more of floats than their shapes.
-        is_stateful: whether it reads or changes a resource, and runs in every mode.
-        needs_tag: whether the kernel's first argument is (number of the node, path of the tag).
-    """
-
-    name: str
+    name: str  # what messages, records and the registry call it
+    # computes the output, a new array or a view, from inputs and attributes; None of primitives
     kernel: Callable[..., Any] | None
-    shape: Callable[..., Shape | None]
-    dtype: Callable[..., np.dtype[Any]]
-    work: WorkRule = no_work
-    gradient: GradientRule | None = None
+    shape: Callable[..., Shape | None]  # of the output, from the inputs', with None where they have
+    dtype: Callable[..., np.dtype[Any]]  # of the output
+    work: WorkRule = no_work  # what it is charged for
+    gradient: GradientRule | None = None  # None where the output has no gradient
+    # the output's shape from the inputs themselves, where it follows from values of integers
     running_shape: Callable[..., tuple[int, ...]] | None = None
+    # the rule of its work from the inputs themselves, where it is not always the same
     running_work: Callable[..., WorkRule] | None = None
-    reads_shapes: bool = False
-    is_stateful: bool = False
-    needs_tag: bool = False
+    reads_shapes: bool = False  # whether the kernel needs no more of floats than their shapes
+    is_stateful: bool = False  # whether it reads or changes a resource, and runs in every mode
+    needs_tag: bool = False  # whether the kernel's first argument is (node's number, tag's path)
 
 
 def _primitive(name: str) -> Operator:

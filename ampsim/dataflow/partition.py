@@ -168,11 +168,6 @@ class Cut:
 
     The first node beside the graph has the number `first`; by default the next after `nodes`.
 
-    Attributes:
-        placed: (node, worker), in the order of the graph, Sends, Recvs and control loops last.
-        peers: for each Send its Recv, and the worker of that.
-        beside: nodes that are not of the graph: Sends, Recvs and control loops.
-
     Raises:
         GraphError: a loop is cut that has no predicate.
     """
@@ -181,7 +176,7 @@ class Cut:
         self, asked: Sequence[Tensor], places: NodePlaces, nodes: Sequence[Node],
         first: int | None = None,
     ) -> None:  # fmt: skip
-        self.peers: dict[Node, tuple[Node, int]] = {}
+        self.peers: dict[Node, tuple[Node, int]] = {}  # of each Send its Recv, and where that is
         self._places = places
         self._recv: dict[tuple[Tensor, int, bool], Tensor] = {}
         self._go: dict[tuple[Loop | None, int], Tensor] = {}
@@ -189,9 +184,9 @@ class Cut:
         self._worker: dict[Node, int] = {}
         behind = 1 + max((node.index for node in nodes), default=-1)
         self._more = FlowGraph(behind if first is None else first)
-        self.beside = self._more.nodes
+        self.beside = self._more.nodes  # not of the graph: Sends, Recvs and control loops
         placed = [(node, places.worker(node)) for node in nodes if node.operator not in _EVERYWHERE]
-        self.placed: list[tuple[Node, int]] = placed
+        self.placed: list[tuple[Node, int]] = placed  # as in the graph, what is beside it last
         for one in asked:
             self.local(one, self.home(one))
         for node, worker in placed:  # which grows

@@ -10,6 +10,7 @@ paths.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -24,69 +25,33 @@ Target: TypeAlias = "tuple[Step, int, int, bool]"
 
 
 class Targets(list["Target"]):
-    """The readers of one output.
-
-    Attributes:
-        readers: how many of these read it; the others only wait for it.
-    """
+    """The readers of one output."""
 
     __slots__ = ("readers",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.readers = 0
+        self.readers = 0  # how many of these read it; the others only wait for it
 
 
+@dataclass(eq=False, slots=True)
 class FramePlan:
-    """The plan that all frames of one loop, or of the graph itself, share on one worker.
+    """The plan that all frames of one loop, or of the graph itself, share on one worker."""
 
-    Attributes:
-        worker: whose part of it.
-        name: of the loop; "" of the graph itself.
-        window: iterations that may be under way at a time; 0 for any number.
-        steps: what runs in an iteration.
-        slots: how many inputs these have together.
-        pending: for each step, how many inputs must come before it runs.
-        enters: how many Enters bring something from outside.
-        exits: what leaves.
-    """
-
-    def __init__(self, worker: int, name: str, window: int) -> None:
-        self.worker, self.name, self.window = worker, name, window
-        self.steps: list[Step] = []
-        self.slots = 0
-        self.pending: list[int] = []
-        self.enters = 0
-        self.exits: list[Step] = []
+    worker: int  # whose part of it
+    name: str  # of the loop; "" of the graph itself
+    window: int  # iterations that may be under way at a time; 0 for any number
+    steps: list[Step] = field(default_factory=list["Step"])  # what runs in an iteration
+    slots: int = 0  # how many inputs these have together
+    pending: list[int] = field(default_factory=list[int])  # inputs before each of these runs
+    enters: int = 0  # Enters that bring something from outside
+    exits: list[Step] = field(default_factory=list["Step"])  # what leaves
 
 
 class Step:
-    """A node, as the executor has it.
+    """A node, as the executor has it; the last one, which keeps what was asked for, is in no graph.
 
-    Attributes:
-        node: what it runs; of the last one, which keeps what was asked for, none of the graph.
-        kind: the operator's name.
-        number: its place among the steps of its frame.
-        first, reads: slots of its inputs that it reads, the first one and all.
-        targets: for each output, where it goes.
-        frame: in which it runs; of an Enter the parent's.
-        child: of an Enter the frame that it opens.
-        peer: the Recv that a Send serves; the Send by which a Recv is served.
-        kernel: computes the output; None of primitives.
-        is_on_device: whether a device computes it, not the host; of a Send, what it sends.
-        is_kernel: whether it is a kernel of the device.
-        is_counted: whether it takes or gives what may lie on the device, or a handle.
-        is_read: whether the host reads what it computes, so that it must have been computed.
-        is_cost_told: whether its output's shape or its work is what an input says.
-        needs_tag: whether its kernel is told where it runs.
-        needs_numbers: whether the host computes it from more than shapes and resources.
-        is_decision: whether a Switch reads what it computes.
-        is_merge: whether it runs at the first live input.
-        is_view: whether its output lies where an input does, so that it takes no bytes.
-        places: of what the last one keeps, among all that was asked for.
-        known: what it costs, by shapes of its inputs.
-        dispatched: the kind of the span of its dispatch; None before the first.
-        live, dead: how often it ran.
+    Its peer is of a Send the Recv that it serves, of a Recv the Send by which it is served.
     """
 
     __slots__ = (
@@ -101,37 +66,45 @@ class Step:
         is_loop_merge = operator is op.MERGE and "loop" in node.attributes
         if count is None:
             count = 1 if operator is op.MERGE else len(node.inputs)
-        self.node, self.frame = node, frame
+        self.node, self.frame = node, frame  # in which it runs; of an Enter the parent's
         self.kind = "forward" if is_loop_merge else operator.name
+        # its place among the steps of its frame; slots of its first input, and of all that it reads
         self.number, self.first = len(frame.steps), frame.slots
         self.reads = slice(self.first, self.first + count)
-        self.targets = [Targets() for _ in node.outputs]
-        self.child: FramePlan
+        self.targets = [Targets() for _ in node.outputs]  # where each output goes
+        self.child: FramePlan  # of an Enter the frame that it opens
         self.peer: Step
-        self.places: list[int] = []
-        self.kernel = operator.kernel
+        self.places: list[int] = []  # of what the last one keeps, among all that was asked for
+        self.kernel = operator.kernel  # computes the output; None of primitives
         if operator.kernel is not None and node.attributes:
             self.kernel = partial(operator.kernel, **node.attributes)
         gives_float = bool(node.outputs) and node.outputs[0].is_float
+        # whether the host computes it from more than shapes and resources
         self.needs_numbers = not (operator.is_stateful or operator.reads_shapes)
         has_float = any(one.is_float for one in tensors)
+        # whether it is a kernel of the device; whether that computes it, or of a Send what it sends
         self.is_kernel = operator.kernel is not None and self.needs_numbers and has_float
         self.is_on_device = self.is_kernel or (
             operator is op.SEND and node.inputs[0].is_float and not node.attributes["is_signal"]
         )
+        # whether the host reads what it computes, so that it must have been computed
         self.is_read = self.is_kernel and not gives_float
+        # whether its output lies where an input does, so that it takes no bytes
         self.is_view = operator.work is op.no_work and gives_float
         is_static = bool(node.outputs) and node.outputs[0].static_shape is not None
         is_shape_told = operator.running_shape is not None and not is_static
+        # whether its output's shape or its work is what an input says
         self.is_cost_told = is_shape_told or operator.running_work is not None
+        # whether it takes or gives what may lie on the device, or a handle
         self.is_counted = not node.outputs or any(
             one.is_float or one.dtype == op.RESOURCE for one in tensors
         )
-        self.is_merge = operator is op.MERGE and not is_loop_merge
-        self.needs_tag = operator.needs_tag
+        self.is_merge = operator is op.MERGE and not is_loop_merge  # runs at the first live input
+        self.needs_tag = operator.needs_tag  # whether its kernel is told where it runs
+        # whether a Switch reads what it computes; how often it ran
         self.is_decision, self.live, self.dead = False, 0, 0
-        self.known: dict[Any, Any] = {}
-        self.dispatched: int | None = None
+        self.known: dict[Any, Any] = {}  # what it costs, by shapes of its inputs
+        self.dispatched: int | None = None  # the kind of its dispatch's span; None before the first
         frame.steps.append(self)
         frame.slots += max(count, 1) + len(node.controls)
         frame.pending.append(
@@ -272,17 +245,7 @@ class Tag(NamedTuple):
 
 
 class Iteration:
-    """One iteration of a frame.
-
-    Attributes:
-        path, state: its tag, and the same as spans have it.
-        inputs: for each slot what has come.
-        pending: for each step how many inputs have not come.
-        is_dead: for each step whether one that came is dead.
-        outstanding: steps that can run or are running.
-        children: frames that steps of it have opened and that are not over.
-        opened_s: when it began.
-    """
+    """One iteration of a frame."""
 
     __slots__ = (
         "children", "frame", "inputs", "is_dead", "number", "opened_s", "outstanding", "path",
@@ -292,11 +255,12 @@ class Iteration:
     def __init__(self, frame: Frame, number: int, path: Path, opened_s: float) -> None:
         plan = frame.plan
         self.frame, self.number, self.path, self.opened_s = frame, number, path, opened_s
-        self.state = Tag(frame.instance, told(path))
-        self.inputs: list[Any] = [None] * plan.slots
-        self.pending = plan.pending.copy()
-        self.is_dead = bytearray(len(plan.pending))
-        self.outstanding = self.children = 0
+        self.state = Tag(frame.instance, told(path))  # its path as spans have it
+        self.inputs: list[Any] = [None] * plan.slots  # for each slot what has come
+        self.pending = plan.pending.copy()  # for each step how many inputs have not come
+        self.is_dead = bytearray(len(plan.pending))  # for each step whether one that came is dead
+        self.outstanding = 0  # steps that can run or are running
+        self.children = 0  # frames that steps of it have opened and that are not over
 
     @property
     def is_over(self) -> bool:
@@ -307,19 +271,7 @@ class Iteration:
 
 
 class Frame:
-    """One run of a loop, or the graph itself.
-
-    Attributes:
-        plan: what it has in common with other runs of the loop.
-        parent: the iteration in which it was opened; None of the graph itself.
-        instance: number of the run.
-        iterations: those that are not over, by number.
-        first, latest: numbers of the oldest of these and of the newest.
-        enters: how many Enters have not run.
-        constants: what every iteration is given: (the Enter, the value).
-        deferred: what waits for the window to let the next iteration begin.
-        left: Exits that have let something live out.
-    """
+    """One run of a loop, in the iteration of its parent, or the graph itself, which has none."""
 
     __slots__ = (
         "constants", "deferred", "enters", "first", "instance", "iterations", "latest", "left",
@@ -327,14 +279,14 @@ class Frame:
     )  # fmt: skip
 
     def __init__(self, plan: FramePlan, parent: Iteration | None, instance: int) -> None:
-        self.plan, self.parent, self.instance = plan, parent, instance
+        self.plan, self.parent, self.instance = plan, parent, instance  # number of the run
         self.path: Path = () if parent is None else parent.path
-        self.iterations: dict[int, Iteration] = {}
-        self.first, self.latest = 0, -1
-        self.enters = plan.enters
-        self.constants: list[tuple[Step, Any]] = []
-        self.deferred: list[tuple[Step, Any]] = []
-        self.left: set[int] = set()
+        self.iterations: dict[int, Iteration] = {}  # those that are not over, by number
+        self.first, self.latest = 0, -1  # numbers of the oldest of these and of the newest
+        self.enters = plan.enters  # how many Enters have not run
+        self.constants: list[tuple[Step, Any]] = []  # Enters with what they give every iteration
+        self.deferred: list[tuple[Step, Any]] = []  # waits for the window to let the next one begin
+        self.left: set[int] = set()  # Exits that have let something live out
 
     def open(self, now_s: float) -> Iteration:
         """Begin the next iteration."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -138,9 +139,7 @@ class Program:
         Raises:
             GraphError: it failed, or gave something else.
         """
-        with user_code("build of a program failed", GraphError):
-            made = self.build()
-        return _objective("build", made)
+        return _objective("build", self.build)
 
     def trained(self, minimize: Minimize) -> Objective:
         """Build what an instance of training does, as `train` does, which it must have.
@@ -149,9 +148,7 @@ class Program:
             GraphError: `train` failed, or gave something else.
         """
         assert self.train is not None, "without it training minimises the loss"
-        with user_code("train of a program failed", GraphError):
-            made = self.train(minimize)
-        return _objective("train", made)
+        return _objective("train", partial(self.train, minimize))
 
     def fed(self, batch: Any) -> dict[str, Any]:
         """Values of the inputs from one batch.
@@ -168,7 +165,9 @@ class Program:
         return dict(cast("Mapping[str, Any]", given))
 
 
-def _objective(what: str, made: Any) -> Objective:
+def _objective(what: str, make: Callable[[], Any]) -> Objective:
+    with user_code(f"{what} of a program failed", GraphError):
+        made = make()
     if not isinstance(made, Objective):
         raise GraphError(f"{what} of a program must return a flow.Objective, got {short(made)}")
     return made

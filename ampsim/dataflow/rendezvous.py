@@ -45,15 +45,12 @@ class Rendezvous:
 
     If it `broadcasts_dead`, a branch that is not taken is told once to each worker that waits for
     something of it, and there to all its Recvs, in place of once for each Recv.
-
-    Attributes:
-        receivers: who serves the Recvs of a worker.
-        counts: tensors, predicates and other truth values, dead signals that were sent.
     """
 
     def __init__(self, plan: Plan, fabric: Fabric, *, broadcasts_dead: bool) -> None:
         self._fabric = fabric
-        self.receivers: dict[int, Receiver] = {}
+        self.receivers: dict[int, Receiver] = {}  # who serves the Recvs of a worker
+        # what was sent; predicates and all other truth values count alike
         self.counts = {"tensors": 0, "predicates": 0, "signals": 0, "dead": 0}
         self._recvs: dict[tuple[Context, int, int], list[Step]] = {}
         self._left: dict[_Group, int] = {}

@@ -232,11 +232,7 @@ def run(
 
 
 class Session:
-    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`.
-
-    Attributes:
-        hosts: of workers that have taken part.
-    """
+    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, recorder: Recorder, running: Running, *,
@@ -251,7 +247,7 @@ class Session:
             "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
             "seed": seed, "round_trip_s": running.round_trip_s,
         }  # fmt: skip
-        self.hosts: dict[int, Host] = {}
+        self.hosts: dict[int, Host] = {}  # of workers that have taken part
         self._host(0)
         clock.run()
 
@@ -316,11 +312,9 @@ class Session:
             host = self._host(worker)
             host.cause = last
             host.hold([one.node for one in sources])  # variables wait for nothing
-            if isinstance(host, CountingHost):
-                host.has_others = len(plan.sources) > 1
-                executors[worker] = CountingExecutor(plan, rendezvous, fed, host, **told)
-            else:
-                executors[worker] = Executor(plan, rendezvous, fed, host, **told)
+            host.has_others = len(plan.sources) > 1
+            kind = CountingExecutor if isinstance(host, CountingHost) else Executor
+            executors[worker] = kind(plan, rendezvous, fed, host, **told)
             host.start(executors[worker].run)
         self._clock.run()
         is_over = all(one.is_over for one in executors.values())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -39,25 +40,16 @@ from ampsim.optim import Optimizer, within_epochs
 from ampsim.rng import stream
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Held:
-    """The state of a variable between runs.
+    """The state of a variable between runs."""
 
-    Args:
-        trainable: whether it is one of the parameters that `minimize` steps.
-
-    Attributes:
-        value: the array; None while nobody has given one.
-        slots: arrays of its size that an optimizer keeps beside it.
-        state: that of the optimizer; None before its first step.
-    """
-
-    __slots__ = ("_assigned", "name", "slots", "state", "trainable", "value")
-
-    def __init__(self, name: str, value: np.ndarray | None, *, trainable: bool = False) -> None:
-        self.name, self.slots, self.trainable = name, 0, trainable
-        self.value: np.ndarray | None = value
-        self.state: Any = None
-        self._assigned: Any = None
+    name: str
+    value: np.ndarray | None  # None while nobody has given one
+    trainable: bool = False  # whether it is one of the parameters that `minimize` steps
+    slots: int = 0  # arrays of its size that an optimizer keeps beside it
+    state: Any = None  # that of the optimizer; None before its first step
+    _assigned: Any = None
 
     def assign(self, value: Any, index: np.ndarray | None = None) -> None:
         """Take what it is to have after the run, or what rows of it are to have.

@@ -223,15 +223,6 @@ def _other_loss(at: TorchOperation, *given: Any) -> None:
     raise at.refused("is another loss than a cross-entropy", "take nn.CrossEntropyLoss()")
 
 
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule of an operator that is a function of its arguments alone."""
-
-    def rule(at: TorchOperation, *given: Any, **options: Any) -> Any:
-        return function(*given, **options)
-
-    return rule
-
-
 def _absolute(x: Any) -> Any:
     return flow.relu(x) + flow.relu(-x)
 
@@ -258,7 +249,6 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "where": flow.where,
 }
 _RULES: Final[dict[str, Callable[..., Any]]] = {
-    **{names: _plain(one) for names, one in _FUNCTIONS.items()},
     **{one: _arithmetic(getattr(operator, one)) for one in ("add", "sub", "mul")},
     "cat": _joined,
     "div": _arithmetic(lambda x, y: x / y),
@@ -275,9 +265,12 @@ _RULES: Final[dict[str, Callable[..., Any]]] = {
     "t transpose numpy_T": _exchanged,
     "view reshape flatten unsqueeze squeeze": _shaped,
 }
-RULES: Final = {name: rule for names, rule in _RULES.items() for name in names.split()}
-"""By the names of PyTorch's operators what builds them, of the operation and its arguments; an
-option that a rule does not take is refused."""
+FUNCTIONS, RULES = (
+    {name: one for names, one in table.items() for name in names.split()}
+    for table in (_FUNCTIONS, _RULES)
+)
+"""By the names of PyTorch's operators what builds them, of their arguments alone, and of the
+operation and its arguments; an option that is not taken there is refused."""
 
 FILLED: Final = {
     **dict.fromkeys(("zeros", "new_zeros", "zeros_like"), 0.0),
@@ -316,6 +309,8 @@ class Builder:
             return getattr(self, f"_{rule}")(*arguments, **options)
         if rule in FILLED:
             return self._filled(one, FILLED[rule])
+        if rule in FUNCTIONS:
+            return FUNCTIONS[rule](*arguments, **options)
         if rule not in RULES:
             raise one.refused("has no rule beside torch.cond, while_loop and scan")
         return RULES[rule](one, *arguments, **options)

@@ -26,7 +26,7 @@ from ampsim.interop.control_flow import CONSTRUCTS, Branching
 from ampsim.interop.lowering import (
     EXAMPLE_ROWS,
     LOSS,
-    PLACES_IN_BATCH,
+    OWN_NODE,
     Arguments,
     Lowering,
     MissingRule,
@@ -35,6 +35,7 @@ from ampsim.interop.lowering import (
     is_tensor,
     name_of,
     place_of,
+    repeated,
     require_free,
     shape_of,
     short,
@@ -47,8 +48,6 @@ from ampsim.user_code import place_of as place_of_error
 Loss = Callable[..., Any]
 
 TOLD_MAX: Final = 160  # characters of an error of PyTorch's that are told (chosen: a line or two)
-
-OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
 
 FILLING: Final = ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
 """Operators that read no numbers of their tensor."""
@@ -85,7 +84,11 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
     except MissingRule as missing:
         try:
             with _recording(module):
-                decomposed = program.run_decompositions(_decompositions())
+                table = the_torch().export.default_decompositions()
+                for target in [*table]:  # what has a rule, or a remedy of its own, stays whole
+                    if name_of(target) in RULES or name_of(target).partition(".")[0] in REMEDIES:
+                        table.pop(target)
+                decomposed = program.run_decompositions(table)
         except Refusal:
             raise missing from None
         names: dict[str, list[str]] = {}
@@ -117,13 +120,6 @@ def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
         low.current = operation
         _lower(low, operation, names)
-    _require_whole(low, program)
-    low.finish()
-    return low
-
-
-def _require_whole(low: Lowering, program: Any) -> None:
-    """Refuse what no single operation tells: a batch of one size, no loss."""
     require_free(program)
     (result,) = program.graph_signature.user_outputs
     if low.values.get(result) is not LOSS:
@@ -131,6 +127,8 @@ def _require_whole(low: Lowering, program: Any) -> None:
             "the loss ends in another operation than a cross-entropy or a squared error",
             "take nn.CrossEntropyLoss(), nn.NLLLoss() after log_softmax, or nn.MSELoss()",
         )
+    low.finish()
+    return low
 
 
 def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
@@ -191,15 +189,6 @@ def modes_kept(module: Any) -> Generator[None]:
     finally:
         for one, is_training in modes:
             one.training = is_training
-
-
-def _decompositions() -> Any:
-    """PyTorch's, but for what has a rule, or a remedy of its own."""
-    table = the_torch().export.default_decompositions()
-    for target in [*table]:
-        if name_of(target) in RULES or name_of(target).partition(".")[0] in REMEDIES:
-            table.pop(target)
-    return table
 
 
 def _failed(error: Exception) -> Refusal:
@@ -337,9 +326,5 @@ def _computed(low: Lowering, operation: Any) -> Any:
 
     arguments, options = torch.fx.map_arg((operation.args, operation.kwargs), real)
     made = operation.target(*arguments, **options).detach().numpy()
-    if None not in shape_of(operation):
-        return made
-    axis = shape_of(operation).index(None)
-    first, (times, more) = made.take([0], axis=axis), divmod(made.shape[axis], EXAMPLE_ROWS)
-    is_same = not more and (made == first).all()
-    return Repeated(first, axis, times) if is_same else PLACES_IN_BATCH
+    shape = shape_of(operation)
+    return repeated(made, shape.index(None)) if None in shape else made

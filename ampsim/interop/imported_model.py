@@ -59,6 +59,7 @@ class ImportedGraph:
     state: ModuleState
     method: Method | None  # the optimizer as it can be written; None of one that is not PyTorch's
     data: Any
+    classes: int  # that the loss tells apart; 0 of a regression
 
     def __call__(self) -> Graph:
         """Make the graph."""
@@ -84,8 +85,8 @@ def imported_graph(
     state_of: Callable[[Mapping[str, Laid]], ModuleState],
     how: tuple[Dataset, Any],
     options: dict[str, Any],
-) -> tuple[ImportedGraph, int]:
-    """The graph that is read, and how many classes its loss tells apart; fill in its options."""
+) -> ImportedGraph:
+    """The graph that is read; fill in its options."""
     data, method = how
     found, pump = _found(read, data)
     interval = options.setdefault("min_update_interval", 1)
@@ -96,17 +97,18 @@ def imported_graph(
     options.setdefault("node_update_intervals", intervals)
     options["metric"] = "accuracy" if found.classes else "error"
     known = cast("Method", method) if isinstance(method, partial) else None
-    made = ImportedGraph(found.plan, state_of(found.layouts), known, data)
+    made = ImportedGraph(found.plan, state_of(found.layouts), known, data, found.classes)
     options |= {"make_graph": made, "pump": pump}
-    return made, found.classes
+    return made
 
 
 def imported_model(
     name: str, made: ImportedGraph | TorchProgram, how: tuple[Dataset, Any], options: dict[str, Any]
 ) -> Model:
-    """The model of what was imported, with its weights."""
+    """The model of what was imported, with its weights; labels are checked."""
     data, method = how
     state = made.state
+    _require_labels(data, made.classes)
     is_ragged = isinstance(data, BatchList)
     batch = max(len(one[0]) for one in data.train) if is_ragged else data.batch
     optimizer = cast("Method", method)() if isinstance(method, partial) else method
@@ -226,7 +228,7 @@ def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
             )
 
 
-def require_labels(data: Dataset, classes: int) -> None:
+def _require_labels(data: Dataset, classes: int) -> None:
     """Check that labels are classes that the loss tells apart."""
     for split in ("train", "valid") if classes else ():
         for batch in data.batches(split, epoch=0, seed=0):

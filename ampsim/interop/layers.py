@@ -307,7 +307,6 @@ def recurrent(given: Arguments) -> Value:
     last = [Stacked(each, loops[0].cell.hidden) for each in zip(*parts, strict=True)]
     top = loops[-len(ways) :]
     stacked = (low.call(one.cell.spec.name, one.states, one.steps, part="stack") for one in top)
-
     return low.permuted(_beside(low, top, stacked), axes), *last
 
 
@@ -326,7 +325,7 @@ def _loop(given: Arguments, read: Ref, steps: LoopSteps, number: int) -> _Loop:
 def _start(low: Lowering, first: Value, number: int) -> Value:
     """The state that a layer and direction starts with, of those of all."""
     if isinstance(first, Repeated):
-        return first.picked(number)
+        return Repeated(first.values[number], first.axis - 1, first.times)
     if isinstance(first, Stacked):
         return first.values[number]
     return low.light(nodes.Pick, low.wire(first), keys=(number,))

@@ -17,6 +17,7 @@ What is here is added to a graph as a node is, and a model file may use it, too:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from ampsim.ir import Cond, Graph, Isu, Node, Phi, Wire
@@ -125,17 +126,9 @@ def after(graph: Graph, name: str, last: Wire, steps: LoopSteps) -> Wire:
     return graph.add(Isu(f"{name}-after", steps.outside, steps.last), last)
 
 
-@dataclass(frozen=True)
-class _Use:
-    """One of several uses of a node."""
-
-    number: int
-
-    def enter(self, state: Position) -> Position:
-        return state._replace(use=self.number)
-
-    def leave(self, state: Position) -> Position:
-        return state._replace(use=0)
+def _at_use(number: int, state: Position) -> Position:
+    """Tag one of several uses of a node; 0 outside of it."""
+    return state._replace(use=number)
 
 
 def _which(state: Position) -> str:
@@ -151,14 +144,16 @@ def shared(graph: Graph, node: Node, uses: int) -> tuple[Wire, ...]:
     ways = [graph.add(Phi(f"{node.name}-{port}", names)) for port in node.inputs]
     results = graph.branch(Cond(f"{node.name}-uses", _which, names), graph.add(node, *ways))
     return tuple(
-        graph.add(Isu(f"{node.name}-leave-{number}", _Use(number).leave, _Use(number).enter), wire)
+        graph.add(
+            Isu(f"{node.name}-leave-{number}", partial(_at_use, 0), partial(_at_use, number)), wire
+        )
         for number, wire in enumerate(results)
     )
 
 
 def use(graph: Graph, name: str, number: int, *wires: Wire) -> None:
     """Feed the inputs of the shared node of that name with those of one of its uses."""
-    one = _Use(number)
     for port, wire in zip(graph[name].inputs, wires, strict=True):
-        entering = Isu(f"{name}-{port}-enter-{number}", one.enter, one.leave)
+        to, back = partial(_at_use, number), partial(_at_use, 0)
+        entering = Isu(f"{name}-{port}-enter-{number}", to, back)
         graph.connect(graph.add(entering, wire), graph[f"{name}-{port}"], f"use-{number}")

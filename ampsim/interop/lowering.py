@@ -36,10 +36,6 @@ class Repeated:
     axis: int = 0
     times: int = 1  # items for each of the batch, as where sequences lie below each other
 
-    def picked(self, number: int) -> Repeated:
-        """Pick a place of the first axis, which is not the batch's."""
-        return Repeated(self.values[number], self.axis - 1, self.times)
-
 
 @dataclass(frozen=True)
 class Stacked:
@@ -75,10 +71,19 @@ Value: TypeAlias = Any
 """What an operation of the exported program gave: a `Ref`, an array that is the same for every
 batch, one of the classes above, or several of these."""
 
+OWN_NODE: Final = "write that part as a node of your own (docs/own-node.md)"
+
 CALCULATING: Final = (
     nodes.Affine, nodes.Difference, nodes.Mean, nodes.Pointwise, nodes.Product, nodes.Sum,
 )  # fmt: skip
 """What calculates in floating-point numbers only."""
+
+
+def repeated(made: np.ndarray, axis: int) -> Repeated | Unread:
+    """Numbers for as many items as the example has, along an axis: once, if all have the same."""
+    first, (times, more) = made.take([0], axis=axis), divmod(made.shape[axis], EXAMPLE_ROWS)
+    is_same = not more and (made == first).all()
+    return Repeated(first, axis, times) if is_same else PLACES_IN_BATCH
 
 
 class Refusal(GraphError):
@@ -207,15 +212,15 @@ class Lowering:
 
     def call(self, *arguments: Any, part: str = "", outputs: int = 1) -> Ref:
         """Add a call, of a node or of a name first; return the first of its outputs."""
-        subject, feeds = arguments[0], [one for one in arguments if isinstance(one, Ref)]
+        subject = arguments[0]
         name = subject.name if isinstance(subject, Spec) else self.free(f"{subject}-{part}")
-        place = place_of(self.current)
+        made = Call(name, part, arguments, outputs, place_of(self.current))
         if isinstance(subject, Spec):
             self._tried(subject)
-            self._origins[Ref(name)] = subject, (*feeds,)
-        if any(ref.call in self._learning for ref in feeds):
+            self._origins[Ref(name)] = subject, (*made.feeds,)
+        if any(map(self.learns, made.feeds)):
             self._learning.add(name)
-        self._calls.append(Call(name, part, arguments, outputs, place))
+        self._calls.append(made)
         return Ref(name)
 
     def origin(self, wire: Value, kind: type[Node]) -> tuple[dict[str, Any], tuple[Ref, ...]]:
@@ -272,7 +277,13 @@ class Lowering:
         parts = [(part, laid.names, repr(laid.way)) for part, laid in layout.items()]
         key = (spec.kind, steps is None, *parts)
         if key not in self._used:
-            self._used[key] = self._claim(spec, layout, 0 if steps is None else steps.length), 0
+            made = replace(spec, name=self.free(spec.name))
+            self._tried(made)
+            self._specs[made.name] = made
+            self._learning.add(made.name)
+            self.layouts |= {f"{made.name}.{part}": laid for part, laid in layout.items()}
+            self.messages[made.name] = 0 if steps is None else steps.length
+            self._used[key] = made, 0
         made, number = self._used[key]
         self._used[key] = made, number + 1
         if steps is not None and number:
@@ -287,16 +298,6 @@ class Lowering:
             return first, Ref(first.call, 1)
         self.call(made.name, number, *feeds, part="use", outputs=0)
         return Ref(made.name, number)
-
-    def _claim(self, spec: Spec, layout: Layout, messages: int) -> Spec:
-        """Name a node with parameters, and note where these are."""
-        made = replace(spec, name=self.free(spec.name))
-        self._tried(made)
-        self._specs[made.name] = made
-        self._learning.add(made.name)
-        self.layouts |= {f"{made.name}.{part}": laid for part, laid in layout.items()}
-        self.messages[made.name] = messages
-        return made
 
     def _tried(self, spec: Spec) -> None:
         """Make a node once, and refuse the operation if it cannot be."""
@@ -457,16 +458,6 @@ def _value_of(operation: Any) -> Any:
     return getattr(operation, "meta", {}).get("val")
 
 
-def _given_to(operation: Any) -> dict[str, Any]:
-    """The arguments of an operation by their names, as it says or by PyTorch's schema."""
-    if not hasattr(operation.target, "_schema"):
-        return operation.arguments
-    schema = operation.target._schema.arguments
-    given = dict(zip([one.name for one in schema], operation.args, strict=False))
-    given |= operation.kwargs
-    return {one.name: given.get(one.name, one.default_value) for one in schema}
-
-
 class Arguments:
     """The arguments of an operation by their names, with its shape and those of what it reads."""
 
@@ -475,7 +466,13 @@ class Arguments:
         self.operation = operation
         self.shape = shape_of(operation)
         self.dtype = dtype_of(operation)
-        self._given = _given_to(operation)
+        if hasattr(operation.target, "_schema"):  # PyTorch's
+            schema = operation.target._schema.arguments
+            given = dict(zip([one.name for one in schema], operation.args, strict=False))
+            given |= operation.kwargs
+            self._given = {one.name: given.get(one.name, one.default_value) for one in schema}
+        else:
+            self._given = operation.arguments
         self.first, self.second = [*self._given, "", ""][:2]
 
     def __getitem__(self, name: str) -> Any:
@@ -485,6 +482,8 @@ class Arguments:
     def _resolved(self, given: Any) -> Any:
         if isinstance(given, list | tuple):
             return [self._resolved(one) for one in cast("list[Any]", given)]
+        if hasattr(given, "value"):  # of ONNX, which has its own
+            return given.value
         return self.low.values.get(given.name, given) if hasattr(given, "meta") else given
 
     def wire(self, name: str = "") -> Ref:
@@ -544,6 +543,10 @@ class Arguments:
     def shape_of(self, name: str = "") -> tuple[int | None, ...]:
         """Return an argument's shape, the first's unless named; None for an extent of the batch."""
         return shape_of(self._given[name or self.first])
+
+    def shapes_of(self, name: str) -> list[tuple[int | None, ...]]:
+        """Return the shapes of several values that are one argument."""
+        return [*map(shape_of, self._given[name])]
 
     def dtype_of(self, name: str = "") -> str:
         """Return an argument's type, the first's unless named; "" of no tensor."""

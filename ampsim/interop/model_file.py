@@ -21,7 +21,7 @@ from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
 from ampsim.interop.imported_model import OPTIONS, ImportedGraph
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.plan import Call, GraphPlan, Port, PumpPorts, Ref, Spec
+from ampsim.interop.plan import GraphPlan, PumpPorts, Ref, Spec
 from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
@@ -174,16 +174,12 @@ def _graph_lines(plan: GraphPlan) -> Iterator[str]:
     shapes = [f"{names[Ref(port.name)]}={port.shape}" for port in plan.ports]
     yield from _wrapped(f"{wires} = graph.controller(", shapes)
     for call in plan.calls:
-        yield from _call_lines(call, names)
-
-
-def _call_lines(call: Call, names: dict[Ref, str]) -> Iterator[str]:
-    function = "graph.add" if call.outputs else "graph.end"
-    words = [names[one] if isinstance(one, Ref) else _word(one) for one in call.arguments]
-    if call.part:
-        function, words = f"interop.{call.part}", ["graph", *words]
-    made = ", ".join(names[Ref(call.name, port)] for port in range(call.outputs))
-    yield from _wrapped(f"{made}{' = ' if made else ''}{function}(", words)
+        function = "graph.add" if call.outputs else "graph.end"
+        words = [names[one] if isinstance(one, Ref) else _word(one) for one in call.arguments]
+        if call.part:
+            function, words = f"interop.{call.part}", ["graph", *words]
+        made = ", ".join(names[Ref(call.name, port)] for port in range(call.outputs))
+        yield from _wrapped(f"{made}{' = ' if made else ''}{function}(", words)
 
 
 def _word(given: Any) -> str:
@@ -199,15 +195,15 @@ def _pump_lines(pump: PumpPorts) -> Iterator[str]:
         array, axis = pump.length
         position = f"interop.Position(instance, length=batch.arrays[{array}].shape[{axis}])"
     yield f"    arrays, at = batch.arrays, {position}"
-    sent = [f"({place}, at, {_payload(one)})" for place, one in enumerate(pump.ports)]
+    sent = list[str]()
+    for place, port in enumerate(pump.ports):
+        payload = f"arrays[{port.array}]"
+        if port.array is None:
+            payload = f"HELD[{f'fixed/{port.name}'!r}]"
+            if port.shape[:1] == ("rows",):
+                payload = f"interop.for_each({payload}, arrays)"
+        sent.append(f"({place}, at, {payload})")
     yield from _wrapped("return [", sent, "]")
-
-
-def _payload(port: Port) -> str:
-    if port.array is not None:
-        return f"arrays[{port.array}]"
-    held = f"HELD[{f'fixed/{port.name}'!r}]"
-    return f"interop.for_each({held}, arrays)" if port.shape[:1] == ("rows",) else held
 
 
 def _model_lines(model: Model, method: Method) -> Iterator[str]:

@@ -37,7 +37,6 @@ from ampsim.interop.lowering import (
     Stacked,
     Value,
     extents,
-    shape_of,
     short,
 )
 from ampsim.interop.parameters import Learned
@@ -112,9 +111,8 @@ def _pointwise(function: str) -> Rule:
     return lambda given: _applied(given, function, given.wire(), *map(float, given.rest()))
 
 
-def _gelu(given: Arguments) -> Value:
-    function = {"none": "gelu", "tanh": "gelu_tanh"}[given["approximate"]]
-    return _applied(given, function, given.wire())
+GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
+"""By what it is approximated."""
 
 
 def _clamp(given: Arguments) -> Value:
@@ -222,7 +220,7 @@ def _split(given: Arguments) -> Value:
 
 def _cat(given: Arguments) -> Value:
     axes, axis = len(given.shape), given["dim"]
-    widths: list[int | None] = [shape_of(one)[axis] for one in given.operation.args[0]]
+    widths: list[int | None] = [shape[axis] for shape in given.shapes_of("tensors")]
     if None in widths:
         raise given.refused("items of a batch are put below each other", "concatenate another axis")
     return given.low.joined([*map(given.low.wire, given["tensors"])], widths, axis % axes, axes)
@@ -440,7 +438,7 @@ OF_ONE_SHAPE: Final = (
 
 def _broadcast(given: Arguments) -> Value:
     """Broadcast as nn.MSELoss does its operands; nothing, where they have one shape."""
-    if len({shape_of(one) for one in given.operation.args[0]}) > 1:
+    if len({*given.shapes_of("tensors")}) > 1:
         raise given.refused(*OF_ONE_SHAPE)
     return given["tensors"]
 
@@ -471,7 +469,7 @@ _RULES: Final[dict[str, Rule]] = {
     "flatten.using_ints reshape squeeze squeeze.dim squeeze.dims unflatten.int unsqueeze view "
     "_unsafe_view": _reshape,
     "flip": _flip,
-    "gelu": _gelu,
+    "gelu": lambda given: _applied(given, GELU[given["approximate"]], given.wire()),
     "gru.input lstm.input": recurrent,
     "gru_cell lstm_cell": cell,
     "layer_norm": partial(norm, nodes.LayerNorm),

@@ -15,7 +15,6 @@ from ampsim.interop.plan import Ref
 WRAPPED: Final = "module."
 """Prefix of names of the user's module within what is exported."""
 
-
 Way: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """From an array to a view of it, or to a copy of its numbers in another order."""
 
@@ -86,28 +85,28 @@ class Learned:
     ways: tuple[Way, ...] = ()  # from the parameter to the view, one after the other
     wired: Callable[[], Ref] | None = None  # gives what brings a view that is no layer's weight
 
-    def seen(self, way: Way, wired: Callable[[], Ref]) -> Learned:
+    def seen(self, way: Way, wired: Callable[[], Ref] | None = None) -> Learned:
         """A view of it."""
         return Learned(self.name, way(self.values), (*self.ways, way), wired)
 
     def laid(self, way: Way = np.ravel) -> Laid:
         """Lay it into a parameter of a node."""
-        return Laid((self.name,), partial(_through, (*self.ways, way)))
-
-
-def _through(ways: tuple[Way, ...], values: np.ndarray) -> np.ndarray:
-    return reduce(lambda seen, way: way(seen), ways, values)
+        return laid_together([self], way)
 
 
 def laid_together(parts: Sequence[Learned], way: Callable[..., np.ndarray]) -> Laid:
     """Lay several parameters together into one of a node."""
-    return Laid(
-        tuple(one.name for one in parts), partial(_joined, way, [one.ways for one in parts])
-    )
+    ways = [one.ways for one in parts]
+    return Laid(tuple(one.name for one in parts), partial(_laid, way, ways))
 
 
-def _joined(way: Callable[..., Any], ways: list[tuple[Way, ...]], *arrays: np.ndarray) -> Any:
-    return way(*map(_through, ways, arrays))
+def _laid(way: Callable[..., Any], ways: list[tuple[Way, ...]], *arrays: np.ndarray) -> Any:
+    """Views of arrays, laid together."""
+    views = [
+        reduce(lambda view, change: change(view), changes, array)
+        for changes, array in zip(ways, arrays, strict=True)
+    ]
+    return way(*views)
 
 
 def specs_of(program: Any) -> list[tuple[Any, Any]]:

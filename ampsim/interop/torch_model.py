@@ -23,7 +23,6 @@ from ampsim.interop.imported_model import (
     only_dtype,
     require_agreement,
     require_alike,
-    require_labels,
     require_options,
     state_now,
 )
@@ -125,22 +124,19 @@ def from_torch(
 
 def _imported(module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[str, Any]) -> Model:
     """The model of a module, compared with it."""
-    dataset = how[0]
 
     def read(arrays: Arrays) -> Lowering:
         tensors = [the_torch().from_numpy(one) for one in arrays]
         return imported(module, tensors, loss)
 
     try:
-        made, classes = imported_graph(read, partial(module_state, module), how, options)
+        made = imported_graph(read, partial(module_state, module), how, options)
     except Branching as branching:
         made = torch_program(module, branching.args[0])
-        if isinstance(dataset, BatchList):
+        if isinstance(how[0], BatchList):
             what = "sequences must have one length beside torch.scan"
             raise Refusal(what, "pad them") from None
         options |= {"make_program": made, "make_layers": made.layers}
-        classes = made.classes
-    require_labels(dataset, classes)
     model = imported_model(type(module).__name__, made, how, options)
     require_agreement(model, partial(_theirs, module, loss), "PyTorch", UNSEEN)
     return model

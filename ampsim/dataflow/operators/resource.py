@@ -28,17 +28,13 @@ def _listed(name: str, kernel: Any, shape: Any, dtype: Any, **more: Any) -> None
 
 
 class Stack(Resource):
-    """Values, of which the last one pushed is the first one popped; its methods are kernels.
-
-    Attributes:
-        values: those that were pushed and not popped.
-    """
+    """Values, of which the last one pushed is the first one popped; its methods are kernels."""
 
     __slots__ = ("values",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.values: list[Any] = []
+        self.values: list[Any] = []  # those that were pushed and not popped
 
     def push(self, value: Any) -> Any:
         """Put a value on it; the same value."""
@@ -71,21 +67,15 @@ Writer: TypeAlias = "tuple[int, tuple[Any, ...]]"
 
 
 class Elements(Resource):
-    """The elements of one array; its methods are kernels.
-
-    Attributes:
-        values: those that were written, by their places.
-        gradients: their gradients, by the call of `gradients` that asks.
-        size: how many places there are.
-    """
+    """The elements of one array; its methods are kernels."""
 
     __slots__ = ("gradients", "size", "values")
 
     def __init__(self, size: Any) -> None:
         super().__init__()
-        self.values: dict[int, Any] = {}
-        self.gradients: dict[int, Gradients] = {}
-        self.size = int(size)
+        self.values: dict[int, Any] = {}  # those that were written, by their places
+        self.gradients: dict[int, Gradients] = {}  # by the call of `gradients` that asks
+        self.size = int(size)  # how many places there are
 
     def write(self, index: Any, value: Any, flow: Any) -> Any:
         """Write a place that was not written before."""
