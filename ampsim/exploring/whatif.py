@@ -234,7 +234,7 @@ class _Question:
     def _shares(self, one: _Tried) -> bool:
         """Whether its first epoch learns what it does now, by each seed, and stands for others."""
         pairs = [(epoch.digest, self.now.epochs[seed].digest) for seed, epoch in one.epochs.items()]
-        is_steady = not self.row.plan.cluster.has_outages
+        is_steady = not self.row.plan.cluster.epochs_differ
         return is_steady and all(own and own == now for own, now in pairs)
 
     def _record(self, one: _Tried) -> dict[str, Any]:

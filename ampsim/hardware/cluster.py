@@ -170,6 +170,11 @@ class Cluster(ClusterKeys):
         return bool(self.events or self.failures or self.checkpoints)
 
     @property
+    def epochs_differ(self) -> bool:
+        """Tell whether something comes to one epoch and not to another, and makes it longer."""
+        return self.has_outages or bool(self.messages and self.messages.loss_probability)
+
+    @property
     def steps_vary(self) -> bool:
         """Tell whether steps may take longer than their price."""
         return bool(self.events or self.failures or any(one.jitter_cv for one in self.devices))

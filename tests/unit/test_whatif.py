@@ -15,7 +15,7 @@ from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring.changes import changes_of, sped
 from ampsim.exploring.whatif import OUTAGES_MOVE, sentence_of
-from ampsim.hardware import Cluster, Device, Event
+from ampsim.hardware import Cluster, Device, Event, Messages
 from ampsim.metric import Goal
 from ampsim.runs import RunCache
 from ampsim.runs.rows import times_of
@@ -151,7 +151,8 @@ def test_shares_are_said_to_move_outages_where_a_small_change_does_less():
 
 def test_nothing_is_shared_where_outages_come_as_epochs_differ():
     device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
-    stop = Event(kind="stop", worker="all", from_s=1e-3, until_s=2e-2)
+    stop = {"events": (Event(kind="stop", worker="all", from_s=1e-3, until_s=2e-2),)}
+    losses = {"messages": Messages(loss_probability=1e-3, retry_after_s=2e-2)}
     how: dict[str, Any] = {
         "target": 0.2,
         "max_epochs": 8,
@@ -159,11 +160,11 @@ def test_nothing_is_shared_where_outages_come_as_epochs_differ():
         "repeats": 2,
         "learn": 1,
     }
-    for events, basis in (((), "shared"), ((stop,), "learned")):
-        cluster = Cluster(name="c", devices=(device,) * 2, events=events)
+    for varies, basis in (({}, "shared"), (stop, "learned"), (losses, "learned")):
+        cluster = Cluster(name="c", devices=(device,) * 2, **varies)
         found = ampsim.whatif(MODEL, cluster, "sequential", **how)
         twice = found.table[found.table["factor"] == 2.0]
-        assert basis in set(twice["basis"]) <= {basis, "shared" if not events else "timing"}
+        assert basis in set(twice["basis"]) <= {basis, "shared" if not varies else "timing"}
 
 
 LATE = ampsim.load_cluster("ampnet-core", workers=4, latency_s=3e-5)
