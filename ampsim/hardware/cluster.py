@@ -196,6 +196,11 @@ class Cluster(ClusterKeys):
         """Tell whether messages of different pairs may share bandwidth."""
         return self.ports is not None or self.topology is not None or bool(self.edges)
 
+    @property
+    def shares_fairly(self) -> bool:
+        """Tell whether messages that meet have fair shares of bandwidth, one beside the other."""
+        return self.has_shared_bandwidth and self.sharing != "first-come"
+
     @cached_property
     def network(self) -> Network | None:
         """The edges and the ways over them; None where each pair has a link of its own."""
