@@ -24,8 +24,7 @@ from ampsim.data_parallel.turns import Bound, TurnLock
 from ampsim.errors import OptionError
 from ampsim.hardware import occupancy_s
 from ampsim.ir import Direction, Work
-from ampsim.machine import Begun, Processor
-from ampsim.machine.lane import NothingFree
+from ampsim.machine import Begun, Processor, SomeFree
 from ampsim.model_parallel.footprint import MESSAGES, OPTIMIZER, WEIGHTS
 from ampsim.model_parallel.price import required_work
 from ampsim.optim import Vector
@@ -105,7 +104,7 @@ class PushPull(Exchange):
         if is_held:
             push.hold()
         for server in self.servers:
-            server.answer(push, cause)
+            server.ask(push, cause)
 
     def _note(self, push: Push, end_s: float) -> None:
         """Record an exchange that is merged, with when its answer or the end of the run came."""
@@ -247,8 +246,8 @@ class PushWeights(PushPull):
         for server, worker, _size, _sent in push.parts:
             if server.index not in asked:
                 asked.add(server.index)
-                answer = partial(server.answer, push)
-                setting.fabric.send((worker, server.worker), 0, self._nodes, cause, answer)
+                ask = partial(server.ask, push)
+                setting.fabric.send((worker, server.worker), 0, self._nodes, cause, ask)
 
     def _close(self, rank: Rank, batches: Assignment) -> None:
         """Count batches as done, when servers have merged what they may still have of the rank."""
@@ -394,7 +393,7 @@ class _Merge(NamedTuple):
     staleness: int
 
 
-class Server(NothingFree):
+class Server(SomeFree):
     """One server at work: the tasks of its processor.
 
     Args:
@@ -409,6 +408,7 @@ class Server(NothingFree):
     """
 
     def __init__(self, index: int, worker: int, places: Sequence[int], setting: Setting) -> None:
+        super().__init__()
         self.index, self.worker = index, worker
         self.processor = processor = Processor(worker, setting.clock, setting.instant)
         self.places = tuple(places)
@@ -445,7 +445,7 @@ class Server(NothingFree):
             return
         push.arrivals_s.append(self._setting.clock.now)
         if self._answers_at_once:
-            self.answer(push, cause)  # the weights of this moment, merged or not
+            self.ask(push, cause)
         self._queue.append(_Queued(push, list(self.places), cause))
         if self.processor.is_idle:
             self.processor.wake()
@@ -486,6 +486,11 @@ class Server(NothingFree):
         if not push.unmerged:
             for go_on in push.following:
                 go_on(cause)
+
+    def ask(self, push: Push, cause: Cause) -> None:
+        """Answer with the weights of now, merged or not, or of when the device is up again."""
+        self.free.append(partial(self.answer, push, cause))
+        self.processor.tasks.do_free(self._setting.clock.now)
 
     def answer(self, push: Push, cause: Cause) -> None:
         """Send this server's part of the centre: as it is, or what weights were merged with."""

@@ -61,7 +61,9 @@ NOT_TUNED: Final = (
     "the mean of several gradients."
 )
 
-EPOCHS_DIFFER: Final = "With outages epochs differ: no cell is shared, and joules are unknown."
+EPOCHS_DIFFER: Final = (
+    "With outages or losses epochs differ: no cell is shared, joules are unknown."
+)
 
 
 @question
@@ -172,7 +174,7 @@ class Explorer:
     @property
     def said(self) -> list[str]:
         """Notes on the cells' clusters."""
-        return [EPOCHS_DIFFER] * any(row.plan.cluster.has_outages for row in self._rows.values())
+        return [EPOCHS_DIFFER] * any(row.plan.cluster.epochs_differ for row in self._rows.values())
 
     @property
     def learnings(self) -> int:
@@ -211,7 +213,7 @@ class Explorer:
 
         def take(index: int, found: FirstEpoch) -> None:
             point, place, seed = left[index]
-            if self._rows[point, place].plan.cluster.has_outages:
+            if self._rows[point, place].plan.cluster.epochs_differ:
                 found = replace(found, digest="", power_w=None)
             self.methods[place].timed.setdefault(point, {})[seed] = found
 

@@ -54,6 +54,10 @@ OUTAGES_MOVE: Final = (
     "twice and no time they come when they come, so that these may differ much from shares; what "
     "is not learned again is as if each epoch had the outages of the first."
 )
+PARTS_STAY: Final = (
+    "Shares are as if each message kept its part of a bandwidth that it shares: where messages of "
+    "several workers meet, a small change may do something else."
+)
 
 
 @question
@@ -107,6 +111,7 @@ def whatif(
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     missed += [OUTAGES_MOVE] if setup.cluster.has_outages else []
+    missed += [PARTS_STAY] if setup.cluster.shares_fairly else []
     return WhatIf(
         table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),
@@ -234,7 +239,7 @@ class _Question:
     def _shares(self, one: _Tried) -> bool:
         """Whether its first epoch learns what it does now, by each seed, and stands for others."""
         pairs = [(epoch.digest, self.now.epochs[seed].digest) for seed, epoch in one.epochs.items()]
-        is_steady = not self.row.plan.cluster.has_outages
+        is_steady = not self.row.plan.cluster.epochs_differ
         return is_steady and all(own and own == now for own, now in pairs)
 
     def _record(self, one: _Tried) -> dict[str, Any]:

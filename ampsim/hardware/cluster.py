@@ -170,6 +170,11 @@ class Cluster(ClusterKeys):
         return bool(self.events or self.failures or self.checkpoints)
 
     @property
+    def epochs_differ(self) -> bool:
+        """Tell whether something comes to one epoch and not to another, and makes it longer."""
+        return self.has_outages or bool(self.messages and self.messages.loss_probability)
+
+    @property
     def steps_vary(self) -> bool:
         """Tell whether steps may take longer than their price."""
         return bool(self.events or self.failures or any(one.jitter_cv for one in self.devices))
@@ -190,6 +195,11 @@ class Cluster(ClusterKeys):
     def has_shared_bandwidth(self) -> bool:
         """Tell whether messages of different pairs may share bandwidth."""
         return self.ports is not None or self.topology is not None or bool(self.edges)
+
+    @property
+    def shares_fairly(self) -> bool:
+        """Tell whether messages that meet have fair shares of bandwidth, one beside the other."""
+        return self.has_shared_bandwidth and self.sharing != "first-come"
 
     @cached_property
     def network(self) -> Network | None:

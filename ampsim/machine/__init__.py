@@ -3,7 +3,7 @@
 from ampsim.machine.channel import Channel
 from ampsim.machine.checkpoints import Checkpointed, checkpointed
 from ampsim.machine.fabric import Fabric
-from ampsim.machine.lane import CopyLanes, Lane, LaneTask, NothingFree, RecordedLane
+from ampsim.machine.lane import CopyLanes, Lane, LaneTask, NothingFree, RecordedLane, SomeFree
 from ampsim.machine.memory import Memory, Sample
 from ampsim.machine.pace import outages_until, paced
 from ampsim.machine.processor import Begun, Instant, Processor, Tasks
@@ -23,6 +23,7 @@ __all__ = [
     "Processor",
     "RecordedLane",
     "Sample",
+    "SomeFree",
     "StoppableProcessor",
     "Tasks",
     "checkpointed",

@@ -130,7 +130,10 @@ class Checkpointed:
     def up_at_s(self, now_s: float) -> float:
         """When the device can begin a task: now, or after a checkpoint, or when it is up again."""
         self._advance(now_s)
-        return self._pace.up_at_s(now_s) if self._copying is None else self._copying.end_s
+        if self._copying is not None:
+            return self._copying.end_s
+        up_s = self._pace.up_at_s(max(now_s, self._free_s))  # a clock's tick before a stop is in it
+        return now_s if has_come(up_s, now_s) else up_s
 
     def lasting_s(self, now_s: float, seconds: float) -> float:
         """Seconds as `begin` gave them."""
@@ -185,7 +188,7 @@ class Checkpointed:
             if self._kept.has_changed:
                 self._copy(up_s)
         if self._copying is None:
-            self._pace.up_at_s(now_s)
+            self._pace.up_at_s(max(now_s, self._free_s))
             self._lose()
 
     def _has_copied(self, now_s: float) -> bool:

@@ -89,8 +89,7 @@ class Fabric:
         way = self._cluster.way_between(source, target)
         if way.is_free and (source == target or not self._loses):
             return None
-        is_fair = self._cluster.has_shared_bandwidth and self._cluster.sharing != "first-come"
-        if is_fair and not way.is_free:
+        if self._cluster.shares_fairly and not way.is_free:
             return FairChannel(self._fair, way, pair)
         holders = [self._holders.setdefault(share.of, Holder()) for share in way.shares]
         transfers, settle = self.transfers, self._settle

@@ -31,6 +31,27 @@ class NothingFree:
         """Do nothing."""
 
 
+class SomeFree:
+    """Tasks of which some take no time: they wait only while their device is down.
+
+    Attributes:
+        free: what is to be done.
+    """
+
+    def __init__(self) -> None:
+        self.free: deque[Callable[[], None]] = deque()
+
+    @property
+    def has_free(self) -> bool:
+        """Whether something is."""
+        return bool(self.free)
+
+    def do_free(self, now_s: float) -> None:
+        """Do it."""
+        while self.free:
+            self.free.popleft()()
+
+
 class LaneTask:
     """A stretch of time on a lane.
 

@@ -175,12 +175,12 @@ class Ahead(Iterator[_T]):
 class Pace:
     """When a device is up, and how long a task takes that begins then.
 
-    It is asked of times that never fall.
+    It is asked of times that never fall, but may have looked beyond a task that was cut short.
 
     Args:
         outages: when the device is not as usual, by their starts.
         jitter: factors of mean 1, one for each task; None where a task takes what it is priced.
-        known: outages that have begun and are not over.
+        known: outages that were met and are not over.
         up_s: when the device can begin a task at the earliest.
 
     Attributes:
@@ -188,7 +188,7 @@ class Pace:
             who empties it.
     """
 
-    __slots__ = ("_coming", "_jitter", "_known", "_next", "_up_s", "losses")
+    __slots__ = ("_coming", "_jitter", "_known", "_next", "_passed", "_up_s", "losses")
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Pace:
     ) -> None:
         self._coming = outages
         self._jitter = jitter
-        self._known = list(known)
+        self._known, self._passed = list(known), list[Outage]()
         self._next = next(outages, None)
         self._up_s = up_s
         self.losses: list[float] = []
@@ -256,6 +256,8 @@ class Pace:
         return ahead.losses
 
     def _looked_up(self, at_s: float) -> float:
+        self._known += [one for one in self._passed if one.end_s > at_s]
+        self._passed.clear()
         while True:
             slowness, until_s, _is_lost = self._state(at_s)
             if slowness < math.inf:
@@ -263,11 +265,9 @@ class Pace:
             at_s = until_s
 
     def _state(self, at_s: float) -> tuple[float, float, bool]:
-        """Return from a time on: the factor on all times, until when, and if a step is lost.
-
-        It is asked of times that never fall: what is over is forgotten.
-        """
+        """Return from a time on: the factor on all times, until when, and if a step is lost."""
         if self._known:
+            self._passed += [one for one in self._known if one.end_s <= at_s]
             self._known = [one for one in self._known if one.end_s > at_s]
         while self._next is not None and self._next.start_s <= at_s:
             if self._next.end_s > at_s:
@@ -278,6 +278,9 @@ class Pace:
         until_s = math.inf if self._next is None else self._next.start_s
         slowness, is_lost = 1.0, False
         for one in self._known:
+            if one.start_s > at_s:
+                until_s = min(until_s, one.start_s)
+                continue
             slowness *= one.slowness
             is_lost |= one.is_step_lost
             until_s = min(until_s, one.end_s)

@@ -13,6 +13,7 @@ import pytest
 from solver_cases import Points, batches_of, cluster, draw_exponential, model, stacked, weights
 
 import ampsim
+from ampsim.hardware import Event
 from ampsim.ir import Direction, Graph, Work
 from ampsim.nodes import Linear, SquaredError
 
@@ -204,3 +205,32 @@ def test_a_late_rank_is_cut_short_and_holds_up_nobody():
     assert late["end_s"].iloc[0] == ends[0] == three.collectives["start_s"].iloc[0]
     assert len(ends) == len(three.collectives)
     assert ends == pytest.approx(three.collectives["start_s"].to_numpy(), rel=1e-12)
+
+
+@pytest.mark.parametrize("until", [0.4, 40.0])
+@pytest.mark.parametrize(("kind", "factor"), [("pause", None), ("stop", None), ("slow", 4.0)])
+def test_an_outage_beyond_a_step_that_was_cut_short_comes_when_it_comes(kind, factor, until):
+    """The step would have lasted beyond it: it was forgotten, or there at once."""
+    hosts, chosen = cluster([1e9, 1e9, 1e9, 1e8]), ampsim.SyncSGD(ranks=4, backup_ranks=1)
+
+    def late(*events: Event) -> Any:
+        varying = hosts.model_copy(update={"events": events})
+        spans = ampsim.simulate(model(90, 3), varying, chosen, mode="sleep").spans
+        steps = spans[(spans["worker"] == 3) & (spans["end_s"] > spans["start_s"])]
+        return steps[["direction", "start_s", "end_s"]].reset_index(drop=True)
+
+    usual = late()
+    whole_s = usual["end_s"].max()
+    from_s, until_s = 0.3 * whole_s, until * whole_s
+    found = late(Event(kind=kind, worker=3, factor=factor, from_s=from_s, until_s=until_s))
+    before = int((usual["end_s"] < from_s).sum())
+    assert before > 2 and found[:before].equals(usual[:before])
+    assert found["start_s"][before] < from_s < found["end_s"][before]
+    begun = found[before + 1 :]
+    if factor is None:
+        assert (begun["start_s"] > until_s * (1 - 1e-9)).all() and (len(begun) > 0) == (until < 1)
+        return
+    start_s, end_s = begun[begun["direction"] == "update"].iloc[0, 1:]
+    lasting_s = (usual["end_s"] - usual["start_s"])[usual["direction"] == "update"].iloc[0]
+    slow_s = min(factor * lasting_s, until_s - start_s)
+    assert end_s - start_s == pytest.approx(slow_s + lasting_s - slow_s / factor, rel=1e-9)

@@ -234,3 +234,23 @@ def test_merged_messages_and_dependency_engines_refuse_checkpoints_in_a_line():
         )
     with pytest.raises(OptionError, match=r"^checkpoints are of a model's weights; a dep"):
         ampsim.DependencyEngine(cluster("checkpoint", cv=0.0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_begins_as_a_device_stops_in_the_middle_of_a_checkpoint(seed):
+    """The clock counts ticks: a stop that ends a checkpoint was some of a tick away, and up."""
+    model, amp = small_model("dynamic_lstm"), schedule_of("amp")
+    devices = (Device(name="test", flop_per_s=1e11),) * WORKERS
+    steady = Cluster(name="c", devices=devices, link=Link(latency_s=1e-7))
+    whole_s = ampsim.simulate(model, steady, amp, epochs=2, mode="sleep").makespan_s
+    failures = Failures(
+        weights="checkpoint", mean_time_between_s=whole_s / 12, mean_time_to_repair_s=whole_s / 60
+    )
+    copies = Checkpoints(every_s=whole_s / 40, takes_s=whole_s / 60)
+    flaky = steady.model_copy(update={"failures": failures, "checkpoints": copies})
+    result = ampsim.simulate(model, flaky, amp, epochs=2, mode="sleep", seed=seed)
+    stops = result.outages[result.outages["kind"] == "stop"]
+    assert len(stops) > 20
+    for worker, stop_s in stops[["worker", "start_s"]].itertuples(index=False):
+        begun_s = result.spans.loc[result.spans["worker"] == worker, "start_s"]
+        assert not (abs(begun_s - stop_s) < 2e-18).any()

@@ -24,7 +24,7 @@ from ampsim.exploring.axes import Setup, setup_at
 from ampsim.exploring.cells import Estimate, LeftOut, call
 from ampsim.exploring.explore import sentences_of
 from ampsim.exploring.predicting import Guess
-from ampsim.hardware import Cluster, Device, Event, Link
+from ampsim.hardware import Cluster, Device, Event, Link, Messages
 from ampsim.runs import RunCache
 from ampsim.runs.store import TIMINGS
 
@@ -96,14 +96,16 @@ def test_a_pipeline_is_trained_once(whole):
     assert of["learning"].nunique() == 1
 
 
-PAUSE = Event(kind="pause", worker="all", from_s=1e-3, until_s=6e-2)
+PAUSE = {"events": (Event(kind="pause", worker="all", from_s=1e-3, until_s=6e-2),)}
+LOSSES = {"messages": Messages(loss_probability=1e-3, retry_after_s=6e-2)}
 
 
-def test_where_outages_come_each_cell_is_trained_as_epochs_differ():
-    """The first epoch has the pause, later ones have none: its ratio and its power are theirs."""
+@pytest.mark.parametrize("varies", [PAUSE, LOSSES])
+def test_where_outages_come_each_cell_is_trained_as_epochs_differ(varies):
+    """One epoch has the pause, or a loss, others have none: its ratio and its power are theirs."""
     upkeep = {"idle_power_w": 11.0, "busy_power_w": 297.0, "price_usd_per_h": 3.7}
     device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6, **upkeep)
-    cluster = Cluster(name="c", devices=(device,) * 2, events=(PAUSE,))
+    cluster = Cluster(name="c", devices=(device,) * 2, **varies)
     model = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=100)
     how: dict[str, Any] = {"target": 0.2, "max_epochs": 8, "instances": 300, "repeats": 1}
     methods, over = [ampsim.Pipeline(2), ampsim.Sequential()], {"latency_s": [1e-6, 1e-4]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 
 import ampsim
+from ampsim.data_parallel import SOLVERS
 from ampsim.forecasting.forecast import to_json
 from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
 from ampsim.metric import ACCURACY, Goal
@@ -26,6 +28,9 @@ from ampsim.study.simulation import RunOptions
 POWER = {"idle_power_w": 10.0, "busy_power_w": 70.0}
 PRICE = {"price_usd_per_h": 7200.0}
 PAUSE = Event(kind="pause", worker=0, from_s=3.0, until_s=13.5)
+SERVED: list[Any] = [one for one in SOLVERS.values() if one.meets == "server"]
+SERVED += [partial(one, elastic="worker") for one in SERVED if one.is_elastic]
+DOWN = Event(kind="pause", worker=4, from_s=1e-3, until_s=5e-3)
 
 
 def cluster_of(first: dict[str, Any], second: dict[str, Any], **varies: Any) -> Cluster:
@@ -145,6 +150,24 @@ def test_an_outage_holds_up_all_lanes_of_a_programs_device(program, more, dispat
     )  # fmt: skip
     assert paused_s == pytest.approx(whole_s + 2.0**-12, rel=1e-9)
     assert slowed_s == pytest.approx(2 * whole_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_a_server_that_is_down_sends_nothing(kind):
+    """It answered whoever need not wait for a merge, so that ranks went on for another step."""
+    solver = kind(ranks=3, servers=2)
+    device, link = Device(name="d", flop_per_s=1e9), Link(latency_s=1e-6)
+    steady = Cluster(name="c", devices=(device,) * 5, link=link)
+    network = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=10)
+    whole_s, paused = (
+        ampsim.simulate(network, of, solver, mode="sleep", instances=300)
+        for of in (steady, steady.model_copy(update={"events": (DOWN,)}))
+    )
+    answers = paused.transfers[paused.transfers["source_worker"] == 4]
+    assert ((answers["sent_s"] <= DOWN.from_s) | (answers["sent_s"] >= DOWN.until_s)).all()
+    assert (answers["sent_s"] >= DOWN.until_s).sum() > 5
+    longer_s = paused.makespan_s - whole_s.makespan_s
+    assert 0.85 < longer_s / (DOWN.until_s - DOWN.from_s) <= 1
 
 
 def test_time_held_up_counts_overlapping_outages_once():

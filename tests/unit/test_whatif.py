@@ -14,8 +14,8 @@ import ampsim
 from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring.changes import changes_of, sped
-from ampsim.exploring.whatif import OUTAGES_MOVE, sentence_of
-from ampsim.hardware import Cluster, Device, Event
+from ampsim.exploring.whatif import OUTAGES_MOVE, PARTS_STAY, sentence_of
+from ampsim.hardware import Cluster, Device, Event, Messages, Ports
 from ampsim.metric import Goal
 from ampsim.runs import RunCache
 from ampsim.runs.rows import times_of
@@ -149,9 +149,30 @@ def test_shares_are_said_to_move_outages_where_a_small_change_does_less():
     assert OUTAGES_MOVE not in steady.sentences
 
 
+def test_shares_are_said_to_keep_parts_of_bandwidth_where_a_small_change_moves_them():
+    """Of two pushes that meet at the server's port, the one that comes last ends last for both."""
+    rates, own = (1e9, 3e9, 2e9, 5e9), {"step_overhead_s": 1e-6}
+    devices = [Device(name=f"d{rate:g}", flop_per_s=rate, **own) for rate in rates]
+    ports = Ports(egress_bytes_per_s=5e8, ingress_bytes_per_s=5e8)
+    cluster = Cluster(name="c", devices=tuple(devices), ports=ports)
+    found = ampsim.whatif(MODEL, cluster, "async-sgd", **HOW)
+    devices[1] = devices[1].model_copy(update={"flop_per_s": 3e9 / 1.0001})
+    now_s, longer_s = (
+        ampsim.simulate(MODEL, of, "async-sgd", mode="sleep", instances=200).makespan_s
+        for of in (cluster, cluster.model_copy(update={"devices": tuple(devices)}))
+    )
+    assert rows(found)["worker 1", 2.0]["share"] == 0.0
+    assert (longer_s / now_s - 1) / 0.0001 > 0.4
+    assert PARTS_STAY in found.sentences
+    in_turn = cluster.model_copy(update={"sharing": "first-come"})
+    steady = ampsim.whatif(MODEL, in_turn, "async-sgd", **HOW)
+    assert PARTS_STAY not in steady.sentences
+
+
 def test_nothing_is_shared_where_outages_come_as_epochs_differ():
     device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
-    stop = Event(kind="stop", worker="all", from_s=1e-3, until_s=2e-2)
+    stop = {"events": (Event(kind="stop", worker="all", from_s=1e-3, until_s=2e-2),)}
+    losses = {"messages": Messages(loss_probability=1e-3, retry_after_s=2e-2)}
     how: dict[str, Any] = {
         "target": 0.2,
         "max_epochs": 8,
@@ -159,11 +180,11 @@ def test_nothing_is_shared_where_outages_come_as_epochs_differ():
         "repeats": 2,
         "learn": 1,
     }
-    for events, basis in (((), "shared"), ((stop,), "learned")):
-        cluster = Cluster(name="c", devices=(device,) * 2, events=events)
+    for varies, basis in (({}, "shared"), (stop, "learned"), (losses, "learned")):
+        cluster = Cluster(name="c", devices=(device,) * 2, **varies)
         found = ampsim.whatif(MODEL, cluster, "sequential", **how)
         twice = found.table[found.table["factor"] == 2.0]
-        assert basis in set(twice["basis"]) <= {basis, "shared" if not events else "timing"}
+        assert basis in set(twice["basis"]) <= {basis, "shared" if not varies else "timing"}
 
 
 LATE = ampsim.load_cluster("ampnet-core", workers=4, latency_s=3e-5)
