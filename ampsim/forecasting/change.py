@@ -136,9 +136,10 @@ def contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> lis
 def what_each_buys(rows: Sequence[Contender]) -> pd.DataFrame:
     """One row a number that a contender's time hangs on, the largest share of each first.
 
-    `share` is how many percent longer it takes where that costs one percent more; `change` is that
-    of its time where it is twice as fast everywhere, its epochs held, missing where no number says
-    it.
+    `share` is how many percent longer it takes where that costs one percent more, unless outages
+    come or messages have fair shares of a bandwidth: then it is whose time it is, and no more.
+    `change` is that of its time where it is twice as fast everywhere, its epochs held, missing
+    where no number says it.
     """
     found = [(row.label, *one) for row in rows for one in row.bought()]
     return pd.DataFrame(found, columns=["schedule", "what", "share", "change"])
