@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,7 +61,7 @@ def _row(file: str) -> dict[str, Any]:
         elif kind == "model":
             row["text"], row["notes"] = _model_words(file)
         else:
-            row["text"] = _WORDS[kind](file)
+            row["text"] = _recipe_words(file) if kind == "recipe" else _placement_words(file)
         row |= {"is_right": True, "error": None}
     except AmpsimError as error:
         row["error"] = str(error)
@@ -151,10 +150,3 @@ def _model_words(file: str) -> tuple[str, list[str]]:
         f"(mode {trial.mode})"
     )
     return words, [] if trial.is_measured else [_UNMEASURED]
-
-
-_WORDS: Final[dict[str, Callable[[str], str]]] = {
-    "placement": _placement_words,
-    "recipe": _recipe_words,
-}
-"""What is said of a file that is right, by its kind, but for hardware and models."""

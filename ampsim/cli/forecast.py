@@ -241,7 +241,7 @@ def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[
     """Print the table, or these columns of it, the verdict, and the lines below."""
     from rich.console import Console
 
-    from ampsim.report.page.text import beside_answer, changes_of
+    from ampsim.report.page.text import beside_answer, sentences_under
     from ampsim.report.table import columns_to_rich, notes, to_rich
     from ampsim.report.verdict import verdict
 
@@ -253,7 +253,8 @@ def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[
     for table in drawn:
         console.print(table)
     said = verdict(made.table, made.target, made.metric, made.manifest)
-    below = [said, *notes(made.table), *beside_answer(made), *changes_of(made), *lines]
+    changes = sentences_under(made.manifest, "changes")
+    below = [said, *notes(made.table), *beside_answer(made), *changes, *lines]
     write("\n".join(filter(None, below)))
 
 
