@@ -174,9 +174,10 @@ def _cluster_text(cluster: Cluster) -> str:
 
     counts = Counter(device.name for device in cluster.devices)
     parts = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    whose = "" if cluster.network is None else " to and from the host"  # others have edges
     rows = [
         ("workers", f"{cluster.workers}: {parts}"),
-        (_link_row(cluster), _link_text(cluster.link)),
+        (f"link{whose}", _link_text(cluster.link)),
     ]
     rows += [
         (f"link {_place(route.source)} to {_place(route.target)}", _link_text(route.link))
@@ -204,11 +205,6 @@ def _host_and_memory_rows(cluster: Cluster) -> list[tuple[str, str]]:
         above = f" where more than {format_bytes(memory.above_bytes)} lie in memory"
         rows.append(("activations", f"{memory.remedy}{above if memory.above_bytes else ''}"))
     return rows
-
-
-def _link_row(cluster: Cluster) -> str:
-    """Name the default link: with edges it is the host's alone."""
-    return "link" if cluster.network is None else "link to and from the host"
 
 
 def _network_rows(cluster: Cluster) -> list[tuple[str, str]]:

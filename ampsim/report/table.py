@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from pandas import Series
 from rich import box
@@ -438,12 +438,12 @@ def to_csv(table: DataFrame) -> str:
     A text that a spreadsheet would take for a formula has an apostrophe before it; see
     `ampsim.text`.
     """
-    untyped: Any = table.copy()
+    written = table.copy()
     for name in table.columns:
-        cells = [to_cell(cell) if isinstance(cell, str) else cell for cell in untyped[name]]
+        cells = [to_cell(cell) if isinstance(cell, str) else cell for cell in written[name]]
         if any(isinstance(cell, str) for cell in cells):
-            untyped[name] = Series(cells, index=table.index, dtype=object)
-    return str(untyped.to_csv(index=False, lineterminator="\n"))
+            written[name] = Series(cells, index=table.index, dtype=object)
+    return str(written.to_csv(index=False, lineterminator="\n"))
 
 
 def _cells(columns: Sequence[Column], records: Records) -> list[list[str]]:
