@@ -7,14 +7,7 @@ from typing import Any, Final
 
 import ampsim
 from ampsim import assets
-from ampsim.cli.console import (
-    Code,
-    complain,
-    object_of,
-    show_traceback,
-    write,
-    write_json,
-)
+from ampsim.cli.console import Code, complain, object_of, show_traceback, write, write_json
 from ampsim.cli.devices import load, summary
 from ampsim.cli.models import parameter_count
 from ampsim.cli.options import RECIPE_FILE, recipe_at

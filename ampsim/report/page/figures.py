@@ -8,13 +8,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from ampsim.report.frames import (
-    DataFrame,
-    devices_of,
-    floats,
-    joined,
-    runs_by_row,
-)
+from ampsim.report.frames import DataFrame, devices_of, floats, joined, runs_by_row
 from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
 from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.text import Picture

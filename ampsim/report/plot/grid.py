@@ -17,15 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ampsim.report.frames import DataFrame, Floats, Row, number, rows
-from ampsim.report.style import (
-    FAINT_INK,
-    IDLE,
-    INK,
-    LINES,
-    Axes,
-    new_figure,
-    styled,
-)
+from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, new_figure, styled
 from ampsim.report.table import format_count
 from ampsim.report.words import plain
 from ampsim.units import format_percent, format_rate, format_seconds
