@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ampsim.cli.console import Code, answer, complain, hold, object_of
+from ampsim.cli.progress import SECONDS_BETWEEN_LINES
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
     from ampsim.calibration import Calibration
     from ampsim.output_folder import OutputFolder
-
-SECONDS_BETWEEN_LINES = 5.0  # chosen: as other commands' progress in a log
-
 
 NAME = "this-machine"
 
