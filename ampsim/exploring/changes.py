@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from ampsim.data_parallel import Solver
-from ampsim.hardware import HOST, Cluster, Route, light_is_free
+from ampsim.hardware import Cluster, Route, light_is_free, place_name
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.load import replaced, with_links
 from ampsim.hardware.record import NUMBER_MAX
@@ -115,9 +115,8 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
         return
     used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
     for pair in used[:_PAIRS_MAX]:
-        source, target = pair[1:]
-        name = " to ".join("host" if place == HOST else str(place) for place in (source, target))
-        yield Change(f"link {name}", shares.of(pair), partial(_pair, source, target))
+        name = " to ".join(map(place_name, pair[1:]))
+        yield Change(f"link {name}", shares.of(pair), partial(_pair, *pair[1:]))
 
 
 def _of_more(cluster: Cluster, schedule: Any, shares: Elasticities) -> Iterator[Change]:
