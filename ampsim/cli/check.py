@@ -13,7 +13,6 @@ from ampsim.cli.models import parameter_count
 from ampsim.cli.options import RECIPE_FILE, recipe_at
 from ampsim.errors import AmpsimError, FileFormatError
 
-HARDWARE_KINDS: Final = ("device", "cluster")
 _UNMEASURED: Final = "no data to validate on, so that no target is reached; give some as valid"
 
 
@@ -47,7 +46,7 @@ def _row(file: str) -> dict[str, Any]:
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
         row["kind"] = kind = _kind(file)
-        if kind in HARDWARE_KINDS:
+        if kind in ("device", "cluster"):
             hardware = load(file)
             row["text"] = f"{kind} {hardware.name}, {summary(hardware)}"
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
