@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ampsim.cli.console import Code, answer, complain, hold, object_of
+from ampsim.cli.progress import SECONDS_BETWEEN_LINES
 from ampsim.errors import OptionError
 
 if TYPE_CHECKING:
     from ampsim.calibration import Calibration
     from ampsim.output_folder import OutputFolder
-
-SECONDS_BETWEEN_LINES = 5.0  # chosen: as other commands' progress in a log
-
 
 NAME = "this-machine"
 
@@ -41,15 +39,15 @@ def calibrate(
     The object of --json: ampsim, device, fitted, points, median_error, rank_correlation. After
     machine, fitted has key and value, and the last two are null.
     """
-    if what == "table" and file is None:
-        raise OptionError("calibrate table takes a FILE of published rows, got none")
-    if what == "machine" and file is not None:
-        raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
-    if what == "table" and rounds is not None:
-        raise OptionError("--rounds concerns calibrate machine; leave it out")
     if what == "machine":
+        if file is not None:
+            raise OptionError(f"calibrate machine takes no FILE, got {file!r}; leave it out")
         return _machine(out, rounds, json, is_quiet=quiet)
-    return _table(file or "", out, json, is_quiet=quiet)
+    if file is None:
+        raise OptionError("calibrate table takes a FILE of published rows, got none")
+    if rounds is not None:
+        raise OptionError("--rounds concerns calibrate machine; leave it out")
+    return _table(file, out, json, is_quiet=quiet)
 
 
 def _table(file: str, out: Path | None, json: str | None, *, is_quiet: bool) -> Code:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import ampsim
 from ampsim import assets
-from ampsim.cli.console import (
-    Code,
-    complain,
-    object_of,
-    show_traceback,
-    write,
-    write_json,
-)
+from ampsim.cli.console import Code, complain, object_of, show_traceback, write, write_json
 from ampsim.cli.devices import load, summary
 from ampsim.cli.models import parameter_count
 from ampsim.cli.options import RECIPE_FILE, recipe_at
 from ampsim.errors import AmpsimError, FileFormatError
 
-HARDWARE_KINDS: Final = ("device", "cluster")
 _UNMEASURED: Final = "no data to validate on, so that no target is reached; give some as valid"
 
 
@@ -55,14 +46,14 @@ def _row(file: str) -> dict[str, Any]:
     row: dict[str, Any] = {"file": file, "kind": None, "is_right": False, "text": None, "notes": []}
     try:
         row["kind"] = kind = _kind(file)
-        if kind in HARDWARE_KINDS:
+        if kind in ("device", "cluster"):
             hardware = load(file)
             row["text"] = f"{kind} {hardware.name}, {summary(hardware)}"
             row["notes"] = [*implausible(hardware), *measured_elsewhere(hardware)]
         elif kind == "model":
             row["text"], row["notes"] = _model_words(file)
         else:
-            row["text"] = _WORDS[kind](file)
+            row["text"] = _recipe_words(file) if kind == "recipe" else _placement_words(file)
         row |= {"is_right": True, "error": None}
     except AmpsimError as error:
         row["error"] = str(error)
@@ -151,10 +142,3 @@ def _model_words(file: str) -> tuple[str, list[str]]:
         f"(mode {trial.mode})"
     )
     return words, [] if trial.is_measured else [_UNMEASURED]
-
-
-_WORDS: Final[dict[str, Callable[[str], str]]] = {
-    "placement": _placement_words,
-    "recipe": _recipe_words,
-}
-"""What is said of a file that is right, by its kind, but for hardware and models."""

@@ -66,11 +66,9 @@ def placements(incomplete: str) -> list[str]:
 
 def recipes(incomplete: str) -> list[str]:
     """Recipes in the folder `reports/` here, and folders."""
-    here = sorted(os.path.basename(os.path.dirname(path)) for path in glob.glob(_RECIPES))
+    found = glob.glob(os.path.join("reports", "*", "recipe.toml"))
+    here = sorted(os.path.basename(os.path.dirname(path)) for path in found)
     return _starting(here, incomplete) + _paths(incomplete, None)
-
-
-_RECIPES: Final = os.path.join("reports", "*", "recipe.toml")
 
 
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:

@@ -216,12 +216,7 @@ def require_effect(names: Iterable[str], why: str) -> None:
 
 
 def note_no_effect(names: Iterable[str], why: str) -> None:
-    """Note options that were given to the command under way and change nothing, as it is asked.
-
-    Args:
-        names: of the options, by their arguments.
-        why: that is so, as the end of a sentence.
-    """
+    """Note options that were given and change nothing, as it is asked, as of `require_effect`."""
     for said in _without_effect(names, why):
         complain(f"note: {said}")
 

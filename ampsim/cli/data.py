@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ampsim
 from ampsim.cli.console import Code, answer, complain, in_columns, object_of
@@ -29,24 +29,18 @@ def data(
     from ampsim.data.registry import source_named
 
     names = list(ampsim.data.DATASETS) if name is None else [source_named(name).name]
-    code = _download(names, data) if download else Code.FINE
+    code = Code.FINE
+    for one in names if download else ():
+        try:
+            ampsim.data.fetch(one, data, say=complain)
+        except AmpsimError as error:  # is a line, and the rest goes on
+            complain(error)
+            code = Code.FAILED
     files, folder = ampsim.data.survey(data, name), ampsim.data.data_folder(data)
     answer(json, lambda: _as_json(folder, files), lambda: _as_text(folder, names, files))
     for problem in (file.problem for file in files if file.problem):
         complain(problem)
         code = Code.FAILED
-    return code
-
-
-def _download(names: list[str], folder: str | None) -> Code:
-    """Fetch one data set after the other; what cannot be had is a line, and the rest goes on."""
-    code = Code.FINE
-    for name in names:
-        try:
-            ampsim.data.fetch(name, folder, say=complain)
-        except AmpsimError as error:
-            complain(error)
-            code = Code.FAILED
     return code
 
 
@@ -82,7 +76,5 @@ def _state(file: FileStatus) -> str:
 
 
 def _as_json(folder: Path, files: list[FileStatus]) -> str:
-    rows: list[dict[str, Any]] = [dataclasses.asdict(file) for file in files]
-    for row in rows:
-        row["path"] = None if row["path"] is None else str(row["path"])
+    rows = [{**dataclasses.asdict(one), "path": one.path and str(one.path)} for one in files]
     return object_of(folder=str(folder), files=rows)

@@ -170,16 +170,17 @@ def _device_text(device: Device) -> str:
 
 
 def _cluster_text(cluster: Cluster) -> str:
-    from ampsim.hardware import variations
+    from ampsim.hardware import place_name, variations
 
     counts = Counter(device.name for device in cluster.devices)
     parts = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    whose = "" if cluster.network is None else " to and from the host"  # others have edges
     rows = [
         ("workers", f"{cluster.workers}: {parts}"),
-        (_link_row(cluster), _link_text(cluster.link)),
+        (f"link{whose}", _link_text(cluster.link)),
     ]
     rows += [
-        (f"link {_place(route.source)} to {_place(route.target)}", _link_text(route.link))
+        (f"link {place_name(route.source)} to {place_name(route.target)}", _link_text(route.link))
         for route in cluster.links
     ]
     rows += _network_rows(cluster)
@@ -206,13 +207,10 @@ def _host_and_memory_rows(cluster: Cluster) -> list[tuple[str, str]]:
     return rows
 
 
-def _link_row(cluster: Cluster) -> str:
-    """Name the default link: with edges it is the host's alone."""
-    return "link" if cluster.network is None else "link to and from the host"
-
-
 def _network_rows(cluster: Cluster) -> list[tuple[str, str]]:
     """Describe topology, edges and ports, and how their bandwidth is shared."""
+    from ampsim.hardware import place_name
+
     if not cluster.has_shared_bandwidth:
         return []
     topology, ports = cluster.topology, cluster.ports
@@ -226,7 +224,7 @@ def _network_rows(cluster: Cluster) -> list[tuple[str, str]]:
         for level in topology.levels:
             rows.append((f"level of {level.members} members", _wire_text(level)))
     for edge in cluster.edges:
-        one, other = (_place(place) for place in edge.between)
+        one, other = map(place_name, edge.between)
         rows.append((f"edge {one} to {other}", _wire_text(edge)))
     if ports is not None:
         if not ports.is_free:
@@ -251,12 +249,6 @@ def _ports_text(ports: HostPorts) -> str:
 
 def _heading(loaded: Device | Cluster) -> str:
     return f"{loaded.name}: {loaded.description}" if loaded.description else loaded.name
-
-
-def _place(place: int | str) -> str:
-    from ampsim.hardware import HOST
-
-    return "host" if place == HOST else str(place)
 
 
 def _link_text(link: Link) -> str:

@@ -162,7 +162,8 @@ def forecast(
         given["budget_s"] = BUDGET_S
     given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}]
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
-        keeping = RunCache(folder.path, with_failures=False, say=_unsaid if quiet else complain)
+        told: dict[str, Any] = {} if quiet else {"say": complain}
+        keeping = RunCache(folder.path, with_failures=False, **told)
         filling = Filling(loaded, target)
         with shown(is_quiet=quiet, drawn=partial(Bars, filling=filling)) as on_progress:
             made = ampsim.forecast(
@@ -171,7 +172,8 @@ def forecast(
                 executor=options.make_executor(jobs, executor), on_progress=on_progress,
                 on_run=filling.take, **given,
             )  # fmt: skip
-        lines = _lines(comparing, model, cluster)
+        lines = [_QUICK] * comparing.quick + [_ASKED] * (model is None)
+        lines.append(options.free_links_line(cluster))
         code = _deliver(made, folder, json, seed, partial(_print_answer, made, chosen, lines))
         if code is Code.FINE:
             keeping.forget()
@@ -193,16 +195,6 @@ def _asked(
 def _named(settings: list[str] | None) -> list[str]:
     """The options that settings name."""
     return [text.partition("=")[0].strip() for text in settings or []]
-
-
-def _unsaid(_line: str) -> None:
-    """Say nothing."""
-
-
-def _lines(comparing: Comparing, model: str | None, cluster: ampsim.Cluster) -> list[str]:
-    """Return the lines on the question that stand below the answer."""
-    lines = [_QUICK] if comparing.quick else []
-    return [*lines, *([_ASKED] if model is None else []), options.free_links_line(cluster)]
 
 
 def _deliver(
@@ -241,7 +233,7 @@ def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[
     """Print the table, or these columns of it, the verdict, and the lines below."""
     from rich.console import Console
 
-    from ampsim.report.page.text import beside_answer, changes_of
+    from ampsim.report.page.text import beside_answer, sentences_under
     from ampsim.report.table import columns_to_rich, notes, to_rich
     from ampsim.report.verdict import verdict
 
@@ -253,7 +245,8 @@ def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[
     for table in drawn:
         console.print(table)
     said = verdict(made.table, made.target, made.metric, made.manifest)
-    below = [said, *notes(made.table), *beside_answer(made), *changes_of(made), *lines]
+    changes = sentences_under(made.manifest, "changes")
+    below = [said, *notes(made.table), *beside_answer(made), *changes, *lines]
     write("\n".join(filter(None, below)))
 
 

@@ -69,20 +69,6 @@ def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
     return ways[check_suffix(out, ways, "a Gantt chart")]
 
 
-def require_no_window(out: Path, window: str | None) -> None:
-    """Refuse a window where the whole run is written.
-
-    Raises:
-        OptionError: a window was given for a trace.
-    """
-    suffix = out.suffix.lower()
-    if window is not None and suffix in (".json", ".kineto"):
-        raise OptionError(
-            f"--window does not go with {out.name}: a trace ({suffix}) holds the whole run; leave "
-            "--window out and zoom in the viewer"
-        )
-
-
 def _write_trace(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.perfetto.trace import write_perfetto
 
@@ -202,7 +188,11 @@ def gantt(
 
     writer = writer_of(out)
     choice = None if window is None else parse_window(window)
-    require_no_window(out, window)
+    if choice is not None and writer in (_write_trace, _write_profiles):
+        raise OptionError(
+            f"--window does not go with {out.name}: a trace ({out.suffix.lower()}) holds the whole "
+            "run; leave --window out and zoom in the viewer"
+        )
     hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
     shown = _kept(source) if os.path.isdir(expanded(source)) else charting.made(source)
     if not transfers:

@@ -36,7 +36,7 @@ def models(
     if name is None:
         if graph is not None or settings:
             raise OptionError("--graph and --set belong to one model; name it, as in: models rnn")
-        rows = _rows()
+        rows = [(one, _first_line(one)) for one in assets.names("models")]
         answer(
             json,
             lambda: object_of(models=[_plain(*row) for row in rows]),
@@ -52,7 +52,7 @@ def models(
         _save(built, graph)
     answer(
         json,
-        lambda: object_of(models=[_plain(name, _docstring(name).partition("\n")[0], model, built)]),
+        lambda: object_of(models=[_plain(name, _first_line(name), model, built)]),
         lambda: _text(name, model, built) if graph is None else f"wrote {graph}",
     )
     return Code.FINE
@@ -63,15 +63,14 @@ def parameter_count(graph: Graph) -> int:
     return sum(node.theta.size for node in graph.parameterized)
 
 
-def _rows() -> list[tuple[str, str]]:
-    """Name and first line of each shipped model, read without executing it."""
-    return [(name, _docstring(name).partition("\n")[0]) for name in assets.names("models")]
-
-
 def _docstring(name: str) -> str:
     from ampsim.study.model import docstring_of
 
     return docstring_of(assets.locate("models", name))
+
+
+def _first_line(name: str) -> str:
+    return _docstring(name).partition("\n")[0]
 
 
 def _in_lines(text: str) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Show: TypeAlias = "Callable[[Progress], None]"
 _Run: TypeAlias = "tuple[str, int]"
 
-_SECONDS_BETWEEN_LINES = 5.0  # chosen: a log of ten minutes stays readable
+SECONDS_BETWEEN_LINES = 5.0  # chosen: a log of ten minutes stays readable
 _RUNS_SAID = 16  # chosen: of more, only what ends after so many seconds, and the last
 _SECONDS_BETWEEN_LOOKS = 0.05
 _SECONDS_OF_PACE = 600.0  # chosen: so long the pace is looked at that tells what is left
@@ -89,10 +89,6 @@ def title_of(progress: Progress) -> str:
     return f"{printable(progress.schedule)}{repeat}, epoch {progress.epoch}"
 
 
-def _run_of(progress: Progress) -> _Run:
-    return (progress.schedule, progress.repeat)
-
-
 class Lines:
     """A line for an epoch that has ended: the very first, the last of each run, others in time.
 
@@ -105,7 +101,7 @@ class Lines:
 
     def show(self, progress: Progress) -> None:
         """Take the news."""
-        run = _run_of(progress)
+        run = progress.schedule, progress.repeat
         if run not in self._held:
             runs = progress.repeats if progress.whole is None else progress.whole.runs
             if runs > _RUNS_SAID:
@@ -114,7 +110,7 @@ class Lines:
             self._held[run] = None
         if progress.is_epoch_end:
             self._held[run] = progress
-            if time.monotonic() - self._said_s >= _SECONDS_BETWEEN_LINES:
+            if time.monotonic() - self._said_s >= SECONDS_BETWEEN_LINES:
                 self._say(run)
 
     def close(self) -> None:
@@ -178,7 +174,7 @@ class Bars:
         now_s = time.monotonic()
         if progress.whole is not None:
             self._show_whole(progress.whole)
-        bar = self._bar_of(_run_of(progress))
+        bar = self._bar_of((progress.schedule, progress.repeat))
         if progress.epoch != bar.epoch:
             bar.epoch, bar.start_s = progress.epoch, now_s
             self._rich.reset(bar.task, total=progress.items_total)

@@ -312,14 +312,7 @@ def whatif(
     return making.answered(ampsim.WhatIf, f"whatif-{setup[0].name}", find)
 
 
-def solve(
-    model: str,
-    *,
-    over: list[str],
-    until: str,
-    question: Question,
-    making: Making,
-) -> Code:
+def solve(model: str, *, over: list[str], until: str, question: Question, making: Making) -> Code:
     """Find how fast, or how many, something must be until a condition on MODEL's runs holds.
 
     What follows from timing, such as epoch_s or train_per_s, is exact; what is learned, such as

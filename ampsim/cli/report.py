@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ampsim.recipes.programs import ReportProgram
     from ampsim.recipes.recipe import Recipe
     from ampsim.recipes.results import Results
-
 
 _Way: TypeAlias = Literal["write", "redraw", "check", "rerun"]
 """What is done with a report."""
@@ -63,22 +62,21 @@ def report(
     runs = ["jobs", "executor", "run_limit"]
     if list_only or not every or (way == "write" and not names):
         require_effect(["check", "rerun", "redraw", "out", *runs], "where recipes are listed")
-        how = _How(1, quiet, [])
+        how = _How(1, quiet)
         _list(every, how)
         return how.told(json, Code.FINE)
     found, programs = _split(every)
-    recipes = [one for one in found if one.file.search is None]
-    if names and len(recipes) < len(found):
-        one = next(one for one in found if one not in recipes)
-        raise OptionError(
-            f"{one.label}: a report has no search; make it with `ampsim search {one.folder}`"
-        )
+    searches = [one for one in found if one.file.search is not None]
+    if names and searches:
+        label, place = searches[0].label, searches[0].folder
+        raise OptionError(f"{label}: a report has no search; make it with `ampsim search {place}`")
+    recipes = [one for one in found if one not in searches]
     if way in ("check", "redraw") or not recipes:
         why = "beside --redraw" if way == "redraw" else "beside --check without --rerun"
         require_effect(runs, why if recipes else "on reports of programs, which make no such runs")
     makes = options.make_executor(jobs, executor)
     limit_s = options.seconds("--run-limit", run_limit)
-    how = _How(makes, quiet, [], limit_s)
+    how = _How(makes, quiet, limit_s)
     codes: list[Code] = []
     for recipe in recipes:
         target = recipe.folder if out is None else expanded(out) / recipe.name
@@ -128,15 +126,12 @@ def _list(names: list[str], how: _How) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """Options of running recipes, and what came of it.
-
-    `rows` are those of the JSON object.
-    """
+    """Options of running recipes, and what came of it."""
 
     executor: int | str
     is_quiet: bool
-    rows: list[dict[str, Any]]
     run_limit_s: float | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])  # of the JSON object
 
     def note(
         self, report: Recipe | ReportProgram, folder: Path, state: str, **said: tuple[str, ...]

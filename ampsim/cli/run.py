@@ -311,12 +311,7 @@ def _ended(outcome: Outcome, folder: Path) -> Code:
     return Code.FINE
 
 
-def compare(
-    run_a: Path,
-    run_b: Path,
-    *,
-    json: str | None = None,
-) -> Code:
+def compare(run_a: Path, run_b: Path, *, json: str | None = None) -> Code:
     """Compare two runs: where they come from, their numbers, and where their traces first part.
 
     Traces are compared to the bit, row by row in the order in which things ended. It ends with 0

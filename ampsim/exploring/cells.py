@@ -294,7 +294,7 @@ class Cells:
         learning takes of it is the share of the variance that goes there, and all of it where the
         same is learned.
         """
-        found: list[tuple[float, int, int]] = []
+        gains: dict[tuple[int, int], float] = {}
         for place, method in enumerate(self.methods):
             weights = dict(self._weights(place))
             gives_nothing = not method.learned and len(method.lost) >= LEARNED_MIN
@@ -310,13 +310,11 @@ class Cells:
             )
             for one, shares in zip(chosen, told, strict=True):
                 same = set(method.alike(one)) | {one}
-                gain = sum(
+                gains[place, one] = sum(
                     weight * (1.0 if point in same else share)
                     for (point, weight), share in zip(weights.items(), shares, strict=True)
                 )
-                found.append((gain, -place, -one))
-        best = max(found, default=None)
-        return None if best is None else (-best[1], -best[2])
+        return max(gains, key=lambda one: (gains[one], -one[0], -one[1]), default=None)
 
     def _weights(self, place: int) -> Iterator[tuple[int, float]]:
         """The open points of a method, and the doubt in which it takes part there."""

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ampsim.data_parallel import Solver
-from ampsim.hardware import HOST, Cluster, Route, light_is_free
+from ampsim.hardware import Cluster, Route, light_is_free, place_name
 from ampsim.hardware.device import HOST_NUMBERS, NUMBERS, sign_of
 from ampsim.hardware.load import replaced, with_links
 from ampsim.hardware.record import NUMBER_MAX
@@ -40,18 +40,23 @@ _VARYING: Final = {
 }  # fmt: skip
 """Times of what varies, by the cluster's key."""
 
-System: TypeAlias = tuple[Cluster, Schedule]
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """Something that is made faster."""
 
     what: str  # as the table calls it
-    on: Callable[[Cluster, Schedule, float], System]  # with it so many times as fast
     share: float | None  # the elasticity of the time over it; None of what is no time constant
+    of_cluster: Callable[[Cluster, float], Cluster] = lambda cluster, _factor: cluster
+    of_schedule: Collection[str] = ()  # waits of the schedule
     factors: Sequence[float] = FACTORS  # that are tried
     frees_light: bool = False  # whether light steps take no time under it
+
+    def on(self, cluster: Cluster, schedule: Any, factor: float) -> tuple[Cluster, Schedule]:
+        """The cluster and the schedule with it so many times as fast."""
+        waits = [one.name for one in fields(schedule) if one.name in self.of_schedule]
+        faster = {key: sped(key, getattr(schedule, key), factor) for key in waits}
+        return self.of_cluster(cluster, factor), replace(schedule, **faster)
 
 
 def sped(key: str, value: Any, factor: float) -> Any:
@@ -71,17 +76,8 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
         *_of_devices(cluster, shares),
         *_of_links(cluster, shares, are_apart=not isinstance(schedule, Solver)),
         *_of_more(cluster, schedule, shares),
-        Change("everything", everything, 1.0, (0.5, 2.0)),
+        EVERYTHING,
     ]
-
-
-def _of_cluster(
-    what: str, change: Callable[[Cluster, float], Cluster], share: float | None, *factors: float
-) -> Change:
-    def on(cluster: Cluster, under: Schedule, factor: float) -> System:
-        return change(cluster, factor), under
-
-    return Change(what, on, share, factors or FACTORS)
 
 
 def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
@@ -91,17 +87,17 @@ def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
         on = [place for place in every if cluster.devices[place] == device]
         share = sum(shares.of(("worker", worker)) for worker in on)
         if len(on) > 1 or cluster.workers == 1:  # else it is its worker's row
-            yield _of_cluster(f"device {name}", partial(_workers, on), share)
+            yield Change(f"device {name}", share, partial(_workers, on))
     most = sorted(every, key=lambda one: -shares.of(("worker", one)))[:_WORKERS_MAX]
     for worker in sorted(most) if cluster.workers > 1 else ():
         share = shares.of(("worker", worker))
-        yield _of_cluster(f"worker {worker}", partial(_workers, [worker]), share)
+        yield Change(f"worker {worker}", share, partial(_workers, [worker]))
     if not cluster.is_host_free:
-        yield _of_cluster("host", _host, shares.of(HOST_PLACE))
+        yield Change("host", shares.of(HOST_PLACE), _host)
     keys = dict.fromkeys(key for one in kinds for key in one.numbers if sign_of(key))
     for key in keys if len(keys) > 1 else ():
         share = sum(shares.of(("worker", worker), key) for worker in every)
-        yield _of_cluster(key, partial(_workers, every, keys=(key,)), share)
+        yield Change(key, share, partial(_workers, every, keys=(key,)))
 
 
 def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Iterator[Change]:
@@ -110,26 +106,17 @@ def _of_links(cluster: Cluster, shares: Elasticities, *, are_apart: bool) -> Ite
     Links of a solver are not `are_apart`: a collective goes over all of them at once.
     """
     pairs = dict.fromkeys(place for place, _key in shares.by_constant if len(place) == 3)
-    parts = {LATENCY: ("latency", (LATENCY,)), BANDWIDTH: ("bandwidth", _RATES)}
-    there = [key for key in parts if _has(cluster, key)]
-    for key in there:
-        (name, keys), share = parts[key], sum(shares.of(place, key) for place in pairs)
-        yield _of_cluster(f"{name} of links", partial(_links, keys=keys), share)
+    parts = {"latency": (LATENCY,), "bandwidth": _RATES}
+    there = {name: keys for name, keys in parts.items() if _links(cluster, 0.5, keys) != cluster}
+    for name, keys in there.items():
+        share = sum(shares.of(place, keys[0]) for place in pairs)
+        yield Change(f"{name} of links", share, partial(_links, keys=keys))
     if cluster.has_shared_bandwidth or not are_apart or not there:
         return
     used = [pair for pair in sorted(pairs, key=lambda one: -shares.of(one)) if shares.of(pair) > 0]
     for pair in used[:_PAIRS_MAX]:
-        source, target = pair[1:]
-        name = " to ".join("host" if place == HOST else str(place) for place in (source, target))
-        yield _of_cluster(f"link {name}", partial(_pair, source, target), shares.of(pair))
-
-
-def _has(cluster: Cluster, key: str) -> bool:
-    """Whether some link, edge or port has a number that takes time."""
-    rooms = [cluster.link, *(route.link for route in cluster.links), cluster.topology]
-    rooms += [*cluster.edges, *(cluster.topology.levels if cluster.topology else ())]
-    found = [getattr(one, key) for one in rooms if one is not None]
-    return any(found) or (key == BANDWIDTH and cluster.ports is not None)
+        name = " to ".join(map(place_name, pair[1:]))
+        yield Change(f"link {name}", shares.of(pair), partial(_pair, *pair[1:]))
 
 
 def _of_more(cluster: Cluster, schedule: Any, shares: Elasticities) -> Iterator[Change]:
@@ -137,12 +124,11 @@ def _of_more(cluster: Cluster, schedule: Any, shares: Elasticities) -> Iterator[
     for key in _SCHEDULE_WAITS:
         if getattr(schedule, key, None):
             share = shares.of(SCHEDULE_PLACE, key) if key == "round_trip_s" else None
-            yield Change(f"{key} of the schedule", partial(_waits, keys=(key,)), share)
+            yield Change(f"{key} of the schedule", share, of_schedule=(key,))
     if not all(map(light_is_free, cluster.devices)):
-        same = _of_cluster("no light work", lambda one, _factor: one, None, math.inf)
-        yield replace(same, frees_light=True)
+        yield Change("no light work", None, factors=(math.inf,), frees_light=True)
     if cluster.varies:
-        yield _of_cluster("no stragglers", _steady, None, math.inf)
+        yield Change("no stragglers", None, _steady, factors=(math.inf,))
 
 
 def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
@@ -154,14 +140,6 @@ def _faster(part: Any, factor: float, keys: Collection[str]) -> Any:
         return None
     own = {key: one for key in keys if (one := getattr(part, key, None))}
     return part.model_copy(update={key: sped(key, one, factor) for key, one in own.items()})
-
-
-def _waits(
-    cluster: Cluster, schedule: Any, factor: float, keys: Sequence[str] = _SCHEDULE_WAITS
-) -> System:
-    known = [one.name for one in fields(schedule) if one.name in keys]
-    faster = {key: sped(key, getattr(schedule, key), factor) for key in known}
-    return cluster, replace(schedule, **faster)
 
 
 def _steady(cluster: Cluster, _factor: float) -> Cluster:
@@ -195,15 +173,15 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
     return with_links(cluster, partial(_faster, factor=factor, keys=keys))
 
 
-def everything(cluster: Cluster, schedule: Schedule, factor: float) -> System:
-    """Make all time constants so many times as fast: every time of the run is divided by it."""
-    cluster, schedule = _waits(_links(cluster, factor), schedule, factor)
-    if math.isinf(factor):
-        cluster = _steady(cluster, factor)
-    else:
-        varying = {
-            key: _faster(getattr(cluster, key), factor, times) for key, times in _VARYING.items()
-        }
-        events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
-        cluster = replaced(cluster, events=events, **varying)
-    return _host(_workers(range(cluster.workers), cluster, factor), factor), schedule
+def _all(cluster: Cluster, factor: float) -> Cluster:
+    """All time constants of a cluster so many times as fast."""
+    events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
+    varying = {
+        key: _faster(getattr(cluster, key), factor, times) for key, times in _VARYING.items()
+    }
+    cluster = replaced(_links(cluster, factor), events=events, **varying)
+    return _host(_workers(range(cluster.workers), cluster, factor), factor)
+
+
+EVERYTHING: Final = Change("everything", 1.0, _all, _SCHEDULE_WAITS, (0.5, 2.0))
+"""All time constants at once: every time of the run is divided by the factor."""

@@ -225,15 +225,11 @@ def timed(result: Result | Run, failure: str | None) -> FirstEpoch:
     rows, memory = result.staleness, result.peak_memory
     sums = (rows["staleness"] * rows["count"]).groupby(rows["node"]).sum()
     means = sums / rows["count"].groupby(rows["node"]).sum()
-
-    def per_s(whole: float) -> float | None:
-        is_known = result.makespan_s and whole == whole  # not NaN
-        return whole / result.makespan_s if is_known else None
-
+    span_s = result.makespan_s or math.nan
     return FirstEpoch(
         epoch_s=float(result.epochs["time_s"].iloc[0]), digest=result.learning_digest or "",
         staleness={str(name): float(mean) for name, mean in means.items()},
-        power_w=per_s(result.energy_j), usd_per_s=per_s(result.cost_usd),
+        power_w=finite(result.energy_j / span_s), usd_per_s=finite(result.cost_usd / span_s),
         peak_bytes=int(memory["bytes"].max()) if len(memory) else None,
         train_per_s=finite(result.train_per_s), valid_per_s=finite(result.valid_per_s),
         utilisation=finite(result.utilisation), staleness_mean=finite(result.staleness_mean),
@@ -313,7 +309,7 @@ class PointRuns:
         return [found[place] for place in range(len(tasks))]
 
     def _keep(self, key: str | None, made: FirstEpoch) -> None:
-        if self._file is None or key is None or made.failure is not None:
+        if self._file is None or made.failure is not None:
             return
         self._known[key] = made
         prepare_folder(self._file.parent)

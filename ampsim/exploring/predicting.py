@@ -48,8 +48,6 @@ class Guess:
 
     def interval(self, covered: float) -> tuple[float, float]:
         """The ends of the logarithm."""
-        if not self.spread:
-            return self.mean, self.mean
         margin = self.spread * _quantile((1 + covered) / 2, self.freedom)
         return self.mean - margin, self.mean + margin
 
@@ -65,8 +63,6 @@ def probability_below(gap: float, spread: float, freedom: int) -> float:
     """
     if not spread:
         return 0.5 if gap == 0 else float(gap < 0)
-    if not math.isfinite(gap):
-        return float(gap < 0)
     tail = 1 - student(abs(gap) / spread, freedom)
     return tail if gap >= 0 else 1 - tail
 

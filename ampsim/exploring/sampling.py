@@ -19,7 +19,7 @@ import numpy as np
 
 from ampsim.errors import FileFormatError, OptionError
 from ampsim.exploring.axes import Axis, Setup, Value, setup_at, takes
-from ampsim.exploring.trials import PointOutcome, Values, dominates
+from ampsim.exploring.trials import PointOutcome, Values
 from ampsim.files import appending
 from ampsim.rng import stream
 from ampsim.study.schedule_names import option_types
@@ -143,13 +143,11 @@ class Proposals:
     def volumes(self, reference: Values) -> list[float]:
         """Return the volumes that the complete ones of its first 1, 2, ... trials dominate."""
         volume_of, end = self._optuna._hypervolume.compute_hypervolume, np.array(reference, float)
-        found, front, volume = list[float](), list[Values](), 0.0
+        found, complete, volume = list[float](), list[Values](), 0.0
         for _point, one in self.known.values():
-            is_new = one.outcome == "complete" and one.values not in front
-            if is_new and not any(dominates(other, one.values) for other in front):
-                front = [other for other in front if not dominates(one.values, other)]
-                front.append(one.values)
-                volume = float(volume_of(np.array(front, float), end))
+            if one.outcome == "complete":
+                complete.append(one.values)
+                volume = float(volume_of(np.array(complete, float), end))
             found.append(volume)
         return found
 

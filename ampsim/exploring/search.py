@@ -260,7 +260,6 @@ class Searched(Finding):
         volumes: of each sampler the hypervolume of its first trial, its first two, and so on.
         importances: of each key the share that it has in telling the best tenth of the complete
             trials from all of them (PED-ANOVA), largest first; empty of fewer than 30.
-        sentences, model, cluster, manifest, interrupted, is_stopped: as of `Finding`.
     """
 
     kind: ClassVar[Kind] = "search"

@@ -33,8 +33,7 @@ from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of, schedules_of
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.study.simulation import schedules_of as schedules_like
-from ampsim.units import UNKNOWN as UNKNOWN_CELL
-from ampsim.units import format_as, unit_of
+from ampsim.units import UNKNOWN, format_as, unit_of
 
 EXACT: Final = 1e-3
 """Width of a bracket over its higher end, of what is exact (chosen: no device is known better)."""
@@ -49,10 +48,6 @@ COLUMNS: Final = (
     "schedule", "value", "low", "high", "unit", "holds", "coverage", "seeds", "seeds_below",
     "seeds_above", "bound_by", "device_below", "device_above",
 )  # fmt: skip
-
-ABOVE, BELOW, EVERYWHERE, NOWHERE = "above", "below", "everywhere", "nowhere"
-UNKNOWN: Final = "unknown"
-"""Where along the range the condition holds, of a row; unknown where neither side has a number."""
 
 
 @question
@@ -105,11 +100,10 @@ def solve(
     asked = Query(setup=setup, beside=beside, repeats=repeats if varies else 1, mode=mode, **how)
     width = LEARNED if is_learned else EXACT
     with asked.runs() as runs:
-        of_each = [replace(asked, setup=setup._replace(schedules=own)) for own in topics.values()]
-        about = [
-            _Points(condition, axis, of, runs, label)
-            for label, of in zip(topics, of_each, strict=True)
-        ]
+        about = list[_Points]()
+        for label, own in topics.items():
+            of = replace(asked, setup=setup._replace(schedules=own))
+            about.append(_Points(condition, axis, of, runs, label))
         found = [tried.rows(find(axis, asked.seeds, tried.holds, width)) for tried in about]
     rows, reasons = [*itertools.chain(*found)], [tried.failure for tried in about]
     if all(reasons):
@@ -238,14 +232,14 @@ class _Points:
             return list(map(self._row, roots))
         sides = [side for one in self.known.values() for side in (one.left, one.right)]
         if not any(map(math.isfinite, sides)):
-            return [self._record(UNKNOWN)]
-        return [self._record(EVERYWHERE if found.most[0] else NOWHERE)]
+            return [self._record("unknown")]
+        return [self._record("everywhere" if found.most[0] else "nowhere")]
 
     def _row(self, root: Root) -> dict[str, Any]:
         below, above = nearest(self.axis.key, root.value)
         more = {**root._asdict(), "bound_by": self._bound_at(root.value)}
         more |= {"device_below": below, "device_above": above}
-        return self._record(ABOVE if more.pop("rises") else BELOW, **more)
+        return self._record("above" if more.pop("rises") else "below", **more)
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
         known = {
@@ -290,9 +284,9 @@ def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
 def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     start, holds = f"{row['schedule']}: {condition.text}", row["holds"]
     if row["value"] is None:
-        found = "is unknown" if holds == UNKNOWN else f"holds {holds}"
+        found = "is unknown" if holds == "unknown" else f"holds {holds}"
         return f"{start} {found} from {axis.key} = {axis.low:g} to {axis.high:g}."
-    way = "from" if holds == ABOVE else "up to"
+    way = "from" if holds == "above" else "up to"
     said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
     low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
     if row["coverage"] is None:
@@ -304,13 +298,13 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     named = condition.schedules if all(name for _column, name in condition.values) else ()
     whose = f"{named[-1]} " if len(named) > 1 else ""
     said += f"; what binds {whose}there: {row['bound_by']}" if row["bound_by"] else ""
-    words = {"device_below": "less", "device_above": "more" if holds == BELOW else "enough"}
+    words = {"device_below": "less", "device_above": "more" if holds == "below" else "enough"}
     bought = [f"{row[name]} has {word}" for name, word in words.items() if row[name]]
     return f"{said}; {' and '.join(bought)}." if bought else f"{said}."
 
 
 def _shown(cell: Any) -> str:
-    return UNKNOWN_CELL if cell is None or cell != cell else format_as("", cell)  # or NaN
+    return UNKNOWN if cell is None or cell != cell else format_as("", cell)  # or NaN
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

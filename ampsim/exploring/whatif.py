@@ -46,7 +46,7 @@ from ampsim.units import NO_CHANGE, format_change, format_percent, format_second
 Basis: TypeAlias = Literal["learned", "shared", "timing"]
 """Whether a row was learned again, learns what the first row does, or is taken to."""
 
-NOW: Final = Change("now", lambda cluster, under, _factor: (cluster, under), None)
+NOW: Final = Change("now", None)
 CURVES_MAX: Final = 3
 """Things whose curve is drawn, and that are said in words (chosen)."""
 OUTAGES_MOVE: Final = (

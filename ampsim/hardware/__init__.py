@@ -20,11 +20,12 @@ from ampsim.hardware.topology import (
     Share,
     Topology,
     Way,
+    place_name,
 )
 
 __all__ = [
     "FREE_LINK", "HOST", "Charge", "Checkpoints", "Cluster", "Device", "Edge", "Event", "Failures",
     "HostPorts", "Level", "Link", "MemoryRemedy", "Messages", "Network", "Ports", "Route", "Share",
     "Source", "Topology", "Way", "charges", "host_text", "implausible", "light_is_free",
-    "load_cluster", "load_device", "occupancy_s", "variations",
+    "load_cluster", "load_device", "occupancy_s", "place_name", "variations",
 ]  # fmt: skip

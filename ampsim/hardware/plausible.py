@@ -7,7 +7,7 @@ from typing import Final
 
 from ampsim.hardware.cluster import Cluster
 from ampsim.hardware.device import Device, sign_of
-from ampsim.hardware.topology import HOST, Edge, Level, Link, Topology
+from ampsim.hardware.topology import HOST, Edge, Level, Link, Topology, place_name
 
 FLOP_PER_J_MAX: Final = 2.2e12
 """FLOP/s per watt: four times the best shipped file, `tpu-v3`, 123 TFLOP/s at 220 W."""
@@ -146,7 +146,7 @@ def _costs(cluster: Cluster) -> Iterator[tuple[str, Link | Level | Topology | Ed
 
 
 def _ends(edge: Edge) -> str:
-    return "-".join("host" if end == HOST else str(end) for end in edge.between)
+    return "-".join(map(place_name, edge.between))
 
 
 def _of_costs(cluster: Cluster) -> Iterator[str]:

@@ -49,6 +49,12 @@ FREE_LINK = Link()
 HOST: Final = -1
 """The place of the controller: a host outside the devices, linked to each of them."""
 
+
+def place_name(place: int | str) -> str:
+    """The name of a place: a worker's number, or "host"."""
+    return "host" if place == HOST else str(place)
+
+
 WORKERS_MAX: Final = 1_000_000
 """Most workers that a cluster may have; chosen, to catch a slip before it fills the memory."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-import pandas as pd  # pyright: ignore[reportMissingTypeStubs] - pandas ships none
+import pandas as pd
 from numpy.typing import NDArray
 
 from ampsim.report.words import plain
@@ -26,7 +26,6 @@ DataFrame: TypeAlias = pd.DataFrame
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Row: TypeAlias = Mapping[str, Any]
-_PANDAS: Any = pd
 LABELS: Mapping[str, str] = {
     "max_active_keys": "{} in flight",
     "min_update_interval": "update interval {}",
@@ -35,45 +34,34 @@ LABELS: Mapping[str, str] = {
 """What is said of a row beside its schedule's name, by column."""
 
 
-def labelled(name: str, column: str, value: str) -> str:
-    """A name with what sets its row apart.
-
-    >>> labelled("amp", "replicas", "1"), labelled("amp", "max_active_keys", "8")
-    ('amp, 1 replica', 'amp, 8 in flight')
-    """
-    said = LABELS.get(column, f"{{}} {column}").format(value)
-    return f"{name}, {said.removesuffix('s') if value == '1' else said}"
-
-
 def floats(frame: DataFrame, name: str) -> Floats:
     """Column `name` as float64, unknown values as NaN; all NaN where there is no such column."""
     if name not in frame:
         return np.full(len(frame), np.nan)
-    return np.asarray(_PANDAS.to_numeric(_column(frame, name), errors="coerce"), dtype=np.float64)
+    return np.asarray(pd.to_numeric(frame[name], errors="coerce"), dtype=np.float64)
 
 
 def integers(frame: DataFrame, name: str) -> Integers:
     """Column `name` as int64; the column must be there and whole."""
-    return np.asarray(_column(frame, name), dtype=np.int64)
+    return np.asarray(frame[name], dtype=np.int64)
 
 
 def texts(frame: DataFrame, name: str) -> list[str]:
     """Column `name` as plain strings, in row order."""
-    return [str(value) for value in _column(frame, name)]
+    return [str(value) for value in frame[name]]
 
 
 def rows(frame: DataFrame) -> list[Row]:
     """The rows as mappings from column name to value, in order."""
-    untyped: Any = frame
-    return list(untyped.to_dict("records"))
+    records: list[Any] = frame.to_dict("records")
+    return records
 
 
 def number(row: Row, name: str) -> float:
     """A row's value as a float, NaN where it is unknown or no number."""
-    value = row.get(name)
     try:
-        return math.nan if value is None or value is pd.NA else float(value)
-    except (TypeError, ValueError):
+        return float(row[name])
+    except (KeyError, TypeError, ValueError):
         return math.nan
 
 
@@ -87,8 +75,7 @@ def text(row: Row, name: str) -> str:
 
 def row_labels(table: DataFrame) -> list[str]:
     """A name per row, no two alike: the schedule, and what sets it apart from its namesakes."""
-    untyped: Any = table
-    records = rows(untyped[[name for name in ("schedule", *LABELS) if name in table]])
+    records = rows(table[[name for name in ("schedule", *LABELS) if name in table]])
     names = [text(row, "schedule") for row in records]
     for column in LABELS:
         values = [number(row, column) for row in records]
@@ -97,8 +84,17 @@ def row_labels(table: DataFrame) -> list[str]:
 
 
 def marked_by(names: Sequence[str], column: str, values: Sequence[str]) -> list[str]:
-    """The names, with the value of a column where rows of one name differ in it and it is known."""
-    return marked(names, values, lambda name, value: labelled(name, column, value))
+    """The names, with the value of a column where rows of one name differ in it and it is known.
+
+    >>> marked_by(["amp", "amp"], "replicas", ["1", "8"])
+    ['amp, 1 replica', 'amp, 8 replicas']
+    """
+
+    def with_value(name: str, value: str) -> str:
+        said = LABELS.get(column, f"{{}} {column}").format(value)
+        return f"{name}, {said.removesuffix('s') if value == '1' else said}"
+
+    return marked(names, values, with_value)
 
 
 def labelled_rows(table: DataFrame) -> list[Row]:
@@ -109,12 +105,7 @@ def labelled_rows(table: DataFrame) -> list[Row]:
 
 def joined(frames: Sequence[DataFrame]) -> DataFrame:
     """The rows of all `frames`, which have the same columns, below each other."""
-    return _PANDAS.concat(list(frames), ignore_index=True)
-
-
-def _column(frame: DataFrame, name: str) -> Any:
-    untyped: Any = frame
-    return untyped[name]
+    return pd.concat(list(frames), ignore_index=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ anything (`templates/page.html`), so a name that a user chose can do no harm.
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import platform
@@ -122,7 +121,7 @@ def json_for_page(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-@functools.cache
+@cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),

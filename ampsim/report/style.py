@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 import textwrap
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -221,24 +221,6 @@ def beside_bar(axes: Axes, text: str, length: float, row: float, **look: Any) ->
     axes.annotate(
         text, (length, row), xytext=(4, 0), textcoords="offset points", va="center", **look
     )
-
-
-def name_cells(axes: Axes, columns: Sequence[str], lines: Sequence[str]) -> None:
-    """Name the columns and lines of a figure whose cells are 1 wide and high."""
-    axes.set_xlim(0.0, len(columns))
-    axes.set_ylim(len(lines), 0.0)
-    axes.set_xticks([x + 0.5 for x in range(len(columns))], columns)
-    axes.set_yticks([y + 0.5 for y in range(len(lines))], lines)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-
-
-def colour_key(figure: Any, mappable: Any, marks: Mapping[float, str], **look: Any) -> Any:
-    """A bar below a figure's panels that says what its colours mean, with marks."""
-    bar = figure.colorbar(mappable, ax=figure.axes, orientation="horizontal", **look)
-    bar.set_ticks(list(marks), labels=list(marks.values()))
-    bar.outline.set_visible(False)
-    return bar
 
 
 def legend_on_top(figure: Any, axes: Axes, names: Iterable[str], ncols: int) -> None:

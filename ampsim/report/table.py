@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from pandas import Series
 from rich import box
@@ -365,14 +365,14 @@ _MARKS = ("min_update_interval", "replicas")
 
 def _named(records: Records) -> list[Row]:
     """The rows, each with what sets it apart, but for instances in flight, in its name."""
-    names = [text(row, "schedule") for row in records]
-    for column in (*_MARKS, "workers"):
-        names = _marked(names, records, column)
+    names = _marked([text(row, "schedule") for row in records], records, (*_MARKS, "workers"))
     return [{**row, "schedule": name} for row, name in zip(records, names, strict=True)]
 
 
-def _marked(names: Sequence[str], records: Records, column: str) -> list[str]:
-    return marked_by(names, column, [format_count(number(row, column)) for row in records])
+def _marked(names: Sequence[str], records: Records, columns: Sequence[str]) -> Sequence[str]:
+    for column in columns:
+        names = marked_by(names, column, [format_count(number(row, column)) for row in records])
+    return names
 
 
 def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
@@ -386,9 +386,8 @@ def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, li
         names: the schedule of each row; the column `schedule` unless given.
     """
     records = rows(table)
-    names = [text(row, "schedule") for row in records] if names is None else list(names)
-    for column in _MARKS:
-        names = _marked(names, records, column)
+    names = [text(row, "schedule") for row in records] if names is None else names
+    names = _marked(names, records, _MARKS)
     lines: dict[str, list[Row]] = {name: [] for name in names}
     for name, row in zip(names, records, strict=True):
         lines[name].append(row)
@@ -439,12 +438,12 @@ def to_csv(table: DataFrame) -> str:
     A text that a spreadsheet would take for a formula has an apostrophe before it; see
     `ampsim.text`.
     """
-    untyped: Any = table.copy()
+    written = table.copy()
     for name in table.columns:
-        cells = [to_cell(cell) if isinstance(cell, str) else cell for cell in untyped[name]]
+        cells = [to_cell(cell) if isinstance(cell, str) else cell for cell in written[name]]
         if any(isinstance(cell, str) for cell in cells):
-            untyped[name] = Series(cells, index=table.index, dtype=object)
-    return str(untyped.to_csv(index=False, lineterminator="\n"))
+            written[name] = Series(cells, index=table.index, dtype=object)
+    return str(written.to_csv(index=False, lineterminator="\n"))
 
 
 def _cells(columns: Sequence[Column], records: Records) -> list[list[str]]:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import pandas as pd
 
-from ampsim.hardware import HOST, Cluster, Device
+from ampsim.hardware import HOST, Cluster, Device, place_name
 from ampsim.hardware.device import NUMBERS, sign_of
 from ampsim.study.outages import down_within_s
 from ampsim.study.result import Result
@@ -54,7 +54,7 @@ class Elasticities:
         """One row a time constant: where, constant, elasticity; the largest first."""
         rows: list[tuple[str, str, float]] = []
         for ((kind, *numbers), key), one in self.by_constant.items():
-            ends = " to ".join("host" if end == HOST else str(end) for end in numbers)
+            ends = " to ".join(map(place_name, numbers))
             rows.append((f"{kind} {ends}".strip(), key, one))
         frame = pd.DataFrame(rows, columns=["where", "constant", "elasticity"])
         return frame.sort_values("elasticity", ascending=False, kind="stable", ignore_index=True)

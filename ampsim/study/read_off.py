@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ampsim.errors import OptionError
-from ampsim.hardware import HOST, Cluster, Share
+from ampsim.hardware import Cluster, Share, place_name
 from ampsim.study.outages import held_up_s
 from ampsim.trace import (
     DIRECTIONS,
@@ -70,13 +70,9 @@ def name_of(share: Share) -> str:
     """
     *places, kind = share.of
     if len(places) > 1:
-        return f"{kind} {_place(places[0])} to {_place(places[1])}"
-    place = _place(places[0])
+        return f"{kind} {place_name(places[0])} to {place_name(places[1])}"
+    place = place_name(places[0])
     return f"{kind} port of {place if place == 'host' else f'worker {place}'}"
-
-
-def _place(place: int | str) -> str:
-    return "host" if place == HOST else str(place)
 
 
 TIMELINE_SCHEMA: Final[dict[str, Any]] = {

@@ -9,7 +9,7 @@ import pytest
 
 import ampsim
 from ampsim.data_parallel.inside import inner_named
-from ampsim.exploring.changes import changes_of, everything
+from ampsim.exploring.changes import EVERYTHING, changes_of
 from ampsim.hardware import (
     Cluster,
     Device,
@@ -280,7 +280,7 @@ def even(seed: int, **numbers: float) -> Cluster:
 @pytest.mark.parametrize("name", ["sequential", "pipeline:4", "amp:6", "pipedream"])
 def test_twice_as_fast_in_everything_is_half_the_time_to_the_bit(name, seed):
     cluster, schedule = even(seed, message_overhead_s=3.5e-8), inner_named(name)
-    slow = timed(CHAIN, *everything(cluster, schedule, 0.5))
+    slow = timed(CHAIN, *EVERYTHING.on(cluster, schedule, 0.5))
     run = timed(CHAIN, cluster, schedule)
     assert slow.makespan_s == 2 * run.makespan_s
     assert (slow.spans["start_s"] == 2 * run.spans["start_s"]).all()
@@ -288,5 +288,5 @@ def test_twice_as_fast_in_everything_is_half_the_time_to_the_bit(name, seed):
 
 def test_waits_of_a_schedule_are_scaled_with_everything():
     schedule = ampsim.Amp(max_active_keys=6, max_group=3, group_wait_s=2e-6)
-    slow = timed(CHAIN, *everything(even(1), schedule, 0.5))
+    slow = timed(CHAIN, *EVERYTHING.on(even(1), schedule, 0.5))
     assert slow.makespan_s == 2 * timed(CHAIN, even(1), schedule).makespan_s

@@ -397,7 +397,7 @@ FAULTS = {
         "forecasting/change.py", "of.median(skipna=False)", "of.min()"
     ),
     "a volume of what may not be taken": Planted(
-        "exploring/sampling.py", 'one.outcome == "complete" and one.values', "one.values",
+        "exploring/sampling.py", 'if one.outcome == "complete":', "if one.values:",
         ("unit/test_search.py",),
     ),
     "all points of other searches": Planted(

@@ -51,7 +51,7 @@ def test_an_error_is_said_with_its_unit(capsys):
 
 
 def test_given_time_every_epoch_is_a_line(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     lines = Lines()
     told(lines.show, "amp", 3)
     lines.close()

@@ -133,11 +133,9 @@ def gantt_view(
     """
     runs = chart_runs(charted)
     spans = {name: run.spans for name, run in runs.items()}
-    whole_s = whole_window(spans.values())
+    whole_s = _held_window(spans, window_s)
     count = instances_of(run.outages for run in runs.values())
     first_s = window_s or choose_window(spans, count)
-    if _steps(spans, whole_s) > STEPS_MAX:
-        whole_s = _only_window(spans, window_s)
     sent = {name: arrows_in(run.transfers, whole_s) for name, run in runs.items()}
     rows = rows_for(list(spans.values()), whole_s, workers, devices, ends_of(sent.values()))
     nodes, states = _names_in(spans, "node"), _names_in(spans, "state")
@@ -209,7 +207,8 @@ class _Packed:
         self.free = len(inside) - len(drawn)
         row = rows.places(row_numbers(drawn))
         order = np.lexsort((floats(drawn, "start_s"), row))
-        self.row, self.rows, self.whole_s = row[order], rows, whole_s
+        drawn, self.row = drawn.iloc[order], row[order]
+        self.rows, self.whole_s = rows, whole_s
         self.sent, self.outages = sent, outages_in(run.outages, whole_s)
         self.kept = run.kept
         last_s = float(np.max(floats(drawn, "end_s"), initial=whole_s[0]))
@@ -217,7 +216,7 @@ class _Packed:
             last_s = run.kept.until_s
         self.gap_s = None if run.kept is None else run.kept.gap_s(whole_s)
         self.length_s = min(last_s, whole_s[1]) - whole_s[0]
-        values: dict[str, NDArray[Any]] = {
+        self.values: dict[str, NDArray[Any]] = {
             "start": floats(drawn, "start_s"),
             "end": floats(drawn, "end_s"),
             **{name: integers(drawn, name) for name in ("flop", "bytes", "instance", "staleness")},
@@ -225,7 +224,6 @@ class _Packed:
             "state": _codes_of(drawn, "state", names[1]),
             "direction": _codes_of(drawn, "direction", list(DIRECTIONS)),
         }
-        self.values = {name: each[order] for name, each in values.items()}
         assert np.abs(self.values["instance"]).max(initial=0) < 1 << 31
 
     def columns(self) -> dict[str, Any]:
@@ -288,23 +286,21 @@ def _lasting(spans: DataFrame) -> DataFrame:
     return spans[floats(spans, "end_s") > floats(spans, "start_s")]
 
 
-def _steps(spans_by_schedule: Mapping[str, DataFrame], window_s: Window) -> int:
-    return sum(len(_lasting(_inside(spans, window_s))) for spans in spans_by_schedule.values())
-
-
-def _only_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | None) -> Window:
-    """The window, if a page can hold its steps.
+def _held_window(spans_by_schedule: Mapping[str, DataFrame], window_s: Window | None) -> Window:
+    """The time of all spans, or, where these are too many for a page, the window.
 
     Raises:
-        OptionError: there are too many steps, or no window was given.
+        OptionError: there are too many steps in the window, too, or there is none.
     """
-    count = _steps(spans_by_schedule, window_s or whole_window(spans_by_schedule.values()))
-    if window_s is None or count > STEPS_MAX:
-        raise OptionError(
-            f"a page holds at most {STEPS_MAX:,} steps that take time, got {count:,}; choose a "
-            "shorter window (--window START:END), or write a trace (.json)"
-        )
-    return window_s
+    spans, count = spans_by_schedule.values(), 0
+    for tried_s in filter(None, (whole_window(spans), window_s)):
+        count = sum(len(_lasting(_inside(one, tried_s))) for one in spans)
+        if count <= STEPS_MAX:
+            return tried_s
+    raise OptionError(
+        f"a page holds at most {STEPS_MAX:,} steps that take time, got {count:,}; choose a "
+        "shorter window (--window START:END), or write a trace (.json)"
+    )
 
 
 def write_gantt_page(

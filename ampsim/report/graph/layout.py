@@ -53,7 +53,9 @@ def layered(
         (target, source) if is_loop else (source, target)
         for (source, target), is_loop in zip(edges, loops, strict=True)
     ]
-    depth = _depths(nodes, [edge for edge in downward if edge[0] != edge[1]])
+    acyclic = _graph_of(nodes, [edge for edge in downward if edge[0] != edge[1]])
+    generations = enumerate(_NX.topological_generations(acyclic))
+    depth = {str(node): place for place, of in generations for node in of}
     layers: list[list[Cell]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for node in nodes:
         layers[depth[node]].append(node)
@@ -108,12 +110,6 @@ def _graph_of(nodes: Sequence[str], edges: Sequence[Edge]) -> Any:
     graph.add_nodes_from(nodes)
     graph.add_edges_from(edges)
     return graph
-
-
-def _depths(nodes: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """Longest way from a start to each node; `edges` has no loops."""
-    generations = _NX.topological_generations(_graph_of(nodes, edges))
-    return {str(node): depth for depth, of in enumerate(generations) for node in of}
 
 
 def _neighbours(paths: Sequence[Sequence[Cell]]) -> tuple[Neighbours, Neighbours]:

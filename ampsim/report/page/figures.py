@@ -8,13 +8,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from ampsim.report.frames import (
-    DataFrame,
-    devices_of,
-    floats,
-    joined,
-    runs_by_row,
-)
+from ampsim.report.frames import DataFrame, devices_of, floats, joined, runs_by_row
 from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
 from ampsim.report.gantt.chart import gantt_comparison
 from ampsim.report.page.text import Picture
@@ -34,64 +28,6 @@ from ampsim.report.plot.convergence import convergence, has_scores, is_blind
 from ampsim.report.plot.plane import has_points, plane
 from ampsim.report.style import narrow
 from ampsim.runs.run import Run, RunTable
-
-_HEADINGS = {
-    "convergence": (
-        "Convergence",
-        "Validation over virtual time, and over epochs",
-        "What each validation measured, over virtual time and over epochs. A ring marks where the "
-        "run that is drawn reaches the target; the legend has the medians of the table.",
-    ),
-    "throughput": (
-        "Throughput",
-        "Items per second of each schedule",
-        "Training and validation throughput; in brackets, how many times the first row's.",
-    ),
-    "throughput-over-mak": (
-        "Throughput over instances in flight",
-        "Training items per second over max_active_keys, a line for each schedule",
-        "Training throughput over the most instances in flight (max_active_keys).",
-    ),
-    "plane": (
-        "Throughput and epochs",
-        "Epochs to the target over throughput, with lines of equal time",
-        "Epochs to the target over training throughput; along a grey line training takes the time "
-        "that stands at its end, so that lower right is faster. The number at a point: instances "
-        "in flight, at most (max_active_keys).",
-    ),
-    "utilisation": (
-        "Utilisation",
-        "Share of the run that each worker is busy, by direction",
-        "Of the whole run, validation included: the share that each worker spends on steps, in the "
-        "first repeat; dashed, all workers together (busy in the table).",
-    ),
-    "bounds": (
-        "What bounds the throughput",
-        "Shares of busiest worker, path, link and admission limit",
-        "Shares of the whole run, of the first repeat. The largest is "
-        "named; it is the bound where it is a half or more.",
-    ),
-    "peak-memory": (
-        "Peak memory",
-        "Memory of the fullest worker at its peak, by what lies there",
-        "What lay in the memory of the fullest worker, of all repeats, when it was fullest. "
-        "Stashes are weights other than the latest: old ones, and predicted. Each node keeps its "
-        "own activations; no tensor is shared.",
-    ),
-    "memory": (
-        "Memory over time",
-        "Memory of the fullest worker over virtual time, by what lies there",
-        "What lies in the memory of the fullest worker, in the first repeat: each step is the "
-        "fullest moment of a stretch of time.",
-    ),
-    "staleness": (
-        "Staleness",
-        "Staleness of each node's gradients",
-        "Updates of a node between a gradient's forward and backward step; peak: the share of the "
-        "node's gradients in its tallest bar. All repeats together.",
-    ),
-}
-
 
 _PANELS_MAX = 6  # chosen: more timelines below each other say less than the peaks
 
@@ -123,11 +59,11 @@ def result_figures(
         names: the schedule of each row of the table; its column `schedule` unless given.
     """
     source = _Source(forecast, runs_by_row(forecast), names)
-    for name, draw in _DRAW.items():
+    for name, (draw, *words) in _FIGURES.items():
         if wanted is None or name in wanted:
             figure = draw(source)
             if figure is not None:
-                yield Picture(f"{name}.png", *_HEADINGS[name]), figure
+                yield Picture(f"{name}.png", *words), figure
 
 
 def narrow_figures(forecast: RunTable, wanted: Collection[str] | None = None) -> list[Figure]:
@@ -179,17 +115,72 @@ def _over_mak(source: _Source) -> Figure | None:
     return throughput_over_mak(table, names) if has_lines(table, names) else None
 
 
-_DRAW: Mapping[str, Callable[[_Source], Figure | None]] = {
-    "convergence": _convergence,
-    "throughput": lambda source: throughput(source.table) if len(source.table) else None,
-    "throughput-over-mak": _over_mak,
-    "plane": _plane,
-    "utilisation": _utilisation,
-    "bounds": lambda source: bounds(source.table) if has_bounds(source.table) else None,
-    "peak-memory": lambda source: peak_memory(source.table) if has_peaks(source.table) else None,
-    "memory": _memory,
-    "staleness": _staleness,
+_FIGURES: Final[Mapping[str, tuple[Callable[[_Source], Figure | None], str, str, str]]] = {
+    "convergence": (
+        _convergence,
+        "Convergence",
+        "Validation over virtual time, and over epochs",
+        "What each validation measured, over virtual time and over epochs. A ring marks where the "
+        "run that is drawn reaches the target; the legend has the medians of the table.",
+    ),
+    "throughput": (
+        lambda source: throughput(source.table) if len(source.table) else None,
+        "Throughput",
+        "Items per second of each schedule",
+        "Training and validation throughput; in brackets, how many times the first row's.",
+    ),
+    "throughput-over-mak": (
+        _over_mak,
+        "Throughput over instances in flight",
+        "Training items per second over max_active_keys, a line for each schedule",
+        "Training throughput over the most instances in flight (max_active_keys).",
+    ),
+    "plane": (
+        _plane,
+        "Throughput and epochs",
+        "Epochs to the target over throughput, with lines of equal time",
+        "Epochs to the target over training throughput; along a grey line training takes the time "
+        "that stands at its end, so that lower right is faster. The number at a point: instances "
+        "in flight, at most (max_active_keys).",
+    ),
+    "utilisation": (
+        _utilisation,
+        "Utilisation",
+        "Share of the run that each worker is busy, by direction",
+        "Of the whole run, validation included: the share that each worker spends on steps, in the "
+        "first repeat; dashed, all workers together (busy in the table).",
+    ),
+    "bounds": (
+        lambda source: bounds(source.table) if has_bounds(source.table) else None,
+        "What bounds the throughput",
+        "Shares of busiest worker, path, link and admission limit",
+        "Shares of the whole run, of the first repeat. The largest is "
+        "named; it is the bound where it is a half or more.",
+    ),
+    "peak-memory": (
+        lambda source: peak_memory(source.table) if has_peaks(source.table) else None,
+        "Peak memory",
+        "Memory of the fullest worker at its peak, by what lies there",
+        "What lay in the memory of the fullest worker, of all repeats, when it was fullest. "
+        "Stashes are weights other than the latest: old ones, and predicted. Each node keeps its "
+        "own activations; no tensor is shared.",
+    ),
+    "memory": (
+        _memory,
+        "Memory over time",
+        "Memory of the fullest worker over virtual time, by what lies there",
+        "What lies in the memory of the fullest worker, in the first repeat: each step is the "
+        "fullest moment of a stretch of time.",
+    ),
+    "staleness": (
+        _staleness,
+        "Staleness",
+        "Staleness of each node's gradients",
+        "Updates of a node between a gradient's forward and backward step; peak: the share of the "
+        "node's gradients in its tallest bar. All repeats together.",
+    ),
 }
+"""What draws each figure, if there are data for it; its heading, description and caption."""
 
 
 TOGETHER: Final = Picture(

@@ -18,11 +18,10 @@ from ampsim.report.page.text import (
     PAPER,
     Picture,
     Words,
-    assumed,
-    changes_of,
     charged,
     lines_below,
     origin_values,
+    sentences_under,
     setting,
 )
 from ampsim.report.saving import page_svg, render
@@ -79,7 +78,7 @@ def html_page(
             )
             for place, (picture, figure) in enumerate(figures)
         ],
-        "assumed": [plain(sentence, _SENTENCES) for sentence in assumed(forecast.manifest)],
+        "assumed": _said(sentences_under(forecast.manifest, "assumptions")),
         "charged": charged(forecast.manifest),
         "origin": [
             [plain(cell, _LONGEST) for cell in row] for row in origin_values(forecast.manifest)
@@ -100,7 +99,11 @@ def _answer(forecast: RunTable) -> dict[str, Any]:
             for name, *cells in lines
         ],
         "best": best_rows(table) if len(lines) > 1 else [],
-        "notes": [plain(line, _SENTENCES) for line in lines_below(forecast)],
-        "changes": (CHANGES, [plain(line, _SENTENCES) for line in changes_of(forecast)]),
+        "notes": _said(lines_below(forecast)),
+        "changes": (CHANGES, _said(sentences_under(forecast.manifest, "changes"))),
         "columns": [*bought(forecast), (ALL_COLUMNS, columns_folded(table))],
     }
+
+
+def _said(lines: Sequence[str]) -> list[str]:
+    return [plain(line, _SENTENCES) for line in lines]

@@ -8,15 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import pandas as pd
 
-from ampsim.report.frames import (
-    DataFrame,
-    Row,
-    devices_of,
-    number,
-    rows,
-    runs_by_row,
-    text,
-)
+from ampsim.report.frames import DataFrame, Row, devices_of, number, rows, runs_by_row, text
 from ampsim.report.table import format_count, to_csv
 from ampsim.report.words import plain
 from ampsim.runs.run import RunTable

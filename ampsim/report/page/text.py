@@ -94,7 +94,7 @@ def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
     table = forecast.table
     if not len(table):
         return []
-    changes = changes_of(forecast)
+    changes = sentences_under(forecast.manifest, "changes")
     folds = [(CHANGES, bullets(changes))] if changes else []
     for name, (headings, *lines) in [*bought(forecast), (ALL_COLUMNS, columns_folded(table))]:
         folds.append((name, markdown.table(headings, lines, left=LEFT)))
@@ -105,9 +105,9 @@ def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
     ]
 
 
-def changes_of(forecast: RunTable) -> list[str]:
-    """Sentences on what would make another row first."""
-    return [str(one) for one in sequence(forecast.manifest.get("changes"))]
+def sentences_under(manifest: Mapping[str, Any], key: str) -> list[str]:
+    """The sentences that a manifest has under a key: "assumptions", "budget" or "changes"."""
+    return [str(one) for one in sequence(manifest.get(key))]
 
 
 def lines_below(forecast: RunTable) -> list[str]:
@@ -142,11 +142,6 @@ def setting(forecast: RunTable) -> str:
         most = format_count(known[-1])
         parts.append(f"{most} repeat{'s' if known[-1] != 1 else ''} of each schedule")
     return f"{', '.join(parts)}."
-
-
-def assumed(manifest: Mapping[str, Any]) -> list[str]:
-    """The assumptions, in sentences."""
-    return [str(sentence) for sentence in sequence(manifest.get("assumptions"))]
 
 
 def charged(manifest: Mapping[str, Any]) -> list[list[str]]:
@@ -194,7 +189,7 @@ def tables_of(tables: Sequence[NamedTable], left: Sequence[str]) -> list[str]:
 
 def assumptions(manifest: Mapping[str, Any]) -> list[str]:
     """The section of assumptions: sentences, and the table of costs."""
-    sentences, costs = assumed(manifest), charged(manifest)
+    sentences, costs = sentences_under(manifest, "assumptions"), charged(manifest)
     parts: list[str] = []
     if sentences:
         parts.append("\n".join(f"- {markdown.paragraph(sentence)}" for sentence in sentences))
@@ -290,7 +285,7 @@ def _names(names: Sequence[str]) -> str:
 
 def beside_answer(forecast: RunTable) -> list[str]:
     """Tell how rates were made, who may have arrived before the first look, rates at an end."""
-    spent = [str(one) for one in sequence(forecast.manifest.get("budget"))]
+    spent = sentences_under(forecast.manifest, "budget")
     rates = "" if spent else rates_words(forecast)
     told = (*spent, rates, _first_look(forecast), _ends_of_rates(forecast))
     return [one for one in (*told, _learnings(forecast)) if one]

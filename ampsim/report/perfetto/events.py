@@ -106,18 +106,8 @@ def times_us(table: DataFrame) -> list[float]:
     return in_microseconds(in_nanoseconds(floats(table, "time_s")))
 
 
-def in_microseconds_of(time_ns: int) -> float:
-    """One time in microseconds, as `in_microseconds` gives it.
-
-    >>> in_microseconds_of(16_001)
-    16.001
-    """
-    time_us = time_ns / 1000.0
-    return math.nextafter(time_us, math.inf) if int(time_us * 1000.0) < time_ns else time_us
-
-
-Place: TypeAlias = tuple[str, int]
-"""Track of a slice, as it stands in the file, and a time inside it in ns."""
+Place: TypeAlias = tuple[str, float]
+"""Track of a slice, as it stands in the file, and a time inside it in µs."""
 
 _WAITING_MAX = 1 << 16  # chosen: more than any schedule has in flight; validation never comes back
 
@@ -176,8 +166,8 @@ class Flows:
         """Append an arrow of that name."""
         common = f'"id":{self._next_id},"name":{quoted(name)},"cat":"flow"'
         self._next_id += 1
-        for shape, (track, time_ns) in (('"ph":"s"', tail), ('"ph":"f","bp":"e"', head)):
-            lines.append(f'{{{shape},{track},"ts":{in_microseconds_of(time_ns)!r},{common}}}')
+        for shape, (track, time_us) in (('"ph":"s"', tail), ('"ph":"f","bp":"e"', head)):
+            lines.append(f'{{{shape},{track},"ts":{time_us!r},{common}}}')
 
     def _activation_of(self, step: FlowStep) -> Place | None:
         """The forward step whose activation a backward step used; None where it is unknown."""

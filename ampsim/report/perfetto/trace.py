@@ -227,7 +227,7 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
         texts(spans, "node"), texts(spans, "direction"),
         places.tolist(), integers(spans, "instance").tolist(), states,
         integers(spans, "staleness").tolist(), _arguments(spans, states),
-        (start_s == end_s).tolist(), ((start_ns + end_ns) // 2).tolist(),
+        (start_s == end_s).tolist(), in_microseconds((start_ns + end_ns) // 2),
         in_microseconds(start_ns), in_microseconds(end_ns - start_ns),
         strict=True,
     )  # fmt: skip
@@ -302,4 +302,4 @@ def _dependencies(trace: Trace, tracks: _Tracks, flows: Flows) -> list[str]:
 def _middles(spans: DataFrame, tracks: _Tracks) -> list[Place]:
     start_ns, end_ns = (in_nanoseconds(floats(spans, end)) for end in ("start_s", "end_s"))
     places = [f'"pid":{tracks.pid},"tid":{tracks.tid(row)}' for row in row_numbers(spans).tolist()]
-    return list(zip(places, ((start_ns + end_ns) // 2).tolist(), strict=True))
+    return list(zip(places, in_microseconds((start_ns + end_ns) // 2), strict=True))

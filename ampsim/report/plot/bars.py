@@ -320,9 +320,8 @@ def memory_over_time(memory_by_schedule: Mapping[str, DataFrame]) -> Figure:
 
 
 def _of_fullest(memory: DataFrame) -> tuple[int, DataFrame]:
-    untyped: Any = memory
     worker = int(integers(memory, "worker")[int(np.argmax(floats(memory, "bytes")))])
-    return worker, untyped[untyped["worker"] == worker]
+    return worker, memory[memory["worker"] == worker]
 
 
 def _draw_timeline(axes: Axes, memory: DataFrame, divisor: float, factor: float) -> None:

@@ -17,17 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ampsim.report.frames import DataFrame, Floats, Row, number, rows
-from ampsim.report.style import (
-    FAINT_INK,
-    IDLE,
-    INK,
-    LINES,
-    Axes,
-    colour_key,
-    name_cells,
-    new_figure,
-    styled,
-)
+from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, new_figure, styled
 from ampsim.report.table import format_count
 from ampsim.report.words import plain
 from ampsim.units import format_percent, format_rate, format_seconds
@@ -175,9 +165,12 @@ def grid_cost(found: Sequence[Costs]) -> Figure:
         _draw_costs(axes, costs, scale)
     end = float(scale.vmax or 0.0)
     marks = {one: f"{2.0 ** abs(one):.2f}×" for one in (-end, -end / 2, 0.0, end / 2, end)}
-    bar = colour_key(
-        figure, ScalarMappable(scale, COST_COLOURS), marks, aspect=30, shrink=0.9, pad=0.01
-    )
+    bar = figure.colorbar(
+        ScalarMappable(scale, COST_COLOURS), ax=figure.axes, orientation="horizontal", aspect=30,
+        shrink=0.9, pad=0.01,
+    )  # fmt: skip
+    bar.set_ticks(list(marks), labels=list(marks.values()))
+    bar.outline.set_visible(False)
     bar.set_label("← worse than in the first column      better →")
     return figure
 
@@ -199,8 +192,12 @@ def _draw_costs(axes: Axes, costs: Costs, scale: Normalize) -> None:
             column + 0.5, line + 0.5, "–" if math.isnan(value) else shown, ha="center", va="center",
             fontsize=8, color=FAINT_INK if math.isnan(value) else INK,
         )  # fmt: skip
-    columns = [plain(point, 18) for point in costs.values.columns]
-    name_cells(axes, columns, [plain(label, 24) for label in costs.values.index])
+    lines, columns = values.shape
+    axes.set(xlim=(0.0, columns), ylim=(lines, 0.0))
+    axes.set_xticks(np.arange(columns) + 0.5, [plain(one, 18) for one in costs.values.columns])
+    axes.set_yticks(np.arange(lines) + 0.5, [plain(one, 24) for one in costs.values.index])
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
 
 
 def _octaves(ratios: Floats) -> Normalize:

@@ -113,17 +113,17 @@ def _around(point: Sequence[float], half_pt: float) -> _Box:
 
 
 def _offset(text: str, point: tuple[float, float], taken: Sequence[_Box]) -> tuple[float, float]:
-    half, first = text_width_pt(text, SIZE_PT) / 2, None
-    for reach in _REACHES:
-        for side, rise in _PLACES:
-            gap = _GAP_PT * reach
-            offset = (side * (gap + half), rise * (gap + _HEIGHT_PT / 2))
-            box = _box(text, point, offset)
-            if not any(_overlap(box, other) for other in taken):
-                return offset
-            first = offset if first is None else first
-    assert first is not None
-    return first
+    half = text_width_pt(text, SIZE_PT) / 2
+    offsets = [
+        (side * (gap + half), rise * (gap + _HEIGHT_PT / 2))
+        for gap in (_GAP_PT * reach for reach in _REACHES)
+        for side, rise in _PLACES
+    ]
+    for offset in offsets:
+        box = _box(text, point, offset)
+        if not any(_overlap(box, other) for other in taken):
+            return offset
+    return offsets[0]
 
 
 def _box(text: str, point: tuple[float, float], offset: tuple[float, float]) -> _Box:
