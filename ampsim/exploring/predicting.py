@@ -37,6 +37,10 @@ LENGTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 NOISES: Final = (0.01, 0.1, 0.5)
 """Shares tried that chance has in the variance, which neighbours do not tell."""
 
+DIGITS: Final = 9
+"""Of a prediction's logarithms that are told, so that it is the same with other kernels of linear
+algebra, whose last digits differ (chosen)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Guess:
@@ -160,8 +164,8 @@ class Predictor:
         middles = self._weights @ means
         spread_2 = self._weights @ (spreads**2 + (means - middles) ** 2)
         spread_2 += np.log1p(np.exp(-np.maximum(middles, 0.0))) ** 2 / 12
-        pairs = zip(middles.tolist(), np.sqrt(spread_2).tolist(), strict=True)
-        return [Guess(mean, spread, self._all[0].freedom) for mean, spread in pairs]
+        told = (np.round(one, DIGITS).tolist() for one in (middles, np.sqrt(spread_2)))
+        return [Guess(*pair, self._all[0].freedom) for pair in zip(*told, strict=True)]
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
         """See `Process.told`; the mean of all."""

@@ -36,6 +36,16 @@ def drawn(seed: int, count: int = 30, noise: float = 0.1) -> tuple[np.ndarray, n
     return places, 2.0 + random.multivariate_normal(np.zeros(count), covariance)
 
 
+def test_guesses_are_the_same_where_last_digits_differ():
+    """As they do with other kernels of linear algebra."""
+    places, values = drawn(3)
+    pairs = [(places * (1 + shift), values[:12] * (1 + shift)) for shift in (0, 3e-15, -1e-14)]
+    first, *others = (
+        Predictor(at, range(12), known.tolist()).guesses(range(30)) for at, known in pairs
+    )
+    assert all(one == first for one in others)
+
+
 def test_guesses_solve_the_equations_of_kriging():
     places, values = drawn(1)
     known, asked = range(8), range(8, 12)
