@@ -18,13 +18,7 @@ import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
 from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.errors import Failure, SimulationError
-from ampsim.files import (
-    output_error,
-    prepare_folder,
-    replacing,
-    sha256_of,
-    write_text,
-)
+from ampsim.files import output_error, prepare_folder, replacing, sha256_of, write_text
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
@@ -125,19 +119,12 @@ _CHUNK_ROWS: Final = 1 << 17  # chosen: rows that `chunks` gives at once; fewer 
 class TraceWriter(contextlib.ExitStack):
     """Writes the tables of a run as their rows come, so that they are never whole in memory.
 
-    Each file appears when the block ends without an error.
-
-    Args:
-        folder: where the files are to lie.
-
-    Attributes:
-        rows: how many rows of each table have come.
+    Each file appears in `folder` when the block ends without an error.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Start without a file."""
         super().__init__()
-        self.rows: dict[str, int] = {}
+        self.rows: dict[str, int] = {}  # how many of each table have come
         self._folder = folder
         self._writers: dict[str, Any] = {}
 
