@@ -150,18 +150,13 @@ OnRow: TypeAlias = Callable[[Run], None]
 
 
 class RunMaker:
-    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early.
-
-    Attributes:
-        on_run: told of each run as soon as it has ended.
-    """
+    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early."""
 
     def __init__(
         self, executor: RunExecutor, on_progress: OnProgress | None, keeping: RunCache | None
     ) -> None:
-        """Make nothing yet."""
         self._executor, self._on_progress, self._keeping = executor, on_progress, keeping
-        self.on_run: OnRow = lambda _run: None
+        self.on_run: OnRow = lambda _run: None  # told of each run as soon as it has ended
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
     def make(self, tasks: Sequence[Task], known: Sequence[RunKey] | None = None) -> ForecastRuns:

@@ -91,25 +91,19 @@ def run_to_keep(
     return Outcome(simulation.result(), epochs)
 
 
-_OF_EVERY_RUN: Final = ("transfers", "admissions", "updates", "stashes", "epochs")
-_ALWAYS: Final[Mapping[str, dict[str, Any]]] = {
-    "spans": {**TABLE_SCHEMAS["spans"], **LANE},
-    **{name: TABLE_SCHEMAS[name] for name in _OF_EVERY_RUN},
-}
-_WITH_ROWS: Final[Mapping[str, dict[str, Any]]] = {
+TABLES: Final = ("spans", "transfers", "admissions", "updates", "stashes", "epochs")
+"""Tables of every run, in the order of the manifest."""
+
+SELDOM: Final = ("outages", "memory", "exchanges", "collectives")
+"""Tables that are kept only where they have rows, and stand behind those."""
+
+SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
+    **TABLE_SCHEMAS,
+    "spans": TABLE_SCHEMAS["spans"] | LANE,
     "outages": OUTAGE_SCHEMA | LOSS_SCHEMA,
     "memory": TIMELINE_SCHEMA,
-    "exchanges": TABLE_SCHEMAS["exchanges"],
-    "collectives": TABLE_SCHEMAS["collectives"],
 }
-SCHEMAS: Final = {**_ALWAYS, **_WITH_ROWS}
-"""Columns of every table that a folder may hold, with their types, in the order of the manifest."""
-
-TABLES: Final = tuple(_ALWAYS)
-"""Tables of every run."""
-
-SELDOM: Final = tuple(_WITH_ROWS)
-"""Tables that are kept only where they have rows."""
+"""Columns of every table that a folder may hold, with their types."""
 
 KIND: Final = "run"
 FORMAT: Final = 2

@@ -332,7 +332,7 @@ def _numbers_of(goal: Goal, run: Run) -> dict[str, Any]:
     for column in run.utilisation_by_worker:
         values: list[Any] = run.utilisation_by_worker[column].tolist()
         numbers |= {f"{column} share of worker {place}": one for place, one in enumerate(values)}
-    table = {
+    table: dict[str, Any] = {
         name: value
         for name, value in made.items()
         if name not in _WORDS and (value is not None or name not in _SELDOM)

@@ -55,16 +55,13 @@ class Timed:
         trials: of what.
         schedule: how.
         workers: for each node, the worker that hosts it.
-
-    Attributes:
-        has_ended: whether the epoch has.
     """
 
     def __init__(self, trials: Trials, schedule: Schedule, workers: Sequence[int]) -> None:
         """Put it together; no time passes yet."""
         graph = trials.model.graph(PROBE_SEED)
         settings = RunSettings.of_trial(graph, spans_kept=0)
-        self.has_ended = False
+        self.has_ended = False  # whether the epoch has
         self._instances, self._seconds = 0, 0.0
         self._clock, self._passes = settings.clock, 0
         self._filling = trials.in_flight(schedule)
