@@ -178,7 +178,7 @@ def _as_made(manifest: dict[str, Any]) -> dict[str, Any]:
     ['code', 'recipe', 'seeds', 'cluster', 'schedules']
     """
     rows: list[dict[str, Any]] = [{**row} for row in manifest["schedules"]]
-    made = {**manifest, "schedules": rows}
+    made: dict[str, Any] = {**manifest, "schedules": rows}
     for table in (made, *rows):
         if "cluster" in table:
             table["cluster"] = _with_last(table["cluster"], ("devices", "groups"))

@@ -14,7 +14,7 @@ from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
 from ampsim.study.apart import DEFAULT_APART, LostLearningError
-from ampsim.study.learning_rates import Rate, with_rate
+from ampsim.study.learning_rates import Rate
 from ampsim.study.model import Model
 from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Tracker
@@ -84,12 +84,12 @@ class Task:
             GraphError: the model's graph breaks a rule.
         """
         tracker.start()
-        plan, rate = self.plan, self.plan.rate
+        plan = self.plan
         options = replace(
             plan.options, seed=self.seed, spans_kept=SPANS_KEPT, on_items=tracker.on_items,
             counts_memory=True,
         )  # fmt: skip
-        model = with_rate(plan.model, rate.factor, rate.decay)
+        model = plan.rate.applied(plan.model)
         simulation = Simulation(model, plan.cluster, self.schedule, options)
         if options.mode == "sleep" and simulation.batches_grow:
             raise OptionError(

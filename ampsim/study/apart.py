@@ -137,9 +137,7 @@ class Subject:
             if why:
                 return f"{node.describe()} {why}"
         with fixed_settings():
-            first = next(self.data.batches("train", epoch=0, seed=self.seed), None)
-            if first is None:
-                return "there are no data"
+            first = next(self.data.batches("train", epoch=0, seed=self.seed))
             pump = job_of(self.model, self.graph).pump
             return why_by_message(self.graph, pumped(self.graph, pump, 0, first))
 

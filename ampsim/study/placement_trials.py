@@ -114,7 +114,6 @@ class Trials:
         graph: Graph | None = None,
         data: UserData | None = None,
     ) -> None:
-        """Read nothing yet."""
         self.model, self.cluster = model, cluster
         self._instances, self._given, self._data = instances, graph, data
 

@@ -49,7 +49,6 @@ class Tracker:
         *,
         metric: Metric = ACCURACY,
     ) -> None:
-        """Start before the first epoch."""
         self.items_total = 0  # of an epoch; to be set before the first instance finishes
         self._on_progress = on_progress
         self._first = Progress(schedule, repeat, repeats, 1, 0, 0, None, metric=metric)

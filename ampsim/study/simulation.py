@@ -171,15 +171,14 @@ class Simulation:
         options = replace(options or RunOptions(), **more)
         check_fields(options)
         seed, mode, placed = options.seed, options.mode, options.placed
-        instances, self._every = options.instances, options.validate_every
         schedule = resolved(schedule, cluster)
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
         start = digest_of_graph(model, self._graph)
-        self._data = model.data(seed, instances)
+        self._data = model.data(seed, options.instances)
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
-        self._trials = Trials(model, cluster, instances, self._graph, data)
+        self._trials = Trials(model, cluster, options.instances, self._graph, data)
         placed = self._trials.settled(placed, schedule)
         workers = self._trials.place(placed, schedule, seed)
         self._subject = Subject(model, self._graph, self._data, seed, schedule, start)
@@ -196,7 +195,7 @@ class Simulation:
             self._training.tell_items(options.on_items)
         self.train_count, valid_count = self._data.count("train"), self._data.count("valid")
         # of an epoch, counted once for each validation
-        self.valid_count = valid_count * validations(self.train_count, self._every)
+        self.valid_count = valid_count * validations(self.train_count, options.validate_every)
         pairs = zip(self._graph.nodes[1:], workers[1:], strict=True)  # the controller has no worker
         self._origin = {
             **origin_of(model, cluster, schedule, seed=seed, mode=mode),
@@ -205,8 +204,7 @@ class Simulation:
         }
         if mode == "numeric":
             self._origin["arithmetic"] = "by message" if apart is None else apart.arithmetic
-        self._apart, self._is_within_epoch = apart, False
-        self.epoch = 0  # how many have ended
+        self._apart, self._is_within_epoch, self.epoch = apart, False, 0  # how many have ended
         self.batches_grow = self._data.grows  # whether a later epoch may have larger ones
         self.scores: list[float] = []  # what each validation of the latest epoch measured
         self._options = replace(options, placement=placed)
@@ -237,7 +235,7 @@ class Simulation:
         epoch = EpochTotals()
         with fixed_settings(), data_told(self._model.pump, self._model.make_program, self._batches):
             batches, later = self._batches("train"), partial(self._batches, "train")
-            parts = self._training.parts(self.epoch, batches, self._every, later)
+            parts = self._training.parts(self.epoch, batches, self._options.validate_every, later)
             for train, is_over in parts:
                 if is_over:
                     self._training.average_replicas()
