@@ -114,12 +114,6 @@ class Spread:
         base_s, *at_ends_s = (one.time_s(train, valid) for one in self.rates)
         return [one_s / base_s for one_s in at_ends_s]
 
-    def time_ratio(self, end: End, train: float, valid: float) -> float:
-        """Ratio of times at one end; 1 where the row's devices have no such number."""
-        if end not in self.ends:
-            return 1.0
-        return self.time_ratios(train, valid)[self.ends.index(end)]
-
 
 Spreading: TypeAlias = "Spread | None"
 """What is known of a row; None where none of its devices says an interval."""
@@ -300,7 +294,9 @@ def _order(
 
     def at_end(end: End, place: int) -> float:
         spread, counts = spreads[place], items[place] if is_time else (1.0, 0.0)
-        return times[place] * (1.0 if spread is None else spread.time_ratio(end, *counts))
+        if spread is None or end not in spread.ends:  # the row's devices have no such number
+            return times[place]
+        return times[place] * spread.time_ratios(*counts)[spread.ends.index(end)]
 
     others: list[str] = []
     are_several = len({end.device for end in ends}) > 1

@@ -171,7 +171,7 @@ class Trials:
         return Situation(self._graph, cluster, generator, lambda: self.probe, trial)
 
     def instance_s(self, schedule: Schedule, workers: Sequence[int], enough_s: float) -> float:
-        """Seconds of an instance, as of `Trial`."""
+        """Seconds of an instance, as of `Timed`; infinity where the placement does not fit."""
         try:
             timed = Timed(self, schedule, workers)
             count = self.first_pass(schedule)
