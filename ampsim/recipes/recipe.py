@@ -127,7 +127,7 @@ _Tuned: type[_Named] = create_model("_Tuned", __base__=_Named, **option_fields()
 class ScheduleEntry(_Tuned):
     """One row of the report; it takes every option of a schedule, too, as on the command line."""
 
-    placement: Text | None = None  # likewise; a .toml file by its path from the recipe's folder
+    placement: Text | None = None  # a .toml file by its path from the recipe's folder
     cluster: Text | None = None  # this and what follows instead of the recipe's
     workers: Count | None = None
     latency_s: float | None = None

@@ -180,7 +180,7 @@ def _as_made(manifest: dict[str, Any]) -> dict[str, Any]:
     rows: list[dict[str, Any]] = [{**row} for row in manifest["schedules"]]
     made: dict[str, Any] = {**manifest, "schedules": rows}
     for table in (made, *rows):
-        if "cluster" in table:
+        if "cluster" in table:  # rows have one if it is their own
             table["cluster"] = _with_last(table["cluster"], ("devices", "groups"))
     return _with_last(made, _LAST)
 

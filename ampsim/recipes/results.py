@@ -48,9 +48,7 @@ class Reported(Saveable):
 
     kind: ClassVar = "report"
     recipe: Recipe  # what was asked
-    witnesses: (
-        str  # of the rows, as the file beside the report has them; empty of one that was read
-    )
+    witnesses: str  # of the rows, as their file has them; empty of a report that was read
     runs: tuple[Run, ...]  # every one, in order; none of a map, which keeps what it needs of them
 
     @property

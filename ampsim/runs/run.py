@@ -144,7 +144,8 @@ SELDOM_FIELDS: Final = _fields_that("is_seldom")
 _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
 
 
-_OF_BOUNDS: Final = ("bound_by", "worker_share", "path_share", "link_share", "admission_share")
+SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
+"""Those of a run's time by which it is said what bounds it."""
 
 
 def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
@@ -155,7 +156,7 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
         "min_update_interval": result.update_interval,
         "replicas": model.replicas,
         "items": model.items,
-        **{name: getattr(bounds, name) for name in _OF_BOUNDS},
+        **{name: getattr(bounds, name) for name in ("bound_by", *SHARES)},
         "placement": result.origin["placement"],
         "learning_digest": result.learning_digest or "",
         "path_parts": result.critical_path_parts,

@@ -120,13 +120,11 @@ class Trials:
     @cached_property
     def data(self) -> UserData:
         """The data set, read or made when first asked for."""
-        if self._data is not None:
-            return self._data
-        return self.model.data(PROBE_SEED, self._instances)
+        return self._data or self.model.data(PROBE_SEED, self._instances)
 
     @cached_property
     def _graph(self) -> Graph:
-        return self.model.graph(PROBE_SEED) if self._given is None else self._given
+        return self._given or self.model.graph(PROBE_SEED)
 
     def in_flight(self, schedule: Schedule) -> int:
         """Instances that may be in flight at a time, or as many as there are heavy nodes."""

@@ -28,7 +28,7 @@ class Progress:
     epoch: int  # which epoch, from 1
     items: int  # items finished in this epoch
     items_total: int  # of how many, training and validation
-    score: float | None  # of the last validation that has ended; None where unknown
+    score: float | None  # of validation after the last epoch that has ended; None where unknown
     is_epoch_end: bool = False  # whether this epoch has ended, so that `score` is its own
     metric: Metric = ACCURACY  # what `score` is, with its unit
     whole: Whole | None = None  # how far all runs are, where that is new: as one begins, or ends

@@ -129,7 +129,7 @@ class RunOptions:
     counts_memory: bool | None = None
     validate_every: Count | None = None
     spans_kept: int | None = None  # leading records of each kind that are kept; None for all
-    times_validation: bool = True  # whether validation does; never under a solver
+    times_validation: bool = True  # whether validation takes time; never under a solver
     light_is_free: bool = False  # as of `RunSettings`
     learning: Learning = "live"
     learnings: Path | None = None  # where what is learned apart is kept, and found by other runs
@@ -194,7 +194,7 @@ class Simulation:
         if options.on_items is not None:
             self._training.tell_items(options.on_items)
         self.train_count, valid_count = self._data.count("train"), self._data.count("valid")
-        # of an epoch, counted once for each validation
+        # items of an epoch, those of validation once for each
         self.valid_count = valid_count * validations(self.train_count, options.validate_every)
         pairs = zip(self._graph.nodes[1:], workers[1:], strict=True)  # the controller has no worker
         self._origin = {
@@ -204,7 +204,8 @@ class Simulation:
         }
         if mode == "numeric":
             self._origin["arithmetic"] = "by message" if apart is None else apart.arithmetic
-        self._apart, self._is_within_epoch, self.epoch = apart, False, 0  # how many have ended
+        self._apart, self._is_within_epoch = apart, False
+        self.epoch = 0  # how many have ended
         self.batches_grow = self._data.grows  # whether a later epoch may have larger ones
         self.scores: list[float] = []  # what each validation of the latest epoch measured
         self._options = replace(options, placement=placed)
