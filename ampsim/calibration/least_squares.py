@@ -40,8 +40,7 @@ COVERAGE: Final = 0.95
 class SingularFit(Exception):
     """The points do not decide the parameters.
 
-    Attributes:
-        place: of a parameter that no point depends on; None where several cannot be told apart.
+    `place` is that of one on which no point depends; None where several cannot be told apart.
     """
 
     def __init__(self, place: int | None) -> None:

@@ -15,7 +15,6 @@ machine and with any number of jobs; a slower machine takes longer.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -130,10 +129,11 @@ def flop_per_item(model: Model) -> float | None:
     """FLOP of a forward pass for an item of the first training batch, in the mean.
 
     Returns:
-        None where the data are not there, where there is no batch, or where a program says itself
-        what an instance of training does, of which there is no forward pass alone.
+        None where the data are not there, or where a program says itself what an instance of
+        training does, of which there is no forward pass alone.
 
     Raises:
+        OptionError: there is no batch.
         SimulationError: a step failed.
     """
     if model.is_program_only and model.program.train is not None:
@@ -141,11 +141,8 @@ def flop_per_item(model: Model) -> float | None:
     graph = model.graph()
     try:
         with fixed_settings():
-            batches = model.data(0, None).batches("train", epoch=0, seed=0)
-            first = list(itertools.islice(batches, 1))
+            first = next(model.data(0, None).batches("train", epoch=0, seed=0))
     except MissingDataError:
-        return None
-    if not first or not first[0].rows:
         return None
     workers = [-1, *[0] * (len(graph.nodes) - 1)]
     schedule, settings, devices = Sequential(), None, 1
@@ -153,9 +150,9 @@ def flop_per_item(model: Model) -> float | None:
         schedule, settings, devices = Dataflow(), RunSettings(), model.program.workers
     cluster = load_cluster("tflops-1", workers=devices)
     training = Training(model, graph, cluster, workers, schedule, settings=settings)
-    training.validate(first)
+    training.validate([first])
     training.recorder.flush()
-    return training.recorder.summary.flop / first[0].rows
+    return training.recorder.summary.flop / first.rows
 
 
 def placed_alike(entries: Sequence[Row], trials: Trials, seed: int) -> tuple[list[Row], list[str]]:

@@ -89,7 +89,7 @@ def cc_ratio(model: Model) -> float | None:
         None where that FLOP is unknown, as `flop_per_item` says, or there are no parameters.
 
     Raises:
-        SimulationError: a step failed.
+        OptionError, SimulationError: as of `flop_per_item`.
     """
     flop = flop_per_item(model)
     count = sum(node.parameter_count for node in model.graph().parameterized)

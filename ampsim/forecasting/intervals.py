@@ -109,21 +109,10 @@ class Spread:
     rates: tuple[Throughputs, ...] = ()  # at the numbers themselves, then at each end; or none
     why: str = ""  # what the ends do is unknown: a sentence without its full stop
 
-    def train_ratios(self) -> tuple[float, float]:
-        """Training throughput at its lowest and highest, over that at the numbers themselves."""
-        base, *at_ends = self.rates
-        return combined([one.train_per_s / base.train_per_s for one in at_ends])
-
     def time_ratios(self, train: float, valid: float) -> list[float]:
         """The time of so many items at each end, over that at the numbers themselves."""
         base_s, *at_ends_s = (one.time_s(train, valid) for one in self.rates)
         return [one_s / base_s for one_s in at_ends_s]
-
-    def time_ratio(self, end: End, train: float, valid: float) -> float:
-        """Ratio of times at one end; 1 where the row's devices have no such number."""
-        if end not in self.ends:
-            return 1.0
-        return self.time_ratios(train, valid)[self.ends.index(end)]
 
 
 Spreading: TypeAlias = "Spread | None"
@@ -202,7 +191,8 @@ def widened(row: Mapping[str, Any], spread: Spreading, items: Items) -> dict[str
     if spread is None or spread.why:
         return {**row, **dict.fromkeys(COLUMNS)}
     rate, time_s = row["train_per_s"], row["time_to_target_s"]
-    slow, fast = spread.train_ratios()
+    base, *at_ends = spread.rates
+    slow, fast = combined([one.train_per_s / base.train_per_s for one in at_ends])
     less, more = combined(spread.time_ratios(*items))
     ends = (None, None) if time_s is None else (time_s * less, time_s * more)
     rates = (None, None) if rate is None else (rate * slow, rate * fast)
@@ -304,7 +294,9 @@ def _order(
 
     def at_end(end: End, place: int) -> float:
         spread, counts = spreads[place], items[place] if is_time else (1.0, 0.0)
-        return times[place] * (1.0 if spread is None else spread.time_ratio(end, *counts))
+        if spread is None or end not in spread.ends:  # the row's devices have no such number
+            return times[place]
+        return times[place] * spread.time_ratios(*counts)[spread.ends.index(end)]
 
     others: list[str] = []
     are_several = len({end.device for end in ends}) > 1

@@ -29,7 +29,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, Failure, OptionError, SimulationError
 from ampsim.forecasting.intervals import Spread, Spreading, Throughputs, ends_of
-from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Placement, RunSettings, Schedule
 from ampsim.runs.executor import RunExecutor
@@ -38,7 +37,7 @@ from ampsim.runs.ranking import Ranking, Sureness, seeds_needed
 from ampsim.runs.rows import compared, is_draining_pipeline, ranked
 from ampsim.runs.run import Run
 from ampsim.runs.store import RunCache, RunKey, known_by, named
-from ampsim.runs.task import Row, RunPlan, Task, simulation_of
+from ampsim.runs.task import Row, RunPlan, Task
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
 from ampsim.study.model import Model, digest_of
@@ -151,18 +150,13 @@ OnRow: TypeAlias = Callable[[Run], None]
 
 
 class RunMaker:
-    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early.
-
-    Attributes:
-        on_run: told of each run as soon as it has ended.
-    """
+    """Makes a forecast's runs, or takes them from where they are kept; Ctrl-C ends that early."""
 
     def __init__(
         self, executor: RunExecutor, on_progress: OnProgress | None, keeping: RunCache | None
     ) -> None:
-        """Make nothing yet."""
         self._executor, self._on_progress, self._keeping = executor, on_progress, keeping
-        self.on_run: OnRow = lambda _run: None
+        self.on_run: OnRow = lambda _run: None  # told of each run as soon as it has ended
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
     def make(self, tasks: Sequence[Task], known: Sequence[RunKey] | None = None) -> ForecastRuns:
@@ -441,8 +435,8 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
         return Spread(ends, why="times vary, so that short runs tell nothing of whole ones"), ()
     base = short_task(entry, seed)
     try:  # whether mode "sleep" can run the row
-        whole = replace(base.plan, model=entry.plan.model)
-        simulation_of(whole, entry.schedule, seed, Tracker(None, entry.label))
+        whole = replace(base, plan=replace(base.plan, model=entry.plan.model))
+        whole.simulation(Tracker(None, entry.label))
     except AmpsimError as error:
         return Spread(ends, why=str(error)), ()
     at_ends = [
@@ -458,10 +452,9 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
 
 def short_task(entry: Row, seed: int) -> Task:
     """A run of a row's leading instances in time alone, at its devices' numbers."""
-    model = leading(entry.plan.model, *leading_of(entry))
-    plan = replace(entry.plan, model=model)
-    plan = plan.having(mode="sleep", epochs=1, target=None, validate_every=None)
-    return Task(plan, entry.schedule, seed, f"{entry.label} at its devices' numbers", 1, 1)
+    plan = replace(entry.plan, model=leading(entry.plan.model, *leading_of(entry)))
+    short = replace(entry, plan=plan, label=f"{entry.label} at its devices' numbers").task(seed)
+    return short.having(mode="sleep", epochs=1, target=None, validate_every=None)
 
 
 def traced(row: Row, seed: int) -> Result:
@@ -476,22 +469,17 @@ def traced(row: Row, seed: int) -> Result:
 
 
 def leading_of(entry: Row) -> tuple[int, int]:
-    """Training and validation instances of a row's short runs."""
-    return trained(entry.schedule, entry.plan.cluster), VALIDATED
+    """Training and validation instances of a row's short runs.
 
-
-def trained(schedule: Schedule, cluster: Cluster) -> int:
-    """Training instances of a row's short runs.
-
-    They are twice as many as may be in flight; under a solver, as many as all ranks take up to
-    their second exchange, so that exchanges take the share of time that they take in a long run.
+    The former are twice as many as may be in flight; under a solver, as many as all ranks take up
+    to their second exchange, so that these take the share of time that they take in a long run.
     """
+    schedule = entry.schedule
     count = max(TRAINED_MIN, 2 * (schedule.admission.in_flight_max or 1))
-    if not isinstance(schedule, Solver):
-        return count
-    ranks = schedule.ranks_on(cluster.workers)
-    each = schedule.batches_per_assignment * schedule.assignments_per_exchange
-    return max(count, 2 * ranks * each)
+    if isinstance(schedule, Solver):
+        each = schedule.batches_per_assignment * schedule.assignments_per_exchange
+        count = max(count, 2 * schedule.ranks_on(entry.plan.cluster.workers) * each)
+    return count, VALIDATED
 
 
 def with_spreads(

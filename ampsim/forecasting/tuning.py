@@ -107,7 +107,6 @@ class Tuner:
     """Tries learning rates of rows."""
 
     def __init__(self, entries: Sequence[Row], seed: int, goal: Goal, maker: RunMaker) -> None:
-        """Try nothing yet."""
         self._entries, self._seed, self._goal, self._maker = entries, seed, goal, maker
         self._spaces = [SettingSpace() for _ in entries]
         self._caps: dict[int, int] = {}

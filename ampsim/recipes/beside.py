@@ -46,15 +46,11 @@ def outlines_to_text(
 ) -> str:
     """The file that holds `Outlines`: JSON, a line a run, and behind them one for each spread."""
     measured = json.dumps({"kind": metric.kind, "unit": metric.unit})
-    head = f'{{"kind": "{OUTLINES_KIND}", "format": {FORMAT}, '
-    head += f'"metric": {measured}, "runs": [\n'
-    return head + ",\n".join(map(_line, runs)) + f"\n]{_at_ends(spreads or {})}}}\n"
-
-
-def _at_ends(spreads: Mapping[str, Spreading]) -> str:
-    """The rows on devices with intervals; empty where there is none."""
-    known = {label: spread_to_plain(one) for label, one in spreads.items() if one is not None}
-    return f', "at_ends": {_by_label(known)}' if known else ""
+    head = f'{{"kind": "{OUTLINES_KIND}", "format": {FORMAT}, "metric": {measured}, "runs": [\n'
+    of_rows = (spreads or {}).items()
+    known = {label: spread_to_plain(one) for label, one in of_rows if one is not None}
+    at_ends = f', "at_ends": {_by_label(known)}' if known else ""
+    return head + ",\n".join(map(_line, runs)) + f"\n]{at_ends}}}\n"
 
 
 def read_outlines(folder: Path) -> Outlines:
@@ -72,7 +68,16 @@ def _outlines(content: Any) -> tuple[Outlines, str]:
     spreads = {
         str(label): spread_from_plain(one) for label, one in content.get("at_ends", {}).items()
     }
-    runs = tuple(_run(one) for one in content["runs"])
+    runs = tuple(
+        from_plain(
+            one,
+            schedule=str(one["label"]),
+            repeat=int(one["repeat"]),
+            seed=int(one["seed"]),
+            failure=one["failure"],
+        )
+        for one in content["runs"]
+    )
     return Outlines(metric, runs, spreads), outlines_to_text(metric, runs, spreads)
 
 
@@ -111,8 +116,7 @@ def read_beside(read: Callable[[], T], name: str, missing: str | None = None) ->
 
 def _line(run: Run) -> str:
     head = {"label": run.schedule, "repeat": run.repeat, "seed": run.seed, "failure": run.failure}
-    content = {**head, **to_plain(run)}
-    return _compact(content)
+    return _compact({**head, **to_plain(run)})
 
 
 def _by_label(contents: Mapping[str, Any]) -> str:
@@ -123,16 +127,6 @@ def _by_label(contents: Mapping[str, Any]) -> str:
 
 def _compact(content: Any) -> str:
     return json.dumps(content, separators=(",", ":"), allow_nan=False)
-
-
-def _run(content: Mapping[str, Any]) -> Run:
-    return from_plain(
-        content,
-        schedule=str(content["label"]),
-        repeat=int(content["repeat"]),
-        seed=int(content["seed"]),
-        failure=content["failure"],
-    )
 
 
 WITNESS_FILE: Final = "witness.json"

@@ -198,26 +198,16 @@ SPAN_COLUMNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ReportProgram:
-    """A program that was read.
+    """A program that was read."""
 
-    Args:
-        folder: where it lies.
-        sha256: of its file.
-        title: of the report.
-        text: its paragraphs, in Markdown.
-        curves, timelines: its figures.
-        make_tables: runs it.
-        witness: globals with which it is run in a small way, if it has such.
-    """
-
-    folder: Path
-    sha256: str
-    title: str
-    text: str
-    curves: tuple[Curves, ...]
+    folder: Path  # where it lies
+    sha256: str  # of its file
+    title: str  # of the report
+    text: str  # its paragraphs, in Markdown
+    curves: tuple[Curves, ...]  # its figures, and so the timelines
     timelines: tuple[Timeline, ...]
-    make_tables: Callable[[], Mapping[str, pd.DataFrame]]
-    witness: Mapping[str, Any]
+    make_tables: Callable[[], Mapping[str, pd.DataFrame]]  # runs it
+    witness: Mapping[str, Any]  # globals with which it is run in a small way, if it has such
 
     @property
     def name(self) -> str:

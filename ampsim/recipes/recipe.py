@@ -54,46 +54,31 @@ Figure: TypeAlias = Literal[
 FIGURES: Final[tuple[Figure, ...]] = get_args(Figure)
 Seed = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
+Over: TypeAlias = Annotated[dict[str, str | list[Any]], Field(min_length=1)]
+"""Values of each key that varies, as lists, or as the command line has them."""
 
 
 class Published(Record):
-    """A number that somebody published.
+    """A number that somebody published."""
 
-    Args:
-        schedule: label of the row that it belongs to.
-        quantity: what it is, a column of the report's table.
-        value: in the unit of that column.
-        source: where it stands.
-    """
-
-    schedule: Text
-    quantity: Quantity
-    value: Positive
-    source: Text
+    schedule: Text  # label of the row that it belongs to
+    quantity: Quantity  # what it is, a column of the report's table
+    value: Positive  # in the unit of that column
+    source: Text  # where it stands
 
 
 class Grid(Record):
-    """Clusters on each of which every row is run that names no hardware of its own.
+    """Clusters on each of which every row is run that names no hardware of its own."""
 
-    Args:
-        cluster: names or paths, as `cluster` of a recipe.
-    """
-
-    cluster: Annotated[list[Text], Field(min_length=2)]
+    cluster: Annotated[list[Text], Field(min_length=2)]  # names or paths, as that of a recipe
 
 
 class Exploring(Record):
-    """A map of who is first, in place of a table of all rows: what `ampsim explore` takes.
+    """A map of who is first, in place of a table of all rows: what `ampsim explore` takes."""
 
-    Args:
-        over: values of each key, as lists, or as the command line has them.
-        points: of each range.
-        sure: how sure the winner at each point must be.
-    """
-
-    over: Annotated[dict[str, str | list[Any]], Field(min_length=1)]
-    points: Annotated[int, Field(ge=2, le=POINTS_MAX)] = POINTS
-    sure: Annotated[float, Field(ge=0.5, le=0.999)] = SURE
+    over: Over
+    points: Annotated[int, Field(ge=2, le=POINTS_MAX)] = POINTS  # of each range
+    sure: Annotated[float, Field(ge=0.5, le=0.999)] = SURE  # how sure each winner must be
 
 
 class SearchKeys(Record):
@@ -102,7 +87,7 @@ class SearchKeys(Record):
     Learning rates are as there: the model's own, raised where an update takes a mean.
     """
 
-    over: Annotated[dict[str, str | list[Any]], Field(min_length=1)]
+    over: Over
     minimise: Text | list[Text] = "time_s"
     subject_to: Text | list[Text] = Field(default_factory=list[Text])
     trials: Count = TRIALS
@@ -132,39 +117,24 @@ HARDWARE: Final = ("cluster", "workers", "latency_s", "bandwidth_bytes_per_s", "
 
 
 class _Named(Record):
-    name: Text
-    label: Text | None = None
+    name: Text  # of the schedule
+    label: Text | None = None  # of the row; the schedule's name unless given
 
 
 _Tuned: type[_Named] = create_model("_Tuned", __base__=_Named, **option_fields())
 
 
 class ScheduleEntry(_Tuned):
-    """One row of the report.
+    """One row of the report; it takes every option of a schedule, too, as on the command line."""
 
-    Beside these it takes every option of a schedule, as on the command line.
-
-    Args:
-        name: of the schedule.
-        label: of the row; the schedule's name unless given.
-        placement: as on the command line; a .toml file by its path from the recipe's folder.
-        cluster: instead of the recipe's.
-        workers: likewise.
-        latency_s: likewise, of the links.
-        bandwidth_bytes_per_s: likewise, of the links.
-        topology: likewise.
-        mode: instead of the recipe's; "sleep" measures throughput only, in one epoch.
-        set: options of the model, over those of the recipe.
-    """
-
-    placement: Text | None = None
-    cluster: Text | None = None
+    placement: Text | None = None  # a .toml file by its path from the recipe's folder
+    cluster: Text | None = None  # this and what follows instead of the recipe's
     workers: Count | None = None
     latency_s: float | None = None
     bandwidth_bytes_per_s: float | None = None
     topology: Text | None = None
-    mode: Mode | None = None
-    set: dict[str, Any] = Field(default_factory=dict[str, Any])
+    mode: Mode | None = None  # "sleep" measures throughput only, in one epoch
+    set: dict[str, Any] = Field(default_factory=dict[str, Any])  # over those of the recipe
 
     @property
     def title(self) -> str:
@@ -179,62 +149,34 @@ class ScheduleEntry(_Tuned):
 
 
 class RecipeFile(Record):
-    """The keys of a recipe.
+    """The keys of a recipe."""
 
-    Args:
-        title: of the page.
-        text: its first paragraphs, in Markdown.
-        model: a shipped name, or the path of a .py file from the recipe's folder.
-        set: options of the model.
-        cluster: a shipped name, or the path of a .toml file from the recipe's folder.
-        workers: how many; as `load_cluster` says unless given.
-        latency_s: of the links.
-        bandwidth_bytes_per_s: of the links.
-        topology: of the edges between workers, as on the command line.
-        mode: "numeric" or "sleep".
-        seeds: a run of each schedule for each.
-        instances: training items to use; all unless given.
-        epochs: run so many.
-        max_epochs: or run until the target is reached, at most so many.
-        target: value of the model's metric; needed with `max_epochs`.
-        validate_every: as on the command line.
-        scale_rate: likewise; "none" unless given.
-        tune: learning rates that each row tries before it runs with the best of them, as
-            `--trials` on the command line; none unless given.
-        tune_optimizer: whether these are rates of each optimizer in turn that the model knows,
-            plain gradient descent, momentum and Adam; needs `tune`.
-        schedules: the rows.
-        grid: clusters on which every row is run; none unless given.
-        explore: a space of hardware over which the rows are compared; none unless given.
-        search: a space in which `ampsim search` looks for the best rows; none unless given.
-        published: numbers to compare with.
-        figures: which to draw, as far as there are data for them; all unless given.
-    """
-
-    title: Text
-    text: str = ""
-    model: Text
-    set: dict[str, Any] = Field(default_factory=dict[str, Any])
-    cluster: Text = "tflops-1"
-    workers: Count | None = None
-    latency_s: float | None = None
-    bandwidth_bytes_per_s: float | None = None
-    topology: Text | None = None
+    title: Text  # of the page
+    text: str = ""  # its first paragraphs, in Markdown
+    model: Text  # a shipped name, or the path of a .py file from the recipe's folder
+    set: dict[str, Any] = Field(default_factory=dict[str, Any])  # options of the model
+    cluster: Text = "tflops-1"  # a shipped name, or the path of a .toml file, likewise
+    workers: Count | None = None  # how many; as `load_cluster` says unless given
+    latency_s: float | None = None  # of the links
+    bandwidth_bytes_per_s: float | None = None  # of the links
+    topology: Text | None = None  # of the edges between workers, as on the command line
     mode: Mode = "numeric"
+    # a run of each schedule for each
     seeds: Annotated[list[Seed], Field(min_length=1)] = Field(default_factory=lambda: [0])
-    instances: Count | None = None
-    epochs: Count | None = None
-    max_epochs: Count | None = None
-    target: Positive | None = None
-    validate_every: Count | None = None
-    scale_rate: Scaling = "none"
-    tune: int | None = None
-    tune_optimizer: bool = False
-    schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]
-    grid: Grid | None = None
-    explore: Exploring | None = None
-    search: SearchKeys | None = None
-    published: list[Published] = Field(default_factory=list[Published])
+    instances: Count | None = None  # training items to use; all unless given
+    epochs: Count | None = None  # run so many
+    max_epochs: Count | None = None  # or run until the target is reached, at most so many
+    target: Positive | None = None  # value of the model's metric; needed with `max_epochs`
+    validate_every: Count | None = None  # as on the command line
+    scale_rate: Scaling = "none"  # likewise
+    tune: int | None = None  # rates that each row tries before it runs with the best: `--trials`
+    tune_optimizer: bool = False  # whether these are of each optimizer in turn; needs `tune`
+    schedules: Annotated[list[ScheduleEntry], Field(min_length=1)]  # the rows
+    grid: Grid | None = None  # clusters on which every row is run
+    explore: Exploring | None = None  # a space of hardware over which the rows are compared
+    search: SearchKeys | None = None  # a space in which `ampsim search` looks for the best rows
+    published: list[Published] = Field(default_factory=list[Published])  # to compare with
+    # which to draw, as far as there are data for them; all unless given
     figures: list[Figure] = Field(default_factory=lambda: list(FIGURES))
 
 

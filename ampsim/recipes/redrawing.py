@@ -20,13 +20,7 @@ from ampsim.recipes.beside import OUTLINES_FILE, WITNESS_FILE, read_beside, read
 from ampsim.recipes.explored import Explored, read_explored
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.results import Reported, Results
-from ampsim.recipes.running import (
-    FORMAT,
-    KIND,
-    TRIALS,
-    recipe_origin,
-    tables_of,
-)
+from ampsim.recipes.running import FORMAT, KIND, TRIALS, recipe_origin, tables_of
 from ampsim.report.page.figures import TOGETHER
 from ampsim.runs.run import Run
 from ampsim.text import mapping, sequence, short
@@ -183,15 +177,12 @@ def _as_made(manifest: dict[str, Any]) -> dict[str, Any]:
     >>> list(_as_made({"code": "c", "seeds": [0], "recipe": {}, "cluster": {}, "schedules": []}))
     ['code', 'recipe', 'seeds', 'cluster', 'schedules']
     """
-    rows = [_with_cluster_as_made(row) for row in manifest["schedules"]]
-    return _with_last(_with_cluster_as_made({**manifest, "schedules": rows}), _LAST)
-
-
-def _with_cluster_as_made(table: dict[str, Any]) -> dict[str, Any]:
-    """The table, of whose cluster, if it has one of its own, the devices come before the groups."""
-    if "cluster" not in table:
-        return table
-    return {**table, "cluster": _with_last(table["cluster"], ("devices", "groups"))}
+    rows: list[dict[str, Any]] = [{**row} for row in manifest["schedules"]]
+    made: dict[str, Any] = {**manifest, "schedules": rows}
+    for table in (made, *rows):
+        if "cluster" in table:  # rows have one if it is their own
+            table["cluster"] = _with_last(table["cluster"], ("devices", "groups"))
+    return _with_last(made, _LAST)
 
 
 def _with_last(table: dict[str, Any], last: Sequence[str]) -> dict[str, Any]:

@@ -44,19 +44,12 @@ FILES: Final = (TABLE, PAGE)
 
 
 class Reported(Saveable):
-    """The source of a report's page: rows that were run (`Results`), or a map (`Explored`).
-
-    Attributes:
-        recipe: what was asked.
-        witnesses: those of the rows, as the file beside the report holds them; empty of a report
-            that was read.
-        runs: every run, in order; none of a map, which keeps what it needs of them.
-    """
+    """The source of a report's page: rows that were run (`Results`), or a map (`Explored`)."""
 
     kind: ClassVar = "report"
-    recipe: Recipe
-    witnesses: str
-    runs: tuple[Run, ...]
+    recipe: Recipe  # what was asked
+    witnesses: str  # of the rows, as their file has them; empty of a report that was read
+    runs: tuple[Run, ...]  # every one, in order; none of a map, which keeps what it needs of them
 
     @property
     def outlines(self) -> str:
@@ -91,15 +84,13 @@ class Reported(Saveable):
 class Results(RunTable, Reported):
     """The results of a recipe's rows.
 
-    Attributes:
-        comparison: published numbers beside simulated ones; see `compare`.
-        spreads: what the intervals of its devices do to each row, by its label.
-        recipe, witnesses: as of `Reported`; all others as of `RunTable`.
+    Tables and numbers are those of `RunTable` by the same names.
     """
 
     recipe: Recipe
-    comparison: pd.DataFrame
+    comparison: pd.DataFrame  # published numbers beside simulated ones; see `compare`
     witnesses: str = field(default="", repr=False)
+    # what the intervals of its devices do to each row, by its label
     spreads: Mapping[str, Spreading] = field(default_factory=dict[str, Spreading], repr=False)
 
     @property
@@ -219,16 +210,12 @@ _OF_ROW: Final = (
 
 def line_names(file: RecipeFile) -> list[str]:
     """The schedule of each row, with those options of the model that the table does not show."""
-    return [
-        ", ".join([entry.name, *(f"{key} {value}" for key, value in _hidden(entry).items())])
-        for entry in file.schedules
-    ]
-
-
-def _hidden(entry: Any) -> dict[str, Any]:
-    """Options of schedule and model that tell a line from another and have no column."""
-    given = entry.model_dump(exclude_defaults=True, exclude=set(_OF_ROW))
-    return {key: value for key, value in {**given, **entry.set}.items() if key not in _SHOWN}
+    found: list[str] = []
+    for entry in file.schedules:
+        given = entry.model_dump(exclude_defaults=True, exclude=set(_OF_ROW)) | entry.set
+        hidden = [f"{key} {value}" for key, value in given.items() if key not in _SHOWN]
+        found.append(", ".join([entry.name, *hidden]))
+    return found
 
 
 PUBLISHED: Final = "published.csv"

@@ -18,13 +18,7 @@ import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
 from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.errors import Failure, SimulationError
-from ampsim.files import (
-    output_error,
-    prepare_folder,
-    replacing,
-    sha256_of,
-    write_text,
-)
+from ampsim.files import output_error, prepare_folder, replacing, sha256_of, write_text
 from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
@@ -97,25 +91,19 @@ def run_to_keep(
     return Outcome(simulation.result(), epochs)
 
 
-_OF_EVERY_RUN: Final = ("transfers", "admissions", "updates", "stashes", "epochs")
-_ALWAYS: Final[Mapping[str, dict[str, Any]]] = {
-    "spans": {**TABLE_SCHEMAS["spans"], **LANE},
-    **{name: TABLE_SCHEMAS[name] for name in _OF_EVERY_RUN},
-}
-_WITH_ROWS: Final[Mapping[str, dict[str, Any]]] = {
+TABLES: Final = ("spans", "transfers", "admissions", "updates", "stashes", "epochs")
+"""Tables of every run, in the order of the manifest."""
+
+SELDOM: Final = ("outages", "memory", "exchanges", "collectives")
+"""Tables that are kept only where they have rows, and stand behind those."""
+
+SCHEMAS: Final[Mapping[str, dict[str, Any]]] = {
+    **TABLE_SCHEMAS,
+    "spans": TABLE_SCHEMAS["spans"] | LANE,
     "outages": OUTAGE_SCHEMA | LOSS_SCHEMA,
     "memory": TIMELINE_SCHEMA,
-    "exchanges": TABLE_SCHEMAS["exchanges"],
-    "collectives": TABLE_SCHEMAS["collectives"],
 }
-SCHEMAS: Final = {**_ALWAYS, **_WITH_ROWS}
-"""Columns of every table that a folder may hold, with their types, in the order of the manifest."""
-
-TABLES: Final = tuple(_ALWAYS)
-"""Tables of every run."""
-
-SELDOM: Final = tuple(_WITH_ROWS)
-"""Tables that are kept only where they have rows."""
+"""Columns of every table that a folder may hold, with their types."""
 
 KIND: Final = "run"
 FORMAT: Final = 2
@@ -125,19 +113,12 @@ _CHUNK_ROWS: Final = 1 << 17  # chosen: rows that `chunks` gives at once; fewer 
 class TraceWriter(contextlib.ExitStack):
     """Writes the tables of a run as their rows come, so that they are never whole in memory.
 
-    Each file appears when the block ends without an error.
-
-    Args:
-        folder: where the files are to lie.
-
-    Attributes:
-        rows: how many rows of each table have come.
+    Each file appears in `folder` when the block ends without an error.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Start without a file."""
         super().__init__()
-        self.rows: dict[str, int] = {}
+        self.rows: dict[str, int] = {}  # how many of each table have come
         self._folder = folder
         self._writers: dict[str, Any] = {}
 

@@ -63,14 +63,10 @@ class LoadedRun(ReadOff):
     """The result of `load_run`: as `Result`, but without the model and its weights.
 
     The tables are read-only, and read when they are first asked for.
-
-    Attributes:
-        folder: where it lies.
-        manifest: where it came from; see `ampsim.runs.folder.write_run`.
     """
 
-    folder: Path
-    manifest: dict[str, Any] = field(repr=False)
+    folder: Path  # where it lies
+    manifest: dict[str, Any] = field(repr=False)  # see `ampsim.runs.folder.write_run`
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -170,7 +166,9 @@ class LoadedRun(ReadOff):
             FileFormatError: the file is missing or not the one that was written.
         """
         if not self._has(name):
-            return no_outages() if name == "outages" else without_rows(name)
+            if name == "outages":
+                return no_outages()
+            return pd.DataFrame({key: np.zeros(0, kind) for key, kind in SCHEMAS[name].items()})
         path = self.verified(name)
 
         def read() -> Any:
@@ -376,11 +374,6 @@ def decoded(read: Callable[[], Any], name: str, path: Path, workers: int) -> pd.
             raise refused(path, f"missing column {column!r}")
     _require_values(frame, path, workers, HOST if name == "spans" else 0)
     return frame
-
-
-def without_rows(name: str) -> pd.DataFrame:
-    """A table of this name that has no rows."""
-    return pd.DataFrame({key: np.zeros(0, kind) for key, kind in SCHEMAS[name].items()})
 
 
 def _require_kind(column: pd.Series[Any], kind: Any, path: Path) -> None:

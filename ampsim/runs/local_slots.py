@@ -74,7 +74,6 @@ class LocalSlots(RunExecutor):
     is_local = True
 
     def __init__(self, slots: int, limit_s: float | None = None) -> None:
-        """Start none yet."""
         self.slots: float = slots
         self.limit_s = limit_s
         self._name = f"ampsim-{uuid.uuid4().hex}"

@@ -62,10 +62,6 @@ class Draws:
         upper = np.sum(drawn < seeds // 2 + 1, axis=1)
         return (ordered[lower] + ordered[upper]) / 2
 
-    def probability(self, is_so: np.ndarray) -> float:
-        """The probability of the draws of which something is so, (draws,) truth values."""
-        return min(float(self.weights[is_so].sum()), 1.0)
-
     def interval(self, values: np.ndarray, covered: float) -> tuple[float, float]:
         """The percentile interval of a number that each draw gives, (draws,)."""
         order = np.argsort(values, kind="stable")
@@ -280,8 +276,8 @@ def _pair(
     seeds, tail = draws.counts.shape[1], sureness.tail
     flip = None
     if seeds > 1:
-        flip = max(draws.probability(drawn[0] >= drawn[1]), coin(seeds))
-        flip = 0.5 if middles[0] == middles[1] else flip
+        found = min(float(draws.weights[drawn[0] >= drawn[1]].sum()), 1.0)  # but for rounding
+        flip = 0.5 if middles[0] == middles[1] else max(found, coin(seeds))
     ratio = middles[1] / middles[0] if middles[0] else 1.0 if not middles[1] else math.inf
     if seeds < INTERVAL_FROM:
         return Pair(ratio, None, None, flip, "too few seeds")

@@ -25,7 +25,7 @@ from ampsim.data_parallel import Solver
 from ampsim.metric import Goal, Metric
 from ampsim.model_parallel import Schedule
 from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, rank
-from ampsim.runs.run import Run
+from ampsim.runs.run import SHARES, Run
 from ampsim.study.bound_words import bound_by
 from ampsim.study.learning_rates import is_fair
 from ampsim.text import finite
@@ -156,7 +156,6 @@ TEXTS: Final = (
     "standing",
 )  # fmt: skip
 _OF_FIRST: Final = ("max_active_keys", "min_update_interval", "replicas", "workers")
-SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 
 
 def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:

@@ -56,30 +56,14 @@ class Run(WithRates):
 
     Tables and numbers are those of `Result` of the same names, but for these. Of spans, transfers
     and waits there are the leading ones; NaN, None or an empty text or table is what is unknown.
-
-    Attributes:
-        schedule: what ran; in a report, the label of its row.
-        repeat: which of the row's runs, from 1.
-        seed: its seed.
-        failure: why it ended early; None where it did not.
-        label: that of its row in a forecast.
-        made: what the simulation gave, weights included; None of a run that was kept.
-        path_parts: as `Result.critical_path_parts`.
-        validations: as `Result.validations`; empty where none is within an epoch.
-        min_update_interval: gradients between updates; None where nodes differ.
-        replicas: of the model.
-        bound_by: what bounds the run, as `Result.bounds`; likewise the four shares.
-        placement: its name and options, and the worker of each node.
-        bound_at: the nodes at what `bound_by` names.
-        items: what throughput is of, such as "images".
     """
 
-    schedule: str = ""
-    repeat: int = 1
+    schedule: str = ""  # what ran; in a report, the label of its row
+    repeat: int = 1  # which of the row's runs, from 1
     seed: int = 0
-    failure: str | None = None
-    label: str = ""
-    made: Result | None = field(default=None, repr=False)
+    failure: str | None = None  # why it ended early; None where it did not
+    label: str = ""  # that of its row in a forecast
+    made: Result | None = field(default=None, repr=False)  # with weights; None of a kept run
 
     epochs: pd.DataFrame = _table()
     spans: pd.DataFrame = _table(is_trace=True)
@@ -87,32 +71,32 @@ class Run(WithRates):
     staleness: pd.DataFrame = _table()
     utilisation_by_worker: pd.DataFrame = _table()
     time_by_node: pd.DataFrame = _table()
-    path_parts: pd.DataFrame = _table()
+    path_parts: pd.DataFrame = _table()  # as `Result.critical_path_parts`
     outages: pd.DataFrame = _table(no_outages, is_seldom=True)
     peak_memory: pd.DataFrame = _table(is_seldom=True)
     memory: pd.DataFrame = _table(is_trace=True)
-    validations: pd.DataFrame = _table(is_seldom=True)
+    validations: pd.DataFrame = _table(is_seldom=True)  # empty where none is within an epoch
     waits: pd.DataFrame = _table(no_outages, is_trace=True)
 
     max_active_keys: int = _number(0)
-    min_update_interval: int | None = _number(None)
-    replicas: int = _number(1)
+    min_update_interval: int | None = _number(None)  # None where nodes differ
+    replicas: int = _number(1)  # of the model
     workers: int = _number(0)
     utilisation: float = _number(math.nan)
     staleness_mean: float = _number(math.nan)
     staleness_max: int | None = _number(None)
     messages: int = _number(0)
     makespan_s: float = _number(math.nan)
-    bound_by: str | None = _number(None)
+    bound_by: str | None = _number(None)  # as of `Result.bounds`, and so the four shares
     worker_share: float = _number(math.nan)
     path_share: float = _number(math.nan)
     link_share: float = _number(math.nan)
     admission_share: float = _number(math.nan)
-    placement: dict[str, Any] = field(
+    placement: dict[str, Any] = field(  # its name and options, and the worker of each node
         default_factory=dict[str, Any], repr=False, metadata={"is_number": True}
     )
-    bound_at: str = _number("")
-    items: str = _number("")
+    bound_at: str = _number("")  # the nodes at what `bound_by` names
+    items: str = _number("")  # what throughput is of, such as "images"
     energy_j: float = _number(math.nan, is_seldom=True)
     cost_usd: float = _number(math.nan, is_seldom=True)
     never_met: str = _number("", is_seldom=True)
@@ -160,7 +144,8 @@ SELDOM_FIELDS: Final = _fields_that("is_seldom")
 _SMALL: Final = tuple(name for name in TABLE_FIELDS if name not in TRACE_FIELDS)
 
 
-_OF_BOUNDS: Final = ("bound_by", "worker_share", "path_share", "link_share", "admission_share")
+SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
+"""Those of a run's time by which it is said what bounds it."""
 
 
 def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
@@ -171,7 +156,7 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
         "min_update_interval": result.update_interval,
         "replicas": model.replicas,
         "items": model.items,
-        **{name: getattr(bounds, name) for name in _OF_BOUNDS},
+        **{name: getattr(bounds, name) for name in ("bound_by", *SHARES)},
         "placement": result.origin["placement"],
         "learning_digest": result.learning_digest or "",
         "path_parts": result.critical_path_parts,
@@ -187,32 +172,20 @@ def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
 
 @dataclass(frozen=True, kw_only=True)
 class RunTable:
-    """A table with a row for each schedule, and the runs behind its rows.
+    """A table with a row for each schedule, and the runs behind its rows."""
 
-    Attributes:
-        table: one row a schedule; unknown is missing (None or NaN), never 0.
-        runs: every run, in the order of the rows, repeats of a row beside each other.
-        target: value of the metric that is aimed at; None without one.
-        model: the model's name.
-        cluster: the cluster's name.
-        workers: how many workers.
-        manifest: where the numbers come from, as nested plain values.
-        metric: what the model is measured by, with its unit.
-        interrupted: a sentence where Ctrl-C, or a failure, ended it; None otherwise.
-        trials: one row a trial of a learning rate; empty without tuning.
-        buys: one row a number of the hardware that a row's time hangs on; empty without a budget.
-    """
-
-    table: pd.DataFrame
-    runs: tuple[Run, ...] = field(repr=False)
-    target: float | None
-    model: str
-    cluster: str
-    workers: int
-    manifest: dict[str, Any] = field(repr=False)
-    metric: Metric = ACCURACY
-    interrupted: str | None = None
+    table: pd.DataFrame  # one row a schedule; unknown is missing (None or NaN), never 0
+    runs: tuple[Run, ...] = field(repr=False)  # in the order of the rows, a row's side by side
+    target: float | None  # value of the metric that is aimed at; None without one
+    model: str  # its name
+    cluster: str  # likewise
+    workers: int  # how many
+    manifest: dict[str, Any] = field(repr=False)  # where the numbers come from, as plain values
+    metric: Metric = ACCURACY  # what the model is measured by, with its unit
+    interrupted: str | None = None  # a sentence where Ctrl-C, or a failure, ended it
+    # one row a trial of a learning rate; empty without tuning
     trials: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
+    # one row a number of the hardware that a row's time hangs on; empty without a budget
     buys: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False)
 
     @property

@@ -80,19 +80,12 @@ class RunKey:
 
 @dataclass(slots=True)
 class RunCache:
-    """A folder in which finished runs are kept, and from which they are taken.
+    """A folder in which finished runs are kept, and from which they are taken."""
 
-    Args:
-        folder: that of the report or forecast; the runs lie in a hidden folder within.
-        is_fresh: make every run, also those that are there.
-        with_failures: also keep runs that ended early.
-        say: told in a line of each run that is taken, or refused.
-    """
-
-    folder: Path
-    is_fresh: bool = False
-    with_failures: bool = True
-    say: Callable[[str], None] = lambda line: None
+    folder: Path  # that of the report or forecast; the runs lie in a hidden folder within
+    is_fresh: bool = False  # make every run, also those that are there
+    with_failures: bool = True  # also keep runs that ended early
+    say: Callable[[str], None] = lambda line: None  # told of each run that is taken, or refused
     _used: set[str] = field(default_factory=set[str], init=False)
     _has_learnings: bool = field(default=False, init=False)
 
@@ -170,7 +163,7 @@ class RunCache:
 
     def _drop(self) -> None:
         """Remove the runs that were asked for, and the folder if it holds no others."""
-        shutil.rmtree(self._learnings, ignore_errors=True)
+        shutil.rmtree(self.runs / LEARNINGS, ignore_errors=True)
         for place in (self.runs / key for key in self._used):
             with contextlib.suppress(OSError):  # its numbers first, so that it is whole or not
                 (place / NUMBERS).unlink(missing_ok=True)
@@ -180,16 +173,13 @@ class RunCache:
                 (self.runs / _IGNORE).unlink()
             self.runs.rmdir()
 
-    @property
-    def _learnings(self) -> Path:
-        return self.runs / LEARNINGS
-
     def learnings(self) -> Path:
         """The folder of what runs learn; without what earlier commands learned, if all is fresh."""
+        folder = self.runs / LEARNINGS
         if self.is_fresh and not self._has_learnings:
-            shutil.rmtree(self._learnings, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
         self._has_learnings = True
-        return self._learnings
+        return folder
 
     def tidy(self) -> None:
         """Remove what was learned where no run is kept."""

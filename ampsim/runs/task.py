@@ -14,7 +14,7 @@ from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
 from ampsim.study.apart import DEFAULT_APART, LostLearningError
-from ampsim.study.learning_rates import Rate, with_rate
+from ampsim.study.learning_rates import Rate
 from ampsim.study.model import Model
 from ampsim.study.placement_trials import DEFAULT
 from ampsim.study.progress import OnProgress, Tracker
@@ -65,27 +65,50 @@ class Task:
     repeats: int
     key: str = ""  # by which whoever makes it knows it; empty where nobody else has it made
 
+    def having(self, **options: Any) -> Task:
+        """The run with other options of its plan."""
+        return replace(self, plan=self.plan.having(**options))
+
     def learning_in(self, folder: Path, key: str = "") -> Task:
         """Give the run that keeps in a folder what it learns, and finds what others learned."""
         chosen = self.plan.options.learning
         learning = DEFAULT_APART if chosen == "live" else chosen
-        plan = self.plan.having(learning=learning, learnings=folder, repeats_passes=True)
-        return replace(self, plan=plan, key=key)
+        made = self.having(learning=learning, learnings=folder, repeats_passes=True)
+        return replace(made, key=key)
 
-    def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
-        """Run it here; return its result, and why it ended early if it did.
+    def simulation(self, tracker: Tracker) -> Simulation:
+        """The run before its first epoch.
 
         Raises:
             OptionError: an option has a value that it cannot have.
             GraphError: the model's graph breaks a rule.
         """
+        tracker.start()
+        plan = self.plan
+        options = replace(
+            plan.options, seed=self.seed, spans_kept=SPANS_KEPT, on_items=tracker.on_items,
+            counts_memory=True,
+        )  # fmt: skip
+        model = plan.rate.applied(plan.model)
+        simulation = Simulation(model, plan.cluster, self.schedule, options)
+        if options.mode == "sleep" and simulation.batches_grow:
+            raise OptionError(
+                "mode 'sleep' runs the first epoch alone, of which batches are smaller than of "
+                "later ones; take mode 'numeric', or leave the warm-up of the batch out"
+            )
+        return simulation
+
+    def run(self, on_progress: OnProgress | None) -> tuple[Result, str | None]:
+        """Run it here; return its result, and why it ended early if it did.
+
+        Raises:
+            OptionError, GraphError: as of `simulation`.
+        """
         plan, metric = self.plan, self.plan.model.measure
         tracker = Tracker(on_progress, self.label, self.repeat, self.repeats, metric=metric)
-        if plan.options.learning != "live":
-            if (made := self._learned_apart(tracker)) is not None:
-                return made, None
-            plan = plan.having(learning="live")
-        simulation = simulation_of(plan, self.schedule, self.seed, tracker)
+        if plan.options.learning != "live" and (made := self._learned_apart(tracker)) is not None:
+            return made, None
+        simulation = self.having(learning="live").simulation(tracker)
         try:
             run_epochs(simulation, plan.epochs, plan.goal, tracker)
         except SimulationError as error:
@@ -99,39 +122,37 @@ class Task:
         Raises:
             SimulationError: as of `_require_true`.
         """
-        simulation = simulation_of(self.plan, self.schedule, self.seed, tracker)
+        simulation = self.simulation(tracker)
         try:
             run_epochs(simulation, self.plan.epochs, self.plan.goal, tracker)
             result = simulation.result()
         except LostLearningError:  # alone it needs none; live it would have another arithmetic
-            return replace(self, plan=self.plan.having(learnings=None))._learned_apart(tracker)
+            return self.having(learnings=None)._learned_apart(tracker)
         except SimulationError:
             return None
         if simulation.learnings_found:
-            _require_true(result, self.plan, self.schedule, self.seed)
+            self._require_true(result)
         return result
 
+    def _require_true(self, result: Result) -> None:
+        """Make one in a hundred runs that found their learning again; live, but what was batched.
 
-def _require_true(result: Result, plan: RunPlan, schedule: Schedule, seed: int) -> None:
-    """Make one in a hundred runs that found their learning again; live, but what was batched.
-
-    Raises:
-        SimulationError: it gave something else.
-    """
-    named = f"{result.learning_digest} {plan.cluster.digest}".encode()
-    if int.from_bytes(hashlib.sha256(named).digest()[:4], "big") % CHECKED_OF:
-        return
-    learning = "batched" if result.origin["arithmetic"] == "batched" else "live"
-    again = plan.having(learning=learning, learnings=None)
-    tracker = Tracker(None, "")
-    simulation = simulation_of(again, schedule, seed, tracker)
-    run_epochs(simulation, plan.epochs, plan.goal, tracker)
-    if not _same_learning(simulation.result(), result):
-        raise SimulationError(
-            f"{schedule.name}, seed {seed}: what was found under learning digest "
-            f"{result.learning_digest} is not what the run learns; this is a fault of ampsim, "
-            "please report it, and run again with --fresh"
-        )
+        Raises:
+            SimulationError: it gave something else.
+        """
+        named = f"{result.learning_digest} {self.plan.cluster.digest}".encode()
+        if int.from_bytes(hashlib.sha256(named).digest()[:4], "big") % CHECKED_OF:
+            return
+        learning = "batched" if result.origin["arithmetic"] == "batched" else "live"
+        tracker = Tracker(None, "")
+        simulation = self.having(learning=learning, learnings=None).simulation(tracker)
+        run_epochs(simulation, self.plan.epochs, self.plan.goal, tracker)
+        if not _same_learning(simulation.result(), result):
+            raise SimulationError(
+                f"{self.schedule.name}, seed {self.seed}: what was found under learning digest "
+                f"{result.learning_digest} is not what the run learns; this is a fault of ampsim, "
+                "please report it, and run again with --fresh"
+            )
 
 
 def _same_learning(one: Result, other: Result) -> bool:
@@ -145,29 +166,6 @@ def _same_learning(one: Result, other: Result) -> bool:
         and all(np.array_equal(weights[key], part) for key, part in own.items())
         and np.allclose(one.validations, other.validations, rtol=1e-12, atol=0, equal_nan=True)
     )
-
-
-def simulation_of(plan: RunPlan, schedule: Schedule, seed: int, tracker: Tracker) -> Simulation:
-    """A run before its first epoch.
-
-    Raises:
-        OptionError: an option has a value that it cannot have.
-        GraphError: the model's graph breaks a rule.
-    """
-    tracker.start()
-    options = replace(
-        plan.options, seed=seed, spans_kept=SPANS_KEPT, on_items=tracker.on_items,
-        counts_memory=True,
-    )  # fmt: skip
-    simulation = Simulation(
-        with_rate(plan.model, plan.rate.factor, plan.rate.decay), plan.cluster, schedule, options
-    )
-    if options.mode == "sleep" and simulation.batches_grow:
-        raise OptionError(
-            "mode 'sleep' runs the first epoch alone, of which batches are smaller than of later "
-            "ones; take mode 'numeric', or leave the warm-up of the batch out"
-        )
-    return simulation
 
 
 @dataclass(frozen=True, slots=True)

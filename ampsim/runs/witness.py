@@ -20,7 +20,6 @@ from pydantic import TypeAdapter
 from ampsim.data import Dataset, Split
 from ampsim.errors import FileFormatError
 from ampsim.metric import Goal
-from ampsim.model_parallel import Schedule
 from ampsim.runs.compare import first_apart, is_close
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import Run, number_from_plain, number_to_plain, run_of
@@ -164,32 +163,6 @@ def agree(first: Witness, second: Witness) -> bool:
     )
 
 
-def difference(
-    before: Witness,
-    frames: Mapping[str, pd.DataFrame],
-    now: Witness,
-    tolerance: float = TOLERANCE,
-) -> str | None:
-    """Name the first record that differs; None where none does.
-
-    Columns, tables and numbers that `before` does not have do not count.
-    """
-    for name, was in before.tables.items():
-        if name not in frames:
-            return f"there are no {name} any more"
-        frame = frames[name]
-        if gone := [column for column in was.columns if column not in frame]:
-            return f"{name} have no column {gone[0]!r} any more"
-        is_now = condense(frame, was.columns)
-        if is_now.sha256 != was.sha256 or is_now.count != was.count:
-            return _record_that_differs(name, was, frame)
-        if _canonical(is_now) != _canonical(was):
-            return f"the witness of its {name} does not fit their hash"
-    if before.failure != now.failure:
-        return f"it {_ended(before)}, and now {_ended(now)}"
-    return next(_numbers(before.numbers, now.numbers, tolerance), None)
-
-
 def _canonical(records: Records) -> str:
     """Records as JSON, in which NaN is itself."""
     return json.dumps(asdict(records))
@@ -293,8 +266,24 @@ class TinyRun:
     run: Run  # its numbers and tables, with all spans
 
     def difference(self, before: Witness, tolerance: float = TOLERANCE) -> str | None:
-        """Name the first record in which the run differs from another; None where none does."""
-        return difference(before, self.frames, self.witness, tolerance)
+        """Name the first record in which the run differs from another; None where none does.
+
+        Columns, tables and numbers that `before` does not have do not count.
+        """
+        for name, was in before.tables.items():
+            if name not in self.frames:
+                return f"there are no {name} any more"
+            frame = self.frames[name]
+            if gone := [column for column in was.columns if column not in frame]:
+                return f"{name} have no column {gone[0]!r} any more"
+            is_now = condense(frame, was.columns)
+            if is_now.sha256 != was.sha256 or is_now.count != was.count:
+                return _record_that_differs(name, was, frame)
+            if _canonical(is_now) != _canonical(was):
+                return f"the witness of its {name} does not fit their hash"
+        if before.failure != self.witness.failure:
+            return f"it {_ended(before)}, and now {_ended(self.witness)}"
+        return next(_numbers(before.numbers, self.witness.numbers, tolerance), None)
 
 
 def tiny_run(row: Row, goal: Goal, seed: int) -> TinyRun:
@@ -307,10 +296,14 @@ def tiny_run(row: Row, goal: Goal, seed: int) -> TinyRun:
 
 
 def tiny_task(row: Row, seed: int, times: int = 1) -> Task:
-    """The tiny run of a row, to be made, or one of so many times its training instances."""
-    model = leading(row.plan.model, times * _trained(row.schedule), VALIDATED)
-    plan = replace(row.plan, model=model).having(epochs=1, target=None)
-    return replace(row, plan=plan).task(seed)
+    """The tiny run of a row, to be made, or one of so many times its training instances.
+
+    Of these as many as may be in flight are so, and what drains drains twice.
+    """
+    wanted = 2 * (row.schedule.admission.in_flight_max or 1)
+    trained = times * min(TRAINED_MAX, max(TRAINED_MIN, wanted))
+    plan = replace(row.plan, model=leading(row.plan.model, trained, VALIDATED))
+    return replace(row, plan=plan).task(seed).having(epochs=1, target=None)
 
 
 def condensed(label: str, goal: Goal, result: Result, failure: str | None) -> TinyRun:
@@ -328,11 +321,6 @@ def condensed(label: str, goal: Goal, result: Result, failure: str | None) -> Ti
     return TinyRun(Witness(tables, numbers, failure), frames, run)
 
 
-def _trained(schedule: Schedule) -> int:
-    """Instances in which as many as may be in flight are so, and what drains drains twice."""
-    return min(TRAINED_MAX, max(TRAINED_MIN, 2 * (schedule.admission.in_flight_max or 1)))
-
-
 def _numbers_of(goal: Goal, run: Run) -> dict[str, Any]:
     """Everything of a report's table, and what of its figures is computed and not recorded."""
     made = row_of(run.schedule, goal, [run])
@@ -344,13 +332,12 @@ def _numbers_of(goal: Goal, run: Run) -> dict[str, Any]:
     for column in run.utilisation_by_worker:
         values: list[Any] = run.utilisation_by_worker[column].tolist()
         numbers |= {f"{column} share of worker {place}": one for place, one in enumerate(values)}
-    table = {
+    table: dict[str, Any] = {
         name: value
         for name, value in made.items()
         if name not in _WORDS and (value is not None or name not in _SELDOM)
     }
-    return {name: _plain(value) for name, value in {**numbers, **table}.items()}
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+    return {
+        name: value.item() if hasattr(value, "item") else value  # a NumPy scalar
+        for name, value in {**numbers, **table}.items()
+    }

@@ -26,14 +26,7 @@ from ampsim.dataflow import OfProgram
 from ampsim.errors import SimulationError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph, ParameterizedNode
-from ampsim.learning import (
-    WHY_ALONE,
-    Arrays,
-    LearningStore,
-    Replay,
-    pumped,
-    why_by_message,
-)
+from ampsim.learning import WHY_ALONE, Arrays, LearningStore, Replay, pumped, why_by_message
 from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_replicas
 from ampsim.optim import Optimizer, within_epochs
@@ -91,23 +84,14 @@ def digest_of_graph(model: Model, graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class Subject:
-    """All that decides a learning, whatever it runs on.
+    """All that decides a learning, whatever it runs on."""
 
-    Args:
-        model: what is trained.
-        graph: of it.
-        data: what it is trained on.
-        seed: of the run.
-        schedule: of whose updates it is asked whether they average, and what they predict.
-        start: digest of the graph, as of `digest_of_graph`.
-    """
-
-    model: Model
-    graph: Graph
-    data: UserData
-    seed: int
-    schedule: Schedule
-    start: str
+    model: Model  # what is trained
+    graph: Graph  # of it
+    data: UserData  # what it is trained on
+    seed: int  # of the run
+    schedule: Schedule  # of whose updates it is asked whether they average, and what they predict
+    start: str  # digest of the graph, as of `digest_of_graph`
 
     @cached_property
     def digest(self) -> str:
@@ -153,9 +137,7 @@ class Subject:
             if why:
                 return f"{node.describe()} {why}"
         with fixed_settings():
-            first = next(self.data.batches("train", epoch=0, seed=self.seed), None)
-            if first is None:
-                return "there are no data"
+            first = next(self.data.batches("train", epoch=0, seed=self.seed))
             pump = job_of(self.model, self.graph).pump
             return why_by_message(self.graph, pumped(self.graph, pump, 0, first))
 
@@ -297,10 +279,6 @@ class LearningApart:
         subject: digest of what is learned, with its data.
         store: where learnings are kept and found; None for nowhere.
         arithmetic: of the products.
-
-    Attributes:
-        learned: passes of training that were learned here.
-        found: passes of training that had been learned before.
     """
 
     def __init__(
@@ -309,7 +287,7 @@ class LearningApart:
         self.replay, self._subject, self._store = replay, subject, store
         self.arithmetic = arithmetic
         self._wanted = self._held = (_named(subject, ""), False)
-        self.learned = self.found = 0
+        self.learned = self.found = 0  # passes of training, here and before
 
     def train(self, batches: Iterable[Any], order: PassOrder, chain: str) -> PassTotals:
         """Learn the pass that a chain now ends with, or find what it gave."""

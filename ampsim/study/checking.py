@@ -32,20 +32,12 @@ _TOGETHER = 4  # chosen: a sum of so many gradients tells in which order they we
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A model that was tried out: how, and with how much.
+    """A model that was tried out: how, and with how much."""
 
-    Args:
-        mode: "sleep", or "numeric" where control flow reads values, and of a program only.
-        items: items of the instance.
-        messages: messages served, in training and in validation; of a program only, its steps that
-            a device computes.
-        is_measured: whether there are data to validate on.
-    """
-
-    mode: str
-    items: int
-    messages: int
-    is_measured: bool
+    mode: str  # "sleep", or "numeric" where control flow reads values, and of a program only
+    items: int  # of the instance
+    messages: int  # served, in training and validation; of a program only, steps of a device
+    is_measured: bool  # whether there are data to validate on
 
 
 @checked

@@ -18,16 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 from ampsim.data_parallel import Solver
-from ampsim.errors import UnknownNameError, one_of
 from ampsim.model_parallel import Schedule
 from ampsim.optim import Learning, LearningRate, within_epochs
 from ampsim.study.model import Model
 
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
-SCALINGS: Final[tuple[Scaling, ...]] = get_args(Scaling)
 AS_GIVEN: Final = "as given"
 _RAISED: Final = "the scaling rule for averaged gradients raised it"
 _NOT_TUNED: Final = "not tuned"
@@ -48,6 +46,13 @@ class Rate:
         """`COLUMNS`."""
         given = model.optimizer.rate(0)
         return dict(zip(COLUMNS, (given * self.factor, given, self.rule), strict=True))
+
+    def applied(self, model: Model) -> Model:
+        """The model at this rate; itself where it has it already."""
+        if self.factor == self.decay == 1:
+            return model
+        rate = _Scaled(model.optimizer.rate, self.factor, self.decay)
+        return replace(model, optimizer=replace(model.optimizer, rate=rate))
 
     def tuned(self, factor: float, why_not: str | None = None) -> Rate:
         """The rate that tuning left: so many times this one, and why it is not tuned, if it is not.
@@ -107,13 +112,7 @@ def averaged(schedule: Schedule) -> int | None:
 
 
 def rate_of(model: Model, schedule: Schedule, scaling: Scaling | None = None) -> Rate:
-    """The learning rate of a row.
-
-    Raises:
-        UnknownNameError: there is no such rule.
-    """
-    if scaling is not None and scaling not in SCALINGS:
-        raise UnknownNameError(one_of("scale_rate", scaling, SCALINGS))
+    """The learning rate of a row, by a rule, or that of the optimizer."""
     rule, count = scaling or model.optimizer.scaling, averaged(schedule)
     if rule == "none" or count is None or count == 1:
         return Rate()
@@ -121,20 +120,6 @@ def rate_of(model: Model, schedule: Schedule, scaling: Scaling | None = None) ->
         return Rate(float(count), f"linear: {count} averaged gradients", is_by_rule=True)
     words = f"square root of {count} averaged gradients"
     return Rate(math.sqrt(count), words, is_by_rule=True)
-
-
-def with_rate(model: Model, factor: float, decay: float = 1.0) -> Model:
-    """The model with its learning rate so many times as large; itself where that is 1.
-
-    Args:
-        model: whose rate it is.
-        factor: times the rate.
-        decay: times which it is multiplied after each epoch besides.
-    """
-    if factor == decay == 1:
-        return model
-    optimizer = replace(model.optimizer, rate=_Scaled(model.optimizer.rate, factor, decay))
-    return replace(model, optimizer=optimizer)
 
 
 USUAL: Final[Mapping[str, float]] = {"sgd": 0.1, "momentum": 0.01, "adam": 0.001}
@@ -168,7 +153,7 @@ def methods_of(model: Model) -> dict[str, Model]:
 class _Scaled:
     rate: LearningRate
     factor: float
-    decay: float = 1.0
+    decay: float
 
     @property
     def is_within_epochs(self) -> bool:

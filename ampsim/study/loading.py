@@ -234,23 +234,6 @@ def _words(schema: dict[str, Any]) -> str:
     return f"{kind} {bounds}".rstrip() + multiple if kind else ""
 
 
-def restore(sources: Mapping[str, ModelSource]) -> None:
-    """Execute model files as they were in another process, under the same names.
-
-    What was executed here as it is there stays: others may be at it in another thread.
-    """
-    for name, source in sources.items():
-        if name in sys.modules and _SOURCES.get(name) == source:
-            continue
-        spec = importlib.util.spec_from_file_location(name, source.path)
-        assert spec is not None, f"{source.path} was a Python file elsewhere"
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        with single_threaded():
-            exec(compile(source.content, source.path, "exec"), module.__dict__)
-        _SOURCES[name] = source
-
-
 def execute(path: Path, shown: str, expected: str) -> ModuleType:
     """Run a user's file as a module of its own, under a name that no other file has.
 
@@ -412,8 +395,21 @@ def _reduce(model: Model) -> tuple[Any, ...]:
 
 
 def _made(sources: dict[str, ModelSource], content: bytes) -> Model:
+    """Make the model of another process, whose files are executed as they were there.
+
+    What was executed here as it is there stays: others may be at it in another thread.
+    """
     with _MAKING:  # of two threads, neither finds the other's file half executed, or another's
-        restore(sources)
+        for name, source in sources.items():
+            if name in sys.modules and _SOURCES.get(name) == source:
+                continue
+            spec = importlib.util.spec_from_file_location(name, source.path)
+            assert spec is not None, f"{source.path} was a Python file elsewhere"
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            with single_threaded():
+                exec(compile(source.content, source.path, "exec"), module.__dict__)
+            _SOURCES[name] = source
         return Model(**pickle.loads(content))
 
 

@@ -55,16 +55,13 @@ class Timed:
         trials: of what.
         schedule: how.
         workers: for each node, the worker that hosts it.
-
-    Attributes:
-        has_ended: whether the epoch has.
     """
 
     def __init__(self, trials: Trials, schedule: Schedule, workers: Sequence[int]) -> None:
         """Put it together; no time passes yet."""
         graph = trials.model.graph(PROBE_SEED)
         settings = RunSettings.of_trial(graph, spans_kept=0)
-        self.has_ended = False
+        self.has_ended = False  # whether the epoch has
         self._instances, self._seconds = 0, 0.0
         self._clock, self._passes = settings.clock, 0
         self._filling = trials.in_flight(schedule)
@@ -117,20 +114,17 @@ class Trials:
         graph: Graph | None = None,
         data: UserData | None = None,
     ) -> None:
-        """Read nothing yet."""
         self.model, self.cluster = model, cluster
         self._instances, self._given, self._data = instances, graph, data
 
     @cached_property
     def data(self) -> UserData:
         """The data set, read or made when first asked for."""
-        if self._data is not None:
-            return self._data
-        return self.model.data(PROBE_SEED, self._instances)
+        return self._data or self.model.data(PROBE_SEED, self._instances)
 
     @cached_property
     def _graph(self) -> Graph:
-        return self.model.graph(PROBE_SEED) if self._given is None else self._given
+        return self._given or self.model.graph(PROBE_SEED)
 
     def in_flight(self, schedule: Schedule) -> int:
         """Instances that may be in flight at a time, or as many as there are heavy nodes."""
@@ -175,7 +169,7 @@ class Trials:
         return Situation(self._graph, cluster, generator, lambda: self.probe, trial)
 
     def instance_s(self, schedule: Schedule, workers: Sequence[int], enough_s: float) -> float:
-        """Seconds of an instance, as of `Trial`."""
+        """Seconds of an instance, as of `Timed`; infinity where the placement does not fit."""
         try:
             timed = Timed(self, schedule, workers)
             count = self.first_pass(schedule)

@@ -20,40 +20,25 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a run; told whenever an instance finishes, after each epoch and at the end.
+    """The state of a run; told whenever an instance finishes, after each epoch and at the end."""
 
-    Args:
-        schedule: name of the schedule that runs.
-        repeat: which repeat, from 1, of how many `repeats`.
-        epoch: which epoch, from 1.
-        items: items finished in this epoch, of `items_total` (training and validation).
-        score: what validation measured after the last epoch that has ended; None where unknown.
-        is_epoch_end: whether this epoch has ended, so that `score` is its own.
-        metric: what `score` is, with its unit.
-        whole: how far all runs are, where that is new: when a run begins, and when it has ended.
-    """
-
-    schedule: str
-    repeat: int
-    repeats: int
-    epoch: int
-    items: int
-    items_total: int
-    score: float | None
-    is_epoch_end: bool = False
-    metric: Metric = ACCURACY
-    whole: Whole | None = None
+    schedule: str  # name of the one that runs
+    repeat: int  # which repeat, from 1
+    repeats: int  # of how many
+    epoch: int  # which epoch, from 1
+    items: int  # items finished in this epoch
+    items_total: int  # of how many, training and validation
+    score: float | None  # of validation after the last epoch that has ended; None where unknown
+    is_epoch_end: bool = False  # whether this epoch has ended, so that `score` is its own
+    metric: Metric = ACCURACY  # what `score` is, with its unit
+    whole: Whole | None = None  # how far all runs are, where that is new: as one begins, or ends
 
 
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
 class Tracker:
-    """Counts what one run finishes and tells it as `Progress`.
-
-    Attributes:
-        items_total: items of an epoch; to be set before the first instance finishes.
-    """
+    """Counts what one run finishes and tells it as `Progress`."""
 
     def __init__(
         self,
@@ -64,8 +49,7 @@ class Tracker:
         *,
         metric: Metric = ACCURACY,
     ) -> None:
-        """Start before the first epoch."""
-        self.items_total = 0
+        self.items_total = 0  # of an epoch; to be set before the first instance finishes
         self._on_progress = on_progress
         self._first = Progress(schedule, repeat, repeats, 1, 0, 0, None, metric=metric)
         self.start()

@@ -12,7 +12,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,7 +30,7 @@ from ampsim.files import prepare_folder, sha256_of, write_text
 from ampsim.hardware import Cluster, Device, charges, host_text, variations
 from ampsim.hardware.cluster import network_text
 from ampsim.hardware.device import REMARKS
-from ampsim.model_parallel import Placement, Schedule
+from ampsim.model_parallel import Schedule
 from ampsim.study.model import Model
 from ampsim.study.process_settings import linear_algebra
 from ampsim.study.read_off import UPKEEP
@@ -235,17 +235,6 @@ def schedule_origin(schedule: Schedule) -> dict[str, Any]:
             for key, value in options.items()
         },
     }
-
-
-def placement_origin(
-    placement: Placement, nodes: Sequence[str], workers: Sequence[int]
-) -> dict[str, Any]:
-    """Return name and options of a placement, and the worker of each node but the controller.
-
-    `workers` written as a TOML file is itself a placement.
-    """
-    placed = dict(zip(nodes[1:], workers[1:], strict=True))
-    return {**placement.origin, "workers": placed}
 
 
 def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str, str]]:

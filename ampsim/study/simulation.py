@@ -35,7 +35,7 @@ from ampsim.study.placement_advice import Advice, advice_on
 from ampsim.study.placement_trials import DEFAULT, Trials
 from ampsim.study.process_settings import fixed_settings
 from ampsim.study.progress import Tracker
-from ampsim.study.provenance import origin_of, placement_origin
+from ampsim.study.provenance import origin_of
 from ampsim.study.read_off import crossings_of
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import schedules_of as schedules_named
@@ -113,21 +113,10 @@ PlacementLike: TypeAlias = Annotated[
 class RunOptions:
     """Options of a run, by the names that `simulate` takes, and who watches it.
 
-    Args:
-        spans_kept: how many records of each kind to keep, from the first; None for all.
-        times_validation: whether validation takes its time on the cluster; under a solver it never
-            does.
-        light_is_free: whether light steps take no time, whatever devices say, as of `RunSettings`.
-        learning: "live", step by step as the clock goes, or "apart": by the order that the clock
-            decided, afterwards; the numbers are the same to the bit. What cannot be, is live. Or
-            "batched": apart, with messages that read the same weights as one product, where that
-            is faster (`ampsim.learning.why_by_message`); the numbers are the same but for rounding.
-        learnings: a folder where what is learned apart is kept, and found by other runs.
-        repeats_passes: whether a pass that is as an earlier one is not run again where learning is
-            apart (`ampsim.model_parallel.repeat`).
-        on_start: called with the run before its first epoch.
-        on_rows: takes the records chunk by chunk, as of `RunSettings`.
-        on_items: called with the number of items of each instance that finishes.
+    It learns "live", step by step as the clock goes, or "apart": by the order that the clock
+    decided, afterwards; the numbers are the same to the bit. What cannot be, is live. Or "batched":
+    apart, with messages that read the same weights as one product, where that is faster
+    (`ampsim.learning.why_by_message`); the numbers are the same but for rounding.
     """
 
     epochs: Count = 1
@@ -139,15 +128,15 @@ class RunOptions:
     clock: Clock | None = None
     counts_memory: bool | None = None
     validate_every: Count | None = None
-    spans_kept: int | None = None
-    times_validation: bool = True
-    light_is_free: bool = False
+    spans_kept: int | None = None  # leading records of each kind that are kept; None for all
+    times_validation: bool = True  # whether validation takes time; never under a solver
+    light_is_free: bool = False  # as of `RunSettings`
     learning: Learning = "live"
-    learnings: Path | None = None
-    repeats_passes: bool = False
-    on_start: Callable[[Simulation], None] | None = None
-    on_rows: OnRows | None = None
-    on_items: Callable[[int], None] | None = None
+    learnings: Path | None = None  # where what is learned apart is kept, and found by other runs
+    repeats_passes: bool = False  # as of `RunSettings`, where learning is apart
+    on_start: Callable[[Simulation], None] | None = None  # takes the run before its first epoch
+    on_rows: OnRows | None = None  # takes the records chunk by chunk, as of `RunSettings`
+    on_items: Callable[[int], None] | None = None  # takes the items of each instance that finishes
 
     @property
     def placed(self) -> Placement:
@@ -164,13 +153,6 @@ class Simulation:
         schedule: how.
         options: all but `epochs`, `target` and `on_start`, which whoever takes the epochs minds.
         more: fields of `options`, instead of those that it has.
-
-    Attributes:
-        epoch: epochs that have ended.
-        batches_grow: whether a later epoch may have larger batches than the first.
-        scores: what each validation of the latest epoch measured.
-        train_count: training items of an epoch.
-        valid_count: validation items of an epoch, counted once for each validation.
 
     Raises:
         OptionError: an option has a value that it cannot have.
@@ -189,22 +171,20 @@ class Simulation:
         options = replace(options or RunOptions(), **more)
         check_fields(options)
         seed, mode, placed = options.seed, options.mode, options.placed
-        instances, self._every = options.instances, options.validate_every
         schedule = resolved(schedule, cluster)
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
         start = digest_of_graph(model, self._graph)
-        self._data = model.data(seed, instances)
+        self._data = model.data(seed, options.instances)
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
-        self._trials = Trials(model, cluster, instances, self._graph, data)
+        self._trials = Trials(model, cluster, options.instances, self._graph, data)
         placed = self._trials.settled(placed, schedule)
         workers = self._trials.place(placed, schedule, seed)
         self._subject = Subject(model, self._graph, self._data, seed, schedule, start)
         self._why_live = why_live(self._graph, cluster, schedule)
         is_apart = options.learning != "live" and mode == "numeric" and not self._why_live
         apart = self._subject.apart(options.learnings, options.learning) if is_apart else None
-        self._apart = apart
         settings = _settings_of(options, self._graph, cluster, schedule)
         if within_epochs(model.optimizer.rate):
             settings = replace(settings, batches_of=self._data.epoch_batches)
@@ -213,17 +193,21 @@ class Simulation:
         )
         if options.on_items is not None:
             self._training.tell_items(options.on_items)
-        self.train_count = self._data.count("train")
-        self.valid_count = self._data.count("valid") * validations(self.train_count, self._every)
+        self.train_count, valid_count = self._data.count("train"), self._data.count("valid")
+        # items of an epoch, those of validation once for each
+        self.valid_count = valid_count * validations(self.train_count, options.validate_every)
+        pairs = zip(self._graph.nodes[1:], workers[1:], strict=True)  # the controller has no worker
         self._origin = {
             **origin_of(model, cluster, schedule, seed=seed, mode=mode),
-            "items": {"train": self.train_count, "valid": self._data.count("valid")},
-            "placement": placement_origin(placed, [n.name for n in self._graph.nodes], workers),
+            "items": {"train": self.train_count, "valid": valid_count},
+            "placement": {**placed.origin, "workers": {node.name: at for node, at in pairs}},
         }
         if mode == "numeric":
             self._origin["arithmetic"] = "by message" if apart is None else apart.arithmetic
-        self.epoch, self.batches_grow, self._is_within_epoch = 0, self._data.grows, False
-        self.scores: list[float] = []
+        self._apart, self._is_within_epoch = apart, False
+        self.epoch = 0  # how many have ended
+        self.batches_grow = self._data.grows  # whether a later epoch may have larger ones
+        self.scores: list[float] = []  # what each validation of the latest epoch measured
         self._options = replace(options, placement=placed)
 
     def advise(self, epochs: int) -> Advice | None:
@@ -252,7 +236,7 @@ class Simulation:
         epoch = EpochTotals()
         with fixed_settings(), data_told(self._model.pump, self._model.make_program, self._batches):
             batches, later = self._batches("train"), partial(self._batches, "train")
-            parts = self._training.parts(self.epoch, batches, self._every, later)
+            parts = self._training.parts(self.epoch, batches, self._options.validate_every, later)
             for train, is_over in parts:
                 if is_over:
                     self._training.average_replicas()

@@ -57,19 +57,14 @@ def validations(train_count: int, every: int | None) -> int:
 
 
 class Parts:
-    """Batches of a pass in parts, each of which ends where another `every` items are reached.
-
-    Attributes:
-        is_over: whether nothing is left; a pass without any batch is one empty part.
-    """
+    """Batches of a pass in parts, each of which ends where another `every` items are reached."""
 
     def __init__(self, batches: Iterable[Any], every: int | None) -> None:
-        """Take no batch yet."""
         self._batches = iter(batches)
         self._every = math.inf if every is None else every
         self._ahead: Any = None
         self._items = 0
-        self.is_over = False
+        self.is_over = False  # whether nothing is left; a pass without any batch is one empty part
 
     def next_part(self) -> Iterator[Any]:
         """The batches of the next part; one batch more is taken, as it is the last without one."""
@@ -137,9 +132,6 @@ class ModelParallel:
         apart: learns what the engine, which sleeps, decides; None where the engine itself learns.
         repeater: takes passes from tape that are as earlier ones; None where each is run.
         batches_of: as of `RunSettings`.
-
-    Attributes:
-        chain: digest of the passes of training so far.
     """
 
     def __init__(
@@ -154,7 +146,7 @@ class ModelParallel:
     ) -> None:
         self._engine, self._graph, self._observer = engine, graph, observer
         self._apart, self._passes = apart, repeater or engine
-        self.chain = ""
+        self.chain = ""  # digest of the passes of training so far
         self._end_s, self._observed, self._batches_of = 0.0, 0, batches_of
         self._epoch, self._before = -1, 0
 
@@ -259,11 +251,6 @@ class Training:
         schedule: how; a solver trains copies of the model, and `workers` are those of the first.
         settings: of the run; those of a trial unless given.
         apart: learns, on `graph`, what the run decides in `sleep` mode; None where steps learn.
-
-    Attributes:
-        recorder: what has happened.
-        is_abstract: whether it is in `sleep` mode.
-        counts_memory: whether what lies in the workers' memories is counted.
 
     Raises:
         OptionError: the schedule does not fit the graph or the cluster, or control flow reads

@@ -25,7 +25,6 @@ class UserData:
     """
 
     def __init__(self, model: str, given: Any) -> None:
-        """Check that it is a data set."""
         missing = [name for name in NEEDED if not callable(getattr(given, name, None))]
         if missing or isinstance(given, type):
             raise OptionError(
@@ -88,28 +87,23 @@ class UserData:
         what = f"batches({split!r}) of the data of model {self._model}"
         with user_code(f"{what} failed"):
             batches = iter(self.given.batches(split, epoch=epoch, seed=seed))
-        batch = _next(batches, what)
-        if batch is _END and split == "train":
-            raise OptionError(f"{what} must give a batch to train on, gave none")
-        while batch is not _END:
+        is_needed = split == "train"
+        while True:
+            with user_code(f"{what} failed"):
+                batch: Any = next(batches, _END)
+            if batch is _END:
+                break
+            with user_code(f"rows of a batch that {what} gave failed"):
+                rows: Any = getattr(batch, "rows", None)
+            if not isinstance(rows, Integral) or int(rows) < 1:
+                got = "" if rows is None else f" with {short(rows)} for its rows"
+                raise SimulationError(
+                    f"{what} gave {_shown(batch)}{got}; a batch must have rows, its number of items"
+                )
             yield batch
-            batch = _next(batches, what)
-
-
-def _next(batches: Iterator[Any], what: str) -> Any:
-    """The next batch, with its rows tried; `_END` after the last."""
-    with user_code(f"{what} failed"):
-        batch: Any = next(batches, _END)
-    if batch is _END:
-        return batch
-    with user_code(f"rows of a batch that {what} gave failed"):
-        rows: Any = getattr(batch, "rows", None)
-    if not isinstance(rows, Integral) or int(rows) < 1:
-        got = "" if rows is None else f" with {short(rows)} for its rows"
-        raise SimulationError(
-            f"{what} gave {_shown(batch)}{got}; a batch must have rows, its number of items"
-        )
-    return batch
+            is_needed = False
+        if is_needed:
+            raise OptionError(f"{what} must give a batch to train on, gave none")
 
 
 def _shown(value: Any) -> str:

@@ -46,7 +46,7 @@ from ampsim.report.page.tables import tuning_tables
 from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
-from ampsim.study.learning_rates import USUAL, methods_of, with_rate
+from ampsim.study.learning_rates import USUAL, Rate, methods_of
 from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
@@ -174,7 +174,7 @@ def test_a_decay_multiplies_the_rate_of_each_epoch(cluster):
     row = space.row_at(entry, Choice(2.0, decay=0.9))
     result, _failure = replace(row, plan=row.plan.having(epochs=1, instances=40)).task(0).run(None)
     assert result.epochs["accuracy"].notna().all()
-    rate = with_rate(model, 2.0, 0.9).optimizer.rate
+    rate = Rate(2.0, decay=0.9).applied(model).optimizer.rate
     assert [rate(epoch) for epoch in (0, 1, 2)] == pytest.approx(
         [6e-3 * (0.5 * 0.9) ** epoch for epoch in (0, 1, 2)]
     )

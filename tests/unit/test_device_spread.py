@@ -11,9 +11,11 @@ import pytest
 import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
-from ampsim.forecasting.making import trained
+from ampsim.forecasting.making import entries_of, leading_of
 from ampsim.hardware import Checkpoints, Cluster, Event
 from ampsim.hardware.events import Messages
+from ampsim.runs.task import RunPlan
+from ampsim.study.simulation import RunOptions
 
 MODEL = {"data": "synthetic", "hidden": 16, "batch": 20, "layers": 2}
 FLOP_PER_S, STEP_S = 1e9, 2e-5
@@ -204,11 +206,11 @@ def test_under_solvers_a_time_is_spread_as_the_throughput_that_it_is_made_of(tmp
 
 def test_short_runs_are_as_long_as_two_exchanges_of_a_solver():
     cluster = ampsim.load_cluster("tflops-1", workers=4)
-    assert trained(ampsim.Sequential(), cluster) == 40
-    assert trained(ampsim.Pipeline(32), cluster) == 64
-    assert trained(ampsim.LocalSGD(period=50), cluster) == 2 * 4 * 50
+    plan = RunPlan(ampsim.load_model("rnn", hidden=4), cluster, RunOptions())
     inner = ampsim.LocalSGD(ranks=2, period=5, inner=ampsim.Pipeline(4))
-    assert trained(inner, cluster) == 2 * 2 * 5 * 4
+    schedules = [ampsim.Sequential(), ampsim.Pipeline(32), ampsim.LocalSGD(period=50), inner]
+    counts = [leading_of(row)[0] for row in entries_of(plan, schedules)]
+    assert counts == [40, 64, 2 * 4 * 50, 2 * 2 * 5 * 4]
 
 
 def test_a_number_of_the_host_is_spread_as_whole_runs_are(tmp_path):

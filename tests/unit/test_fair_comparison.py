@@ -43,7 +43,6 @@ from ampsim.study.learning_rates import (
     diverged_by_rule,
     is_fair,
     rate_of,
-    with_rate,
 )
 from ampsim.study.schedule_names import schedules_of
 from ampsim.study.simulation import RunOptions
@@ -133,7 +132,7 @@ def test_an_optimizer_that_scales_its_steps_takes_the_root(name):
 def test_the_rule_can_be_chosen(model, rule, factor):
     rate = rate_of(model, Mine(9), rule)
     assert rate.factor == factor
-    assert with_rate(model, rate.factor).optimizer.rate(3) == pytest.approx(0.1 * factor)
+    assert rate.applied(model).optimizer.rate(3) == pytest.approx(0.1 * factor)
 
 
 def test_a_rule_that_does_not_exist_is_refused(model, cluster):

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from ampsim.errors import FileFormatError
-from ampsim.runs.witness import HEAD, TAGS, Witness, agree, condense, difference, witness_from_plain
+from ampsim.runs.run import Run
+from ampsim.runs.witness import HEAD, TAGS, TinyRun, Witness, agree, condense, witness_from_plain
 
 
 def table(count: int) -> pd.DataFrame:
@@ -29,7 +30,7 @@ def witness(frame: pd.DataFrame, **numbers: object) -> Witness:
 
 def found(before: pd.DataFrame, now: pd.DataFrame) -> str | None:
     kept = witness_from_plain(json.loads(json.dumps(witness(before).plain())))
-    return difference(kept, {"spans": now}, witness(now))
+    return TinyRun(witness(now), {"spans": now}, Run()).difference(kept)
 
 
 @pytest.mark.parametrize("count", [0, 1, HEAD, 100, TAGS, TAGS + 1, 3 * TAGS + 5])
@@ -95,13 +96,13 @@ def test_a_new_column_changes_nothing_and_a_lost_one_does():
 def test_numbers_may_differ_in_their_rounding(before, now, said):
     kept = witness_from_plain(json.loads(json.dumps(witness(table(2), loss=before).plain())))
     other = witness(table(2), loss=now)
-    assert difference(kept, {"spans": table(2)}, other) == said
+    assert TinyRun(other, {"spans": table(2)}, Run()).difference(kept) == said
     assert agree(kept, other) is (said is None)
 
 
 def test_a_run_that_fails_now_is_another():
     other = Witness({"spans": condense(table(2))}, {}, "loss is NaN")
-    said = difference(witness(table(2)), {"spans": table(2)}, other)
+    said = TinyRun(other, {"spans": table(2)}, Run()).difference(witness(table(2)))
     assert said == "it did not fail, and now failed (loss is NaN)"
     assert not agree(witness(table(2)), other)
 
