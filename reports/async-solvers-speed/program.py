@@ -32,7 +32,8 @@ full* makes sync first: that begins where the weights of P nodes take as long th
 a step (table `server_full`): below 0.11 GB/s for cifar10-full, 1.6 for DenseNet-40, 2.0 for
 GoogLeNet and 5.8 for ResNet-50. A slower port would so turn ResNet-50 first, and cifar10-full
 last; in the paper cifar10-full has turned, and ResNet-50 has not. The paper's own CC ratios say
-the same: the port is full in the order of P^2 / (batch CC), 0.07, 0.45, 0.35 and 1.6 thousandths.
+the same of these two: the port is full in the order of P^2 / (batch CC), 0.07, 0.45, 0.34 and 1.6
+thousandths, in which only DenseNet-40 and GoogLeNet change places.
 *Devices that are not alike* make EA-wild first, as sync waits for the slowest: by 1.26, 1.31,
 1.40 and 1.31 times at 15 %, in all four. With devices alike and fast ports the two differ by 1 %
 at most. So DenseNet-40 and ResNet-50 can have their signs, at a spread of 6 and of 15 % (table
@@ -47,7 +48,7 @@ time over nodes, comes to 5.3 minutes on 3,200 of our nodes; the paper's 15 are 
 and node, a third of what ours do. EA-wild through one server leaves the line before 64 nodes, at
 32 images a step, which is chosen: 10 GB/s are 98 exchanges a second of ResNet-50's 102 MB, and
 then 90 epochs take ten hours on any number of nodes. With groups of 16 that are synchronous
-inside, as in the paper's Section 3.1, it stays within 7 % of the line up to 256 nodes. So the
+inside, as in the paper's Section 3.1, it stays 7 % above the line up to 256 nodes. So the
 paper's figure needs its groups, larger batches than 32, or several servers; which, it does not
 say. (Its text has 68 cores a node, its figure 72; 217,600 is 3,200 times 68.) Images a second are
 each node's own pace after the first exchange of four rounds, which is up to 5 % high where the

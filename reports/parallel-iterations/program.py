@@ -28,7 +28,7 @@ worker, as in Section 4.3 of the paper, and here each worker has one product an 
 copy of the paper has lost the sizes and the results of Figure 12. Assumed: the rows of the
 matrices, in single precision; a host for each GPU, which takes for every step, Sends, Recvs and
 control flow included, what the device file calls `operation_overhead_s`, and the device is not
-charged that again; links between any two GPUs of 10 GB/s (K40, as its copies over PCIe) and of 25
+charged that again; links between any two GPUs of 10 GB/s (K40, near its copies over PCIe) and of 25
 GB/s (V100, a link of NVLink), with 6 µs of latency. Out of the graph a client runs the graph of the
 body once for each iteration, and takes 200 µs to start it.
 
