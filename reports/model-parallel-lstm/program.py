@@ -20,7 +20,7 @@ which overlap make up for some of it.
 
 **What is assumed.** Batches of 512 and 128; float32, Adam, a window of 32 iterations. Layers are
 shared out evenly, neighbours together. Each pair of devices has a link of its own each way, as fast
-as a K40's copies from and to its host: 10.5 GB/s and 6 us. Each device has an executor of its own
+as a K40's copies from and to its host: 10.3 GB/s and 6 us. Each device has an executor of its own
 on the host, which takes 5.7 us for each step of the graph, Sends and Recvs included: what the K40's
 file says of a launch, which the device is then not charged for. Nothing is fitted.
 

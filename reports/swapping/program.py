@@ -39,7 +39,7 @@ out.
   after), the embedded input, the outputs in their TensorArray, stacked, and the gradient of these.
   The paper's bracket means 19 to 23, and nothing known of TensorFlow explains seven more. Time is
   missed alike: with nothing fitted it is half of the paper's.
-* **A batch of 1,024 brackets both**, with nothing fitted. A step takes 5.37 ms, 6 to 8 % less
+* **A batch of 1,024 brackets both**, with nothing fitted. A step takes 5.40 ms, 6 to 7 % less
   than the paper's. The first length that does not fit lies between two ends, 475 and 570,
   and the paper's lies between 500 and 600. The lower end is our count, in which an array keeps
   what is read. In the upper one an array lets go of what is read, which is TensorFlow's default
