@@ -63,8 +63,8 @@ def model_of(name):
     return ampsim.load_model(name.split()[-1], **MODELS[name][0])
 
 
-def makespan_s(name, cluster, schedule, placement):
-    words = {"mode": "sleep", "instances": MODELS[name][1], "placement": placement}
+def makespan_s(name, cluster, schedule, placement, seed=0):
+    words = {"mode": "sleep", "instances": MODELS[name][1], "placement": placement, "seed": seed}
     return ampsim.simulate(model_of(name), cluster, schedule, **words).makespan_s
 
 
@@ -83,17 +83,14 @@ def test_a_placement_that_is_named_is_at_least_as_fast_in_a_whole_run(name, kind
 
 
 def test_the_example_of_the_page_gains_what_it_says():
-    schedule, text = (
-        ampsim.Amp(max_active_keys=8),
-        (Path(__file__).parents[2] / "docs" / "command-line.md"),
-    )
-    cluster = CLUSTERS["slow first, links"]
-    usual, named = (
-        makespan_s("rnn", cluster, schedule, each) for each in ("paper", "communication-aware")
-    )
-    assert f"`communication-aware` trains `rnn` {usual / named:.1f} times as fast" in " ".join(
-        text.read_text("utf-8").split()
-    )
+    text = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+    asked = "rnn", CLUSTERS["slow first, links"], ampsim.Amp(max_active_keys=8)
+    gains = [
+        makespan_s(*asked, "paper", seed) / makespan_s(*asked, "communication-aware", seed)
+        for seed in range(3)
+    ]
+    told = "`communication-aware` trains `rnn` {:.1f}, {:.1f} and {:.1f} times as fast with seeds"
+    assert told.format(*gains) in " ".join(text.split())
 
 
 def test_a_forecast_warns_at_the_users_line_and_keeps_it_in_the_manifest():
