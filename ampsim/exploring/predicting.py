@@ -164,8 +164,9 @@ class Predictor:
         middles = self._weights @ means
         spread_2 = self._weights @ (spreads**2 + (means - middles) ** 2)
         spread_2 += np.log1p(np.exp(-np.maximum(middles, 0.0))) ** 2 / 12
-        told = (np.round(one, DIGITS).tolist() for one in (middles, np.sqrt(spread_2)))
-        return [Guess(*pair, self._all[0].freedom) for pair in zip(*told, strict=True)]
+        told = np.sqrt(spread_2).round(DIGITS).tolist()
+        pairs = zip(middles.round(DIGITS).tolist(), told, strict=True)
+        return [Guess(mean, spread, self._all[0].freedom) for mean, spread in pairs]
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
         """See `Process.told`; the mean of all."""
