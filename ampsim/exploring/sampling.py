@@ -107,14 +107,13 @@ class Proposals:
         self._name, directions = name, ["minimize"] * len(objectives)
         self._memory = self._optuna.create_study(directions=directions)
         self._kept: Any = None
-        self._journal = journal
         if journal is not None:
             journal.parent.mkdir(parents=True, exist_ok=True)
             _cut_to_lines(journal)
             try:
-                with appending(journal), warnings.catch_warnings(action="ignore"):
-                    self._kept = self._study_in(journal, directions)
-                    self._kept.set_metric_names(list(objectives))  # which is experimental
+                self._kept = self._study_in(journal, directions)
+                with warnings.catch_warnings(action="ignore"):  # that it is experimental
+                    self._kept.set_metric_names(list(objectives))
                 self._memory.add_trials(_trials(self._kept))
             except (AssertionError, LookupError, TypeError, ValueError) as error:
                 raise FileFormatError(
@@ -123,10 +122,20 @@ class Proposals:
                 ) from error
 
     def _study_in(self, journal: Path, directions: list[str]) -> Any:
+        """The study of this name in a journal; an OutputError where that cannot be added to."""
         journals = self._optuna.storages.journal
+        with appending(journal):
+            backend = journals.JournalFileBackend(str(journal))
+        add = backend.append_logs
+
+        def added(logs: Any) -> None:
+            with appending(journal):
+                add(logs)
+
+        backend.append_logs = added
         return self._optuna.create_study(
-            storage=journals.JournalStorage(journals.JournalFileBackend(str(journal))),
-            study_name=self._name, load_if_exists=True, directions=directions,
+            storage=journals.JournalStorage(backend), study_name=self._name,
+            load_if_exists=True, directions=directions,
         )  # fmt: skip
 
     @property
@@ -226,27 +235,21 @@ class Proposals:
             asked = self._memory.ask()
             assert asked.number == number, "trials are asked for one after the other"
             point = self._space.point(asked)
-            if self._journal is not None:
-                with appending(self._journal):
-                    self._kept.add_trial(_trials(self._memory)[number])
+            if self._kept is not None:
+                self._kept.add_trial(_trials(self._memory)[number])
         return point
 
     def tell(self, number: int, outcome: PointOutcome) -> None:
         """Say what came of a trial."""
-        self._tell(self._memory, number, outcome)
-        if self._journal is not None:
-            with appending(self._journal):
-                self._tell(self._kept, number, outcome)
-
-    def _tell(self, study: Any, number: int, outcome: PointOutcome) -> None:
-        asked = self._optuna.trial.Trial(study, _trials(study)[number]._trial_id)
-        asked.set_user_attr(_TRIAL, json.dumps(asdict(outcome)))
-        with warnings.catch_warnings(action="ignore"):  # that a process which was killed set it
-            asked.set_constraint("holds", outcome.violation)
-        if outcome.outcome == "failed":
-            study.tell(number, state=self._optuna.trial.TrialState.FAIL)
-        else:
-            study.tell(number, list(outcome.values))
+        for study in [one for one in (self._memory, self._kept) if one is not None]:
+            asked = self._optuna.trial.Trial(study, _trials(study)[number]._trial_id)
+            asked.set_user_attr(_TRIAL, json.dumps(asdict(outcome)))
+            with warnings.catch_warnings(action="ignore"):  # that a killed process has set it
+                asked.set_constraint("holds", outcome.violation)
+            if outcome.outcome == "failed":
+                study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+            else:
+                study.tell(number, list(outcome.values))
 
 
 def _cut_to_lines(journal: Path) -> None:

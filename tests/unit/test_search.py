@@ -254,7 +254,7 @@ def test_a_journal_that_was_cut_goes_on_and_one_that_was_spoilt_is_a_line(setup,
 
 
 @pytest.mark.parametrize("name", [sampling.JOURNAL, TIMINGS])
-@pytest.mark.parametrize("most", [0, 500])
+@pytest.mark.parametrize("most", [0, 350, 500])
 def test_a_disk_that_is_full_is_a_line_and_the_same_call_goes_on(setup, tmp_path, name, most):
     """The files that are added to; `most` bytes of a file are written."""
     resource = pytest.importorskip("resource")
