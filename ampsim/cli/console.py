@@ -118,7 +118,7 @@ _ALONE: Final[ContextVar[Any]] = ContextVar("_ALONE")
 def _json_alone() -> Generator[None]:
     """Keep standard output for the JSON object: what a model's own code prints goes to the other.
 
-    Processes that make runs have the stream of their parent where they are forks of it.
+    Processes that make runs keep to that, too (`ampsim.runs.local_slots`).
     """
     token = _ALONE.set(sys.stdout)
     try:

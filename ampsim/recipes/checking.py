@@ -440,8 +440,7 @@ def _changed_code(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
 
 def _other_kernels(recipe: Recipe, manifest: dict[str, Any]) -> str | None:
     """Name the kernels that made the report, where those of here may round otherwise."""
-    file = recipe.file
-    if all((entry.mode or file.mode) == "sleep" for entry in file.schedules):
+    if recipe.file.is_asleep:
         return None  # nothing was learned
     was, now = manifest.get("linear_algebra", "kernels it does not name"), linear_algebra()
     return f"it was made with {was}, and here is {now or 'none known'}" if was != now else None

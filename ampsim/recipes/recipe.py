@@ -179,6 +179,16 @@ class RecipeFile(Record):
     # which to draw, as far as there are data for them; all unless given
     figures: list[Figure] = Field(default_factory=lambda: list(FIGURES))
 
+    @property
+    def modes(self) -> list[Mode]:
+        """The mode of each row."""
+        return [entry.mode or self.mode for entry in self.schedules]
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether no row learns."""
+        return set(self.modes) == {"sleep"}
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -287,21 +297,17 @@ def _tuning_faults(file: RecipeFile) -> Iterator[str]:
         require_budget(file.tune)
     except OptionError as error:
         yield str(error)
-    if asleep := _asleep(file):
+    if "sleep" in file.modes:
+        asleep = file.schedules[file.modes.index("sleep")].title
         yield (
-            f"tune needs what is learned, and mode 'sleep' of {asleep[0]!r} computes none of it; "
+            f"tune needs what is learned, and mode 'sleep' of {asleep!r} computes none of it; "
             "take mode 'numeric', or leave tuning out"
         )
 
 
-def _asleep(file: RecipeFile) -> list[str]:
-    """Labels of the rows that compute nothing of what is learned."""
-    return [entry.title for entry in file.schedules if (entry.mode or file.mode) == "sleep"]
-
-
 def _sleeping_faults(file: RecipeFile) -> Iterator[str]:
     """Find keys that have no effect where no row learns."""
-    if len(_asleep(file)) < len(file.schedules):
+    if not file.is_asleep:
         return
     for key in ("target", "max_epochs", "scale_rate"):
         if key in file.model_fields_set:

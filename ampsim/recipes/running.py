@@ -352,7 +352,7 @@ def tables_of(
     """
     file, entries = recipe.file, recipe.file.schedules
     mine = [[run for run in runs if run.schedule == one.title] for one in entries]
-    modes = [one.mode or file.mode for one in entries]
+    modes = file.modes
     rows = [
         {**row_of(one.title, goal, of), **{name: at[name] for name in COLUMNS if name in at}}
         for one, of, at in zip(entries, mine, origins, strict=True)
