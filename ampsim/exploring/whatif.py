@@ -31,6 +31,7 @@ from ampsim.exploring.axes import setup_of
 from ampsim.exploring.changes import CURVE, Change, changes_of
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
+from ampsim.forecasting.change import PARTS_STAY
 from ampsim.forecasting.making import traced
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
@@ -53,10 +54,6 @@ OUTAGES_MOVE: Final = (
     "Shares are as if outages moved with the work: whose time it is now. In the runs of half, "
     "twice and no time they come when they come, so that these may differ much from shares; what "
     "is not learned again is as if each epoch had the outages of the first."
-)
-PARTS_STAY: Final = (
-    "Shares are as if each message kept its part of a bandwidth that it shares: where messages of "
-    "several workers meet, a small change may do something else."
 )
 
 
@@ -111,7 +108,7 @@ def whatif(
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
     missed += [OUTAGES_MOVE] if setup.cluster.has_outages else []
-    missed += [PARTS_STAY] if setup.cluster.shares_fairly else []
+    missed += [f"{PARTS_STAY[0].upper()}{PARTS_STAY[1:]}."] if setup.cluster.shares_fairly else []
     return WhatIf(
         table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
         sentences=(*itertools.chain.from_iterable(said), *missed),

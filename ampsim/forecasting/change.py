@@ -67,6 +67,12 @@ OF_LINK: Final = {
 }  # fmt: skip
 """Numbers of links on which an answer may hang, and what each is called of links and ports."""
 
+PARTS_STAY: Final = (
+    "shares are as if each message kept its part of a bandwidth that it shares: where messages of "
+    "several workers meet, a small change may do something else"
+)
+"""What is to be known of shares where messages have fair shares of a bandwidth."""
+
 _WHOSE: Final = {
     "worker": "", "link": " of links", "host": " of the host", "schedule": " of the schedule",
     "waits": "set times",

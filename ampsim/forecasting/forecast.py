@@ -27,7 +27,7 @@ from ampsim.arguments import checked
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, OptionError
 from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item, placed_alike
-from ampsim.forecasting.change import contenders, what_each_buys, what_would_change
+from ampsim.forecasting.change import PARTS_STAY, contenders, what_each_buys, what_would_change
 from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
@@ -363,9 +363,11 @@ def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]
         return ["what would change it is unknown, as times vary"] * varies, pd.DataFrame()
     try:
         rows = contenders(tuned.entries, {of[0].label: of for of in made.rows})
-        return what_would_change(tuned.entries, rows, tuned.trials), what_each_buys(rows)
+        said, buys = what_would_change(tuned.entries, rows, tuned.trials), what_each_buys(rows)
     except KeyboardInterrupt:  # the answer is there
         return ["what would change it was not asked: interrupted"], pd.DataFrame()
+    shares_fairly = any(one.plan.cluster.shares_fairly for one in tuned.entries)
+    return said + [PARTS_STAY] * (shares_fairly and len(buys) > 0), buys
 
 
 def _collect(

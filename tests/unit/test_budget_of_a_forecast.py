@@ -17,6 +17,7 @@ from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
 from ampsim.forecasting.change import (
+    PARTS_STAY,
     Contender,
     _Axis,
     _hangs_on,
@@ -427,6 +428,10 @@ def test_a_page_tells_in_a_fold_what_takes_the_time_and_what_twice_as_fast_would
     written = found.contents()
     assert "What takes the time, and what twice as fast would buy" in str(written["index.html"])
     assert str(written["buys.csv"]).count("\n") == 1 + len(found.buys)
+    assert PARTS_STAY not in found.manifest["changes"]
+    ported = cluster.model_copy(update={"ports": Ports(egress_bytes_per_s=1e8)})
+    shared = ampsim.forecast(model, ported, schedules, budget_s=0.1, **asked)
+    assert PARTS_STAY in shared.manifest["changes"]
     as_asked = ampsim.forecast(model, cluster, schedules, placement="paper", **asked)
     assert not len(as_asked.buys)
     assert "buys.csv" not in as_asked.contents()
