@@ -68,6 +68,23 @@ def test_a_flip_of_few_seeds_is_the_share_of_all_draws(seeds, trial):
     assert flip_of(made, 1) == pytest.approx(flip_by_enumeration(best, other), rel=1e-12)
 
 
+@pytest.mark.parametrize("trial", range(4))
+def test_that_any_other_is_not_behind_is_the_share_of_all_draws(trial):
+    """Of three that are near the best, each may be first: the largest of their flips says less."""
+    rows = np.random.default_rng(trial).normal(3.0, 0.5, (4, 5))
+    made = rank([times(*row) for row in rows])
+    assert made is not None and made.flip is not None
+    best, others = rows[made.best], np.delete(rows, made.best, axis=0)
+    draws = list(itertools.product(range(5), repeat=5))
+    flips = sum(
+        any(median(best[[*draw]]) >= median(row[[*draw]]) for row in others) for draw in draws
+    )
+    assert made.flip == pytest.approx(max(flips / len(draws), 0.5**5), rel=1e-12)
+    assert made.flip >= max(pair.flip or 0.0 for pair in made.pairs if pair)
+    alone = rank([times(row[0]) for row in rows])
+    assert alone is not None and alone.flip is None
+
+
 def test_many_seeds_are_drawn_as_the_closed_form_of_the_median_says():
     """The bootstrap's median of n distinct values is at most the k-th with a binomial probability.
 
