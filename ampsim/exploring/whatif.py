@@ -326,14 +326,14 @@ def sentence_of(record: dict[str, Any]) -> str:
         return f"{record['what']} twice as fast: most seeds {then}."
     way = "sooner" if change < 0 else "later"
     said = f"{record['what']} twice as fast: {format_percent(abs(change))} {way}"
-    if record["seeds"] > 1 and not math.isnan(record["seeds_agree"]):
+    if not math.isnan(record["seeds_agree"]):
         ends: tuple[float, float] = (record["low"], record["high"])
         told = map(format_percent, sorted(map(abs, ends)))
         if not ends[0] * ends[1] >= 0:  # as where an end is a seed that arrives only now, or then
             only = zip(ends, ("reached only then", "reached only now"), strict=True)
             told = (format_change(end) or words for end, words in only)
-        seeds = f"{record['seeds_agree']:.0f} of {record['seeds']} seeds"
-        said += f" ({' to '.join(told)}, {seeds})"
+        between = f"{' to '.join(told)}, " if record["seeds"] > 1 else ""
+        said += f" ({between}{record['seeds_agree']:.0f} of {record['seeds']} seeds)"
     elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):
         said += ", if it takes as many epochs as now"
     if share is None or math.isnan(share):

@@ -299,6 +299,12 @@ def test_an_interval_around_no_change_is_not_said_to_lie_on_one_side(ends, said)
     assert sentence_of(row) == f"host twice as fast: {said}."
 
 
+def test_one_seed_is_said_to_be_one():
+    row = {"what": "host", "low": math.nan, "high": math.nan, "seeds": 1, "seeds_agree": 1}
+    row |= {"change": -0.05, "share": None, "basis": "learned", "time_to_target_s": 1.0}
+    assert sentence_of(row) == "host twice as fast: 5.00 % sooner (1 of 1 seeds)."
+
+
 def recorded(now_s: list[float], then_s: list[float]) -> dict[str, Any]:
     """The row of a thing at twice its speed, by times to the target of each seed."""
     row: Any = SimpleNamespace(
