@@ -163,7 +163,8 @@ class Ranking:
     pairs: tuple[Pair | None, ...]  # each row against the best; None of what is not compared
     seeds: int  # by which they were compared
     seeds_needed: int | None  # about how many would do; None where there are enough
-    speed_ups: tuple[tuple[float, float] | None, ...]  # of rows, the first's median over its own
+    # of rows, the first's median over its own; where neither arrives it may be anything
+    speed_ups: tuple[tuple[float, float] | None, ...]
     flip: float | None  # the probability that with other seeds any other is not behind the best
 
     @property
@@ -218,7 +219,8 @@ def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Rank
     speed_ups: list[tuple[float, float] | None] = [None] * len(rows)
     if len(seeds) >= INTERVAL_FROM and 0 in known:
         for place in [*drawn][1:]:
-            speed_ups[place] = _interval(draws, drawn[0], drawn[place], SURE)
+            ends = (_interval(draws, drawn[0], drawn[place], SURE, one) for one in (0.0, math.inf))
+            speed_ups[place] = next(ends)[0], next(ends)[1]
     return Ranking(
         answer,
         best,
@@ -262,7 +264,7 @@ def _columns(ranking: Ranking, place: int) -> dict[str, Any]:
         "order_flip_probability": None if pair is None else pair.flip,
         "is_tied_with_best": None if standing == "not compared" else standing == "tie",
         "speed_up_low": None if ends is None else finite(ends[0]),
-        "speed_up_high": None if ends is None else finite(ends[1]),
+        "speed_up_high": None if ends is None else finite(ends[1]) or None,  # 0: it may be longer
         "standing": standing,
         **dict(zip(COLUMNS[5:8], map(finite, ratio), strict=True)),
         "seeds_needed": ranking.seeds_needed,
@@ -348,9 +350,9 @@ def _needed(
 
 
 def _interval(
-    draws: Draws, over: np.ndarray, under: np.ndarray, covered: float
+    draws: Draws, over: np.ndarray, under: np.ndarray, covered: float, neither: float = 1.0
 ) -> tuple[float, float]:
-    """The percentile interval of a ratio; where neither arrives, the two are alike."""
+    """The percentile interval of a ratio, which is `neither` where none of the two arrives."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = over / under
-    return draws.interval(np.where(np.isnan(ratio), 1.0, ratio), covered)
+    return draws.interval(np.where(np.isnan(ratio), neither, ratio), covered)
