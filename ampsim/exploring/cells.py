@@ -21,7 +21,7 @@ import numpy as np
 
 from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, probability_below
-from ampsim.runs.ranking import Ranking, Standing, rank
+from ampsim.runs.ranking import Ranking, Standing, coin, rank
 from ampsim.runs.rows import median_interval
 from ampsim.runs.run import number_to_plain
 
@@ -192,14 +192,11 @@ class WinnerCall:
     wrong: float  # the probability that training what is predicted names another
     others: tuple[float, ...]  # what each other method adds to that
     ranking: Ranking | None = None  # by the seeds; None where something is predicted
+    flip: float = 0.0  # the probability that with other seeds another that is known is first
 
-    @property
-    def doubt(self) -> float:
-        """The larger of `wrong`, and the probability that with other seeds another is first."""
-        if self.ranking is None or self.ranking.best != self.best:
-            return self.wrong if self.ranking is None else 0.5
-        flips = [one.flip for one in self.ranking.pairs if one and one.flip is not None]
-        return max([self.wrong, *flips])
+    def doubt(self, seeds: int) -> float:
+        """The largest of `wrong`, `flip`, and what so many seeds leave open: a coin's flip."""
+        return max(self.wrong, self.flip, coin(seeds))
 
     def standing(self, place: int) -> Standing | None:
         """Return a method's standing; None where something is predicted.
@@ -223,12 +220,15 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
         for place, one in enumerate(estimates)
     )
     wrong = min(sum(chances), 1 - 1 / len(estimates)) if len(estimates) > 1 else 0.0
-    times = [one.times_s for one in estimates if one.times_s is not None]
-    never = dict.fromkeys((seed for of in times for seed in of), math.inf)  # of what failed
-    ranking = rank([of or never for of in times]) if len(times) == len(estimates) else None
+    times = [one.times_s for one in estimates]
+    never = dict.fromkeys((seed for of in times for seed in of or ()), math.inf)  # of what failed
+    ranking, is_whole = rank([of if of is None else of or never for of in times]), None not in times
     if ranking is not None and middles[ranking.best] == middles[best]:
         best = ranking.best
-    return WinnerCall(best, wrong, chances, ranking)
+    flip = 0.5 if is_whole or (ranking is not None and times[best] is not None) else 0.0
+    if ranking is not None and ranking.best == best:
+        flip = ranking.flip or 0.0
+    return WinnerCall(best, wrong, chances, ranking if is_whole else None, flip)
 
 
 def _overtakes(best: Estimate, other: Estimate) -> float:

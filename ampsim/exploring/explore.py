@@ -40,7 +40,7 @@ from ampsim.report.saving import page_colours
 from ampsim.report.style import line_styles
 from ampsim.report.words import plain
 from ampsim.runs.ranking import SURE
-from ampsim.runs.rows import table_of, times_of
+from ampsim.runs.rows import median_interval, table_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
 from ampsim.study.schedule_names import labels_of
@@ -259,10 +259,10 @@ class Exploration(Finding):
 
     Attributes:
         table: one row a point and method: the keys of `over`, schedule, time_to_target_s, low and
-            high (its 90 % interval), basis ("learned", "shared", "predicted", "failed", "unfit" of
-            what does not fit there, or missing), note (why it is "failed" or "unfit"),
-            is_first (by medians), doubt (the probability that another is), standing (what seeds let
-            one say, as of a forecast; missing of a prediction), epoch_s, train_per_s,
+            high (its 90 % interval; of fewer than five seeds the least and most), basis ("learned",
+            "shared", "predicted", "failed", "unfit" of what does not fit there, or missing), note
+            (why it is "failed" or "unfit"), is_first (by medians), doubt (the probability that
+            another is), standing (as of a forecast; missing of a prediction), epoch_s, train_per_s,
             staleness_mean, peak_bytes, cost_to_target_usd, energy_to_target_j, learning (a number,
             equal where the first epoch learns the same). Unknown is missing, never 0.
         over: the values of each key.
@@ -325,7 +325,9 @@ class Exploration(Finding):
     def page(self, csv: str = "explore.csv") -> str:
         """The page of HTML: the map, and where each method leads most; `csv` has its table."""
         setting = f"{self.metric.target_text(self.target)} on {plain(self.cluster, LONGEST)}"
-        return self.html("explore.html", csv=csv, setting=setting, data=self._data())
+        covered = median_interval(range(self.evidence.repeats)).coverage
+        told: dict[str, Any] = {"csv": csv, "setting": setting, "covered": covered}
+        return self.html("explore.html", **told, data=self._data())
 
     def _data(self) -> dict[str, Any]:
         """Return what the page draws: axes, methods, and each point's cells in table order."""
@@ -356,7 +358,7 @@ def exploration_of(
     """
     over, cells = evidence.over, Cells(evidence.methods)
     table = pd.DataFrame(
-        {**point, "schedule": label, **_line(cells, number, place)}
+        {**point, "schedule": label, **_line(cells, number, place, evidence.repeats)}
         for number, point in enumerate(points_of(over))
         for place, label in enumerate(evidence.labels)
     )
@@ -373,7 +375,7 @@ def exploration_of(
     )  # fmt: skip
 
 
-def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
+def _line(cells: Cells, point: int, place: int, seeds: int) -> dict[str, Any]:
     """Return a cell's columns beside its keys; unknown is None."""
     method, called = cells.methods[place], cells.calls.get(point)
     timed = method.timed.get(point, {}).get(method.first_seed) or FirstEpoch()
@@ -386,7 +388,7 @@ def _line(cells: Cells, point: int, place: int) -> dict[str, Any]:
         "time_to_target_s": time_s, "low": low, "high": high,
         "basis": None if found is None else found.basis,
         "is_first": None if best is None else best == place,
-        "doubt": None if best is None or called is None else round(called.doubt, 12),
+        "doubt": None if best is None or called is None else round(called.doubt(seeds), 12),
         "standing": None if called is None else called.standing(place),
         "epoch_s": timed.epoch_s, "train_per_s": timed.train_per_s,
         "staleness_mean": timed.staleness_mean, "peak_bytes": timed.peak_bytes,

@@ -251,7 +251,7 @@ class _Question:
         found, is_by_seed = median_interval(known), basis == "learned" and not is_now
         change = found.middle if known else self._ratio(one) - 1
         if is_by_seed and 2 * len(known) <= len(changes):  # most arrive neither now nor then
-            change = None
+            change, is_by_seed = None, False
         agree = sum(_sign(its) == _sign(median(known)) for its in known)
         epochs_s = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
         epochs = [its_s / epochs_s[seed] for seed, its_s in after.items() if epochs_s[seed]]
@@ -323,13 +323,14 @@ def sentence_of(record: dict[str, Any]) -> str:
         return f"{record['what']} twice as fast: most seeds {then}."
     way = "sooner" if change < 0 else "later"
     said = f"{record['what']} twice as fast: {format_percent(abs(change))} {way}"
-    if not math.isnan(record["low"]) and not math.isnan(record["high"]):
+    if not math.isnan(record["seeds_agree"]):
         ends: tuple[float, float] = (record["low"], record["high"])
-        is_one_way = ends[0] * ends[1] >= 0
         told = map(format_percent, sorted(map(abs, ends)))
-        told = told if is_one_way else map(format_change, ends)
-        seeds = f"{record['seeds_agree']:.0f} of {record['seeds']} seeds"
-        said += f" ({' to '.join(told)}, {seeds})"
+        if not ends[0] * ends[1] >= 0:  # as where an end is a seed that arrives only now, or then
+            only = zip(ends, ("reached only then", "reached only now"), strict=True)
+            told = (format_change(end) or words for end, words in only)
+        between = f"{' to '.join(told)}, " if record["seeds"] > 1 else ""
+        said += f" ({between}{record['seeds_agree']:.0f} of {record['seeds']} seeds)"
     elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):
         said += ", if it takes as many epochs as now"
     if share is None or math.isnan(share):

@@ -163,7 +163,9 @@ class Ranking:
     pairs: tuple[Pair | None, ...]  # each row against the best; None of what is not compared
     seeds: int  # by which they were compared
     seeds_needed: int | None  # about how many would do; None where there are enough
-    speed_ups: tuple[tuple[float, float] | None, ...]  # of rows, the first's median over its own
+    # of rows, the first's median over its own; where neither arrives it may be anything
+    speed_ups: tuple[tuple[float, float] | None, ...]
+    flip: float | None  # the probability that with other seeds any other is not behind the best
 
     @property
     def is_clear(self) -> bool:
@@ -213,10 +215,12 @@ def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Rank
     never = {place for place in pairs if all(map(math.isinf, times[place]))}
     pairs = _stand(pairs, never, sureness.tail)
     answer = _answer(pairs, never, len(seeds), sureness)
+    any_flip = _flip(draws, np.any([drawn[best] >= drawn[place] for place in pairs], axis=0))
     speed_ups: list[tuple[float, float] | None] = [None] * len(rows)
     if len(seeds) >= INTERVAL_FROM and 0 in known:
         for place in [*drawn][1:]:
-            speed_ups[place] = _interval(draws, drawn[0], drawn[place], SURE)
+            ends = (_interval(draws, drawn[0], drawn[place], SURE, one) for one in (0.0, math.inf))
+            speed_ups[place] = next(ends)[0], next(ends)[1]
     return Ranking(
         answer,
         best,
@@ -224,6 +228,7 @@ def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Rank
         len(seeds),
         _needed(pairs, never, len(seeds), sureness) if answer == "too few seeds" else None,
         tuple(speed_ups),
+        max(filter(None, (any_flip, *(pair.flip for pair in pairs.values()))), default=None),
     )
 
 
@@ -259,7 +264,7 @@ def _columns(ranking: Ranking, place: int) -> dict[str, Any]:
         "order_flip_probability": None if pair is None else pair.flip,
         "is_tied_with_best": None if standing == "not compared" else standing == "tie",
         "speed_up_low": None if ends is None else finite(ends[0]),
-        "speed_up_high": None if ends is None else finite(ends[1]),
+        "speed_up_high": None if ends is None else finite(ends[1]) or None,  # 0: it may be longer
         "standing": standing,
         **dict(zip(COLUMNS[5:8], map(finite, ratio), strict=True)),
         "seeds_needed": ranking.seeds_needed,
@@ -274,10 +279,8 @@ def _pair(
 ) -> Pair:
     """The best and another row, of which it is not said yet whether it is behind for sure."""
     seeds, tail = draws.counts.shape[1], sureness.tail
-    flip = None
-    if seeds > 1:
-        found = min(float(draws.weights[drawn[0] >= drawn[1]].sum()), 1.0)  # but for rounding
-        flip = 0.5 if middles[0] == middles[1] else max(found, coin(seeds))
+    flip = _flip(draws, drawn[0] >= drawn[1])
+    flip = 0.5 if flip and middles[0] == middles[1] else flip
     ratio = middles[1] / middles[0] if middles[0] else 1.0 if not middles[1] else math.inf
     if seeds < INTERVAL_FROM:
         return Pair(ratio, None, None, flip, "too few seeds")
@@ -285,6 +288,16 @@ def _pair(
     low, high = min(low, ratio), max(high, ratio)
     is_alike = low >= (1 + SAME) ** -1 and high <= 1 + SAME and coin(seeds) <= tail
     return Pair(ratio, low, high, flip, "tie" if is_alike else "too few seeds")
+
+
+def _flip(draws: Draws, is_flipped: np.ndarray) -> float | None:
+    """The probability of draws that flip an order, and no less than a coin's; None with one seed.
+
+    `is_flipped` says which do, (draws,).
+    """
+    seeds = draws.counts.shape[1]
+    found = min(float(draws.weights[is_flipped].sum()), 1.0)  # but for rounding
+    return max(found, coin(seeds)) if seeds > 1 else None
 
 
 def _stand(pairs: Mapping[int, Pair], never: Collection[int], tail: float) -> dict[int, Pair]:
@@ -337,9 +350,9 @@ def _needed(
 
 
 def _interval(
-    draws: Draws, over: np.ndarray, under: np.ndarray, covered: float
+    draws: Draws, over: np.ndarray, under: np.ndarray, covered: float, neither: float = 1.0
 ) -> tuple[float, float]:
-    """The percentile interval of a ratio; where neither arrives, the two are alike."""
+    """The percentile interval of a ratio, which is `neither` where none of the two arrives."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = over / under
-    return draws.interval(np.where(np.isnan(ratio), 1.0, ratio), covered)
+    return draws.interval(np.where(np.isnan(ratio), neither, ratio), covered)

@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -230,6 +231,17 @@ def test_the_command_writes_page_table_and_json(call, tmp_path):
     assert list(csv["epoch_s"]) == [row["epoch_s"] for row in told["rows"]]
 
 
+def test_a_page_says_what_the_bars_of_its_seeds_cover(whole):
+    """Of three seeds they hold the median with 75 %, and were called 90 % intervals."""
+    said = {
+        1: "bars are 90 % intervals where predicted. A hollow",
+        3: "bars are 90 % intervals where predicted, and hold the median with 75 % elsewhere. A",
+        5: "bars are 90 % intervals. A hollow",
+    }
+    for repeats, words in said.items():
+        assert words in replace(whole, evidence=replace(whole.evidence, repeats=repeats)).page()
+
+
 def test_the_command_has_the_defaults_of_the_library():
     assert (command.POINTS, command.SURE) == (library.POINTS, library.SURE)
     functions = (ampsim.explore, ampsim.solve, ampsim.search, ampsim.whatif)
@@ -278,7 +290,7 @@ def test_where_seeds_that_all_have_name_another_best_it_is_open_who_is_first():
     assert called.ranking is not None
     assert called.ranking.best == 0  # with each of the five seeds that both have
     assert [called.standing(place) for place in (0, 1)] == ["too few seeds"] * 2
-    assert called.doubt == 0.5
+    assert called.doubt(11) == 0.5
 
 
 def test_only_who_is_first_for_sure_is_said_to_be_first():

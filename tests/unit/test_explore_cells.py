@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ampsim.exploring.cells import Cells, Entrant, LeftOut, call, stated_wrong
+from ampsim.exploring.cells import Cells, Entrant, Estimate, LeftOut, call, stated_wrong
 from ampsim.exploring.making import FirstEpoch
-from ampsim.exploring.predicting import Predictor, Process, probability_below
+from ampsim.exploring.predicting import Guess, Predictor, Process, probability_below
 
 EPOCHS = 40
 
@@ -226,6 +226,36 @@ def test_the_call_of_three_methods_adds_up_their_chances():
     assert called.wrong == pytest.approx(sum(called.others))
     assert called.others[1] == pytest.approx(called.others[2])
     assert called.others[0] == 0
+
+
+def known(*times: float) -> Estimate:
+    return Estimate("learned", 1.0, Guess(0.0), dict(enumerate(times)), EPOCHS)
+
+
+def test_seeds_leave_a_doubt_that_is_never_less_than_that_of_a_coin():
+    """With one seed "another is first with less than 0.1 %" was said, and of what is predicted."""
+    one = call([known(1.0), known(9.0)])
+    assert one.doubt(1) == 0.5
+    many = call([known(*range(1, 9)), known(*range(11, 19))])
+    assert many.doubt(8) == 0.5**8
+    sure = Guess(9.0, 1e-3, 10)
+    predicted = call([known(*range(1, 9)), Estimate("predicted", 1.0, sure, None, 10**6)])
+    assert predicted.wrong < 1e-6
+    assert predicted.doubt(8) == 0.5**8
+
+
+def test_a_predicted_method_far_behind_takes_no_doubt_from_those_that_are_near():
+    near = known(1.0, 1.2, 1.4, 1.6, 1.8), known(1.3, 1.5, 1.1, 1.7, 1.9)
+    doubt = call(near).doubt(5)
+    assert doubt > 0.1
+    far = Estimate("predicted", 1.0, Guess(9.0, 1e-3, 10), None, 10**6)
+    assert call([*near, far]).doubt(5) == doubt
+    assert call([far, *near]).standing(1) is None
+
+
+def test_no_seed_that_all_have_leaves_it_open_who_is_first():
+    one, other = known(1.0), Estimate("learned", 1.0, Guess(0.0), {7: 2.0}, EPOCHS)
+    assert call([one, other]).doubt(8) == 0.5
 
 
 def test_no_map_is_sure_that_predicts_a_method_from_fewer_than_three_cells():

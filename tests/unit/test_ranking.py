@@ -68,6 +68,45 @@ def test_a_flip_of_few_seeds_is_the_share_of_all_draws(seeds, trial):
     assert flip_of(made, 1) == pytest.approx(flip_by_enumeration(best, other), rel=1e-12)
 
 
+@pytest.mark.parametrize("trial", range(4))
+def test_that_any_other_is_not_behind_is_the_share_of_all_draws(trial):
+    """Of three that are near the best, each may be first: the largest of their flips says less."""
+    rows = np.random.default_rng(trial).normal(3.0, 0.5, (4, 5))
+    made = rank([times(*row) for row in rows])
+    assert made is not None and made.flip is not None
+    best, others = rows[made.best], np.delete(rows, made.best, axis=0)
+    draws = list(itertools.product(range(5), repeat=5))
+    flips = sum(
+        any(median(best[[*draw]]) >= median(row[[*draw]]) for row in others) for draw in draws
+    )
+    assert made.flip == pytest.approx(max(flips / len(draws), 0.5**5), rel=1e-12)
+    assert made.flip >= max(pair.flip or 0.0 for pair in made.pairs if pair)
+    alone = rank([times(row[0]) for row in rows])
+    assert alone is not None and alone.flip is None
+
+
+@pytest.mark.parametrize("trial", range(6))
+def test_the_ends_of_a_speed_up_are_those_of_all_draws_and_unknown_where_nobody_arrives(trial):
+    """A row that seldom arrives had an interval of 0 to 0, and one of which the first, too, did
+    not, of 1 to 1."""
+    random = np.random.default_rng(trial)
+    first, row = random.normal([[8.0], [6.0]], 2.0, (2, 5))
+    first[: trial % 3], row[trial // 2 :] = INF, INF
+    made = rank([times(*first), times(*row), times(*range(5))])
+    told = columns_of(made, 3)[1]
+    medians = [
+        tuple(median(one[[*draw]]) for one in (first, row))
+        for draw in itertools.product(range(5), repeat=5)
+    ]
+    low, high = (
+        sorted(unknown if a == b == INF else a / b for a, b in medians)[place]
+        for unknown, place in ((0.0, 156), (INF, 2968))  # of 3125, those of 5 % and 95 %
+    )
+    assert told["speed_up_low"] == pytest.approx(low, rel=1e-12)
+    is_known = 0 < high < INF
+    assert told["speed_up_high"] == (pytest.approx(high, rel=1e-12) if is_known else None)
+
+
 def test_many_seeds_are_drawn_as_the_closed_form_of_the_median_says():
     """The bootstrap's median of n distinct values is at most the k-th with a binomial probability.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from math import inf
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ import pytest
 import ampsim
 from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
-from ampsim.exploring.changes import changes_of, sped
+from ampsim.exploring import whatif as library
+from ampsim.exploring.changes import Change, changes_of, sped
+from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.whatif import OUTAGES_MOVE, sentence_of
 from ampsim.forecasting.change import PARTS_STAY
 from ampsim.hardware import Cluster, Device, Event, Messages, Ports
@@ -286,12 +290,47 @@ def test_times_of_what_is_only_timed_follow_from_the_epochs_of_each_seed():
     [
         ((-0.25, -0.05), "5.87 % sooner (5.00 % to 25.0 %, 4 of 5 seeds)"),
         ((-0.25, 0.13), "5.87 % sooner (-25.0 % to +13.0 %, 4 of 5 seeds)"),
+        ((-0.25, math.nan), "5.87 % sooner (-25.0 % to reached only now, 4 of 5 seeds)"),
+        ((math.nan, 0.13), "5.87 % sooner (reached only then to +13.0 %, 4 of 5 seeds)"),
     ],
 )
 def test_an_interval_around_no_change_is_not_said_to_lie_on_one_side(ends, said):
     row = {"what": "host", "low": ends[0], "high": ends[1], "seeds": 5, "seeds_agree": 4}
     row |= {"change": -0.0587, "share": None, "basis": "learned", "time_to_target_s": 1.0}
     assert sentence_of(row) == f"host twice as fast: {said}."
+
+
+def test_one_seed_is_said_to_be_one():
+    row = {"what": "host", "low": math.nan, "high": math.nan, "seeds": 1, "seeds_agree": 1}
+    row |= {"change": -0.05, "share": None, "basis": "learned", "time_to_target_s": 1.0}
+    assert sentence_of(row) == "host twice as fast: 5.00 % sooner (1 of 1 seeds)."
+
+
+def recorded(now_s: list[float], then_s: list[float]) -> dict[str, Any]:
+    """The row of a thing at twice its speed, by times to the target of each seed."""
+    row: Any = SimpleNamespace(
+        label="amp", plan=SimpleNamespace(cluster=SimpleNamespace(epochs_differ=False))
+    )
+    now, then = (
+        library._Tried(
+            Change(what, None), factor, row,
+            {seed: FirstEpoch(1.0, digest=f"{what}{seed}") for seed in range(len(times))},
+            dict(enumerate(times)),
+        )
+        for what, factor, times in (("now", 1.0, now_s), ("links", 2.0, then_s))
+    )  # fmt: skip
+    anything: Any = None
+    return library._Question(row, anything, anything, now)._record(then)
+
+
+def test_seeds_of_which_most_never_arrive_have_no_interval():
+    """Of five one was sooner and one arrived then only, and "high" was 25 % sooner."""
+    row = recorded([1.0, inf, inf, inf, inf], [0.75, 3.0, inf, inf, inf])
+    assert row["basis"] == "learned"
+    assert [row[name] for name in ("change", "low", "high", "seeds_agree")] == [None] * 4
+    row = recorded([1.0, 1.0, 1.0, inf, 1.0], [0.75, 3.0, inf, inf, 0.5])
+    assert [row[name] for name in ("low", "high", "seeds_agree")] == [-0.5, None, 2]
+    assert row["change"] == (-0.25 + 2.0) / 2
 
 
 @pytest.mark.thorough

@@ -176,7 +176,7 @@ const coloured = (colour, text) => {
 };
 const swatches = (pairs) => html("ul", { className: "legend" }, ...pairs.map(([text, colour]) => coloured(colour, text)));
 
-// A plot over a logarithmic axis of values; series have points [x, y, low, high, isFilled].
+// A plot over a logarithmic axis of values; series have points [x, y, low, high, isFilled, isFirst], and lines begin where one is the first.
 const plot = (series, { label, ticksX, horizontal, isJoined }) => {
   const all = series.flatMap((one) => one.points);
   const ys = all.flatMap(([, y, low, high]) => [y, low ?? y, high ?? y]).filter((y) => y > 0);
@@ -203,7 +203,7 @@ const plot = (series, { label, ticksX, horizontal, isJoined }) => {
   drawn.append(svg("text", { x: left, y: height - 10, "font-weight": 600 }, horizontal.name));
   if (horizontal.line) drawn.append(svg("line", { class: "equal", x1: left, x2: width - right, y1: py(horizontal.line), y2: py(horizontal.line) }));
   for (const { colour, points, aside = 0 } of series) {
-    const path = points.map(([x, y], place) => `${place ? "L" : "M"}${px(x) + aside} ${py(y)}`).join("");
+    const path = points.map(([x, y, , , , isFirst]) => `${isFirst ? "M" : "L"}${px(x) + aside} ${py(y)}`).join("");
     if (isJoined) drawn.append(svg("path", { d: path, fill: "none", stroke: colour, "stroke-width": 1.6 }));
     for (const [x, y, low, high, isFilled] of points) {
       const cx = px(x) + aside;
@@ -223,8 +223,8 @@ const slice = () => {
     colour,
     aside: 6 * (method - (data.methods.length - 1) / 2), // so that equal times are seen apart
     points: across.map((x, place) => [x, data.points[index(state.at.map((one, other) => (other === state.x ? place : one)))][method]])
-      .filter(([, cell]) => cell[TIME] !== null)
-      .map(([x, cell]) => [x, cell[TIME], cell[LOW], cell[HIGH], cell[BASIS] !== "predicted"]),
+      .map(([x, cell], place, all) => [x, cell[TIME], cell[LOW], cell[HIGH], cell[BASIS] !== "predicted", !(all[place - 1]?.[1][TIME] > 0)])
+      .filter(([, time]) => time !== null),
   }));
   const rest = several.filter((place) => place !== state.x).map((place) => data.keys[place].words[state.at[place]]).join(", ");
   part("slice").replaceChildren(html("p", { className: "faint", textContent: rest }), swatches(data.methods.map(({ name, colour }) => [name, colour])), plot(series, {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ampsim.report.saving import page_colours, render
@@ -24,6 +26,10 @@ COLOURS = """
 return [...document.querySelectorAll(".slice path[fill=none]:not(.axis)")]
   .map((one) => getComputedStyle(one).stroke);
 """
+LINES = """
+return [...document.querySelectorAll(".slice path[fill=none]:not(.axis)")]
+  .map((one) => one.getAttribute("d"));
+"""
 LEARNERS = """
 const select = [...document.querySelectorAll("select")].at(-1);
 select.value = arguments[0];
@@ -45,12 +51,16 @@ def cell(time_s, *, is_first=False, learning: int | None = 1):
 
 @pytest.fixture
 def open_map(open_page, tmp_path):
-    """`open_map(reached)` opens a map on which both reach the target over the first latencies."""
+    """`open_map(reached)` opens a map on which both reach the target over the first latencies.
+
+    Or over those whose places are given.
+    """
 
     def open_it(reached):
+        reached = range(reached) if isinstance(reached, int) else reached
         points = [
             [cell(0.9996), cell(0.5, is_first=True, learning=2 + place)]
-            if place < reached
+            if place in reached
             else [cell(None), cell(None, learning=None)]
             for place in range(len(LATENCIES))
             for _rate in RATES
@@ -68,7 +78,7 @@ def open_map(open_page, tmp_path):
         made = render(
             "explore.html", title="Map", sentences=["A sentence."], interrupted="",
             headings=["ahead", "sooner than the next"], lines=[["amp", "2.00 times"]], manifest="",
-            csv="explore.csv", setting="90 %",
+            csv="explore.csv", setting="90 %", covered=0.9,
             data={"keys": keys, "methods": methods, "points": points},
         )  # fmt: skip
         (tmp_path / "index.html").write_text(made, "utf-8")
@@ -81,6 +91,15 @@ def test_a_slice_has_all_that_varies_below_it_where_only_some_is_reached(open_ma
     found = open_map(2).browser.execute_script(INSIDE, ".slice svg")
     assert {"100 ns", "100 µs"} <= {words for words, _ in found}
     assert [words for words, is_inside in found if not is_inside] == []
+
+
+def test_no_line_of_a_slice_goes_on_where_the_target_is_not_reached(open_map):
+    page = open_map([0, 2, 3])
+    steps = [re.sub("[^ML]", "", path) for path in page.browser.execute_script(LINES)]
+    assert steps == ["MML"] * 2
+    assert [re.sub("[^ML]", "", one) for one in open_map(4).browser.execute_script(LINES)] == [
+        "MLLL"
+    ] * 2
 
 
 def test_equal_times_are_seen_apart_and_lines_are_seen_in_the_dark(open_map):
