@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from ampsim.arguments import as_float
 from ampsim.errors import OptionError, one_of
 from ampsim.text import short
-from ampsim.units import UNKNOWN, format_percent
+from ampsim.units import UNKNOWN, format_count, format_percent
 
 Kind: TypeAlias = Literal["accuracy", "error"]
 """Name of the metric, and of its column among a run's epochs."""
@@ -91,7 +91,7 @@ class Metric:
         """
         if self.is_rising or score is None or not math.isfinite(score):
             return format_percent(score) if self.is_rising else UNKNOWN
-        return f"{score:.3g} {self.unit}".rstrip()
+        return f"{format_count(score)} {self.unit}".rstrip()
 
     def target_text(self, target: float) -> str:
         """A target as it was typed, with its unit.

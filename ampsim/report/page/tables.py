@@ -9,12 +9,12 @@ from typing import Any, Final, TypeAlias
 import pandas as pd
 
 from ampsim.report.frames import DataFrame, Row, devices_of, number, rows, runs_by_row, text
-from ampsim.report.table import format_count, to_csv
+from ampsim.report.table import to_csv
 from ampsim.report.words import plain
 from ampsim.runs.run import RunTable
 from ampsim.text import mapping
 from ampsim.trace import MEMORY_CATEGORIES
-from ampsim.units import format_bytes, format_change, format_percent, format_seconds
+from ampsim.units import format_bytes, format_change, format_count, format_percent, format_seconds
 
 NamedTable: TypeAlias = tuple[str, list[list[str]]]
 """A heading, then a line of headings of columns, then lines of cells."""

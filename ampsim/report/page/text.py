@@ -13,11 +13,12 @@ from ampsim.metric import Goal
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.tables import LEFT, NamedTable, bought, node_tables, tuning_tables
-from ampsim.report.table import columns_folded, format_count, notes, to_markdown
+from ampsim.report.table import columns_folded, notes, to_markdown
 from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import listed, plain
 from ampsim.runs.run import RunTable
 from ampsim.text import is_tables, mapping, sequence
+from ampsim.units import format_count
 
 _OF_DEVICES = (
     "Intervals hold the seeds and, within 95 %, the devices' numbers; notes have the devices alone."

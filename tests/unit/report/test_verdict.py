@@ -223,6 +223,13 @@ def test_one_schedule_alone_is_not_compared(make_table):
     assert verdict(missed, 0.97).endswith("It did not reach 97 %; its best accuracy was 95.1 %.")
 
 
+def test_one_epoch_is_one_and_a_large_staleness_has_no_exponent(make_table):
+    changed = make_table(epochs_to_target=[1.0] * 3, staleness_mean=[0.0, 0.0, 123.4])
+    assert verdict(changed.iloc[2:], 0.97).endswith(
+        ", after 1 epoch, with a mean staleness of 123 updates."
+    )
+
+
 @pytest.mark.parametrize("target", [None, 0.97])
 def test_without_accuracy_only_speed_is_claimed(make_table, target):
     table = make_table(best_accuracy=[NAN] * 3, time_to_target_s=[None] * 3)
