@@ -134,6 +134,23 @@ class Goal:
         """
         return self.value_text if self.metric.is_rising else f"an error of {self.value_text}"
 
+    def score_text(self, score: float | None) -> str:
+        """A value with its unit, in as many digits as tell whether it is at the target.
+
+        >>> Goal(Metric(), 0.97).score_text(0.9697), Goal(Metric("error"), 4.6).score_text(4.6004)
+        ('96.97 %', '4.6004')
+        """
+        said, metric = self.metric.text(score), self.metric
+        if self.target is None or score is None or not math.isfinite(score):
+            return said
+        scale, unit = (100.0, "%") if metric.is_rising else (1.0, metric.unit)
+        is_there = metric.reaches(score, self.target)
+        for digits in range(3, 16):
+            told = f"{scale * score:.{digits}g}"
+            if metric.reaches(float(told) / scale, self.target) == is_there:
+                return said if digits == 3 else f"{told} {unit}".rstrip()
+        return said
+
     def reached_by(self, scores: Iterable[float]) -> int | None:
         """Index of the first value that is at the target or better; None without one."""
         if self.target is None:

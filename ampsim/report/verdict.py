@@ -299,7 +299,7 @@ def _shortfall(row: Row, goal: Goal) -> str:
 
 
 def _best_text(row: Row, goal: Goal) -> str:
-    return goal.metric.text(number(row, goal.metric.best_column))
+    return goal.score_text(number(row, goal.metric.best_column))
 
 
 def _all_missed(records: Sequence[Row], goal: Goal) -> str:

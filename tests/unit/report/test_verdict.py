@@ -203,6 +203,13 @@ def test_nobody_reaching_the_target_is_said_with_the_closest(make_table):
     )
 
 
+def test_a_miss_is_not_rounded_to_the_target(make_table):
+    table = make_table(time_to_target_s=[NAN] * 3, best_accuracy=[0.9, 0.9697, 0.94])
+    assert verdict(table, 0.97).endswith(
+        " No schedule reached 97 %; pipeline came closest with 96.97 %."
+    )
+
+
 def test_less_than_half_of_the_runs_reaching_the_target_is_not_nobody(make_table):
     table = make_table(
         time_to_target_s=[NAN] * 3, best_accuracy=[0.971, 0.951, 0.98], repeats_reached=[1, 0, 1]
