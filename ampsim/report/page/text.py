@@ -130,10 +130,10 @@ def bullets(lines: Sequence[str]) -> str:
 
 def setting(forecast: RunTable) -> str:
     """Workers, target and repeats, in one line."""
-    counts = sorted({number(row, "workers") for row in rows(forecast.table)})
-    parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
-    if len(counts) > 1:
-        parts = [f"{', '.join(map(format_count, counts[:-1]))} or {counts[-1]:.0f} workers"]
+    counts = {one for row in rows(forecast.table) if (one := number(row, "workers")) >= 0}
+    *fewer, most = sorted(counts or {float(forecast.workers)})
+    several = f"{', '.join(map(format_count, fewer))} or " if fewer else ""
+    parts = [f"{several}{format_count(most)} worker{'s' if most != 1 else ''}"]
     if forecast.target is not None:
         target = forecast.metric.target_text(forecast.target)
         parts.append(f"target {markdown.escape(target)} validation {forecast.metric.kind}")
