@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from ampsim.arguments import as_float
 from ampsim.errors import OptionError, one_of
 from ampsim.text import short
-from ampsim.units import UNKNOWN, format_percent
+from ampsim.units import UNKNOWN, format_count, format_percent
 
 Kind: TypeAlias = Literal["accuracy", "error"]
 """Name of the metric, and of its column among a run's epochs."""
@@ -91,7 +91,7 @@ class Metric:
         """
         if self.is_rising or score is None or not math.isfinite(score):
             return format_percent(score) if self.is_rising else UNKNOWN
-        return f"{score:.3g} {self.unit}".rstrip()
+        return f"{format_count(score)} {self.unit}".rstrip()
 
     def target_text(self, target: float) -> str:
         """A target as it was typed, with its unit.
@@ -133,6 +133,23 @@ class Goal:
         ('97 %', 'an error of 4.6 eV')
         """
         return self.value_text if self.metric.is_rising else f"an error of {self.value_text}"
+
+    def score_text(self, score: float | None) -> str:
+        """A value with its unit, in as many digits as tell whether it is at the target.
+
+        >>> Goal(Metric(), 0.97).score_text(0.9697), Goal(Metric("error"), 4.6).score_text(4.6004)
+        ('96.97 %', '4.6004')
+        """
+        said, metric = self.metric.text(score), self.metric
+        if self.target is None or score is None or not math.isfinite(score):
+            return said
+        scale, unit = (100.0, "%") if metric.is_rising else (1.0, metric.unit)
+        is_there = metric.reaches(score, self.target)
+        for digits in range(3, 16):
+            told = f"{scale * score:.{digits}g}"
+            if metric.reaches(float(told) / scale, self.target) == is_there:
+                return said if digits == 3 else f"{told} {unit}".rstrip()
+        return said
 
     def reached_by(self, scores: Iterable[float]) -> int | None:
         """Index of the first value that is at the target or better; None without one."""

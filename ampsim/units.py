@@ -66,6 +66,22 @@ def format_bytes(size_bytes: float | None) -> str:
     return _count(size_bytes, "B")
 
 
+_MOST_DIGITS: Final = 7
+"""Digits that a number has before the point at most; longer ones have an exponent (chosen)."""
+
+
+def format_count(value: float) -> str:
+    """A number without a prefix: whole if it is whole, else three digits, or all before the point.
+
+    >>> [format_count(x) for x in (7.0, 10.5, 2.3456, 999.95, -4862.7, 1.23e9 + 0.5, 1.6e-7)]
+    ['7', '10.5', '2.35', '1000', '-4863', '1.23e+09', '1.6e-07']
+    """
+    if math.isnan(value):
+        return UNKNOWN
+    is_whole = value % 1 == 0 or 999.5 <= abs(value) < 10**_MOST_DIGITS
+    return f"{value:.0f}" if is_whole else f"{value:.3g}"
+
+
 _LEAST_SHARE: Final = 1e-4
 """Fraction below which a share is only called smaller (chosen: nobody acts on its digits)."""
 

@@ -87,7 +87,7 @@ def _write_profiles(shown: Shown, out: Path, window: Window) -> str:
     with prepared_file(out / "worker-0.json"):
         count, unit_s = write_kineto(trace, expanded(out), title=shown.title)
     return (
-        f"wrote {out}: {count:,} kernels of {trace.workers} worker"
+        f"wrote {out}: {count:,} steps and transfers of {trace.workers} worker"
         f"{'s' * (trace.workers != 1)}, where 1 µs stands for {format_seconds(unit_s)}; "
         "HTA reads the folder"
     )

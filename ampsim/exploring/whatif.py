@@ -212,9 +212,12 @@ class _Question:
         odd = [(by, one) for by, one in changes if _sign(by) == (1 if one.factor > 1 else -1)]
         for change, one in sorted(odd, key=lambda pair: -abs(pair[0]))[:CURVES_MAX]:
             way = f"{format_percent(abs(change))} {'longer' if change > 0 else 'shorter'}"
+            way += f" with seed {seed}" if len(self.now.epochs) > 1 else ""  # rows are medians
+            is_left_out = tuple(one.change.factors) == (math.inf,)  # what has no speed
+            said = one.change.what if is_left_out else f"{one.change.what} {_times(one.factor)}"
             yield (
-                f"{self.row.label}: {one.change.what} {_times(one.factor)} makes an epoch {way}, "
-                f"an anomaly of order: {parting(base, traced(one.row, seed))}."
+                f"{self.row.label}: {said} makes an epoch {way}, an anomaly of order: "
+                f"{parting(base, traced(one.row, seed))}."
             )
 
     def _ratios(self, one: _Tried) -> dict[int, float]:

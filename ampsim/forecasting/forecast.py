@@ -123,7 +123,7 @@ def manifest_of(plan: RunPlan, entries: Sequence[Row], runs: Sequence[Run]) -> d
     """Command, versions, seeds, hashes, costs and placement, as nested plain values."""
     options = plan.options
     placements = {run.label: run.placement for run in runs}
-    is_searched = any(one.get("name") == Search.name for one in placements.values())
+    names = {one.get("name") for one in placements.values()}
     return {
         **software(),
         "seeds": sorted({run.seed for run in runs}),
@@ -140,7 +140,7 @@ def manifest_of(plan: RunPlan, entries: Sequence[Row], runs: Sequence[Run]) -> d
             for one in entries
         ],
         "placement": runs[0].placement if runs else options.placed.origin,
-        **({"placements": placements} if is_searched else {}),
+        **({"placements": placements} if len(names) > 1 or Search.name in names else {}),
         "costs": costs(plan.cluster, [one.schedule for one in entries]),
     }
 

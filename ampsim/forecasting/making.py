@@ -401,7 +401,7 @@ def none_arrived(ends: Sequence[RunEnd]) -> list[str]:
     bests = [one.best for one in ends if one.best is not None]
     return told + [
         f"No run reached {goal.text} within {most} epoch{'s' * (most != 1)}; the best "
-        f"{goal.metric.kind} was {goal.metric.text(goal.metric.best(bests))}. Give another "
+        f"{goal.metric.kind} was {goal.score_text(goal.metric.best(bests))}. Give another "
         "target, more epochs, or other options of the model."
         for goal, *_rest in ends[-1:]
     ]

@@ -30,11 +30,18 @@ from ampsim.report.page.text import (
     shared_notes,
     tables_of,
 )
-from ampsim.report.plot.grid import Costs, costs_cells, costs_verdict, grid_cost, grid_costs
+from ampsim.report.plot.grid import (
+    Costs,
+    cluster_words,
+    costs_cells,
+    costs_verdict,
+    grid_cost,
+    grid_costs,
+)  # fmt: skip
 from ampsim.report.saving import drawn_with, encode
 from ampsim.report.table import cell_text, format_ratio, to_csv
 from ampsim.report.verdict import called_rows, verdict
-from ampsim.report.words import escape, paragraph
+from ampsim.report.words import escape, listed, paragraph
 from ampsim.runs.run import Run, RunTable
 
 PAGE: Final = "report.md"
@@ -155,7 +162,10 @@ class Results(RunTable, Reported):
 
     def _page(self, pictures: list[Picture]) -> str:
         """The page in Markdown; the recipe's own text is taken as it is."""
-        file, model, cluster = self.recipe.file, escape(self.model), escape(self.cluster)
+        file, model, own = self.recipe.file, escape(self.model), self.recipe.file.schedules
+        named = {cluster_words(one.cluster): 0 for one in own if one.cluster is not None}
+        is_apart = all(one.cluster is not None for one in own)
+        cluster = escape(listed([*named]) if is_apart else self.cluster)
         if file.grid is None:
             ruled = verdict(self._judged(), self.target, self.metric)
             answer, manifest = answer_parts(self, called_rows(self.table)), self.manifest

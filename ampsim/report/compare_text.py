@@ -91,7 +91,9 @@ def _apart(name: str, difference: float | None) -> str:
         return UNKNOWN if difference is None else "0"
     if name.endswith("_s"):
         return f"{'+' if difference > 0 else '-'}{_shown(name, abs(difference))}"
-    return f"{100 * difference:+.3g} %" if _is_share(name) else f"{difference:+.3g}"
+    if _is_share(name):
+        return f"{100 * difference:+.3g} %"
+    return f"{difference:+,.0f}" if difference == int(difference) else f"{difference:+.3g}"
 
 
 def _is_share(name: str) -> bool:

@@ -21,7 +21,14 @@ from ampsim.report.words import listed, plain
 from ampsim.runs.rows import TEXTS
 from ampsim.study.bound_words import bound_words
 from ampsim.text import to_cell
-from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate, format_seconds
+from ampsim.units import (
+    UNKNOWN,
+    format_bytes,
+    format_count,
+    format_percent,
+    format_rate,
+    format_seconds,
+)  # fmt: skip
 
 ANSWER_WIDTH: Final = 80
 """Characters that the answer fits in (chosen: what every terminal has)."""
@@ -77,15 +84,6 @@ def format_ratio(ratio: float) -> str:
         return f"{ratio:#.2g}×"
     decimals = 0 if ratio >= 9.95 else 1 if ratio >= 0.995 else 2
     return f"{ratio:.{decimals}f}×"
-
-
-def format_count(value: float) -> str:
-    """A small number: whole if it is whole, else three digits.
-
-    >>> format_count(7.0), format_count(10.5), format_count(2.3456)
-    ('7', '10.5', '2.35')
-    """
-    return UNKNOWN if math.isnan(value) else f"{value:.0f}" if value % 1 == 0 else f"{value:.3g}"
 
 
 def speed_ratio(row: Row, first: Row) -> float:

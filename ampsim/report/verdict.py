@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report.frames import DataFrame, Row, labelled_rows, number, rows, text
-from ampsim.report.table import format_count, items_of, speed_ratio
+from ampsim.report.table import items_of, speed_ratio
 from ampsim.report.words import listed, plain
 from ampsim.runs.ranking import SAME, Sureness, seeds_needed
 from ampsim.study.learning_rates import COLUMNS as RATE_COLUMNS
-from ampsim.units import format_rate, format_seconds
+from ampsim.units import format_count, format_rate, format_seconds
 
 _NAMED_MAX: Final = 3
 """Rows that a sentence names at most (chosen: of more it says how many; the table has them all)."""
@@ -58,7 +58,8 @@ def verdict(
         return f"{_speed(records)}{_stale(best)}. {_all_missed(records, goal)}"
     if len(records) == 1:
         epochs = number(best, "epochs_to_target")
-        after = "" if math.isnan(epochs) else f", after {format_count(epochs)} epochs"
+        counted = f", after {format_count(epochs)} epoch{'s' * (epochs != 1)}"
+        after = "" if math.isnan(epochs) else counted
         return f"{_speed(records)} and reaches {goal.text} in {_when(best)}{after}{_stale(best)}."
     asked = {key: one for key, one in (manifest or {}).items() if key in ("sure", "looks")}
     return _answer(records, best, goal, Sureness(**asked))
@@ -173,7 +174,8 @@ def _stale(row: Row) -> str:
     mean = number(row, "staleness_mean")
     if math.isnan(mean):
         return ""
-    return f", with a mean staleness of {mean:.2g} updates" if mean else ", with no staleness"
+    said = f"{mean:.2g}" if mean < 99.5 else format_count(mean)
+    return f", with a mean staleness of {said} updates" if mean else ", with no staleness"
 
 
 def _when(row: Row) -> str:
@@ -297,7 +299,7 @@ def _shortfall(row: Row, goal: Goal) -> str:
 
 
 def _best_text(row: Row, goal: Goal) -> str:
-    return goal.metric.text(number(row, goal.metric.best_column))
+    return goal.score_text(number(row, goal.metric.best_column))
 
 
 def _all_missed(records: Sequence[Row], goal: Goal) -> str:

@@ -384,8 +384,7 @@ def _missed(goal: Goal, runs: Sequence[Run]) -> str:
     if not missed:
         return ""
     ran = max(len(run.epochs) for run in runs)
-    found = f"{100 * best:.1f} %" if goal.metric.is_rising else goal.metric.text(best)
     return (
         f"{goal.text} not reached in {missed} of {len(runs)} runs "
-        f"within {ran} epoch{'s' * (ran != 1)}; best {found}"
+        f"within {ran} epoch{'s' * (ran != 1)}; best {goal.score_text(best)}"
     )

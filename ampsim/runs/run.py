@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
+from ampsim.data_parallel import CENTRE
 from ampsim.errors import OptionError
 from ampsim.metric import ACCURACY, Metric
 from ampsim.study.outages import no_outages
@@ -192,6 +193,22 @@ class RunTable:
     def failures(self) -> list[str]:
         """One sentence for each run that failed."""
         return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+
+
+def placed_alike(runs: Mapping[str, Run]) -> list[tuple[list[str], bool, dict[str, int]]]:
+    """Group runs by where their nodes are: names, whether other ranks have more, worker by node.
+
+    A program has other nodes than the graph that was placed, and is left out.
+    """
+    found: dict[str, tuple[list[str], bool, dict[str, int]]] = {}
+    for name, run in runs.items():
+        placed: dict[str, int] = run.placement.get("workers", {})
+        busy = run.time_by_node[["node", "worker"]].to_numpy() if len(run.time_by_node) else ()
+        if placed and all(node in placed or node == CENTRE for node, _worker in busy):
+            is_rank = any(worker != placed.get(node, worker) for node, worker in busy)
+            of = found.setdefault(f"{placed} {is_rank}", ([], is_rank, placed))
+            of[0].append(name)
+    return [*found.values()]
 
 
 _CATEGORY: Final = "category"

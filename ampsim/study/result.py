@@ -33,7 +33,14 @@ from ampsim.trace import (
 )
 from ampsim.trace.recorder import VALIDATION_COLUMNS
 from ampsim.trace.summary import Summary
-from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate, format_seconds
+from ampsim.units import (
+    UNKNOWN,
+    format_bytes,
+    format_count,
+    format_percent,
+    format_rate,
+    format_seconds,
+)
 
 
 def _rate_text(per_s: float | None) -> str:
@@ -45,7 +52,7 @@ def _count_text(value: float | None) -> str:
     """A whole number with all its digits, another one with three."""
     if value is None or math.isnan(value):
         return UNKNOWN
-    return f"{value:,.3g}" if value % 1 else f"{value:,.0f}"
+    return format_count(value) if value % 1 else f"{value:,.0f}"
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,16 @@ def test_a_row_runs_on_its_own_cluster_and_the_manifest_says_so(folder, make_rep
     assert "schedules[1]: cluster: no " in fault
 
 
+def test_a_page_does_not_name_a_cluster_on_which_no_row_runs(folder, make_report):
+    (folder / "slow.toml").write_text('[[device]]\nname = "tflops-10"\ncount = 3\n')
+    told = (folder / "recipe.toml").read_text()
+    first, _, second = told.partition("[[schedules]]")
+    (folder / "recipe.toml").write_text(first + '[[schedules]]\ncluster = "./slow.toml"' + second)
+    assert make_report(folder).table["workers"].tolist() == [3, 3]
+    page = (folder / "report.md").read_text(encoding="utf-8")
+    assert " on slow: 3 workers, 1 repeat of each schedule." in page
+
+
 def test_a_row_may_have_as_many_workers_as_it_likes(folder, make_report):
     (folder / "slow.toml").write_text('[[device]]\nname = "tflops-1"\ncount = 3\n')
     assert make_report(folder).table["workers"].tolist() == [16, 3]

@@ -122,7 +122,9 @@ def test_a_report_on_several_clusters_is_written_follows_and_is_drawn_again(writ
     findings = make_report(folder)
     assert findings.table["workers"].tolist() == [2, 2, 4, 4, 3]
     page = (folder / "report.md").read_text(encoding="utf-8")
-    assert "2, 3 or 4 workers, 1 repeat of each schedule." in page
+    assert (
+        "mlp on tflops-1, slow and tflops-10: 2, 3 or 4 workers, 1 repeat of each schedule." in page
+    )
     assert "## Training throughput" in page
     assert (folder / "grid-cost.png").is_file()
     manifest = read_manifest(folder)

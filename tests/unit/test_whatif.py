@@ -218,6 +218,21 @@ def test_a_faster_worker_that_makes_it_slower_is_found_and_explained():
     assert served[1][step - 1] == (parts[7], parts[8], parts[9])
 
 
+def test_an_anomaly_of_one_seed_names_it_beside_medians_of_several():
+    device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6, jitter_cv=0.3)
+    cluster = Cluster(name="c", devices=(device,) * 3, link=LATE.link)
+    how: dict[str, Any] = {"instances": 200, "target": 0.05, "max_epochs": 1, "learn": 0}
+    found = ampsim.whatif(MODEL, cluster, "amp", repeats=3, seed=1, **how)
+    said = [one for one in found.sentences if "anomaly" in one]
+    assert said
+    assert all(
+        "% longer with seed 1, an" in one or "% shorter with seed 1, an" in one for one in said
+    )
+    assert not [one for one in said if "no stragglers taking no time" in one]
+    steady = ampsim.whatif(MODEL, LATE, "amp", **HOW)
+    assert not [one for one in steady.sentences if "with seed" in one]
+
+
 def steps_of(cluster: Cluster, worker: int) -> list[tuple[str, str, str]]:
     spans = ampsim.simulate(MODEL, cluster, "amp", mode="sleep", instances=200).spans
     own = spans[(spans["worker"] == worker) & (spans["end_s"] > spans["start_s"])]

@@ -25,13 +25,13 @@ from ampsim.report.page.html import html_page
 from ampsim.report.page.tables import table_files
 from ampsim.report.page.text import Picture, Words, page
 from ampsim.report.saving import encode
-from ampsim.report.table import format_count, items_of, to_csv
+from ampsim.report.table import items_of, to_csv
 from ampsim.report.verdict import verdict
 from ampsim.runs.folder import KIND, ROWS_KEPT, TABLES, Outcome, TraceWriter, write_run
 from ampsim.runs.rows import row_of
 from ampsim.runs.run import RunTable, run_of
 from ampsim.trace import OnRows
-from ampsim.units import format_rate, format_seconds
+from ampsim.units import format_count, format_rate, format_seconds
 
 CSV: Final = "forecast.csv"
 MARKDOWN: Final = "forecast.md"

@@ -9,12 +9,11 @@ from typing import Any, Final, TypeAlias
 import pandas as pd
 
 from ampsim.report.frames import DataFrame, Row, devices_of, number, rows, runs_by_row, text
-from ampsim.report.table import format_count, to_csv
-from ampsim.report.words import plain
-from ampsim.runs.run import RunTable
-from ampsim.text import mapping
+from ampsim.report.table import to_csv
+from ampsim.report.words import listed, plain
+from ampsim.runs.run import RunTable, placed_alike
 from ampsim.trace import MEMORY_CATEGORIES
-from ampsim.units import format_bytes, format_change, format_percent, format_seconds
+from ampsim.units import format_bytes, format_change, format_count, format_percent, format_seconds
 
 NamedTable: TypeAlias = tuple[str, list[list[str]]]
 """A heading, then a line of headings of columns, then lines of cells."""
@@ -39,11 +38,12 @@ def node_tables(forecast: RunTable) -> list[NamedTable]:
 
     A table is left out where the forecast has no data for it.
     """
-    placed = mapping(mapping(forecast.manifest.get("placement") or {}).get("workers") or {})
-    found: list[NamedTable] = []
-    if placed:
-        found.append(("Placement of nodes", _placement(placed, devices_of(forecast))))
-    by_row = runs_by_row(forecast)
+    by_row, found, devices = runs_by_row(forecast), list[NamedTable](), devices_of(forecast)
+    firsts = {name: of[0] for name, of in by_row.items() if "placement" in forecast.manifest}
+    for names, is_rank, placed in placed_alike(firsts):
+        of = f" under {plain(listed(names), _LONGEST)}" if len(names) < len(by_row) else ""
+        where = f"{' in the first rank' if is_rank else ''}{of}"
+        found.append((f"Placement of nodes{where}", _placement(placed, devices)))
     for name, (first, *_others) in by_row.items():
         of = f" under {plain(name, _LONGEST)}" if len(by_row) > 1 else ""
         for heading, table, lines in (

@@ -13,11 +13,12 @@ from ampsim.metric import Goal
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.tables import LEFT, NamedTable, bought, node_tables, tuning_tables
-from ampsim.report.table import columns_folded, format_count, notes, to_markdown
+from ampsim.report.table import columns_folded, notes, to_markdown
 from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import listed, plain
 from ampsim.runs.run import RunTable
 from ampsim.text import is_tables, mapping, sequence
+from ampsim.units import format_count
 
 _OF_DEVICES = (
     "Intervals hold the seeds and, within 95 %, the devices' numbers; notes have the devices alone."
@@ -129,10 +130,10 @@ def bullets(lines: Sequence[str]) -> str:
 
 def setting(forecast: RunTable) -> str:
     """Workers, target and repeats, in one line."""
-    counts = sorted({number(row, "workers") for row in rows(forecast.table)})
-    parts = [f"{forecast.workers} worker{'s' if forecast.workers != 1 else ''}"]
-    if len(counts) > 1:
-        parts = [f"{', '.join(map(format_count, counts[:-1]))} or {counts[-1]:.0f} workers"]
+    counts = {one for row in rows(forecast.table) if (one := number(row, "workers")) >= 0}
+    *fewer, most = sorted(counts or {float(forecast.workers)})
+    several = f"{', '.join(map(format_count, fewer))} or " if fewer else ""
+    parts = [f"{several}{format_count(most)} worker{'s' if most != 1 else ''}"]
     if forecast.target is not None:
         target = forecast.metric.target_text(forecast.target)
         parts.append(f"target {markdown.escape(target)} validation {forecast.metric.kind}")

@@ -171,7 +171,8 @@ def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float, end_s: float)
         for source, target, start, end in zip(*ends, *_units(chunk, unit_s, end_s), strict=True):
             if source in files and end > start:
                 stream = LINK_STREAM + target
-                files[source].kernel(f"ncclDevKernel_Send to worker {target}", stream, start, end)
+                whom = "the host" if target < 0 else f"worker {target}"
+                files[source].kernel(f"ncclDevKernel_Send to {whom}", stream, start, end)
                 count += 1
     return count
 

@@ -55,14 +55,13 @@ from ampsim.report.style import (
 from ampsim.report.table import (
     bound_name,
     bound_share,
-    format_count,
     format_ratio,
     per_second,
     series,
 )
 from ampsim.report.words import plain
 from ampsim.study.bound_words import BOUND_FROM, named
-from ampsim.units import UNKNOWN, format_bytes, format_percent, format_rate
+from ampsim.units import UNKNOWN, format_bytes, format_count, format_percent, format_rate
 
 _WIDTH_IN = 8.0
 _BAR = 0.38  # chosen: height of a bar where rows are 1 apart

@@ -28,10 +28,9 @@ from ampsim.report.style import (
     time_scale,
     wrapped,
 )
-from ampsim.report.table import format_count
 from ampsim.report.words import plain
 from ampsim.runs.rows import median_interval
-from ampsim.units import format_seconds
+from ampsim.units import format_count, format_seconds
 
 _WIDTH_IN = 10.0
 _BANDS_MAX = 6  # chosen: of more schedules, bands and thin lines hide one another

@@ -18,9 +18,8 @@ from matplotlib.patches import Rectangle
 
 from ampsim.report.frames import DataFrame, Floats, Row, number, rows
 from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, new_figure, styled
-from ampsim.report.table import format_count
 from ampsim.report.words import plain
-from ampsim.units import format_percent, format_rate, format_seconds
+from ampsim.units import format_count, format_percent, format_rate, format_seconds
 
 NOTHING: Final = "Nothing was run that can be compared."
 
@@ -45,7 +44,7 @@ class Measure:
 
 
 def _joules(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.3g} J"
+    return "–" if math.isnan(value) else f"{format_count(value)} J"
 
 
 MEASURES: Final = (

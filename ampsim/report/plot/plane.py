@@ -27,9 +27,9 @@ from ampsim.report.style import (
     styled,
     text_width_pt,
 )
-from ampsim.report.table import format_count, per_second, series
+from ampsim.report.table import per_second, series
 from ampsim.report.words import plain
-from ampsim.units import format_seconds
+from ampsim.units import format_count, format_seconds
 
 SIZE_PT = 7.5
 _HEIGHT_PT = 1.3 * SIZE_PT  # with what is above and below letters

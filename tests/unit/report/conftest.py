@@ -223,7 +223,7 @@ def forecast_of(spans: dict[str, pd.DataFrame], workers: int, **changes: Any) ->
         "model": {"name": "rnn", "config": {"hidden": 128}},
     }
     values: dict[str, Any] = {
-        "table": table_of(),
+        "table": table_of(workers=[workers] * 3),
         "target": 0.97,
         "metric": ACCURACY,
         "runs": runs,

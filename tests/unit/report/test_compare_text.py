@@ -41,6 +41,7 @@ def test_numbers_have_units_and_unknown_is_a_dash():
             number("accuracy", 0.06, 0.05),
             number("staleness_mean", None, 0.5),
             number("messages", 1000.0, 1000.0),
+            number("updates", 52_420.0, 2_987.0),
         ]
     ).splitlines()
     rows = {line.split()[0]: line.split()[1:] for line in lines if line}
@@ -49,6 +50,7 @@ def test_numbers_have_units_and_unknown_is_a_dash():
     assert rows["accuracy"] == ["6.00", "%", "5.00", "%", "-1", "%", "0.8333"]
     assert rows["staleness_mean"] == ["–", "0.5", "–", "–"]
     assert rows["messages"] == ["1,000", "1,000", "0", "1"]
+    assert rows["updates"] == ["52,420", "2,987", "-49,433", "0.05698"]
 
 
 def test_values_that_differ_in_their_last_bits_show_all_digits():

@@ -112,7 +112,10 @@ def test_each_worker_has_a_file_with_its_kernels_and_transfers(kept, profiles):
         sent = [one for one in kernels if one["name"].startswith("nccl")]
         transfers = run.transfers
         lasting = transfers["end_s"].clip(upper=run.makespan_s) > transfers["start_s"]
-        assert len(sent) == (lasting & (transfers["source_worker"] == worker)).sum() > 0
+        own = transfers[lasting & (transfers["source_worker"] == worker)]
+        assert len(sent) == len(own) > 0
+        ends = {f"worker {one}" if one >= 0 else "the host" for one in own["target_worker"]}
+        assert {one["name"].partition(" to ")[2] for one in sent} == ends
 
 
 def test_a_transfer_that_outlasts_the_last_step_makes_no_profile_longer(tmp_path):

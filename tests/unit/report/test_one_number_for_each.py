@@ -15,8 +15,7 @@ from unpainted import no_paint
 import ampsim
 from ampsim.forecasting.forecast import to_json
 from ampsim.report.page.figures import result_figures
-from ampsim.report.table import format_count
-from ampsim.units import format_percent, format_rate, format_seconds
+from ampsim.units import format_count, format_percent, format_rate, format_seconds
 
 NAMES = ("sequential", "amp")
 QUANTITIES = {  # column of the table, how its heading in the answer begins, how people read it

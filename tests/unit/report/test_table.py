@@ -215,6 +215,11 @@ def test_all_columns_are_those_of_the_csv(make_table):
     assert ["amp", "43.0", "%", "–"] in [line.split() for line in upright.splitlines()]
 
 
+def test_numbers_without_a_prefix_have_no_exponent_either(make_table):
+    joules = with_ranks(make_table(), energy_j=[4862.7, 999.7, 12.345])
+    assert column_cells(joules, ["energy_j"])[1] == ["energy_j", "4863", "1000", "12.3"]
+
+
 def test_a_fold_has_what_is_known_and_what_it_is(make_table):
     table = make_table()
     headings, *lines = columns_folded(table)

@@ -203,6 +203,13 @@ def test_nobody_reaching_the_target_is_said_with_the_closest(make_table):
     )
 
 
+def test_a_miss_is_not_rounded_to_the_target(make_table):
+    table = make_table(time_to_target_s=[NAN] * 3, best_accuracy=[0.9, 0.9697, 0.94])
+    assert verdict(table, 0.97).endswith(
+        " No schedule reached 97 %; pipeline came closest with 96.97 %."
+    )
+
+
 def test_less_than_half_of_the_runs_reaching_the_target_is_not_nobody(make_table):
     table = make_table(
         time_to_target_s=[NAN] * 3, best_accuracy=[0.971, 0.951, 0.98], repeats_reached=[1, 0, 1]
@@ -221,6 +228,13 @@ def test_one_schedule_alone_is_not_compared(make_table):
     )
     missed = make_table(time_to_target_s=[NAN] * 3, best_accuracy=[0.951] * 3).iloc[2:]
     assert verdict(missed, 0.97).endswith("It did not reach 97 %; its best accuracy was 95.1 %.")
+
+
+def test_one_epoch_is_one_and_a_large_staleness_has_no_exponent(make_table):
+    changed = make_table(epochs_to_target=[1.0] * 3, staleness_mean=[0.0, 0.0, 123.4])
+    assert verdict(changed.iloc[2:], 0.97).endswith(
+        ", after 1 epoch, with a mean staleness of 123 updates."
+    )
 
 
 @pytest.mark.parametrize("target", [None, 0.97])
