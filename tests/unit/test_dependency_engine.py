@@ -126,6 +126,23 @@ def test_of_two_that_wait_the_one_with_more_priority_starts_first():
     assert engine.result.operations["start_s"].tolist() == [3, 2, 0, 1]
 
 
+@pytest.mark.parametrize("has_host_too", [False, True])
+def test_a_device_goes_to_the_most_urgent_whoever_gets_a_thread_at_the_same_instant(has_host_too):
+    """What the pool gave to the host in between let the device take what was less urgent."""
+    host = Device(name="h", flop_per_s=1.0)
+    engine = ampsim.DependencyEngine(cluster(), ampsim.Pooled(4), host=host)
+    first, second = engine.new_variable(), engine.new_variable()
+    engine.push(None, [first, second], on=0, work=SECOND, name="first")
+    engine.push(None, on=0, work=SECOND, priority=-1, name="patient")
+    if has_host_too:
+        engine.push(None, mutates=[first], on="host", work=SECOND, priority=1, name="host")
+    engine.push(None, mutates=[second], on=0, work=SECOND, name="urgent")
+    engine.wait_for_all()
+    table = engine.result.operations.set_index("name")
+    assert table.loc["urgent", "start_s"] == 1.0
+    assert table.loc["patient", "start_s"] == 2.0
+
+
 def test_a_wait_lets_no_more_time_pass_than_it_must(engine):
     a, b = engine.new_variable("A"), engine.new_variable("B")
     engine.push(None, mutates=[a], work=SECOND)
