@@ -12,6 +12,7 @@ import pytest
 import ampsim
 from ampsim.clock import WallClock
 from ampsim.dependency import POLICIES, Arrays
+from ampsim.dependency.array import summed
 from ampsim.dependency.operation import Operation
 from ampsim.errors import OptionError, OutOfMemoryError, SimulationError
 from ampsim.hardware import Cluster, Device, Event, Link
@@ -261,6 +262,39 @@ def test_an_array_too_large_says_which_operation_wanted_it():
         OutOfMemoryError, match=r"^a\[gpu0\] set \(reads nothing; mutates a\[gpu0\]\)"
     ):
         a[0].numpy()
+
+
+def test_a_deletion_gives_back_what_copies_for_operations_elsewhere_took():
+    """They stayed for ever, and a program that made arrays anew ran out of memory."""
+    engine = ampsim.DependencyEngine(cluster(2, memory_bytes=240))
+    arrays = Arrays(engine)
+    for number in range(4):
+        a, b = arrays.new(f"a{number}", f"b{number}")
+        a[0] = np.arange(10.0)
+        b[1] = summed(a[0], a[0])
+        assert b[1].numpy().tolist() == np.arange(0.0, 20.0, 2.0).tolist()
+        for one in (a[0], b[1]):
+            one.delete()
+    engine.wait_for_all()
+    assert engine.result.peak_bytes.tolist() == [80, 160]
+    assert [engine.memory(place).total_bytes for place in range(2)] == [0, 0]
+    names = engine.result.operations["name"].tolist()
+    assert names.count("a0[gpu0] to gpu1") == 1  # one copy, however often it is read
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numbers_have_the_type_whose_bytes_are_counted(dtype):
+    """Of arrays in single precision the numbers were double."""
+    engine = ampsim.DependencyEngine(cluster(2))
+    a, b, c, labels = Arrays(engine, dtype=dtype).new("a", "b", "c", "labels")
+    third = np.array([1.0, 1 / 3])
+    a[0], labels[0] = third, np.array([1, 0])
+    b[0] = 0.1 * a[0]
+    c[1] = a[0] + b[0]
+    found = third.astype(dtype)
+    assert c[1].numpy().dtype == dtype
+    assert np.array_equal(c[1].value, found + 0.1 * found)
+    assert labels[0].numpy().dtype.kind == "i"
 
 
 def test_an_array_for_which_there_was_no_room_lies_nowhere():
