@@ -239,11 +239,12 @@ def make_rows(table: Table) -> list[TableRow]:
         MissingDataError: a data file that a model needs is not there.
     """
     file, rows = table.file, list[TableRow]()
+    first = make_device(table, {key: one.start for key, one in file.fit.items()}).numbers
     for index, entry in enumerate(file.rows):
         where = f"{table.label}: rows[{index}]"
-        for key in entry.device:
-            if key not in NUMBERS:
-                raise FileFormatError(f"{where}: device has no number {key!r}")
+        for key in [one for one in entry.device if one not in NUMBERS]:
+            raise FileFormatError(f"{where}: device has no number {key!r}")
+        located(f"{where}: device", partial(Device, name=file.name, **{**first, **entry.device}))
         train, valid, placed = (getattr(entry, one) or getattr(file, one) for one in _OVERRULED)
         name, placed = _beside(table, entry.model, ".py"), _beside(table, placed, ".toml")
         model = located(f"{where}: model", partial(load_model, name, **entry.set))
@@ -401,7 +402,6 @@ def calibrate(table: Table, on_run: OnRun | None = None) -> Calibration:
         MissingDataError: a data file that a model needs is not there.
     """
     rows = make_rows(table)
-    make_device(table, {key: one.start for key, one in table.file.fit.items()})
     seen = [row for row in rows if row.entry.is_fitted]
     measured = Measured(table, seen, on_run)
     solution = _solve(table, measured)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -69,6 +69,7 @@ def least_squares(
     start: Sequence[float],
     bounds: Sequence[tuple[float, float]],
     law: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Solution:
     """Find the parameters, between their bounds, with the least sum of squared residuals.
 
@@ -78,6 +79,7 @@ def least_squares(
         bounds: least and most of each.
         law: weights with which the derivatives by the parameters add up to 1 for every point, where
             that is known; it saves a run of all points for each derivative matrix.
+        weights: of points that matter more and are no more exact; residuals have their roots.
 
     Raises:
         SingularFit: the points do not decide the parameters.
@@ -85,8 +87,7 @@ def least_squares(
     low, high = np.array(bounds, float).T
     at: np.ndarray = np.array(start, float)
     found: np.ndarray = np.array(residuals(at.tolist()))
-    damping = 1e-3
-    slopes = _slopes(residuals, at, found, law)
+    damping, slopes = 1e-3, _slopes(residuals, at, found, law)
     if (fault := _fault(slopes)) is not None:
         raise fault
     for _ in range(ITERATIONS_MAX):
@@ -106,10 +107,19 @@ def least_squares(
             damping *= 10
         if moved < TOLERANCE:
             break
-    freedom = len(found) - len(at)
-    variance = found @ found / freedom if freedom > 0 else math.nan
-    error = np.sqrt(variance * np.diag(np.linalg.inv(slopes.T @ slopes)))
-    return Solution(at.tolist(), found.tolist(), error.tolist(), freedom)
+    error = _errors(slopes, found, weights)
+    return Solution(at.tolist(), found.tolist(), error.tolist(), len(found) - len(at))
+
+
+def _errors(slopes: np.ndarray, found: np.ndarray, weights: Any) -> np.ndarray:
+    """Standard errors of the parameters, where all points are equally exact."""
+    freedom, inverse = len(found) - slopes.shape[1], np.linalg.inv(slopes.T @ slopes)
+    if weights is not None and freedom > 0:
+        roots = np.sqrt(weights)
+        moves = inverse @ slopes.T * roots  # of the parameters, by an error of each point
+        freedom += np.sum((slopes @ moves / roots[:, None]) ** 2) - slopes.shape[1]
+        found, inverse = found / roots, moves @ moves.T
+    return np.sqrt((found @ found / freedom if freedom > 0 else math.nan) * np.diag(inverse))
 
 
 def student_quantile(probability: float, freedom: int) -> float:
@@ -145,8 +155,7 @@ def _slopes(
     """Derivatives, (points, parameters): by differences, the first by the law if there is one."""
     slopes = np.zeros((len(found), len(at)))
     for place in range(0 if law is None else 1, len(at)):
-        beside = at.copy()
-        beside[place] += STEP
+        beside = at + STEP * (np.arange(len(at)) == place)
         slopes[:, place] = (np.array(residuals(beside.tolist())) - found) / STEP
     if law is not None:
         slopes[:, 0] = law[0] * (1.0 - slopes[:, 1:] @ np.array(law[1:], float))

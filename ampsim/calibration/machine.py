@@ -464,17 +464,17 @@ def _passes(points: Sequence[MachinePoint]) -> tuple[dict[str, float], dict[str,
     )
     moved = np.array([one.pass_bytes or one.bytes for one in works], float)
     logs = np.array([math.log(one.seconds) for one in points])
-    weights = np.sqrt([IN_A_CELL.get(one.what, 1) for one in points])
+    weights = np.array([IN_A_CELL.get(one.what, 1) for one in points], float)
 
     def residuals(at: Sequence[float]) -> np.ndarray:
         overhead, bandwidth, rate = map(math.exp, at)
         fitted_s = operations * overhead + moved / bandwidth + functions / rate
-        return weights * (np.log(fitted_s) - logs)
+        return np.sqrt(weights) * (np.log(fitted_s) - logs)
 
     start = (math.log(1e-6), math.log(1e10), math.log(1e9))
     bounds = ((-23.0, 0.0), (10.0, 40.0), (10.0, 40.0))
     try:
-        found = least_squares(residuals, start, bounds)
+        found = least_squares(residuals, start, bounds, weights=weights.tolist())
     except SingularFit:
         raise OptionError(
             "the light operations do not tell overhead, bandwidth and functions from each other; "

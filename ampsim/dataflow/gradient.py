@@ -71,16 +71,30 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
                 f"gradients: {one.node.told} must be a floating-point tensor, got {one.dtype}"
             )
     y, *xs = (graph.resolve(one) for one in (y, *xs))
-    if y.captured_from is not None and xs != [y]:
+    if y.captured_from is not None and any(one is not y for one in xs):
         raise GraphError(
             f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
             "nothing leads to it; build it in there, or ask for its gradients outside"
+        )
+    if initial is not None and not _may_be(initial.shape, y.shape):
+        raise GraphError(
+            f"gradients: initial must have the shape {y.shape} of {y.node.told}, got "
+            f"{initial.shape} of {initial.node.told}"
         )
     with graph.building(direction=int(Direction.BACKWARD)):
         builder = _Builder(graph)
         ones = builder.filled(y, 1.0) if initial is None else initial
         found = builder.region(context, [(y, ones)], xs)
         return list(map(builder.or_zeros, found, xs))
+
+
+def _may_be(one: Shape | None, other: Shape | None) -> bool:
+    """Whether two shapes may turn out to be the same."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(
+        a == b or None in (a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 class Differentiated:
@@ -150,7 +164,7 @@ class _Builder:
         wanted = _reached_from(context, xs)
         parts: dict[Tensor, list[Tensor]] = {}
         for tensor, gradient in seeds:
-            parts.setdefault(tensor, []).append(gradient)
+            parts.setdefault(tensor, []).append(self._of_type(gradient, tensor))
         for unit in reversed(list(context.units)):
             given = [self._sum(parts, one) for one in unit.outputs]
             if not any(one in wanted for one in unit.inputs):
@@ -159,8 +173,15 @@ class _Builder:
                 continue
             for tensor, gradient in zip(unit.inputs, self._back(unit, given, wanted), strict=False):
                 if gradient is not None and tensor in wanted:
-                    parts.setdefault(tensor, []).append(gradient)
+                    parts.setdefault(tensor, []).append(self._of_type(gradient, tensor))
         return [self._sum(parts, one) for one in xs]
+
+    def _of_type(self, gradient: Tensor, tensor: Tensor) -> Tensor:
+        """A gradient in the type of its tensor, beside which there may have been a wider one."""
+        if gradient.dtype == tensor.dtype:
+            return gradient
+        with self._graph.building(placed=tensor.node):
+            return apply("cast", gradient, dtype=tensor.dtype)
 
     def _sum(self, parts: dict[Tensor, list[Tensor]], tensor: Tensor) -> Tensor | None:
         """The whole gradient of a tensor, summed up in the order of the graph."""

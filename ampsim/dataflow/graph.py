@@ -91,6 +91,15 @@ class Tensor:
     __lt__, __le__ = _infix("less"), _infix("less_equal")
     __gt__, __ge__ = _infix("greater"), _infix("greater_equal")
 
+    __array_ufunc__ = None  # an array leaves `array * tensor` to the tensor
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        raise GraphError(
+            f"{self.node.told}: tensors have no == and != while the graph is built; use "
+            "flow.equal(x, y) or flow.not_equal(x, y)"
+        )
+
     def __neg__(self) -> Tensor:
         return apply("negative", self)
 

@@ -208,7 +208,7 @@ class Host:
             key = tuple(map(_SHAPE, inputs))
             cost = step.known.get(key)
             if cost is None or step.is_cost_told:
-                cost = step.known[key] = self._new_cost(step, inputs)
+                cost = step.known[key] = self._new_cost(step, iteration, inputs)
             self._cost = cost
             if cost.output is not None:
                 return cost.output
@@ -225,18 +225,28 @@ class Host:
         except AmpsimError:
             raise
         except Exception as error:
-            where = f" in {iteration.state.tag}" if iteration.path else ""
-            raise SimulationError(
-                f"{node.told}{where} failed at {self._clock.now:.9g} s: {told(error)}"
-            ) from error
+            raise self._failure(step, iteration, error) from error
 
-    def _new_cost(self, step: Step, inputs: list[Any]) -> KernelCost:
+    def _failure(self, step: Step, iteration: Iteration, error: Exception) -> SimulationError:
+        where = f" in {iteration.state.tag}" if iteration.path else ""
+        return SimulationError(
+            f"{step.node.told}{where} failed at {self._clock.now:.9g} s: {told(error)}"
+        )
+
+    def _output_shape(self, step: Step, iteration: Iteration, inputs: list[Any]) -> Any:
+        """The shape that a step gives; lengths may not fit that were not known before it runs."""
+        operator, told = step.node.operator, step.node.attributes
+        try:
+            if operator.running_shape is not None:
+                return operator.running_shape(*inputs, **told)
+            return operator.shape(*(one.shape for one in inputs), **told)
+        except (ValueError, TypeError, IndexError) as error:
+            raise self._failure(step, iteration, error) from error
+
+    def _new_cost(self, step: Step, iteration: Iteration, inputs: list[Any]) -> KernelCost:
         node = step.node
         operator, shapes = node.operator, [one.shape for one in inputs]
-        if operator.running_shape is not None:
-            shape: Any = operator.running_shape(*inputs, **node.attributes)
-        else:
-            shape = operator.shape(*shapes, **node.attributes)
+        shape = self._output_shape(step, iteration, inputs)
         itemsize = node.outputs[0].dtype.itemsize
         # A number beside an array, as an epoch beside a weight, is a parameter and no operand.
         arrays = zip((*node.inputs, *node.outputs), (*shapes, shape), strict=False)

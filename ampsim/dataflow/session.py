@@ -318,7 +318,7 @@ class Session:
             host.start(executors[worker].run)
         self._clock.run()
         is_over = all(one.is_over for one in executors.values())
-        for worker in () if is_over else executors:
+        for worker in executors:  # a host that ran ahead may be over before its device
             host = self.hosts[worker]
             if isinstance(host, CountingHost):
                 host.require_room()

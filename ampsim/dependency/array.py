@@ -224,8 +224,19 @@ class Array:
         )
 
     def delete(self) -> None:
-        """Push the end of this array: its memory is given back when all that use it have ended."""
+        """Push the end of this array, and of copies that were pushed for operations elsewhere.
+
+        Memory is given back when all that use it have ended.
+
+        Raises:
+            OptionError: it is rows of another, or was deleted already.
+        """
+        if self.whole is not None:
+            raise OptionError(f"{self.name}: rows can be read only; delete the whole array")
         self.arrays.engine.delete_variable(self.variable, self._free)
+        for copied in self._near.values():
+            copied.delete()
+        self._near.clear()
 
     def __add__(self, other: Array) -> Expression:
         """The sum of two arrays."""
@@ -273,7 +284,8 @@ class Array:
         if self.whole is not None:
             raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
         self._require(expression.shape)
-        inputs = tuple(one.near(self.place) for one in expression.inputs)
+        near = {one: one.near(self.place) for one in dict.fromkeys(expression.inputs)}
+        inputs = tuple(near[one] for one in expression.inputs)
         reads = dict.fromkeys(one.variable for one in inputs if one.variable is not self.variable)
         self.arrays.engine.push(
             partial(self._fill, expression.compute, inputs),
@@ -312,7 +324,19 @@ class Array:
                     raise _written_to(inputs, error) from error
                 raise
             require_ended(given)
-            self._value = None if given is None else np.asarray(given)
+            self._value = None if given is None else self._checked(np.asarray(given))
+
+    def _checked(self, value: np.ndarray) -> np.ndarray:
+        """Numbers of its shape; those that are no whole numbers in the type of all arrays.
+
+        Raises:
+            OptionError: they have another shape.
+        """
+        if value.shape != self.shape:
+            raise OptionError(
+                f"{self.name} has shape {self.shape}, its function gave {value.shape}"
+            )
+        return value.astype(self.arrays.dtype, copy=False) if value.dtype.kind == "f" else value
 
     def _free(self) -> None:
         self.arrays.engine.memory(self.place).give(ARRAYS, self._held_bytes)

@@ -49,10 +49,14 @@ class Pool(NothingFree):
                 self._processor.wake()
 
     def begin(self, kind: Any, queue: Any) -> Begun:
-        """Give a thread to the most urgent operation, which goes to its lane and ends there."""
-        operation = heappop(self._waiting)[3]
-        self._left -= 1
-        operation.lane.put(operation)
+        """Give threads to the most urgent operations, which go to their lanes and end there.
+
+        To all at once: a lane that looked in between would start one that is less urgent.
+        """
+        while queue:
+            operation = heappop(self._waiting)[3]
+            self._left -= 1
+            operation.lane.put(operation)
         return 0.0, None
 
     def end(self, task: Begun) -> None:

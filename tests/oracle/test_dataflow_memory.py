@@ -462,6 +462,24 @@ def test_the_wall_clock_swaps_alike():
     assert virtual.memory.equals(wall.memory)
 
 
+@pytest.mark.parametrize("run_ahead", [True, False])
+@pytest.mark.parametrize("has_swapping", [True, False])
+def test_a_worker_among_others_says_that_it_has_no_room(run_ahead, has_swapping):
+    """Its host has run everything while its device waits for room that no other worker makes."""
+    with flow.FlowGraph():
+        x, n = flow.input("x", (ROWS, ROWS)), flow.input("n", (), "int64")
+        with flow.device(1):
+            elsewhere = n + 1
+        y = flow.tanh(x) * x
+    (one,) = cluster_of(1.0, 1.0, 2.5).devices
+    cluster = Cluster(name="two", devices=(one, one))
+    with pytest.raises(OutOfMemoryError, match=r"test is out of memory at .*: multiply-1 \(.*asks"):
+        flow.run(
+            [y, elsewhere], {"x": np.eye(ROWS), "n": 1}, cluster=cluster,
+            swap_memory=has_swapping, run_ahead=run_ahead,
+        )  # fmt: skip
+
+
 # --- refusals
 
 

@@ -505,3 +505,38 @@ def test_single_precision_stays_single(program):
     assert {one.dtype for one in (*asked, *found)} == {np.dtype("float32")}
     for got, wanted in zip(found, of_torch(PROGRAMS[program], 3), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=1e-4)
+
+
+def mixed_loop(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    return f.loop(lambda i, y: i < n, lambda i, y: (i + 1, f.tanh(y * w) + f.sum(v * x)), (0, w))[1]
+
+
+def mixed_branch(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    return f.cond(n > 2, lambda: f.sum(f.tanh(x * v) * v), lambda: f.sum(f.matmul(w, w)))
+
+
+def mixed_rows(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    return f.map_fn(lambda row: row * row, x) * v
+
+
+@pytest.mark.parametrize("n", [0, 3])
+@pytest.mark.parametrize("program", [mixed_loop, mixed_branch, mixed_rows])
+def test_a_gradient_has_the_type_of_its_tensor_where_precisions_meet(program, n):
+    """That of a single one beside a double one was double, and no loop and no branch took it."""
+    types = {"x": "float32", "w": "float64", "v": "float64"}
+    with flow.FlowGraph():
+        tensors = [flow.input(name, one.shape, types[name]) for name, one in FLOATS.items()]
+        y = program(Flow, *tensors, flow.constant(n))
+        asked = [y, *flow.gradients(y, tensors)]
+    feeds = {name: one for name, one in FLOATS.items() if is_needed(asked, name)}
+    found = flow.run(asked, feeds).values
+    leaves = [
+        torch.tensor(one, dtype=getattr(torch, types[name]), requires_grad=True)
+        for name, one in FLOATS.items()
+    ]
+    value = program(Torch, *leaves, n)
+    value.sum().backward()
+    slopes = [torch.zeros_like(one) if one.grad is None else one.grad for one in leaves]
+    for tensor, got, wanted in zip(asked, found, [value.detach(), *slopes], strict=True):
+        assert tensor.dtype == got.dtype == wanted.numpy().dtype
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-7)

@@ -22,6 +22,22 @@ def test_a_line_is_fitted_as_by_the_normal_equations_with_its_standard_errors():
     assert found.freedom == 3
 
 
+def test_errors_of_points_that_matter_more_are_those_of_points_as_exact_as_the_others():
+    """A weight says how much a point matters. Taken for exactness, 95 % were 80 %."""
+    x, weights = np.arange(24.0), np.array([9.0, *[1.0] * 7] * 3)
+    rng, roots = np.random.default_rng(0), np.sqrt(weights)
+    design = np.column_stack([np.ones(24), x])
+    moves = np.linalg.solve(design.T * weights @ design, design.T * weights)
+    y = 1.0 + 0.5 * x + rng.standard_normal(24)
+    found = least_squares(
+        lambda at: roots * (at[0] + at[1] * x - y), [0.0, 0.0], FREE, weights=weights.tolist()
+    )
+    rest = np.eye(24) - design @ moves
+    variance = ((rest @ y) ** 2).sum() / np.trace(rest @ rest.T)
+    assert found.at == pytest.approx(moves @ y, rel=1e-6)
+    assert found.error == pytest.approx(np.sqrt(variance * (moves**2).sum(axis=1)), rel=1e-6)
+
+
 def test_a_curved_problem_is_solved_from_afar():
     times = np.array([0.5, 1.0, 2.0, 4.0])
     told = np.log(3.0 + 0.25 * times)

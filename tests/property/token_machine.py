@@ -154,7 +154,7 @@ class TokenMachine:
         self.emit(node, 0, node.operator.kernel(*values, **node.attributes), tag)
 
     def emit(self, node: Node, output: int, value: Any, tag: tuple[Any, ...]) -> None:
-        if not tag and node.outputs[output] in self.asked:
+        if not tag and node.outputs[output] in {*self.asked}:
             self.found[node.outputs[output]] = value
         for consumer, place in self.consumers.get((node, output), ()):
             self.arrive(consumer, place, value, tag)

@@ -9,11 +9,16 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ampsim.calibration.machine import (
+    PASSED,
+    PAYLOADS,
     REACH_MAX,
     MachinePoint,
+    _light,  # pyright: ignore[reportPrivateUsage]  # the operations that are timed
+    _passes,  # pyright: ignore[reportPrivateUsage]  # their fit
     fit_machine,
     measure,
     predicted_s,
@@ -206,6 +211,27 @@ def test_intervals_of_the_fit_are_those_of_the_file(tmp_path):
         value, factor = fit.numbers[key], fit.factors[key]
         assert (low, high) == pytest.approx((value / factor, value * factor), rel=1e-3)
         assert low < value < high
+
+
+@pytest.mark.slow
+def test_intervals_of_light_operations_hold_the_truth_as_often_as_they_say():
+    """At the points that are measured, each 10 % off by chance."""
+    rng, held = np.random.default_rng(0), np.zeros(3)
+    true = dict(zip(PASSED, (OVERHEAD_S, BANDWIDTH, FUNCTIONS), strict=True))
+    works = [(case.point.what, case.point.work) for size in PAYLOADS for case in _light(size).cases]
+    device = Device(name="true", flop_per_s=FASTEST, **true)
+    exact = [MachinePoint("light", what, (1, 1), work) for what, work in works]
+    seconds = [predicted_s(device, one) for one in exact]
+    for _ in range(200):
+        off = np.exp(0.1 * rng.standard_normal(len(exact)))
+        points = [
+            replace(one, seconds=s * f) for one, s, f in zip(exact, seconds, off, strict=True)
+        ]
+        values, factors = _passes(points)
+        held += [
+            true[key] / factors[key] <= values[key] <= true[key] * factors[key] for key in PASSED
+        ]
+    assert held / 200 == pytest.approx([0.95] * 3, abs=0.05)  # three standard errors
 
 
 def test_a_number_that_the_points_leave_open_has_a_wide_interval_and_says_so():

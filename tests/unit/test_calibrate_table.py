@@ -153,6 +153,21 @@ def test_a_row_may_replace_numbers_of_the_device(file):
     assert fast.simulated > 1.5 * found.points[2].simulated
 
 
+@pytest.mark.parametrize(
+    ("own", "line"),
+    [
+        ("flop_per_s = -1", r"rows\[2\]: device: Device: flop_per_s must be > 0, got -1$"),
+        ("copy_latency_s = 1", r"rows\[2\]: device: Device: copy_latency_s has no effect without"),
+        ("flops = 1", r"rows\[2\]: device has no number 'flops'$"),
+    ],
+)
+def test_what_a_row_replaces_is_checked_before_anything_is_fitted(own, line, file):
+    path = file.with_name("own.toml")
+    path.write_text(f"{file.read_text()}device.{own}\n")
+    with pytest.raises(FileFormatError, match=rf"own\.toml: {line}"):
+        make_rows(read_table_file(path))
+
+
 @pytest.mark.slow
 def test_the_command_writes_a_device_file_that_runs_and_says_where_it_is_from(call, file):
     ended = call(

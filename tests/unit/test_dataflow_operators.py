@@ -58,6 +58,29 @@ def test_shape_and_type_are_as_the_rules_say(name):
         assert np.array_equal(asleep, value)
 
 
+WHOLE = np.array([3, 1, 2])
+OF_WHOLE_NUMBERS = {
+    "divide": [WHOLE, np.array(2)], "exp": [WHOLE], "log": [WHOLE], "tanh": [WHOLE],
+    "softmax": [WHOLE], "relu": [WHOLE], "square": [WHOLE], "sum": [WHOLE > 1],
+    "floor_divide": [WHOLE, np.array(2)], "add": [WHOLE > 1, WHOLE > 2],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_WHOLE_NUMBERS)
+def test_the_type_of_what_is_made_of_whole_numbers_and_truth_values_is_numpys(name):
+    """Fractions were called whole numbers: they cost nothing, and a loop let a variable change."""
+    values = OF_WHOLE_NUMBERS[name]
+    told = {"axis": None} if name == "sum" else {}
+    with flow.FlowGraph():
+        inputs = [flow.input(f"x{place}", one.shape, one.dtype) for place, one in enumerate(values)]
+        y = apply(name, *inputs, **told)
+    feeds = {f"x{place}": one for place, one in enumerate(values)}
+    found = flow.run(y, feeds).values[0]
+    assert found.dtype == y.dtype
+    of_numpy = getattr(np, name, None)
+    assert of_numpy is None or found.dtype == of_numpy(*values).dtype
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_work_is_counted(name):
     values = [np.asarray(one) for one in CASES[name][0]]

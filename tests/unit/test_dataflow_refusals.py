@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -54,6 +55,22 @@ def test_a_tensor_has_no_truth_value_and_no_elements(x):
     refused(GraphError, rf"^x {HERE}: a tensor has no elements .* use flow.map_fn", lambda: list(x))
 
 
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne])
+def test_tensors_are_compared_by_an_operator_of_the_graph(x, compare):
+    """What Python says of two objects would be a constant, and `cond` always take one branch."""
+    for other in (0, x + 1.0, None):
+        refused(
+            GraphError,
+            rf"^x {HERE}: tensors have no == and != .*; use flow.equal\(x, y\) or flow.not_equal",
+            lambda: compare(x, other),  # noqa: B023  # called at once
+        )
+
+
+def test_an_array_leaves_arithmetic_to_the_tensor(x):
+    y = np.ones((2, 3)) * x - np.float32(2.0)
+    assert np.array_equal(flow.run(y, {"x": np.ones((2, 3))}).values[0], -np.ones((2, 3)))
+
+
 def test_shapes_must_fit(x):
     refused(
         GraphError,
@@ -81,6 +98,7 @@ def test_shapes_must_fit(x):
         r"^softmax_cross_entropy-1 .* \(rows, classes\) and \(rows,\)",
         lambda: flow.softmax_cross_entropy(x, x),
     )
+    refused(GraphError, r"^expand-1 .* do not fit", lambda: flow.expand(x, 5))
     refused(
         GraphError,
         r"^pick-1 .* the index must be whole numbers, got float64",
@@ -239,6 +257,16 @@ def test_gradients_are_of_floats(x):
     )
 
 
+def test_a_given_gradient_has_the_shape_of_what_it_is_of(x):
+    """One of (2, 2, 3) gave gradients that were twice too large."""
+    for shape in ((2, 2, 3), (3,), (1, 3)):
+        refused(
+            GraphError,
+            r"^gradients: initial must have the shape \(2, 3\) of tanh-\d .*, got \(.*3,?\) of in",
+            lambda: flow.gradients(flow.tanh(x), [x], flow.input(f"in {shape}", shape)),  # noqa: B023  # called at once
+        )
+
+
 def test_gradients_in_a_branch_or_body_are_of_what_is_built_there(x):
     """Else they would be zeros, as nothing in there leads from the one to the other."""
     w = flow.variable("w", np.ones((2, 3)))
@@ -293,6 +321,42 @@ def test_sleep_mode_decides_by_integers_alone(x):
         OptionError,
         rf"^greater-1 {HERE} decides by floating-point numbers, .*; use mode=\"numeric\"",
         lambda: flow.run(y, {"x": np.ones((2, 3))}, mode="sleep"),
+    )
+
+
+WRONG_LENGTHS: dict[str, tuple[Callable[..., flow.Tensor], str]] = {
+    "add": (lambda x, y: x + y, "ValueError: lengths 2 and 4 of one axis"),
+    "matmul": (flow.matmul, r"ValueError: \(rows, d_in\) and \(d_in, d_out\) are expected"),
+    "concat": (lambda x, y: flow.concat([x, y]), "ValueError: all axes but one must be alike"),
+    "reshape_to": (lambda x, y: flow.reshape(x, (5, -1)), "ValueError: cannot reshape array"),
+    "cut": (lambda x, y: flow.cut(x, 2, 5), "ValueError: 2 to 5 is not within axis 1"),
+}
+
+
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+@pytest.mark.parametrize("name", WRONG_LENGTHS)
+def test_lengths_that_turn_out_not_to_fit_are_told_with_the_operator(graph, name, mode):
+    build, text = WRONG_LENGTHS[name]
+    x, y = (flow.input(one, (None, None)) for one in "xy")
+    built = build(x, y) + flow.sum(y)
+    refused(
+        SimulationError,
+        rf"^{name}-1 {HERE} failed at 0 s: {text}",
+        lambda: flow.run(built, {"x": np.ones((2, 3)), "y": np.ones((4, 4))}, mode=mode),
+    )
+
+
+@pytest.mark.parametrize("measure", [flow.softmax_cross_entropy, flow.count_right])
+@pytest.mark.parametrize("labels", [1, 2, 4])
+def test_a_label_is_one_of_a_row(graph, measure, labels):
+    """Fewer labels than rows gave a loss, of other rows than these."""
+    label = flow.input("label", (labels,), "int64")
+    refused(GraphError, rf"fit: 3 rows and {labels} labels$", lambda: measure(np.eye(3), label))
+    rows = flow.input("rows", (None, 3))
+    refused(
+        SimulationError,
+        rf"^{measure.__name__}-\d {HERE} failed at 0 s: ValueError: 3 rows and {labels} labels$",
+        lambda: flow.run(measure(rows, label), {"rows": np.eye(3), "label": [0] * labels}),
     )
 
 

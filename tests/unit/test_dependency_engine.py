@@ -12,6 +12,7 @@ import pytest
 import ampsim
 from ampsim.clock import WallClock
 from ampsim.dependency import POLICIES, Arrays
+from ampsim.dependency.array import summed
 from ampsim.dependency.operation import Operation
 from ampsim.errors import OptionError, OutOfMemoryError, SimulationError
 from ampsim.hardware import Cluster, Device, Event, Link
@@ -124,6 +125,23 @@ def test_of_two_that_wait_the_one_with_more_priority_starts_first():
         engine.push(None, work=SECOND, priority=priority)
     engine.wait_for_all()
     assert engine.result.operations["start_s"].tolist() == [3, 2, 0, 1]
+
+
+@pytest.mark.parametrize("has_host_too", [False, True])
+def test_a_device_goes_to_the_most_urgent_whoever_gets_a_thread_at_the_same_instant(has_host_too):
+    """What the pool gave to the host in between let the device take what was less urgent."""
+    host = Device(name="h", flop_per_s=1.0)
+    engine = ampsim.DependencyEngine(cluster(), ampsim.Pooled(4), host=host)
+    first, second = engine.new_variable(), engine.new_variable()
+    engine.push(None, [first, second], on=0, work=SECOND, name="first")
+    engine.push(None, on=0, work=SECOND, priority=-1, name="patient")
+    if has_host_too:
+        engine.push(None, mutates=[first], on="host", work=SECOND, priority=1, name="host")
+    engine.push(None, mutates=[second], on=0, work=SECOND, name="urgent")
+    engine.wait_for_all()
+    table = engine.result.operations.set_index("name")
+    assert table.loc["urgent", "start_s"] == 1.0
+    assert table.loc["patient", "start_s"] == 2.0
 
 
 def test_a_wait_lets_no_more_time_pass_than_it_must(engine):
@@ -244,6 +262,39 @@ def test_an_array_too_large_says_which_operation_wanted_it():
         OutOfMemoryError, match=r"^a\[gpu0\] set \(reads nothing; mutates a\[gpu0\]\)"
     ):
         a[0].numpy()
+
+
+def test_a_deletion_gives_back_what_copies_for_operations_elsewhere_took():
+    """They stayed for ever, and a program that made arrays anew ran out of memory."""
+    engine = ampsim.DependencyEngine(cluster(2, memory_bytes=240))
+    arrays = Arrays(engine)
+    for number in range(4):
+        a, b = arrays.new(f"a{number}", f"b{number}")
+        a[0] = np.arange(10.0)
+        b[1] = summed(a[0], a[0])
+        assert b[1].numpy().tolist() == np.arange(0.0, 20.0, 2.0).tolist()
+        for one in (a[0], b[1]):
+            one.delete()
+    engine.wait_for_all()
+    assert engine.result.peak_bytes.tolist() == [80, 160]
+    assert [engine.memory(place).total_bytes for place in range(2)] == [0, 0]
+    names = engine.result.operations["name"].tolist()
+    assert names.count("a0[gpu0] to gpu1") == 1  # one copy, however often it is read
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numbers_have_the_type_whose_bytes_are_counted(dtype):
+    """Of arrays in single precision the numbers were double."""
+    engine = ampsim.DependencyEngine(cluster(2))
+    a, b, c, labels = Arrays(engine, dtype=dtype).new("a", "b", "c", "labels")
+    third = np.array([1.0, 1 / 3])
+    a[0], labels[0] = third, np.array([1, 0])
+    b[0] = 0.1 * a[0]
+    c[1] = a[0] + b[0]
+    found = third.astype(dtype)
+    assert c[1].numpy().dtype == dtype
+    assert np.array_equal(c[1].value, found + 0.1 * found)
+    assert labels[0].numpy().dtype.kind == "i"
 
 
 def test_an_array_for_which_there_was_no_room_lies_nowhere():

@@ -217,6 +217,25 @@ def test_an_array_that_came_from_another_shares_no_numbers_that_can_be_written(e
     a[0].numpy()[:] = 7.0
 
 
+def test_a_function_gives_numbers_of_the_shape_that_it_says(engine):
+    a, b = Arrays(engine).new("a", "b")
+    a[0] = np.arange(4.0)
+    b[0] = Expression("first", (a[0],), lambda x: x[:1], (4,))
+    text = (
+        r"^b\[gpu0\] first \(.*\) failed at 0 s: b\[gpu0\] has shape \(4,\), its function gave \(1"
+    )
+    with pytest.raises(SimulationError, match=text):
+        engine.wait_for_all()
+
+
+def test_rows_of_an_array_are_not_deleted_without_the_others(engine):
+    """Nothing could use the array any more, and its memory was never given back."""
+    (a,) = Arrays(engine).new("a")
+    a["host"] = np.arange(4.0)
+    with pytest.raises(OptionError, match=r"^a\[cpu\]: rows can be read only; delete the whole"):
+        a[:2].delete()
+
+
 def test_a_refused_push_leaves_nothing_behind(engine):
     a = engine.new_variable("A")
     with pytest.raises(OptionError):

@@ -33,12 +33,16 @@ def _built(operator: op.Operator, told: str, count: int) -> Callable[..., Tensor
 
 
 def _of_numpy(
-    name: str, told: str, rules: tuple[Any, Any, op.WorkRule],
-    gradient: op.GradientRule | None = None,
-) -> Callable[..., Tensor]:  # fmt: skip
-    """List NumPy's function of a name."""
+    name: str, told: str, rules: tuple[Any, op.WorkRule], gradient: op.GradientRule | None = None
+) -> Callable[..., Tensor]:
+    """List NumPy's function of a name, which gives the type that NumPy gives."""
     function = getattr(np, name)
-    return _built(op.Operator(name, function, *rules, gradient), told, function.nin)
+
+    def dtype(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+        return function.resolve_dtypes((*dtypes, None))[-1]
+
+    shape, work = rules
+    return _built(op.Operator(name, function, shape, dtype, work, gradient), told, function.nin)
 
 
 # --- arithmetic
@@ -76,7 +80,7 @@ _GRADIENTS: Final[dict[str, op.GradientRule | None]] = {
 """What has NumPy's name, and how its gradient is built."""
 
 for _name, _gradient in _GRADIENTS.items():
-    _of_numpy(_name, "", (op.broadcast, op.joint_dtype, op.moved), _gradient)
+    _of_numpy(_name, "", (op.broadcast, op.moved), _gradient)
 
 
 def _joined_work(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -92,10 +96,10 @@ def add_n(*parts: Array) -> Any:
 # --- what NumPy has under the same name: comparisons, logic, functions of one tensor
 
 
-_CLAIM: Final = (op.broadcast, op.truth, op.moved)
-_LOGIC: Final = (op.broadcast, op.truth, op.no_work)  # which is the host's
-_FUNCTION: Final = (op.first_shape, op.first_dtype, op.elementwise(functions=1))
-_SIMPLE: Final = (op.first_shape, op.first_dtype, op.elementwise())
+_CLAIM: Final = (op.broadcast, op.moved)
+_LOGIC: Final = (op.broadcast, op.no_work)  # which is the host's
+_FUNCTION: Final = (op.first_shape, op.elementwise(functions=1))
+_SIMPLE: Final = (op.first_shape, op.elementwise())
 
 for _name in ("less", "less_equal", "greater", "greater_equal"):
     _of_numpy(_name, "", _CLAIM)
@@ -169,10 +173,13 @@ def _of_node(node: Any) -> Callable[[Operand], Tensor]:
     def slope(of: Any, gradient: Tensor) -> list[Tensor]:
         return [apply(f"{name}_gradient", of.output(), gradient)]
 
+    def dtype(taken: np.dtype[Any]) -> np.dtype[Any]:
+        return value(np.zeros((), taken)).dtype
+
     work = op.elementwise(operations[1], passes=passes[1], arrays=3)
     op.register(op.Operator(f"{name}_gradient", back, op.first_shape, op.first_dtype, work))
     work = op.elementwise(operations[0], passes=passes[0], functions=1)
-    made = op.Operator(name, value, op.first_shape, op.first_dtype, work, slope)
+    made = op.Operator(name, value, op.first_shape, dtype, work, slope)
     return _built(made, node.__doc__, 1)
 
 

@@ -75,8 +75,12 @@ def permute(x: Array, axes: tuple[int, ...]) -> Any:
 # --- what a gate needs that chooses by value
 
 
+def _share_dtype(x: np.dtype[Any]) -> np.dtype[Any]:
+    return np.exp.resolve_dtypes((x, None))[-1]
+
+
 @listed(
-    op.first_shape, op.first_dtype, op.elementwise(5, passes=8, functions=1),
+    op.first_shape, _share_dtype, op.elementwise(5, passes=8, functions=1),
     lambda of, gradient: [softmax_gradient(of.output(), gradient)],
 )  # fmt: skip
 def softmax(x: Array) -> Any:
@@ -133,6 +137,8 @@ def argmax(x: Array, axis: int = -1) -> Any:
 def _loss_shape(logits: op.Shape, label: op.Shape) -> op.Shape:
     if len(logits) != 2 or len(label) != 1:
         raise ValueError("(rows, classes) and (rows,) are expected")
+    if None not in (logits[0], label[0]) and logits[0] != label[0]:
+        raise ValueError(f"{logits[0]} rows and {label[0]} labels")
     return ()
 
 

@@ -98,14 +98,18 @@ def _total_back(of: Any, gradient: Tensor) -> list[Tensor]:
     return [of.spread(gradient if axis is None else expand(gradient, axis), 0)]
 
 
-@listed(op.without_axis, op.first_dtype, op.moved, _total_back)
+def _total_dtype(x: np.dtype[Any], **attributes: Any) -> np.dtype[Any]:
+    return np.add.reduce(np.zeros(1, x)).dtype
+
+
+@listed(op.without_axis, _total_dtype, op.moved, _total_back)
 def sum(x: Array, axis: int | None = None) -> Any:
     """The sum over an axis, or over all."""
     return np.asarray(x.sum(axis=axis))
 
 
 def _wide(x: op.Shape, *, axis: int) -> op.Shape:
-    place = axis % (len(x) + 1)
+    place = range(len(x) + 1)[axis]
     return (*x[:place], 1, *x[place:])
 
 
