@@ -163,8 +163,7 @@ class Ranking:
     pairs: tuple[Pair | None, ...]  # each row against the best; None of what is not compared
     seeds: int  # by which they were compared
     seeds_needed: int | None  # about how many would do; None where there are enough
-    # of rows, the first's median over its own; where neither arrives it may be anything
-    speed_ups: tuple[tuple[float, float] | None, ...]
+    speed_ups: tuple[tuple[float, float] | None, ...]  # of rows, the first's median over its own
     flip: float | None  # the probability that with other seeds any other is not behind the best
 
     @property
@@ -219,8 +218,8 @@ def rank(rows: Sequence[Times | None], sureness: Sureness | None = None) -> Rank
     speed_ups: list[tuple[float, float] | None] = [None] * len(rows)
     if len(seeds) >= INTERVAL_FROM and 0 in known:
         for place in [*drawn][1:]:
-            ends = (_interval(draws, drawn[0], drawn[place], SURE, one) for one in (0.0, math.inf))
-            speed_ups[place] = next(ends)[0], next(ends)[1]
+            ends = [_interval(draws, drawn[0], drawn[place], SURE, one) for one in (0.0, math.inf)]
+            speed_ups[place] = ends[0][0], ends[1][1]  # where neither arrives it may be anything
     return Ranking(
         answer,
         best,
@@ -291,10 +290,7 @@ def _pair(
 
 
 def _flip(draws: Draws, is_flipped: np.ndarray) -> float | None:
-    """The probability of draws that flip an order, and no less than a coin's; None with one seed.
-
-    `is_flipped` says which do, (draws,).
-    """
+    """The probability of draws, (draws,), no less than a coin's; None of one seed."""
     seeds = draws.counts.shape[1]
     found = min(float(draws.weights[is_flipped].sum()), 1.0)  # but for rounding
     return max(found, coin(seeds)) if seeds > 1 else None

@@ -206,8 +206,7 @@ def placed_alike(runs: Mapping[str, Run]) -> list[tuple[list[str], bool, dict[st
         busy = run.time_by_node[["node", "worker"]].to_numpy() if len(run.time_by_node) else ()
         if placed and all(node in placed or node == CENTRE for node, _worker in busy):
             is_rank = any(worker != placed.get(node, worker) for node, worker in busy)
-            of = found.setdefault(f"{placed} {is_rank}", ([], is_rank, placed))
-            of[0].append(name)
+            found.setdefault(f"{placed} {is_rank}", ([], is_rank, placed))[0].append(name)
     return [*found.values()]
 
 
