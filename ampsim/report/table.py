@@ -102,23 +102,25 @@ _UNITS_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 360
 
 
 def time_cell(row: Row) -> str:
-    """Time to the target with its interval in the same unit, or the best value if it was missed.
+    """Time to the target with its interval in the same unit; if missed, who arrived, or the best.
 
     >>> time_cell({"time_to_target_s": 0.41, "time_to_target_low_s": 0.4})
     '410 ms [400, –]'
-    >>> time_cell({"time_to_target_s": None, "best_accuracy": 0.9}), time_cell({})
-    ('best 90.0 %', '–')
+    >>> missed = {"repeats_reached": 5, "repeats": 16}, {"note": "no; best 96.97 %"}, {}
+    >>> [*map(time_cell, missed), time_cell({"best_error": 3.0})]
+    ['in 5 of 16 runs', 'best 96.97 %', '–', 'best 3']
     """
     time_s = number(row, "time_to_target_s")
     if math.isnan(time_s):
+        if (reached := number(row, "repeats_reached")) > 0:
+            return f"in {reached:.0f} of {number(row, 'repeats'):.0f} runs"
+        said = [one for one in text(row, "note").split("; ") if one.startswith("best ")]
         best = format_percent(number(row, "best_accuracy")), format_count(number(row, "best_error"))
-        return next((f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)
+        return (*said, *(f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)[0]
     ends = [number(row, f"time_to_target_{end}_s") for end in ("low", "high")]
     said = format_seconds(time_s)
-    if all(map(math.isnan, ends)):
-        return said
     low, high = (_in_unit(end, said.rpartition(" ")[2]) for end in ends)
-    return f"{said} [{low}, {high}]"
+    return said if all(map(math.isnan, ends)) else f"{said} [{low}, {high}]"
 
 
 def _in_unit(time_s: float, unit: str) -> str:

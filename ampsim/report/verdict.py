@@ -58,8 +58,7 @@ def verdict(
         return f"{_speed(records)}{_stale(best)}. {_all_missed(records, goal)}"
     if len(records) == 1:
         epochs = number(best, "epochs_to_target")
-        counted = f", after {format_count(epochs)} epoch{'s' * (epochs != 1)}"
-        after = "" if math.isnan(epochs) else counted
+        after = f", after {format_count(epochs)} epoch{'s' * (epochs != 1)}" if epochs >= 0 else ""
         return f"{_speed(records)} and reaches {goal.text} in {_when(best)}{after}{_stale(best)}."
     asked = {key: one for key, one in (manifest or {}).items() if key in ("sure", "looks")}
     return _answer(records, best, goal, Sureness(**asked))
