@@ -36,7 +36,7 @@ from ampsim.forecasting.making import traced
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import speed_up_curves, tornado
 from ampsim.runs.compare import first_apart
-from ampsim.runs.rows import median_interval, table_of, times_of
+from ampsim.runs.rows import arrival, median_interval, table_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
 from ampsim.study.elasticity import elasticities
@@ -126,6 +126,7 @@ class _Tried:
     row: Row
     epochs: dict[int, FirstEpoch] = field(default_factory=dict[int, FirstEpoch])  # by seed
     times_s: dict[int, float] = field(default_factory=dict[int, float])  # to the target, by seed
+    counts: dict[int, float] = field(default_factory=dict[int, float])  # of epochs, likewise
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,9 @@ class _Question:
         made = iter(self.runs.learn([(row, seed) for row in rows for seed in seeds]))
         for one in learned:
             own = [next(made) for _seed in seeds]
-            one.times_s = dict(times_of(goal, [run for run in own if isinstance(run, Run)]))
+            runs = [run for run in own if isinstance(run, Run)]
+            one.times_s = dict(times_of(goal, runs))
+            one.counts = {run.seed: arrival(goal, run)[0] for run in runs}
             if not self.now.times_s:
                 raise SimulationError(str(own[0]))
 
@@ -257,12 +260,13 @@ class _Question:
             change, is_by_seed = None, False
         agree = sum(_sign(its) == _sign(median(known)) for its in known)
         epochs_s = {seed: epoch.epoch_s for seed, epoch in one.epochs.items()}
-        epochs = [its_s / epochs_s[seed] for seed, its_s in after.items() if epochs_s[seed]]
+        counts = one.counts or self.now.counts
         return {
             "schedule": self.row.label, "what": one.change.what, "factor": one.factor,
             "time_to_target_s": _median(after.values()), "change": change,
             "low": found.low if is_by_seed else None, "high": found.high if is_by_seed else None,
-            "epoch_s": _median(epochs_s.values()), "epochs_to_target": _median(epochs),
+            "epoch_s": _median(epochs_s.values()),
+            "epochs_to_target": _median(counts[seed] for seed in after),
             "share": one.change.share, "basis": basis, "seeds": len(after) or 1,
             "seeds_agree": agree if is_by_seed else None,
         }  # fmt: skip

@@ -275,7 +275,7 @@ def entries_of(
     """
     plans = [times_validation(plan, one, (*schedules, *beside)) for one in schedules]
     return [
-        Row(label, one, replace(own, rate=rate_of(plan.model, one, scaling)))
+        Row(label, one, replace(own, rate=rate_of(plan.model, one, scaling, own.cluster.workers)))
         for one, own, label in zip(schedules, plans, labels_of(schedules), strict=True)
     ]
 

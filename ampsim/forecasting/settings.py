@@ -134,7 +134,7 @@ class SettingSpace:
             if setting.in_flight:
                 own: Any = schedule
                 schedule = replace(own, **{IN_FLIGHT: setting.in_flight})
-            rate = rate_of(model, schedule, self.scaling)
+            rate = rate_of(model, schedule, self.scaling, entry.plan.cluster.workers)
         rate = replace(
             rate, factor=rate.factor * setting.factor, decay=setting.decay, is_by_rule=False
         )

@@ -240,7 +240,8 @@ def _row(
         placement=_told(recipe, f"{where}: placement", lambda: placement_of(placement)),
         validate_every=file.validate_every,
     )
-    plan = RunPlan(model, own, options, rate_of(model, schedule, file.scale_rate))
+    rate = rate_of(model, schedule, file.scale_rate, own.workers)
+    plan = RunPlan(model, own, options, rate)
     if not (file.explore or file.search):  # else it need not fit where nothing varies
         _told(recipe, where, lambda: resolved(schedule, own))
         (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))

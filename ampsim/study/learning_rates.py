@@ -15,12 +15,14 @@ a forecast runs such a row again at the rate as given.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from ampsim.data_parallel import Solver
+from ampsim.errors import OptionError
 from ampsim.model_parallel import Schedule
 from ampsim.optim import Learning, LearningRate, within_epochs
 from ampsim.study.model import Model
@@ -93,14 +95,21 @@ def is_fair(rule: str, failures: Iterable[str | None]) -> bool:
     return not rule.startswith(_NOT_TUNED) and not any(map(diverged_by_rule, failures))
 
 
-def averaged(schedule: Schedule) -> int | None:
+def averaged(schedule: Schedule, workers: int | None = None) -> int | None:
     """Instances whose mean gradient is one update, as the schedule's values say.
+
+    Args:
+        schedule: with its options.
+        workers: how many there are, of which a solver has as many ranks as there is room for.
 
     Returns:
         1 where gradients are summed; None where the number differs by node or is not known
-        without the graph.
+        without the graph, or without the workers.
     """
     if isinstance(schedule, Solver):
+        if schedule.ranks is None and workers is not None:
+            with contextlib.suppress(OptionError):  # as its run says itself
+                schedule = replace(schedule, ranks=schedule.ranks_on(workers))
         inside, ranks = averaged(schedule.inside), schedule.averaged_ranks
         return None if inside is None or ranks is None else inside * ranks
     updates, admission = schedule.updates, schedule.admission
@@ -111,9 +120,11 @@ def averaged(schedule: Schedule) -> int | None:
     return None if isinstance(updates.interval, Mapping) else updates.interval
 
 
-def rate_of(model: Model, schedule: Schedule, scaling: Scaling | None = None) -> Rate:
-    """The learning rate of a row, by a rule, or that of the optimizer."""
-    rule, count = scaling or model.optimizer.scaling, averaged(schedule)
+def rate_of(
+    model: Model, schedule: Schedule, scaling: Scaling | None = None, workers: int | None = None
+) -> Rate:
+    """The learning rate of a row on so many workers, by a rule, or that of the optimizer."""
+    rule, count = scaling or model.optimizer.scaling, averaged(schedule, workers)
     if rule == "none" or count is None or count == 1:
         return Rate()
     if rule == "linear":

@@ -350,7 +350,7 @@ FAULTS = {
         "self.as_given(row, runs[label][:1])", ("unit/test_fair_comparison.py",),
     ),
     "a map that scales what a recipe does not": Planted(
-        "exploring/making.py", "rate_of(at.model, schedule, scaling)",
+        "exploring/making.py", "rate_of(at.model, schedule, scaling, at.cluster.workers)",
         "rate_of(at.model, schedule, None)", ("unit/test_recipe_explored.py",),
     ),
     "a search by other seeds": Planted(

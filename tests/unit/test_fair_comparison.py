@@ -112,6 +112,20 @@ def test_what_an_update_averages_follows_from_the_schedules_values(schedule, cou
     assert averaged(schedule) == count
 
 
+@pytest.mark.parametrize(
+    ("solver", "count"),
+    [
+        (ampsim.SyncSGD(), 6),
+        (ampsim.SyncSGD(inner=ampsim.Pipeline(3), workers_per_rank=2), 9),
+        (ampsim.EAWild(inner=ampsim.SyncSGD(2)), 2),
+        (ampsim.AsyncSGD(servers=6), 1),
+    ],
+)
+def test_a_solver_averages_as_many_ranks_as_there_is_room_for(solver, count, model):
+    assert averaged(solver, workers=6) == count
+    assert rate_of(model, solver, "linear", workers=6).factor == count
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_one_averaged_update_at_the_scaled_rate_is_that_of_summed_gradients(name, model):
     """Linear scaling is just this: m gradients' mean at m times the rate is their sum at one."""
@@ -330,7 +344,7 @@ METHODS = {**SCHEDULES, **SOLVERS}
 def test_a_row_that_our_rule_breaks_is_run_at_the_rate_as_given_and_says_so(name, model, cluster):
     fragile = breaks_above(model, 0.1)
     (schedule,) = schedules_of(name)
-    count = rate_of(fragile, schedule).factor
+    count = rate_of(fragile, schedule, workers=cluster.workers).factor
     made = ampsim.forecast(
         fragile, cluster, [ampsim.Sequential(), schedule], instances=200, max_epochs=1, target=0.12
     )

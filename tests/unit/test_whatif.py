@@ -277,6 +277,18 @@ def test_times_of_what_is_shared_are_those_of_a_forecast_there_seed_by_seed():
     assert row["time_to_target_s"] == pytest.approx(expected, rel=1e-9)
 
 
+def test_epochs_to_the_target_are_those_of_the_runs_though_epochs_differ_in_length():
+    """Buckets of lists are other ones in each epoch, so that none takes as long as the first."""
+    model = ampsim.load_model("rnn", hidden=8, replicas=1, batch=10, digits=2)
+    how: dict[str, Any] = {"instances": 200, "target": 0.25, "max_epochs": 6, "seed": 5}
+    found = rows(ampsim.whatif(model, "ampnet-core", "pipeline:4", learn=0, **how))
+    made = ampsim.forecast(model, "ampnet-core", "pipeline:4", repeats=3, placement="paper", **how)
+    times_s = [run.epochs["time_s"].tolist() for run in made.runs]
+    assert any(one[-1] != pytest.approx(len(one) * one[0], rel=1e-3) for one in times_s)
+    assert {row["epochs_to_target"] for row in found.values()} == {2.0}
+    assert made.table["epochs_to_target"].tolist() == [2.0]
+
+
 def test_times_of_what_is_only_timed_follow_from_the_epochs_of_each_seed():
     """The first seed's ratio is none of the middle, as lists have other lengths with each."""
     model = ampsim.load_model("rnn", hidden=4, replicas=1, batch=20)
