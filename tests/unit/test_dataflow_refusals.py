@@ -257,6 +257,46 @@ def test_gradients_are_of_floats(x):
     )
 
 
+SECOND: dict[str, Callable[..., flow.Tensor]] = {
+    "loop": lambda x, n: flow.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * y), (0, x))[
+        1
+    ],
+    "constant": lambda x, n: flow.while_loop(
+        lambda i, y: i < n, lambda i, y: (i + 1, y * x), (0, x)
+    )[1],
+    "branch": lambda x, n: flow.cond(n > 2, lambda: x * x * x, lambda: x),
+    "rows": lambda x, n: flow.map_fn(lambda row: row * row, x),
+    "nested": lambda x, n: flow.cond(n > 2, lambda: SECOND["loop"](x, n), lambda: x),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_gradients_through_a_branch_or_loop_are_refused(x, name):
+    """What the first had saved took none along: those through a loop were too small, or zero."""
+    n = flow.input("n", (), "int64")
+    (slope,) = flow.gradients(flow.sum(SECOND[name](x, n)), [x])
+    (other,) = flow.gradients(flow.sum(flow.stop_gradient(slope) * x), [x])
+    refused(
+        GraphError,
+        rf"^gradients: sum-\d+ {HERE} follows from gradients through a cond or while_loop, of "
+        rf"which there are none by x {HERE}; use flow.stop_gradient$",
+        lambda: flow.gradients(flow.sum(slope * slope), [x]),
+    )
+    feeds = {"x": np.ones((2, 3)), "n": 3}
+    if name != "rows":
+        assert np.array_equal(*flow.run([slope, other], feeds).values)
+
+
+def test_second_gradients_of_what_saves_nothing_are_those_of_any_function(x):
+    n = flow.input("n", (), "int64")
+    _, y = flow.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y + x), (0, x))
+    (slope,) = flow.gradients(flow.sum(y * y * y), [x])
+    (second,) = flow.gradients(flow.sum(slope), [x])
+    values = np.arange(6.0).reshape(2, 3)
+    found = flow.run([slope, second], {"x": values, "n": 2}).values
+    assert np.allclose(found[0], 81.0 * values**2) and np.allclose(found[1], 162.0 * values)
+
+
 def test_a_given_gradient_has_the_shape_of_what_it_is_of(x):
     """One of (2, 2, 3) gave gradients that were twice too large."""
     for shape in ((2, 2, 3), (3,), (1, 3)):
