@@ -27,6 +27,7 @@ from ampsim.dataflow.construct import (
     fits,
     is_left,
     leave,
+    may_be,
     repeat,
     while_loop,
 )  # fmt: skip
@@ -77,7 +78,7 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
             "nothing leads to it; build it in there, or ask for its gradients outside"
         )
-    if initial is not None and not _may_be(initial.shape, y.shape):
+    if initial is not None and not may_be(initial.shape, y.shape):
         raise GraphError(
             f"gradients: initial must have the shape {y.shape} of {y.node.told}, got "
             f"{initial.shape} of {initial.node.told}"
@@ -89,15 +90,6 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
         ones = builder.filled(y, 1.0) if initial is None else initial
         found = builder.region(context, [(y, ones)], xs)
         return list(map(builder.or_zeros, found, xs))
-
-
-def _may_be(one: Shape | None, other: Shape | None) -> bool:
-    """Whether two shapes may turn out to be the same."""
-    if one is None or other is None:
-        return True
-    return len(one) == len(other) and all(
-        a == b or None in (a, b) for a, b in zip(one, other, strict=True)
-    )
 
 
 def _require_first_order(graph: FlowGraph, y: Tensor, xs: Sequence[Tensor]) -> None:

@@ -120,6 +120,27 @@ def test_constants_and_inputs_are_checked(x):
     refused(OptionError, r"^input 'x' is there already; give another name", lambda: flow.input("x"))
 
 
+def test_what_counts_or_names_places_is_whole(x):
+    """Half a place was the one before it."""
+    rows = flow.TensorArray().unstack(x)
+    for noun, build in {
+        "size of an array": lambda: flow.TensorArray(2.5),  # pyright: ignore[reportArgumentType]  # that is the test
+        "place of an array": lambda: rows.read(flow.constant(1) / 2),
+        "place of an array must be a whole number, got bool": lambda: rows.write(x > 0.0, x),
+    }.items():
+        refused(GraphError, rf"^array\S* {HERE}: inputs .* the {noun}", build)
+    refused(GraphError, r"^places-1 .* truth values are expected, got", lambda: flow.places(x))
+    refused(
+        OptionError,
+        r"^a constant must be numbers or truth values, got \[\[1\], \[1, 2\]\]",
+        lambda: flow.constant([[1], [1, 2]]),
+    )
+    length = flow.length(x)
+    for build in (lambda: flow.zeros((length, 2)), lambda: flow.reshape(x, (length, -1))):  # pyright: ignore[reportArgumentType]  # that is the test
+        refused(OptionError, r"^shape\[0\] must be a whole number, got Tensor", build)
+    refused(OptionError, r"^device must be a whole number, got 0.5", lambda: flow.device(0.5))  # pyright: ignore[reportArgumentType]  # that is the test
+
+
 def test_branches_give_one_structure_and_one_type(x):
     p = flow.sum(x) > 0
     refused(
@@ -239,6 +260,17 @@ def test_loop_variables_keep_structure_type_and_shape(x):
         GraphError,
         r"the predicate of while-\d+ must be one truth value, got int64",
         lambda: flow.while_loop(lambda i: i, lambda i: i, (0,)),
+    )
+
+
+def test_shapes_of_variables_are_theirs_from_the_start(x):
+    """Of a loop that never runs, gradients had the shape that was said."""
+    refused(
+        OptionError,
+        rf"^shapes\[1\] is \(5, 5\), and the variable starts as \(2, 3\), x {HERE}; say None of",
+        lambda: flow.while_loop(
+            lambda i, y: i < 0, lambda i, y: (i + 1, y), (0, x), shapes=[(), (5, 5)]
+        ),
     )
 
 
