@@ -441,7 +441,7 @@ def _solve(table: Table, measured: Measured) -> Solution:
         fault = f"fit: the fitted rows do not tell {' and '.join(keys)} apart"
         if error.place is not None:
             fault = f"fit.{keys[error.place]}: no fitted row depends on it"
-        remedy = "fit rows that differ more, or leave a parameter out"
+        remedy = "fit rows that differ more, start elsewhere, or leave a parameter out"
         raise FileFormatError(f"{table.label}: {fault}; {remedy}") from None
 
 

@@ -31,6 +31,7 @@ from ampsim.errors import GraphError, OptionError
 from ampsim.text import shown
 
 
+@checked
 def device(device: int | str | None) -> Any:
     """Build nodes that run on a worker of a number, or on the one whose device has a name.
 
@@ -143,7 +144,7 @@ def while_loop(
     if graph.known is not None:
         return _unrolled(graph, predicate, body, rebuilt(inits, first))
     loop = Loop(graph.context, f"{name}-{graph.count(name)}", parallel_iterations, first)
-    declared = [one.shape for one in first] if shapes is None else _declared(shapes, len(first))
+    declared = [one.shape for one in first] if shapes is None else _declared(shapes, first)
     merges = [begun(graph, loop, one, shape) for one, shape in zip(first, declared, strict=True)]
     decide(graph, loop, merges, lambda: predicate(*rebuilt(inits, merges)))
     switches = [graph.switch(merge, loop.predicate, within=loop) for merge in merges]
@@ -229,10 +230,18 @@ def leave(graph: FlowGraph, loop: Loop, switch: Node) -> Tensor:
         return graph.forward(op.EXIT, switch.outputs[False], around, loop=loop)
 
 
-def _declared(shapes: Sequence[Any], count: int) -> list[Shape | None]:
-    if len(shapes) != count:
-        raise OptionError(f"shapes must be of all {count} loop variables, got {len(shapes)}")
-    return [None if one is None else tuple(one) for one in shapes]
+def _declared(shapes: Sequence[Any], first: Sequence[Tensor]) -> list[Shape | None]:
+    """The shapes of all variables, each of which has it from the start."""
+    if len(shapes) != len(first):
+        raise OptionError(f"shapes must be of all {len(first)} loop variables, got {len(shapes)}")
+    declared = [None if one is None else tuple(one) for one in shapes]
+    for number, (one, shape) in enumerate(zip(first, declared, strict=True)):
+        if not may_be(one.shape, shape):
+            raise OptionError(
+                f"shapes[{number}] is {shape}, and the variable starts as {one.shape}, "
+                f"{one.node.told}; say None of a length that changes"
+            )
+    return declared
 
 
 def _require_same(leaf: Tensor, merge: Tensor, where: str) -> None:
@@ -255,6 +264,15 @@ def fits(shape: Shape | None, declared: Shape | None) -> bool:
     if shape is None or len(shape) != len(declared):
         return False
     return all(wanted in (None, one) for one, wanted in zip(shape, declared, strict=True))
+
+
+def may_be(one: Shape | None, other: Shape | None) -> bool:
+    """Whether two shapes may turn out to be the same."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(
+        a == b or None in (a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 def _require_predicate(tensor: Tensor, what: str) -> Tensor:

@@ -27,6 +27,7 @@ from ampsim.dataflow.construct import (
     fits,
     is_left,
     leave,
+    may_be,
     repeat,
     while_loop,
 )  # fmt: skip
@@ -61,7 +62,8 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
 
     Raises:
         GraphError: one is no floating-point tensor, or cannot be used here, y was made outside of
-            the branch or loop that this is in, or an operator between them has no gradient.
+            the branch or loop that this is in, or an operator between them has no gradient, or
+            other gradients through a branch or loop lie between them.
     """
     graph = open_graph()
     context = graph.context
@@ -76,25 +78,75 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
             "nothing leads to it; build it in there, or ask for its gradients outside"
         )
-    if initial is not None and not _may_be(initial.shape, y.shape):
+    if initial is not None and not may_be(initial.shape, y.shape):
         raise GraphError(
             f"gradients: initial must have the shape {y.shape} of {y.node.told}, got "
             f"{initial.shape} of {initial.node.told}"
         )
     with graph.building(direction=int(Direction.BACKWARD)):
         builder = _Builder(graph)
+        if builder.source > 1:
+            _require_first_order(graph, y, xs)
         ones = builder.filled(y, 1.0) if initial is None else initial
         found = builder.region(context, [(y, ones)], xs)
         return list(map(builder.or_zeros, found, xs))
 
 
-def _may_be(one: Shape | None, other: Shape | None) -> bool:
-    """Whether two shapes may turn out to be the same."""
-    if one is None or other is None:
-        return True
-    return len(one) == len(other) and all(
-        a == b or None in (a, b) for a, b in zip(one, other, strict=True)
-    )
+def _require_first_order(graph: FlowGraph, y: Tensor, xs: Sequence[Tensor]) -> None:
+    """Nothing that other gradients have saved of a branch or loop leads from `xs` to y.
+
+    What is popped, or taken from the twin of a branch, comes along no edge that is gone back over.
+    """
+    saved: list[Tensor] = []
+    _walk_back([y], saved)
+    if not saved:
+        return
+    pushed: dict[Node, list[Tensor]] = {}
+    for node in graph.nodes:
+        if node.operator is op.OPERATORS["push"]:
+            pushed.setdefault(_stack_of(node), []).append(node.inputs[1])
+    reached: set[Tensor] = set()
+    while saved:
+        one = saved.pop()
+        if one not in reached:
+            is_popped = one.node.operator is op.OPERATORS["pop"]
+            reached |= _walk_back(
+                pushed.get(_stack_of(one.node), ()) if is_popped else [one], saved
+            )
+            reached.add(one)
+    for x in xs:
+        if x in reached:
+            raise GraphError(
+                f"gradients: {y.node.told} follows from gradients through a cond or while_loop, of "
+                f"which there are none by {x.node.told}; use flow.stop_gradient"
+            )
+
+
+def _walk_back(ys: Iterable[Tensor], saved: list[Tensor]) -> set[Tensor]:
+    """Numbers on which some of `ys` depend, and these, but for what lies before something saved."""
+    found, left = set[Tensor](), [*ys]
+    while left:
+        one = left.pop()
+        node = one.node
+        if one in found or not one.is_float:
+            continue
+        found.add(one)
+        if node.operator is op.OPERATORS["pop"]:
+            saved.append(one)
+        elif node.operator is not op.OPERATORS["stop_gradient"]:
+            twin = node.context.twin
+            for taken in node.inputs:
+                is_saved = twin is not None and taken.context is twin
+                (saved if is_saved else left).append(taken)
+    return found
+
+
+def _stack_of(node: Node) -> Node:
+    """The stack onto which a node pushes, or from which it pops."""
+    handle = node.inputs[0]
+    while handle.node.operator in (op.ENTER_CONSTANT, op.SWITCH):
+        handle = handle.node.inputs[0]
+    return handle.node
 
 
 class Differentiated:

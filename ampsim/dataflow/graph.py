@@ -299,7 +299,10 @@ class FlowGraph:
         Raises:
             OptionError: it is no array of numbers.
         """
-        array = np.asarray(value, dtype)
+        try:
+            array = np.asarray(value, dtype)
+        except (ValueError, TypeError):  # of rows of several lengths, or no number
+            array = np.asarray(None)
         if array.dtype.kind not in "fib":
             raise OptionError(f"a constant must be numbers or truth values, got {shown(value)}")
         array = array.astype(np.int64) if array.dtype.kind == "i" else array.copy()

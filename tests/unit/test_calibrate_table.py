@@ -313,6 +313,17 @@ def test_a_parameter_that_no_row_depends_on_is_named(file):
         calibrate(read_table_file(path))
 
 
+def test_a_start_far_off_from_which_no_row_depends_on_a_number_is_told_to_be_so(file):
+    """At 1e8 FLOP/s an overhead of 10 ps is nothing. The same rows decide both from elsewhere."""
+    text = file.read_text().replace("start = 1e10", "start = 1e8")
+    text = text.replace("start = 1e-6", "start = 1e-11").replace("min = 1e-8", "min = 1e-12")
+    path = file.with_name("far.toml")
+    path.write_text(text)
+    expected = "fit.step_overhead_s: no fitted row depends on it; fit rows .*, start elsewhere, or"
+    with pytest.raises(FileFormatError, match=expected):
+        calibrate(read_table_file(path))
+
+
 def test_words_that_do_not_belong_together_are_refused(mistake):
     assert "takes a FILE of published rows" in mistake("calibrate", "table")
     assert "takes no FILE, got 'x.toml'" in mistake("calibrate", "machine", "x.toml")

@@ -120,6 +120,27 @@ def test_constants_and_inputs_are_checked(x):
     refused(OptionError, r"^input 'x' is there already; give another name", lambda: flow.input("x"))
 
 
+def test_what_counts_or_names_places_is_whole(x):
+    """Half a place was the one before it."""
+    rows = flow.TensorArray().unstack(x)
+    for noun, build in {
+        "size of an array": lambda: flow.TensorArray(2.5),  # pyright: ignore[reportArgumentType]  # that is the test
+        "place of an array": lambda: rows.read(flow.constant(1) / 2),
+        "place of an array must be a whole number, got bool": lambda: rows.write(x > 0.0, x),
+    }.items():
+        refused(GraphError, rf"^array\S* {HERE}: inputs .* the {noun}", build)
+    refused(GraphError, r"^places-1 .* truth values are expected, got", lambda: flow.places(x))
+    refused(
+        OptionError,
+        r"^a constant must be numbers or truth values, got \[\[1\], \[1, 2\]\]",
+        lambda: flow.constant([[1], [1, 2]]),
+    )
+    length = flow.length(x)
+    for build in (lambda: flow.zeros((length, 2)), lambda: flow.reshape(x, (length, -1))):  # pyright: ignore[reportArgumentType]  # that is the test
+        refused(OptionError, r"^shape\[0\] must be a whole number, got Tensor", build)
+    refused(OptionError, r"^device must be a whole number, got 0.5", lambda: flow.device(0.5))  # pyright: ignore[reportArgumentType]  # that is the test
+
+
 def test_branches_give_one_structure_and_one_type(x):
     p = flow.sum(x) > 0
     refused(
@@ -242,6 +263,17 @@ def test_loop_variables_keep_structure_type_and_shape(x):
     )
 
 
+def test_shapes_of_variables_are_theirs_from_the_start(x):
+    """Of a loop that never runs, gradients had the shape that was said."""
+    refused(
+        OptionError,
+        rf"^shapes\[1\] is \(5, 5\), and the variable starts as \(2, 3\), x {HERE}; say None of",
+        lambda: flow.while_loop(
+            lambda i, y: i < 0, lambda i, y: (i + 1, y), (0, x), shapes=[(), (5, 5)]
+        ),
+    )
+
+
 def test_gradients_are_of_floats(x):
     y = flow.sum(x)
     refused(
@@ -255,6 +287,46 @@ def test_gradients_are_of_floats(x):
         r"^gradients: tanh_gradient-1 .* has no gradient; use flow.stop_gradient",
         lambda: flow.gradients(flow.sum(slope), [x]),
     )
+
+
+SECOND: dict[str, Callable[..., flow.Tensor]] = {
+    "loop": lambda x, n: flow.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * y), (0, x))[
+        1
+    ],
+    "constant": lambda x, n: flow.while_loop(
+        lambda i, y: i < n, lambda i, y: (i + 1, y * x), (0, x)
+    )[1],
+    "branch": lambda x, n: flow.cond(n > 2, lambda: x * x * x, lambda: x),
+    "rows": lambda x, n: flow.map_fn(lambda row: row * row, x),
+    "nested": lambda x, n: flow.cond(n > 2, lambda: SECOND["loop"](x, n), lambda: x),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_gradients_through_a_branch_or_loop_are_refused(x, name):
+    """What the first had saved took none along: those through a loop were too small, or zero."""
+    n = flow.input("n", (), "int64")
+    (slope,) = flow.gradients(flow.sum(SECOND[name](x, n)), [x])
+    (other,) = flow.gradients(flow.sum(flow.stop_gradient(slope) * x), [x])
+    refused(
+        GraphError,
+        rf"^gradients: sum-\d+ {HERE} follows from gradients through a cond or while_loop, of "
+        rf"which there are none by x {HERE}; use flow.stop_gradient$",
+        lambda: flow.gradients(flow.sum(slope * slope), [x]),
+    )
+    feeds = {"x": np.ones((2, 3)), "n": 3}
+    if name != "rows":
+        assert np.array_equal(*flow.run([slope, other], feeds).values)
+
+
+def test_second_gradients_of_what_saves_nothing_are_those_of_any_function(x):
+    n = flow.input("n", (), "int64")
+    _, y = flow.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y + x), (0, x))
+    (slope,) = flow.gradients(flow.sum(y * y * y), [x])
+    (second,) = flow.gradients(flow.sum(slope), [x])
+    values = np.arange(6.0).reshape(2, 3)
+    found = flow.run([slope, second], {"x": values, "n": 2}).values
+    assert np.allclose(found[0], 81.0 * values**2) and np.allclose(found[1], 162.0 * values)
 
 
 def test_a_given_gradient_has_the_shape_of_what_it_is_of(x):

@@ -13,7 +13,7 @@ What is kept on a device whose memory has an end is kept with its owner.
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -203,9 +203,27 @@ def _read_back(of: Any, gradient: Tensor) -> list[Any]:
     return [None, *(None for _ in index), flow]
 
 
-_listed("array", Elements, op.scalar, op.handle)
-_listed("array_write", Elements.write, op.scalar, op.number, gradient=_written_back)
-_listed("array_read", Elements.read, op.told_shape, op.told_dtype, gradient=_read_back)
+def _of_whole(rule: Any, noun: str, place: int) -> Any:
+    """A rule of types for what takes a whole number at a place."""
+
+    def dtype(*dtypes: np.dtype[Any], **told: Any) -> np.dtype[Any]:
+        if dtypes[place].kind != "i":
+            raise TypeError(f"the {noun} must be a whole number, got {dtypes[place]}")
+        return rule(*dtypes, **told)
+
+    return dtype
+
+
+_PLACE: Final = ("place of an array", 1)
+
+_listed("array", Elements, op.scalar, _of_whole(op.handle, "size of an array", 0))
+_listed(
+    "array_write", Elements.write, op.scalar, _of_whole(op.number, *_PLACE), gradient=_written_back
+)
+_listed(
+    "array_read", Elements.read, op.told_shape, _of_whole(op.told_dtype, *_PLACE),
+    gradient=_read_back,
+)  # fmt: skip
 _listed("array_unstack", Elements.unstack, op.scalar, op.number, gradient=_written_back)
 _listed("array_stack", Elements.stack, op.told_shape, op.told_dtype, gradient=_read_back)
 _listed("array_size", Elements.length, op.scalar, op.integer)

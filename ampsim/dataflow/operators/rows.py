@@ -119,7 +119,13 @@ def any(x: Array) -> Any:
     return np.asarray(x.any())
 
 
-@listed(op.always((None,)), op.integer)
+def _place_dtype(x: np.dtype[Any]) -> np.dtype[Any]:
+    if x.kind != "b":
+        raise TypeError(f"truth values are expected, got {x}")
+    return op.INT
+
+
+@listed(op.always((None,)), _place_dtype)
 def places(x: Array) -> Any:
     """The places of true elements, counted along the rows, in their order."""
     return np.flatnonzero(x)

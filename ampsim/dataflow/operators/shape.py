@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
 from ampsim.ir.work import NO_WORK, Work, placed_work
@@ -46,6 +47,7 @@ def filled(
     return np.full(tuple(shape.tolist()), value, dtype)  # pyright: ignore[reportUnknownVariableType]  # of any type
 
 
+@checked
 def zeros(shape: Sequence[int], dtype: Any = op.FLOAT) -> Tensor:
     """A tensor of zeros."""
     return filled(np.array(shape, op.INT), 0.0, dtype, tuple(shape))
@@ -84,6 +86,7 @@ def reshape_to(x: Array, shape: Array, static: op.Shape | None = None) -> Any:
     return x.reshape(tuple(shape.tolist()))
 
 
+@checked
 def reshape(x: Operand, shape: Sequence[int]) -> Tensor:
     """Reshape; a length of -1 is whatever is left for its axis."""
     static = tuple(None if length == -1 else length for length in shape)
