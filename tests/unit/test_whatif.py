@@ -342,7 +342,7 @@ def recorded(now_s: list[float], then_s: list[float]) -> dict[str, Any]:
         library._Tried(
             Change(what, None), factor, row,
             {seed: FirstEpoch(1.0, digest=f"{what}{seed}") for seed in range(len(times))},
-            dict(enumerate(times)),
+            dict(enumerate(times)), dict(enumerate(times)),
         )
         for what, factor, times in (("now", 1.0, now_s), ("links", 2.0, then_s))
     )  # fmt: skip
