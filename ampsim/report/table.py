@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -102,21 +103,20 @@ _UNITS_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 360
 
 
 def time_cell(row: Row) -> str:
-    """Time to the target with its interval in the same unit; if missed, who arrived, or the best.
+    """Time to the target with its interval in one unit; if missed, who arrived, or the best.
 
-    >>> time_cell({"time_to_target_s": 0.41, "time_to_target_low_s": 0.4})
-    '410 ms [400, –]'
-    >>> missed = {"repeats_reached": 5, "repeats": 16}, {"note": "no; best 96.97 %"}, {}
-    >>> [*map(time_cell, missed), time_cell({"best_error": 3.0})]
-    ['in 5 of 16 runs', 'best 96.97 %', '–', 'best 3']
+    >>> time_cell({"time_to_target_s": 0.41, "time_to_target_low_s": 0.4}), time_cell({})
+    ('410 ms [400, –]', '–')
+    >>> [*map(time_cell, ({"repeats_reached": 5, "repeats": 16}, {"note": "no; best 96.97 %"}))]
+    ['in 5 of 16 runs', 'best 96.97 %']
     """
     time_s = number(row, "time_to_target_s")
     if math.isnan(time_s):
         if (reached := number(row, "repeats_reached")) > 0:
             return f"in {reached:.0f} of {number(row, 'repeats'):.0f} runs"
-        said = [one for one in text(row, "note").split("; ") if one.startswith("best ")]
+        noted = re.findall(r"(?:^|; )(best [^\s;]+(?: %)?)", text(row, "note"))  # without its unit
         best = format_percent(number(row, "best_accuracy")), format_count(number(row, "best_error"))
-        return (*said, *(f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)[0]
+        return (*noted, *(f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)[0]
     ends = [number(row, f"time_to_target_{end}_s") for end in ("low", "high")]
     said = format_seconds(time_s)
     low, high = (_in_unit(end, said.rpartition(" ")[2]) for end in ends)

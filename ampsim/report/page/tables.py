@@ -42,7 +42,7 @@ def node_tables(forecast: RunTable) -> list[NamedTable]:
     firsts = {name: of[0] for name, of in by_row.items() if "placement" in forecast.manifest}
     for names, is_rank, placed in placed_alike(firsts):
         of = f" under {plain(listed(names), _LONGEST)}" if len(names) < len(by_row) else ""
-        where = f"{' in the first rank' if is_rank else ''}{of}"
+        where = " in the first rank" * is_rank + of
         found.append((f"Placement of nodes{where}", _placement(placed, devices)))
     for name, (first, *_others) in by_row.items():
         of = f" under {plain(name, _LONGEST)}" if len(by_row) > 1 else ""

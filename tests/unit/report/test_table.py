@@ -114,6 +114,8 @@ def test_a_row_that_missed_the_target_shows_its_best_as_its_note_does_or_how_man
     assert answer_cells(noted)[2][4] == "best 96.97 %"
     wrong = make_table(**none, best_accuracy=[None] * 3, best_error=[4.4, 5.123, 4.5])
     assert answer_cells(wrong)[2][4] == "best 5.12"
+    united = make_table(**none, note=["", "4.6 × x not reached in 3 of 3 runs; best 4.601 × x", ""])
+    assert answer_cells(united)[2][4] == "best 4.601"
     some = make_table(**{**none, "repeats_reached": [3, 1, 3]})
     assert answer_cells(some)[2][4] == "in 1 of 3 runs"
 
