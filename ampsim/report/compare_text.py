@@ -93,7 +93,7 @@ def _apart(name: str, difference: float | None) -> str:
         return f"{'+' if difference > 0 else '-'}{_shown(name, abs(difference))}"
     if _is_share(name):
         return f"{100 * difference:+.3g} %"
-    return f"{difference:+,.0f}" if difference == int(difference) else f"{difference:+.3g}"
+    return f"{difference:+,.0f}" if difference % 1 == 0 else f"{difference:+.3g}"
 
 
 def _is_share(name: str) -> bool:
