@@ -242,8 +242,8 @@ def make_rows(table: Table) -> list[TableRow]:
     first = make_device(table, {key: one.start for key, one in file.fit.items()}).numbers
     for index, entry in enumerate(file.rows):
         where = f"{table.label}: rows[{index}]"
-        for key in [one for one in entry.device if one not in NUMBERS]:
-            raise FileFormatError(f"{where}: device has no number {key!r}")
+        if unknown := [one for one in entry.device if one not in NUMBERS]:
+            raise FileFormatError(f"{where}: device has no number {unknown[0]!r}")
         located(f"{where}: device", partial(Device, name=file.name, **{**first, **entry.device}))
         train, valid, placed = (getattr(entry, one) or getattr(file, one) for one in _OVERRULED)
         name, placed = _beside(table, entry.model, ".py"), _beside(table, placed, ".toml")

@@ -155,7 +155,7 @@ def _slopes(
     """Derivatives, (points, parameters): by differences, the first by the law if there is one."""
     slopes = np.zeros((len(found), len(at)))
     for place in range(0 if law is None else 1, len(at)):
-        beside = at + STEP * (np.arange(len(at)) == place)
+        beside = at + STEP * np.eye(len(at))[place]
         slopes[:, place] = (np.array(residuals(beside.tolist())) - found) / STEP
     if law is not None:
         slopes[:, 0] = law[0] * (1.0 - slopes[:, 1:] @ np.array(law[1:], float))

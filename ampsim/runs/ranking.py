@@ -164,7 +164,7 @@ class Ranking:
     seeds: int  # by which they were compared
     seeds_needed: int | None  # about how many would do; None where there are enough
     speed_ups: tuple[tuple[float, float] | None, ...]  # of rows, the first's median over its own
-    flip: float | None = None  # the probability that with other seeds another is not behind
+    flip: float | None  # the probability that with other seeds another is not behind
 
     @property
     def is_clear(self) -> bool:

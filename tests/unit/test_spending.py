@@ -61,7 +61,7 @@ def test_what_would_settle_an_answer_is_typed_so_that_it_buys_these_seeds(
     looks = pd.DataFrame({"instances": [100], "valid_instances": [10]})
     one = Run(messages=round(1 / budget.MESSAGE_S), epochs=looks)  # a second
     made = ForecastRuns(((one,) * 5,) * 2, None, ())
-    (line,) = spending._more(Ranking("too few seeds", 0, (None, None), 5, seeds, ()), made)
+    (line,) = spending._more(Ranking("too few seeds", 0, (None, None), 5, seeds, (), None), made)
     assert line.startswith(f"about {seeds} seeds would likely settle it: {said}")
     budget_s = seconds_of("--budget", line.rpartition(" ")[2])
     assert budget_s * budget.PROCESSORS * budget.SHARE * (1 - budget.TUNING) >= 2 * seeds
