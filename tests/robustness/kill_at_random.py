@@ -126,7 +126,7 @@ def main() -> int:
     random_ = random.Random(chosen.seed)
     counts: collections.Counter[tuple[str, str, str]] = collections.Counter()
     faulty = 0
-    for command in chosen.command or COMMANDS:
+    for command in (chosen.command or COMMANDS) if chosen.each else ():
         whole = whole_of(command)
         for name in chosen.signal or SIGNALS:
             for number in range(chosen.each):
