@@ -26,7 +26,7 @@ def _end_at_once(number: int, frame: object) -> None:
 
 
 def _is_program() -> bool:
-    """Whether this is `ampsim` or ``python -m ampsim``, not a program that imports the library."""
+    """Tell whether this is `ampsim` or ``python -m ampsim``, not a program that imports it."""
     words = sys.orig_argv[-len(sys.argv) :] if sys.argv else []  # the program's name comes first
     name = os.path.basename(words[0]) if words else ""
     return name in ("ampsim", "ampsim.exe") or (name[:1] == "-" and name.endswith("mampsim"))

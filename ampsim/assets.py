@@ -1,4 +1,4 @@
-"""Where the shipped device and model files lie, and where a name or a path of the user's leads."""
+"""Paths of the shipped device and model files, and of those that a user names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ampsim says when something is wrong, one line each.
+"""The errors of ampsim; each message is one line.
 
 A user's mistake raises a subclass of `AmpsimError`; the command line prints its text and exits with
 code 2. A programmer's mistake is an `assert` or the exception it is, and keeps its traceback.

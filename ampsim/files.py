@@ -289,7 +289,7 @@ def sha256_of(path: str | os.PathLike[str]) -> str:
 
 
 def _concerns(error: OSError, temporary: Path) -> bool:
-    """Whether the error is about this output; one without a name came from a write to it."""
+    """Tell whether the error is about this output; one without a name came from a write to it."""
     name: object = error.filename
     return name is None or str(name) == str(temporary)
 

@@ -1,4 +1,4 @@
-"""What a model is measured by on the validation data, and which of two values is the better one."""
+"""The metric of a model on the validation data, and which of two values is the better one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Metric:
         return self.kind == "accuracy"
 
     def reaches(self, score: float, target: float) -> bool:
-        """Whether a value is at least as good as the target; NaN never is."""
+        """Tell whether a value is at least as good as the target; NaN never is."""
         return score >= target if self.is_rising else score <= target
 
     def best(self, scores: Iterable[float]) -> float | None:

@@ -338,7 +338,7 @@ def _require_ours(path: Path, digests: _Digests) -> None:
 
 
 def _is_ours(path: Path, digests: _Digests) -> bool:
-    """Whether it is a file that was written by us and not changed since."""
+    """Tell whether it is a file that was written by us and not changed since."""
     if path.is_symlink() or not os.path.isfile(path):
         return False
     try:

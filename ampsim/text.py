@@ -76,7 +76,7 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def is_commanding(text: str) -> bool:
-    r"""Whether a text has a character that commands what shows it, beside tabs and line ends.
+    r"""Tell whether a text has a character that commands what shows it, beside tabs and line ends.
 
     Those are the control characters, ESC among them, and what turns the direction of writing.
     Joiners and other characters that are not seen are parts of words and flags.
@@ -143,7 +143,7 @@ def to_toml(document: Mapping[str, Any]) -> str:
 
 
 def is_tables(value: Any) -> bool:
-    """Whether `value` is a list of one table and more and of nothing else."""
+    """Tell whether `value` is a list of one table and more and of nothing else."""
     items = sequence(value)
     return bool(items) and all(isinstance(item, Mapping) for item in items)
 

@@ -75,7 +75,7 @@ def place_of(error: BaseException) -> Place | None:
 
 
 def is_own(file: str) -> bool:
-    """Whether a source file is the user's; model files are, those that are shipped too."""
+    """Tell whether a source file is the user's; model files are, those that are shipped too."""
     if file.startswith("<"):
         return file.startswith(("<stdin", "<ipython-input"))
     path = Path(os.path.realpath(file))

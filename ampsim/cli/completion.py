@@ -1,4 +1,4 @@
-"""What the shell offers for a value, once `ampsim --install-completion` was run.
+"""Values that the shell offers, once `ampsim --install-completion` was run.
 
 Nothing heavy is imported, so that a shell answers at once; of other names than methods that live in
 heavy modules some stand here again, and a test compares them with their registries.

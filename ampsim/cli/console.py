@@ -1,4 +1,4 @@
-"""What all commands share: words to a terminal or as JSON, groups of options, what is held."""
+"""The console of all commands: words to a terminal or as JSON, groups of options, what is held."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _as_text(folder: Path, names: list[str], files: list[FileStatus]) -> str:
 
 
 def _state(file: FileStatus) -> str:
-    """Whether a file is there, and if not, how to get it."""
+    """Tell whether a file is there, and if not, how to get it."""
     if file.problem:
         return "there, but cannot be used"
     if file.path is not None:

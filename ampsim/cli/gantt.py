@@ -42,7 +42,7 @@ class Shown:
         return self.traces[0].workers
 
     def charted(self) -> dict[str, ChartRun]:
-        """All spans of each schedule, its outages, and its transfers."""
+        """Return the spans of each schedule, its outages, and its transfers."""
         from ampsim.report.frames import joined
         from ampsim.report.gantt.boxes import ChartRun
 

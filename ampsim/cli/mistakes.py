@@ -1,4 +1,4 @@
-"""What somebody who mistyped a command line is told: what to type instead, in one line."""
+"""One line for somebody who mistyped a command line, with what to type instead."""
 
 from __future__ import annotations
 

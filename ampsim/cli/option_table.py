@@ -1,4 +1,4 @@
-"""What help says of each option and argument of the commands, under its heading.
+"""The help of each option and argument of the commands, under its heading.
 
 `run.target` is that of one command, where others have one of the same name. Those of methods stand
 in their own files (`ampsim.cli.methods`).

@@ -238,7 +238,7 @@ def interrupting() -> Generator[Received]:
 
 
 def _is_ours_to_take(name: str, handler: object) -> bool:
-    """Whether a signal ends the program as it is; Ctrl-C does so by a handler in Python."""
+    """Tell whether a signal ends the program as it is; Ctrl-C does so by a handler in Python."""
     return handler == signal.SIG_DFL or (name == "SIGINT" and callable(handler))
 
 

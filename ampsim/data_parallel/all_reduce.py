@@ -112,7 +112,7 @@ class AllReduce(Exchange):
 
 
 class GradientAllReduce(AllReduce):
-    """All ranks add up their gradients, and take the same step."""
+    """Ranks that add up all their gradients, and take the same step."""
 
     async def with_others(self, rank: Rank, batches: Assignment, cause: Cause) -> Cause:
         """Reduce with all others, and take the centre's weights; a group has the mean instead."""

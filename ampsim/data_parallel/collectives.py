@@ -57,7 +57,7 @@ class Collective(ABC):
 
     @abstractmethod
     def hops(self, ranks: int, group: int | None) -> Sequence[Hop]:
-        """All messages; one that comes after others comes later in the list."""
+        """The messages; one that comes after others comes later in the list."""
 
     def parts_on(self, ranks: int, group: int | None) -> Mapping[tuple[int, int], float]:
         """Add up the parts that go from one rank to another, for each pair with some."""

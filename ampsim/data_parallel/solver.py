@@ -150,7 +150,7 @@ class Solver:
 
     @property
     def decisions(self) -> Decisions:
-        """All decisions between ranks, as the engine reads them."""
+        """The decisions between ranks, as the engine reads them."""
         return Decisions(**{one: getattr(self, one) for one in DECISIONS if hasattr(self, one)})
 
     def _require_inner(self) -> None:

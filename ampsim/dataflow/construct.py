@@ -258,7 +258,7 @@ def _require_same(leaf: Tensor, merge: Tensor, where: str) -> None:
 
 
 def fits(shape: Shape | None, declared: Shape | None) -> bool:
-    """Whether a shape is one of those that were declared."""
+    """Tell whether a shape is one of those that were declared."""
     if declared is None:
         return True
     if shape is None or len(shape) != len(declared):
@@ -267,7 +267,7 @@ def fits(shape: Shape | None, declared: Shape | None) -> bool:
 
 
 def may_be(one: Shape | None, other: Shape | None) -> bool:
-    """Whether two shapes may turn out to be the same."""
+    """Tell whether two shapes may turn out to be the same."""
     if one is None or other is None:
         return True
     return len(one) == len(other) and all(
@@ -290,7 +290,7 @@ def _require_predicate(tensor: Tensor, what: str) -> Tensor:
 
 
 def is_left(left: Tensor, *carried: Any) -> Tensor:
-    """Whether a loop that counts down has iterations left."""
+    """Tell whether a loop that counts down has iterations left."""
     return left > 0
 
 

@@ -157,7 +157,7 @@ class Differentiated:
         self.source = builder.source  # numbers the call of `gradients`
 
     def is_wanted(self, place: int) -> bool:
-        """Whether anybody asks for the gradient of an input."""
+        """Tell whether anybody asks for the gradient of an input."""
         return self.node.inputs[place] in self._wanted
 
     def input(self, place: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What lies in a device's memory while a graph runs: each tensor once, as long as it is needed.
+"""A device's memory while a graph runs: each tensor lies there once, as long as it is needed.
 
 A device tensor is a value with its owner, which has a number of holders: inputs of steps that have
 not run, kernels that the device has not computed, stacks, arrays, the caller. Bytes are taken when
@@ -154,7 +154,7 @@ class Buffer:
         self.settle()
 
     def stay(self) -> bool:
-        """Whether it still lies there, as a stack is popped; it then does not go."""
+        """Tell whether it still lies there, as a stack is popped; it then does not go."""
         if self._copy == "away" and self._category is not None:
             self._copy = "back"
         return self._category is not None

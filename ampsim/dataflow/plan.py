@@ -1,4 +1,4 @@
-"""What a run has of a graph: the plan, made once, and the frames in which its steps run.
+"""The plan of a graph, made once for a run, and the frames in which its steps run.
 
 A step belongs to one worker and one frame of the program's text: the graph itself, or a loop. A
 frame is one run of a loop. Each iteration has a slot for every input of every step of its frame,

@@ -27,7 +27,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class KnownInstance:
-    """What feeds tell of an instance before it runs: shapes, and whole numbers of one element."""
+    """An instance as its feeds tell before it runs: shapes, and whole numbers of one element."""
 
     def __init__(self, feeds: Mapping[str, Any]) -> None:
         self._feeds = {name: np.asarray(value) for name, value in feeds.items()}
@@ -80,7 +80,7 @@ def _is_count(value: np.ndarray) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a program computes for an instance.
+    """The tensors that a program computes for an instance.
 
     Args:
         loss: the mean over its rows, which is minimized.
@@ -96,7 +96,7 @@ class Objective:
 
     @property
     def asked(self) -> list[Tensor]:
-        """All tensors that are given."""
+        """The tensors that are given."""
         parts = (self.loss, self.correct, self.rows, self.done)
         return [one for one in parts if one is not None]
 

@@ -1,4 +1,4 @@
-"""Where Sends meet Recvs: what goes from one worker to another, by edge and tag.
+"""The rendezvous of Sends and Recvs: tensors go from worker to worker, by edge and tag.
 
 A Send publishes what it has for one run, one edge and one tag; the Recv of that tag takes it when
 both are there. What is on a side of a Switch that was not taken crosses as a dead signal, so that

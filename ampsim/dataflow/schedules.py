@@ -1,4 +1,4 @@
-"""How a program runs: by dataflow in the graph, unrolled, or driven by a client from outside.
+"""Schedules of a program: dataflow in the graph, unrolled, or driven by a client from outside.
 
 All three train one instance after the other, with an update of every variable at its end.
 """

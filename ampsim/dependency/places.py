@@ -108,7 +108,7 @@ class Thread(NamedTuple):
 
 
 class Places:
-    """All places of one engine.
+    """The places of one engine.
 
     Args:
         host: what the host computes on; None where that takes no time.

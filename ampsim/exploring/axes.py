@@ -401,5 +401,5 @@ def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule
 
 
 def takes(schedule: Any, option: str) -> bool:
-    """Whether a schedule has an option of that name."""
+    """Tell whether a schedule has an option of that name."""
     return option in [one.name for one in fields(schedule)]

@@ -256,7 +256,7 @@ class LeftOut:
 
 
 class Cells:
-    """All cells of a map, as far as they are known; all methods are timed at the same points."""
+    """The cells of a map, as far as they are known; all methods are timed at the same points."""
 
     def __init__(self, methods: Sequence[Entrant]) -> None:
         """Predict what is not known."""
@@ -279,7 +279,7 @@ class Cells:
         return max((one.wrong for one in self.calls.values()), default=0.0)
 
     def is_sure(self, sure: float) -> bool:
-        """Whether each winner is, and of no method others are predicted from too few cells."""
+        """Tell whether each winner is, and of no method others are predicted from too few cells."""
         has_few = any(map(self._has_few, range(len(self.methods))))
         return not has_few and self.doubt <= 1 - sure
 
@@ -338,7 +338,7 @@ class Cells:
         return LeftOut(len(counts), sum(wrong), sum(expected), sum(inside))
 
     def _without(self, place: int, point: int) -> tuple[bool, float, bool]:
-        """Whether a cell would be called wrongly, how likely that was, whether it is inside."""
+        """Tell if a cell would be called wrongly, how likely that was, and if it is inside."""
         method = self.methods[place]
         index = method.points.index(point)
         (guess,) = self._predictors[place].without(index).guesses([index])

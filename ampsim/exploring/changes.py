@@ -1,4 +1,4 @@
-"""What may change on a cluster: each device, worker, link, overhead and number, made faster.
+"""Changes of a cluster: each device, worker, link, overhead and number, made faster.
 
 A change has a factor: rates times that, durations over it. Infinity is no time at all, or, of a
 rate, the largest that a file may name. What is charged by several numbers at once, such as a device
@@ -174,7 +174,7 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
 
 
 def _all(cluster: Cluster, factor: float) -> Cluster:
-    """All time constants of a cluster so many times as fast."""
+    """A cluster with all its time constants so many times as fast."""
     events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
     varying = {
         key: _faster(getattr(cluster, key), factor, times) for key, times in _VARYING.items()

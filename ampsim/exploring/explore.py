@@ -243,7 +243,7 @@ class Evidence:
     repeats: int  # seeds of each cell that is trained
 
     def plain(self) -> dict[str, Any]:
-        """It as JSON can hold it."""
+        """Return a value as JSON can hold it."""
         digests: dict[str, int] = {}
         return {**vars(self), "methods": [one.plain(digests) for one in self.methods]}
 

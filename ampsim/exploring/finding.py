@@ -1,4 +1,4 @@
-"""What a question found: its table, what that says in words, and its folder with the page."""
+"""The answer to a question: its table, what that says in words, and its folder with the page."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Finding(Saveable):
 
     @property
     def verdict(self) -> str:
-        """All sentences, in one text."""
+        """The sentences, in one text."""
         return " ".join(self.sentences)
 
     @property
@@ -123,7 +123,7 @@ class Finding(Saveable):
         return {"format": 1, **self.manifest}
 
     def to_json(self) -> str:
-        """It as JSON text that ends with a newline; unknown is null."""
+        """Return the table as JSON text that ends with a newline; unknown is null."""
         named = {"model": self.model, "cluster": self.cluster, "seed": self.manifest["seeds"][0]}
         told = {name: _plain(getattr(self, name)) for name in self.told}
         content = {"ampsim": own_version(), **named, **told}

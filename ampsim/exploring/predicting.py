@@ -1,4 +1,4 @@
-"""How long points learn that nobody trained: a Student process over the staleness of their nodes.
+"""Predict how long untrained points learn: a Student process over their nodes' staleness.
 
 How many epochs a method takes depends on which versions of weights its steps read, of which the
 mean staleness of each node tells most; a run in mode "sleep" gives it exactly. So the logarithm of

@@ -1,4 +1,4 @@
-"""Which points a search tries: asked of Optuna, told back in the order of asking.
+"""The points that a search tries: asked of Optuna, told back in the order of asking.
 
 Each trial is asked with random numbers of its own, drawn from the search's seed and the trial's
 number. So what it proposes depends on nothing but what was told before, and a search that was
@@ -67,12 +67,12 @@ class Space:
         return found
 
     def has(self, point: Mapping[str, Value]) -> bool:
-        """Whether a point is one of this space."""
+        """Tell whether a point is one of this space."""
         on = {axis.key for axis in self.axes if point.get(axis.key) in axis}
         return on == set(point) == {one.key for one in self.axes if self._has(one.key, point)}
 
     def _has(self, key: str, point: Mapping[str, Value]) -> bool:
-        """Whether a key varies anything at a point."""
+        """Tell whether a key varies anything at a point."""
         if key not in option_types():
             return True
         of = {"schedule": point["schedule"]} if "schedule" in point else {}

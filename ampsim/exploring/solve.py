@@ -172,7 +172,7 @@ class _Points:
     )
 
     def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
-        """Whether the condition holds with these seeds at these values."""
+        """Tell whether the condition holds with these seeds at these values."""
         known = self.known
         new = [one for one in dict.fromkeys(wanted) if one not in known]
         rows: dict[float, Any] = {x: self._rows_at(x) for x in {x: None for _seed, x in new}}

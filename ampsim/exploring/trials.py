@@ -238,7 +238,7 @@ class Evaluator:
 
 
 def dominates(one: Values, other: Values) -> bool:
-    """Whether one is nowhere worse, and somewhere better.
+    """Tell whether one is nowhere worse, and somewhere better.
 
     >>> dominates((1.0, 2.0), (1.0, 3.0)), dominates((1.0, 2.0), (1.0, 2.0))
     (True, False)

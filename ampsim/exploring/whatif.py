@@ -240,7 +240,7 @@ class _Question:
         return 0.0 if math.isnan(ratio) else abs(math.log(max(ratio, 1e-300)))
 
     def _shares(self, one: _Tried) -> bool:
-        """Whether its first epoch learns what it does now, by each seed, and stands for others."""
+        """Tell if its first epoch learns what it does now, by each seed, and stands for others."""
         pairs = [(epoch.digest, self.now.epochs[seed].digest) for seed, epoch in one.epochs.items()]
         is_steady = not self.row.plan.cluster.epochs_differ
         return is_steady and all(own and own == now for own, now in pairs)

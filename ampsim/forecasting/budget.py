@@ -244,7 +244,7 @@ class Spending:
         return max(bought, default=None)
 
     def _is_tuned(self, runs: Collection[Run]) -> bool:
-        """Whether the seeds need the rest of the budget, or all failed where no rate helps."""
+        """Tell whether the seeds need the rest of the budget, or all failed where no rate helps."""
         cost_s = self._spent_s + sum(price_s(one, self._flop) for one in runs)
         has_hope = any(not one.failure or LOWER_RATE in one.failure for one in runs) or not runs
         return cost_s >= TUNING * self._budget.work_s or not has_hope

@@ -1,4 +1,4 @@
-"""What would change a forecast's answer, from short runs in time alone.
+"""Changes that would turn a forecast's answer, from short runs in time alone.
 
 A short run of each row in mode "sleep" at another latency, FLOP rate or number of workers, over the
 same at the numbers themselves, scales its time to the target, as the ends of intervals do

@@ -1,4 +1,4 @@
-"""What a row's method needs, searched alike for every row: rate, optimizer, in flight, decay.
+"""Settings of a row's method, searched alike for each: rate, optimizer, in flight, decay.
 
 A row begins with rates, of each optimizer that its model knows, and with as many in flight as it
 says. They are tried by successive halving over seeds, as in `ampsim.forecasting.tuning`. Then the
@@ -184,7 +184,7 @@ class SettingSpace:
                 yield replace(best, factor=factor)
 
     def reaches(self, factor: float) -> bool:
-        """Whether a rate is on the ladder."""
+        """Tell whether a rate is on the ladder."""
         return min(1.0, self.given) <= factor * LADDER and factor <= max(1.0, self.given) * LADDER
 
     @property

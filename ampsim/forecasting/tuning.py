@@ -1,4 +1,4 @@
-"""What rows need, tuned for each by successive halving.
+"""Tuning of each row's settings by successive halving.
 
 Every row begins with the same number of settings (`ampsim.forecasting.settings`). Where rates alone
 are tuned, these are its own, the one as given where that is another, those between, and powers of

@@ -134,7 +134,7 @@ def _of_failures(cluster: Cluster) -> Iterator[str]:
 
 
 def _costs(cluster: Cluster) -> Iterator[tuple[str, Link | Level | Topology | Edge]]:
-    """All that messages cross but ports, each with the key that says what it costs."""
+    """Return all that messages cross but ports, each with the key that says what it costs."""
     yield "link", cluster.link
     yield from ((f"links[{place}]", route.link) for place, route in enumerate(cluster.links))
     if cluster.topology is not None:

@@ -120,7 +120,7 @@ def _recorded(module: Any, rows: str) -> Recorded:
 
 
 def _is_of_tensors(one: Any) -> bool:
-    """Whether an operation is not of extents, which shapes tell."""
+    """Tell whether an operation is not of extents, which shapes tell."""
     is_extent = short(one).startswith(("sym_", "_assert", "<"))
     return one.op != "call_function" or one.target is operator.getitem or not is_extent
 

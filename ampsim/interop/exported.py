@@ -287,12 +287,12 @@ def _lower(low: Lowering, operation: Any, names: Mapping[str, list[str]]) -> Non
 
 
 def _has_branches(operation: Any) -> bool:
-    """Whether it is torch.cond, while_loop or scan, with programs of their own."""
+    """Tell whether it is torch.cond, while_loop or scan, with programs of their own."""
     return isinstance(operation.target, the_torch()._ops.HigherOrderOperator)
 
 
 def _is_fixed(low: Lowering, operation: Any) -> bool:
-    """Whether an operation gives the same for every item of every batch."""
+    """Tell whether an operation gives the same for every item of every batch."""
     shape = shape_of(operation)
     if not is_tensor(operation) or shape.count(None) > 1:
         return False

@@ -1,4 +1,4 @@
-"""What imports of every kind share: a graph that knows what it came from, and its model.
+"""The model of an import of any kind, and its graph, which knows what it came from.
 
 What was made is compared with what it was made of, on batches of the data, before anyone relies on
 it.

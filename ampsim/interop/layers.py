@@ -178,7 +178,7 @@ def attention(given: Arguments) -> Value:
 
 
 def _is_causal(mask: Any, queries: Any, keys: Any) -> bool:
-    """Whether a fixed mask hides exactly the keys after each query."""
+    """Tell whether a fixed mask hides exactly the keys after each query."""
     given = cast("np.ndarray[Any, np.dtype[Any]]", mask)
     if not isinstance(mask, np.ndarray) or given.shape[-2:] != (queries, keys):
         return False

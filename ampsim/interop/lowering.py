@@ -1,4 +1,4 @@
-"""What an exported program becomes, operation by operation: values, names, weights and calls.
+"""Lower an exported program, operation by operation, to values, names, weights and calls.
 
 An operator's rule (`ampsim.interop.operators`) asks for the wires of what it reads, and adds calls.
 Shapes are PyTorch's all the way; an extent that follows from the batch is None, or "rows".
@@ -307,7 +307,7 @@ class Lowering:
             raise self.refused(str(error)) from None
 
     def learns(self, wire: Ref) -> bool:
-        """Whether parameters have a part in what a wire brings."""
+        """Tell whether parameters have a part in what a wire brings."""
         return wire.call in self._learning
 
     def wire(self, value: Value) -> Ref:
@@ -449,7 +449,7 @@ def dtype_of(operation: Any) -> str:
 
 
 def is_tensor(operation: Any) -> bool:
-    """Whether an operation gives a tensor, and not an extent or several tensors."""
+    """Tell whether an operation gives a tensor, and not an extent or several tensors."""
     return hasattr(_value_of(operation), "shape")
 
 

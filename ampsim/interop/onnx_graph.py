@@ -174,7 +174,7 @@ class GraphReader:
 
 
 def _is_same(one: OnnxValue) -> bool:
-    """Whether a value follows from no data."""
+    """Tell whether a value follows from no data."""
     return isinstance(one.value, np.ndarray | Repeated) or one.value is PLACES_IN_BATCH
 
 

@@ -340,7 +340,7 @@ class ParameterizedNode(Node):
         self.instances.add(state[0])
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps what it took: a gradient of weights needs the input."""
+        """Count what the node took: a gradient of weights needs the input."""
         return taken_bytes
 
     def asks_update(self) -> bool:

@@ -1,4 +1,4 @@
-"""What nodes do with the rows of many messages at once, class by class: `ROUTES`, `OPERATIONS`.
+"""Operations on the rows of many messages at once, by class of node: `ROUTES`, `OPERATIONS`.
 
 A message that only finds its way, or of which some rows or columns go on, is not served: who reads
 it is told where its rows are. All else is a `RowOperation`. Of the items that are served together

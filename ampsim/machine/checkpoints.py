@@ -31,7 +31,7 @@ class Foretold(Tasks, Protocol):
         ...
 
     def only_waited(self, task: Begun) -> bool:
-        """Whether a task that has begun only waits for others."""
+        """Tell whether a task that has begun only waits for others."""
         ...
 
 
@@ -192,7 +192,7 @@ class Checkpointed:
             self._lose()
 
     def _has_copied(self, now_s: float) -> bool:
-        """Whether no checkpoint is under way; one that has ended by now is kept."""
+        """Tell whether no checkpoint is under way; one that has ended by now is kept."""
         copying = self._copying
         if copying is None:
             return True

@@ -78,13 +78,13 @@ def outages_until(cluster: Cluster, seed: int, end_s: float) -> list[tuple[int, 
 
 
 def has_outages(cluster: Cluster, worker: int) -> bool:
-    """Whether a worker has any."""
+    """Tell whether a worker has any."""
     given: Sequence[object] = [one for one in cluster.events if one.hits(worker)]
     return bool(given) or (cluster.failures is not None and cluster.failures.hits(worker))
 
 
 def loses_weights(cluster: Cluster, worker: int) -> bool:
-    """Whether some outage of a worker takes its weights back to those of a checkpoint."""
+    """Tell whether some outage of a worker takes its weights back to those of a checkpoint."""
     return any(
         one.loses_weights and one.hits(worker)
         for one in (*cluster.events, cluster.failures)
@@ -142,7 +142,7 @@ def lognormal(random: np.random.Generator, cv: float) -> Iterator[float]:
 
 
 def has_come(at_s: float, now_s: float) -> bool:
-    """Whether a time has come; a clock counts ticks, so what is nearer than rounding is now."""
+    """Tell if a time has come; a clock counts ticks, so what is nearer than rounding is now."""
     return at_s - now_s <= _TICK_S + 4 * math.ulp(at_s)
 
 

@@ -132,7 +132,7 @@ def _set(placed: PlacedNode, node: ParameterizedNode, weights: _Weights) -> None
 
 
 def has_checkpoints(cluster: Cluster, worker: int) -> bool:
-    """Whether a worker that has parameters takes time for checkpoints, or may go back to one."""
+    """Tell if a worker that has parameters takes time for checkpoints, or may go back to one."""
     checkpoints = cluster.checkpoints
     if checkpoints is None:
         return False
@@ -197,7 +197,7 @@ class Foretelling:
         return seconds + self._overhead_s * messages(kind, message, sends)
 
     def only_waited(self, task: Begun) -> bool:
-        """Whether a step that has begun only waits for other messages at its node."""
+        """Tell whether a step that has begun only waits for other messages at its node."""
         return StepResult(*task[1][2]).charged is WAITS
 
 

@@ -1,4 +1,4 @@
-"""What a placed node holds of its worker's memory: weights, messages, activations, stashes.
+"""The footprint of a placed node in memory: weights, messages, activations, stashes.
 
 A message lies with the worker that sent it until it has arrived, and then with the one that it went
 to until the step that it was for has ended; a message that waits for others at its node lies there

@@ -169,7 +169,7 @@ class Lanes:
                 self.all += [copies.outward, copies.inward]
 
     def recomputes(self, node: Node) -> bool:
-        """Whether backward steps of a node compute again what its forward step did not keep."""
+        """Tell if backward steps of a node compute again what its forward step did not keep."""
         return self._recomputes and keeps_more(node)
 
     def footprint(

@@ -1,4 +1,4 @@
-"""What messages cost the processors at both ends, where a device names it.
+"""The cost of messages for the processors at both ends, where a device names it.
 
 Each message that a step takes from another place, or sends to one, keeps its device busy for
 `message_overhead_s`, within the step. Source: the overhead o of LogP (Culler and others, 1993),

@@ -223,7 +223,7 @@ class PlacedNode:
         return self.node.gradients_needed(state) if is_asked else None
 
     def takes_time(self, charged: Charged) -> bool:
-        """Whether an update takes time that is charged for this."""
+        """Tell whether an update takes time that is charged for this."""
         return self.prices.price(UPDATE, charged).seconds > 0
 
     def routes(self, direction: Direction) -> Routes:

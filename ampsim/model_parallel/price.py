@@ -1,4 +1,4 @@
-"""What a step costs where its node runs: seconds, FLOP, bytes and operations by shape."""
+"""The price of a step where its node runs: seconds, FLOP, bytes and operations, by shape."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WorkOf: TypeAlias = "Callable[[Direction, Extents], Work]"
 
 
 class Charge(NamedTuple):
-    """What a step is charged for where no payload's shape says so.
+    """Reasons of a charge where no payload's shape is one.
 
     Args:
         kind: its name; `WorkOfCharge` says what it costs.
@@ -61,7 +61,7 @@ _counts_of: Final = attrgetter(*_COUNTS)
 
 
 class Price(NamedTuple):
-    """What one step is charged."""
+    """The price of one step."""
 
     seconds: float  # for which it occupies its device
     flop: int  # its FLOP
@@ -128,7 +128,7 @@ class Prices:
         return kind
 
     def price(self, direction: Direction, charged: Charged, needed: Needed | None = None) -> Price:
-        """What a step costs that is charged for this; nothing, where it only waited.
+        """Return the price of a step that is charged for this; nothing, where it only waited.
 
         Args:
             direction: of the message that it served.
@@ -149,7 +149,7 @@ class Prices:
     def price_of_group(
         self, direction: Direction, shapes: Sequence[Extents], needed: Sequence[Needed | None]
     ) -> Price:
-        """What one step costs that is charged for payloads of all these `shapes`.
+        """Return the price of one step that is charged for payloads of all these `shapes`.
 
         Shapes that are equal but for the first axis, the rows, are one payload of all their rows:
         weights are read once, and its operations are issued once. Others are more work in the same
@@ -183,7 +183,7 @@ class Prices:
         return self._occupancy(direction, self._required(direction, charged, needed), rows)
 
     def _required(self, direction: Direction, shape: Extents, needed: Needed | None) -> Work:
-        """What a step does that sends these gradients; the node says so, set to send them."""
+        """Return the work of a step that sends these gradients, as the node tells it."""
         node = self._node
         usually = node.input_needs_gradient
         node.input_needs_gradient = usually if needed is None else needed
@@ -221,7 +221,7 @@ class Prices:
 
 
 def required_work(node: Node, direction: Direction, shape: Extents, work: object) -> Work:
-    """What a node says that a step does, if that can be.
+    """Return the work that a node says a step does, if that can be.
 
     Raises:
         SimulationError: it is no `Work`, or has a count that is no number, negative or without end.
@@ -253,7 +253,7 @@ def largest_but(uncharged: int, port: int, payload: Payload, sends: Sends) -> Ex
 
 
 def resident_bytes(nodes: Sequence[Node], placement: Sequence[int]) -> dict[int, int]:
-    """What each worker would keep in a cache: the weights of all nodes placed there, in bytes.
+    """Return the bytes that each worker would keep in a cache: all weights placed there.
 
     Every step of a node reads them, so they stay. Sparse tables are left out, because a step
     touches few of their rows.

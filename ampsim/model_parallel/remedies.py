@@ -104,7 +104,7 @@ class OffloadedFootprint(Footprint):
         super().free_rest()
 
     def _brings(self, copy: _Copy, message: Message) -> bool:
-        """Whether a message must wait for an activation, which is then on its way, or will be."""
+        """Tell if a message must wait for an activation, which is then on its way, or will be."""
         state, cause = message[2], message[4]
         if copy.where == "waiting":  # it has not left, and need not
             copy.out.is_dropped = True
@@ -144,7 +144,7 @@ class OffloadedFootprint(Footprint):
 
 
 def keeps_more(node: Node) -> bool:
-    """Whether a node multiplies rows with a matrix and keeps more than the inputs of that.
+    """Tell whether a node multiplies rows with a matrix and keeps more than the inputs of that.
 
     The forward work of such a node follows from the rows of its gradient.
     """

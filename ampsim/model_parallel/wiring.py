@@ -102,7 +102,7 @@ class AssemblySetup:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """All nodes, in the graph's order."""
+        """The nodes, in the graph's order."""
         return self.job.graph.nodes
 
     @property

@@ -201,7 +201,7 @@ class MatrixProduct(Arithmetic):
         return [(i, state, one if needed[i] else None) for i, one in enumerate(back)]
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps both factors."""
+        """Count both factors, which the backward step needs."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
@@ -263,7 +263,7 @@ class Where(Arithmetic):
         return self.gathered_work(shape) + Work(0, moved, first + 2 * second, pass_bytes=passed)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps the mask, a byte for each element."""
+        """Count the mask, a byte for each element."""
         return math.prod(self._saved[state][0].shape)
 
     def backward(self, port: int, state: State, gradient: Payload) -> Sends:
@@ -296,7 +296,7 @@ class Product(Arithmetic):
         ]
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps all factors."""
+        """Count all factors, which the backward step needs."""
         return taken_bytes
 
     def work_back(self, shape: tuple[int, ...] | None) -> Work:

@@ -141,7 +141,7 @@ class Attention(CachingNode):
         return [(i, state, part) for i, part in enumerate(parts[: len(inputs)])]
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps all inputs and the softmax; with dropout also the mask."""
+        """Count all inputs and the softmax; with dropout also the mask."""
         query, key = self._saved[state].inputs[:2]
         square = math.prod(query.shape[:-1]) * key.shape[-2] * self.element_bytes
         return taken_bytes + square * (1 if self._masks is None else 2)

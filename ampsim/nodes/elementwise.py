@@ -75,7 +75,7 @@ class Elementwise(_SameShape):
         return ((0, state, self.pulled_back(kept, gradient)),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps x or y, which are of one size."""
+        """Count x or y, which are of one size."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:
@@ -311,7 +311,7 @@ class Dropout(_SameShape):
         return ((0, state, gradient * mask),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps the mask, as large as what it is for."""
+        """Count the mask, as large as what it is for."""
         return taken_bytes
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

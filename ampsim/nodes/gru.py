@@ -207,7 +207,7 @@ class GRUCell(MatrixNode):
         return 3 * to_input + 5 * to_state, elements
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps both inputs, three gates, and what the state gives each of them."""
+        """Count both inputs, three gates, and what the state gives each of them."""
         column_bytes = taken_bytes // sum(self.widths)
         return taken_bytes + 6 * self.hidden * column_bytes
 

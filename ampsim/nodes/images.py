@@ -449,7 +449,7 @@ class MaxPool(CachingNode):
         return ((0, state, self.windows.inside(images, *shape[2:])),)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps which pixel was the largest: a small number for each window."""
+        """Count a small number for each window: which of its pixels was the largest."""
         return math.prod(self._sent(self._saved[state].shape)) * self._index_type.itemsize
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

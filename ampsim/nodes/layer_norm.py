@@ -116,7 +116,7 @@ class LayerNorm(ParameterizedNode, CachingNode):
         return flat
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps the normalised payload, and a number for each row."""
+        """Count the normalised payload, and a number for each row."""
         return taken_bytes + taken_bytes // self.columns
 
     def product_rows(self, direction: Direction, shape: tuple[int, ...]) -> int:

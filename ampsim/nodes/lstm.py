@@ -338,7 +338,7 @@ class LSTMStep(MatrixNode):
         return work + masked_work(shape[0] * self.hidden, self.theta.itemsize, direction)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps all inputs, side by side too if there are several, the gates, and tanh of c.
+        """Count all inputs, side by side too if there are several, the gates, and tanh of c.
 
         With dropout also the mask, and the candidate that it was put on.
         """

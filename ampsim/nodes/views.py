@@ -157,7 +157,7 @@ DOT: Final = "·"
 
 
 def _product(shape: Shape) -> tuple[int, list[str]]:
-    """All extents multiplied: the known ones, and the names of the others, sorted."""
+    """Multiply all extents: the known ones, and the names of the others, sorted."""
     count, names = 1, list[str]()
     for extent in shape:
         for factor in str(extent).split(DOT):
@@ -280,7 +280,7 @@ class _OverAxis(_Reshaped):
         self._axes = 0  # the graph's check tells
 
     def sent_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """All extents but that of the axis."""
+        """Return the extents without that of the axis."""
         return (*shape[: self.axis], *shape[self.axis + 1 :])
 
     def part(self, shape: tuple[int, ...]) -> int:
@@ -362,7 +362,7 @@ class Max(_OverAxis):
         return Work(0, moved, 2, pass_bytes=(whole + 2 * part) * self.element_bytes)
 
     def kept_bytes(self, state: State, taken_bytes: int) -> int:
-        """It keeps where the largest was: 8 bytes for each result, or one for each element."""
+        """Count where the largest was: 8 bytes for each result, or one for each element."""
         shape, _kept = self._saved[state]
         elements = taken_bytes // self.element_bytes
         return elements if self.splits_ties else elements // shape[self.axis] * 8

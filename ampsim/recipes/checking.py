@@ -218,7 +218,7 @@ def _text_that_differs(name: str, before: str, now: str, drawn: Drawn) -> str | 
 
 
 def are_alike(before: str, now: str, tolerance: float) -> bool:
-    """Whether two texts differ by the rounding of numbers at most.
+    """Tell whether two texts differ by the rounding of numbers at most.
 
     Whole numbers must be the same; others may differ by the relative tolerance.
 
@@ -247,7 +247,7 @@ def _words(before: str, now: str, tolerance: float) -> str:
 
 
 def _is_alike(before: str, now: str, tolerance: float) -> bool:
-    """Whether two parts of texts are the same, or numbers that are close and not whole."""
+    """Tell whether two parts of texts are the same, or numbers that are close and not whole."""
     if before == now:
         return True
     if not _NUMBER.fullmatch(before) or not _NUMBER.fullmatch(now):

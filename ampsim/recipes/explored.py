@@ -88,7 +88,7 @@ class Explored(Reported):
 
     @property
     def outlines(self) -> str:
-        """All that was timed and learned, as JSON."""
+        """Return all that was timed and learned, as JSON."""
         head = {"kind": _KIND, "format": FORMAT, "said": list(self.said)}
         metric = {"kind": self.found.metric.kind, "unit": self.found.metric.unit}
         content = {**head, "metric": metric, **self.found.evidence.plain()}

@@ -365,12 +365,12 @@ def _faults_of_cells(where: str, table: Any, kinds: Sequence[tuple[str, str]]) -
 
 
 def _is_text(value: Any, keep: str = "") -> bool:
-    """Whether it is text that can be shown: a line, but for characters to `keep`."""
+    """Tell whether it is text that can be shown: a line, but for characters to `keep`."""
     return isinstance(value, str) and all(one.isprintable() or one in keep for one in value)
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a truth, a whole number of 64 bits, or a float; NaN is."""
+    """Tell whether it is a truth, a whole number of 64 bits, or a float; NaN is."""
     if isinstance(value, numbers.Integral):  # NumPy's are, too
         return abs(int(value)) < 2**63
     return isinstance(value, float | np.floating)
@@ -401,7 +401,7 @@ _IS_KIND: Final[dict[str, Callable[[Any], bool]]] = {
 
 
 def check_program(program: ReportProgram, folder: Path, *, is_again: bool = False) -> Verdict:
-    """Whether a report follows from its program.
+    """Tell whether a report follows from its program.
 
     That is run again in whole, unless it has a witness: then only in the small way of that, and
     page and figures are drawn of the tables that the report has.

@@ -1,4 +1,4 @@
-"""What a report is drawn of, and how: tables, figures, and the page of a recipe's rows."""
+"""Results of a report, and how they are drawn: tables, figures, and the page of its rows."""
 
 from __future__ import annotations
 

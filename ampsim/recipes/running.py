@@ -88,7 +88,7 @@ def tuned_rows(
 
 
 def has_rates(file: RecipeFile) -> bool:
-    """Whether rows may have other learning rates than their models."""
+    """Tell whether rows may have other learning rates than their models."""
     return file.tune is not None or file.scale_rate != "none"
 
 

@@ -1,4 +1,4 @@
-"""What reports read of a run: its tables, how much of it was kept, its lanes and hosts."""
+"""Tables of a run that reports read: how much of it was kept, its lanes and hosts."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def owner_of(row: int) -> int:
 
 
 def is_worker(row: int) -> bool:
-    """Whether a row is where a worker computes."""
+    """Tell whether a row is where a worker computes."""
     return 0 <= row < LANE_STEP - 1
 
 
@@ -238,7 +238,7 @@ def short_name(row: int) -> int | str:
 
 
 def is_of_operations(spans: DataFrame) -> bool:
-    """Whether spans are a dependency engine's, whose nodes are operations."""
+    """Tell whether spans are a dependency engine's, whose nodes are operations."""
     return "operation" in spans
 
 

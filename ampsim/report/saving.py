@@ -51,7 +51,7 @@ def drawn_with() -> str:
 
 
 def look_alike(before: bytes, now: bytes) -> bool:
-    """Whether the pixels of two PNG files are the same, but for rounding.
+    """Tell whether the pixels of two PNG files are the same, but for rounding.
 
     The last bit of a logarithm depends on the processor, and with it a shade at the edge of a line.
     """

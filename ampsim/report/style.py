@@ -86,7 +86,7 @@ class BoxStyle:
     hatch_ink: str
 
     def entry(self, **look: Any) -> Patch:
-        """What a legend shows of it."""
+        """The handle that a legend shows of it."""
         drawn = {"facecolor": self.fill, "edgecolor": self.hatch_ink, "hatch": self.hatch}
         return Patch(**drawn, label=self.label, **look)
 

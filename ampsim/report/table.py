@@ -138,7 +138,7 @@ def _coverage(records: Sequence[Row]) -> str:
 
 
 def _are_timed(records: Records) -> bool:
-    """Whether some row's validation was measured against a target."""
+    """Tell whether some row's validation was measured against a target."""
     names = ("best_accuracy", "best_error", "time_to_target_s")
     return any(not math.isnan(number(row, name)) for row in records for name in names)
 
@@ -253,7 +253,7 @@ def answer_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]
 
 
 def answer_titles(table: DataFrame, *, has_target: bool = True) -> list[str]:
-    """What each of these columns is, for those who point at its heading."""
+    """Return what each of these columns is, for those who point at its heading."""
     columns = answer_columns(rows(table), has_target=has_target)
     return [
         "training throughput over that of the first row" if one.heading == "ratio"

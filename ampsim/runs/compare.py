@@ -1,4 +1,4 @@
-"""What differs between two runs that were kept, as JSON can hold it.
+"""Differences between two kept runs, as JSON can hold them.
 
 Traces are compared bit by bit, in the order in which they were recorded, until they first part.
 Weights are not kept with a run, so nothing is said of them but what losses and accuracies say.
@@ -47,7 +47,7 @@ def first_apart(
 
 
 def is_close(a: Any, b: Any, tolerance: float) -> bool:
-    """Whether two plain values are the same, numbers within a relative tolerance; NaN is NaN."""
+    """Tell if two plain values are the same, numbers within a relative tolerance; NaN is NaN."""
     if not isinstance(a, int | float) or not isinstance(b, int | float):
         return a == b
     if math.isnan(a) or math.isnan(b):
@@ -166,7 +166,7 @@ def _compared(name: str, a: pd.DataFrame, b: pd.DataFrame) -> dict[str, Any]:
 
 
 def _is_same(one: pd.Series[Any], other: pd.Series[Any]) -> np.ndarray:
-    """Whether each value is the same, names as texts and numbers to the bit."""
+    """Tell whether each value is the same, names as texts and numbers to the bit."""
     values = [np.asarray(column) for column in (one, other)]
     if all(each.dtype.kind == "f" for each in values):
         values = [each.view(np.int64) for each in values]  # NaN is NaN, and 0 is not -0

@@ -305,7 +305,7 @@ def answer_on_worker(content: bytes, limit_s: float | None) -> Answer:
 
 
 def _are_running(names: Iterable[str], dask_worker: Any) -> bool:
-    """Whether a worker, cancelled or not, is at one of these tasks."""
+    """Tell whether a worker, cancelled or not, is at one of these tasks."""
     tasks = dask_worker.state.tasks
     return any(one in tasks and tasks[one].state in ("cancelled", "executing") for one in names)
 

@@ -1,4 +1,4 @@
-"""What makes runs elsewhere, whatever it is: processes here, Dask, or an executor of one's own.
+"""Executors that make runs: processes here, Dask, or an executor of one's own.
 
 A run goes there as a task, and comes back as what is read off it; a result as a whole, weights and
 trace, comes back from processes of this machine only. Tasks go as bytes to a process that starts

@@ -295,7 +295,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _are_groups(value: Any) -> bool:
-    """Whether it is a list of devices, each with a count of workers."""
+    """Tell whether it is a list of devices, each with a count of workers."""
     return is_tables(value) and all(
         isinstance(one.get("device"), str)
         and _is_count(one.get("workers"))

@@ -304,7 +304,7 @@ def _fair(goal: Goal, rows: Sequence[Sequence[Run]], rules: Sequence[str]) -> li
 
 
 def is_draining_pipeline(schedule: Schedule) -> bool:
-    """Whether a schedule has several instances in flight and drains before it updates."""
+    """Tell whether a schedule has several instances in flight and drains before it updates."""
     admission = schedule.admission
     return admission.drains and admission.in_flight_max != 1 and not isinstance(schedule, Solver)
 

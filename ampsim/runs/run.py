@@ -257,7 +257,7 @@ def numbers_from_plain(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _says(run: Run, name: str) -> bool:
-    """Whether a field is to be written."""
+    """Tell whether a field is to be written."""
     if name not in SELDOM_FIELDS:
         return True
     value = getattr(run, name)

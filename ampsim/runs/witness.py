@@ -157,7 +157,7 @@ def witness_from_plain(plain: Any) -> Witness:
 
 
 def agree(first: Witness, second: Witness) -> bool:
-    """Whether two witnesses of the same columns tell of the same run, by the same kernels."""
+    """Tell whether two witnesses of the same columns tell of the same run, by the same kernels."""
     return first.digest == second.digest and not list(
         _numbers(first.numbers, second.numbers, TOLERANCE)
     )

@@ -1,4 +1,4 @@
-"""Where a model, a cluster and a method meet: one run."""
+"""One run, in which a model, a cluster and a method meet."""
 
 from ampsim.study.checking import Trial, try_out
 from ampsim.study.loading import load_model

@@ -84,7 +84,7 @@ def digest_of_graph(model: Model, graph: Graph) -> str:
 
 @dataclass(frozen=True)
 class Subject:
-    """All that decides a learning, whatever it runs on."""
+    """The facts that decide a learning, whatever it runs on."""
 
     model: Model  # what is trained
     graph: Graph  # of it

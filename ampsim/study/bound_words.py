@@ -1,4 +1,4 @@
-"""What bounds a run, in words: below a half of the time, nothing alone does."""
+"""The bound of a run in words: below a half of the time, nothing alone bounds it."""
 
 from __future__ import annotations
 

@@ -86,12 +86,12 @@ class Rate:
 
 
 def diverged_by_rule(failure: str | None) -> bool:
-    """Whether a run failed because it diverged at a rate that the scaling rule raised."""
+    """Tell whether a run failed because it diverged at a rate that the scaling rule raised."""
     return failure is not None and _RAISED in failure
 
 
 def is_fair(rule: str, failures: Iterable[str | None]) -> bool:
-    """Whether a row may be compared: not if our rule broke it, nor if others alone were tuned."""
+    """Tell if a row may be compared: not if our rule broke it, nor if others alone were tuned."""
     return not rule.startswith(_NOT_TUNED) and not any(map(diverged_by_rule, failures))
 
 

@@ -378,7 +378,7 @@ def bytes_of(value: object) -> bytes:
 
 
 def _has_name(function: Any) -> bool:
-    """Whether it is found again by its name."""
+    """Tell whether it is found again by its name."""
     return getattr(sys.modules.get(function.__module__), function.__qualname__, None) is function
 
 

@@ -196,7 +196,7 @@ def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> _Tried
 
 
 def _is_clear(ratios: Mapping[str, float], change: float) -> bool:
-    """Whether the fastest, the default among them, is ahead by far more than the ratios change."""
+    """Tell if the fastest, the default among them, is ahead by far more than the ratios change."""
     first, second, *_rest = sorted([*ratios.values(), 1.0, 0.0], reverse=True)
     return first >= second * (1 + CLEAR * change)
 
@@ -230,7 +230,7 @@ def difference(cluster: Cluster) -> str | None:
 
 
 def _ways_differ(cluster: Cluster) -> bool:
-    """Whether ways over edges and ports differ: between workers, from the host, or to it."""
+    """Tell whether ways over edges and ports differ: between workers, from the host, or to it."""
     if not cluster.has_shared_bandwidth:
         return len({_cost(cluster.link), *(_cost(route.link) for route in cluster.links)}) > 1
     workers = range(cluster.workers)

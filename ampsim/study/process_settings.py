@@ -103,7 +103,7 @@ def _give_up_control() -> None:
 
 @cache
 def _is_limit_per_thread() -> bool:
-    """Whether each thread limits BLAS for itself, as where BLAS takes its threads from OpenMP."""
+    """Tell if each thread limits BLAS for itself, as where BLAS takes its threads from OpenMP."""
     return any(
         one["internal_api"] == "openblas" and one.get("threading_layer") == "openmp"
         for one in _THREADPOOLS.threadpool_info()

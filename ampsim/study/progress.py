@@ -1,4 +1,4 @@
-"""How far a run is, told to whoever shows it."""
+"""Progress of a run, told to whoever shows it."""
 
 from __future__ import annotations
 

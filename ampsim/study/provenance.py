@@ -1,4 +1,4 @@
-"""Where the numbers of a run come from, and a hash of the code that made them."""
+"""The origin of a run's numbers, and a hash of the code that made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read off the tables of a run, just made or kept.
+"""Numbers read off the tables of a run, just made or kept.
 
 Energy: a device takes its idle power all the time, and what its busy power is more while a step
 occupies it; a step that a pause or a stop holds up takes none more meanwhile. Links and hosts take

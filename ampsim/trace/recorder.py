@@ -249,7 +249,7 @@ class Recorder:
             table.flush()
 
     def records(self) -> CausalRecords:
-        """All spans, transfers and admissions of the run, whether they are kept or not."""
+        """Return all spans, transfers and admissions of the run, whether they are kept or not."""
         self.flush()
         logs = self._logs or {
             name: log_of(self._kept[name].columns(), name) for name in LOG_SCHEMAS

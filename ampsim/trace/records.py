@@ -1,4 +1,4 @@
-"""All spans, transfers and admissions of a run, which causes join; a few columns of each.
+"""The spans, transfers and admissions of a run, which causes join; a few columns of each.
 
 A run of millions of steps keeps the leading spans for charts; its critical path and what bounds it
 need all of them, if only a few numbers of each. Those stay in memory while they are few, and then
@@ -69,12 +69,12 @@ class Log:
         return self._starts[-1]
 
     def chunks(self) -> Iterator[np.ndarray]:
-        """All rows in order, as structured arrays."""
+        """Iterate over all rows in order, as structured arrays."""
         for place in range(len(self._starts) - 1):
             yield self._chunk(place)
 
     def chunks_backward(self) -> Iterator[np.ndarray]:
-        """All rows as `chunks` gives them, the last chunk first."""
+        """Iterate over all rows as `chunks` gives them, the last chunk first."""
         for place in reversed(range(len(self._starts) - 1)):
             yield self._chunk(place)
 
@@ -140,7 +140,7 @@ class Collectives:
 
 
 class CausalRecords(NamedTuple):
-    """All records of a run.
+    """The records of a run.
 
     Attributes:
         spans, transfers, admissions: their columns are those of `LOG_SCHEMAS`.

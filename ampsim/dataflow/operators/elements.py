@@ -1,4 +1,4 @@
-"""What is done element by element, broadcast as NumPy does it: arithmetic, logic, functions.
+"""Operators by element, broadcast as NumPy does it: arithmetic, logic, functions.
 
 Functions that are nodes, too, compute and cost the same.
 """

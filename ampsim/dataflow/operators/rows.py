@@ -1,4 +1,4 @@
-"""What is done by rows: products of matrices, shares, the largest, losses; and NumPy functions.
+"""Operators by rows: products of matrices, shares, the largest, losses; and NumPy functions.
 
 Appendix C of AMPNet charges products; softmax cross-entropy is as the node of that name.
 """
@@ -115,7 +115,7 @@ def top(x: Array, count: int = 1) -> Any:
 
 @listed(op.scalar, op.truth)
 def any(x: Array) -> Any:
-    """Whether one of all truth values is true."""
+    """Tell whether one of all truth values is true."""
     return np.asarray(x.any())
 
 

@@ -1,4 +1,4 @@
-"""What a placement decides, what it may look at, and where it puts steps that cost nothing."""
+"""A placement's decisions, what it may look at, and where it puts steps that cost nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ value above `enough_s`, once that is clearly missed."""
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that a placement may look at.
+    """The facts that a placement may look at.
 
     Args:
         graph: verified; its first node is the controller.

@@ -182,7 +182,7 @@ class _Estimate:
         ]
 
     def costs(self, index: int) -> bool:
-        """Whether a node takes time."""
+        """Tell whether a node takes time."""
         return self._seconds[index] > 0
 
     def seconds(self, placement: Sequence[int]) -> float:

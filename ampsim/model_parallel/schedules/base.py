@@ -1,4 +1,4 @@
-"""What a schedule is: a name, options, and four decisions, each a value."""
+"""A schedule is a name, options, and four decisions, each a value."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Schedule(Protocol):
 
 
 def needs_chain(schedule: Schedule) -> bool:
-    """Whether a schedule runs only graphs that are a chain of stages."""
+    """Tell whether a schedule runs only graphs that are a chain of stages."""
     return schedule.order.turns is not None or schedule.weights.versions is not None
 
 

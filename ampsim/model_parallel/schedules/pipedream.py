@@ -104,7 +104,7 @@ class _First(VersionRule):
         return latest
 
     def may_give(self, version: int) -> bool:
-        """Whether an instance is to come that gets a version which other stages already have.
+        """Tell whether an instance is to come that gets a version which other stages already have.
 
         The first stage begins an instance after the backward step of the one that makes room for
         it, and after its update, so that each instance gets one version more.
@@ -131,5 +131,5 @@ class _GivenByFirst(VersionRule):
         return self._given.pop(instance)
 
     def awaits(self, version: int) -> bool:
-        """Whether an instance has been given this version, or may be."""
+        """Tell whether an instance has been given this version, or may be."""
         return version in self._given.values() or self._first.may_give(version)

@@ -74,7 +74,7 @@ class _OneBehind(VersionRule):
         return self._at_start + self._behind(place)
 
     def awaits(self, version: int) -> bool:
-        """Whether an instance to come reads it; none reads an older version than the one before."""
+        """Tell if an instance to come reads it; none reads an older version than the one before."""
         first, until = self._admitted.first, self._admitted.known_until
         if self._next >= until:
             return False

@@ -31,7 +31,7 @@ class VersionRule:
         return latest
 
     def awaits(self, version: int) -> bool:
-        """Whether a forward step that is to come reads a version that is not the latest.
+        """Tell whether a forward step that is to come reads a version that is not the latest.
 
         If not, the version is kept only for backward steps of instances that have read it.
         """

@@ -1,4 +1,4 @@
-"""What a Gantt chart shows: rows, a window of time, steps and outages as boxes, and arrows.
+"""The content of a Gantt chart: rows, a window of time, boxes of steps and outages, arrows.
 
 Boxes are a table: `row`, the number of a row (`row_numbers`); `start_s` and `end_s`, cut to a
 window; `look`, a step's direction or one of `OUTAGES`; and `label`, what is written into a step's.
@@ -86,7 +86,7 @@ def boxes_in(spans: DataFrame, window_s: Window) -> DataFrame:
 
 
 def _are_in(frame: DataFrame, window_s: Window) -> NDArray[np.bool_]:
-    """Whether each overlaps a window."""
+    """Tell whether each overlaps a window."""
     return (floats(frame, "end_s") > window_s[0]) & (floats(frame, "start_s") < window_s[1])
 
 

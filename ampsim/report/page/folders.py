@@ -1,4 +1,4 @@
-"""What lies in the folder of a forecast, and beside the trace of a run: pages, tables, figures."""
+"""The folder of a forecast, and of a run beside its trace: pages, tables, figures."""
 
 from __future__ import annotations
 

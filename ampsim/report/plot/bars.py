@@ -121,7 +121,7 @@ _TICKS = 12  # chosen: more numbers beside each other cannot be read
 
 
 def has_lines(table: DataFrame, names: Sequence[str] | None = None) -> bool:
-    """Whether some schedule has rows with different numbers of instances in flight."""
+    """Tell whether some schedule has rows with different numbers of instances in flight."""
     return any(len(_points(own)) > 1 for own in series(table, names).values())
 
 
@@ -199,7 +199,7 @@ _COLOURS = (LINES[1].colour, LINES[2].colour, LINES[3].colour, LINES[6].colour)
 
 
 def has_bounds(table: DataFrame) -> bool:
-    """Whether the bound of some row is known."""
+    """Tell whether the bound of some row is known."""
     return any(bound_name(row) for row in rows(table))
 
 
@@ -255,7 +255,7 @@ _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
 
 def has_peaks(table: DataFrame) -> bool:
-    """Whether the peak of some row is known."""
+    """Tell whether the peak of some row is known."""
     return any(number(row, "peak_bytes") > 0 for row in rows(table))
 
 

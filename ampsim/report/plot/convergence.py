@@ -49,13 +49,13 @@ class Curve:
 def has_scores(
     epochs_by_schedule: Mapping[str, Sequence[DataFrame]], metric: Metric = ACCURACY
 ) -> bool:
-    """Whether validation measured anything in any run; in mode sleep it does not."""
+    """Tell whether validation measured anything in any run; in mode sleep it does not."""
     runs = [epochs for repeats in epochs_by_schedule.values() for epochs in repeats]
     return any(bool(np.isfinite(floats(epochs, metric.kind)).any()) for epochs in runs)
 
 
 def is_blind(epochs: Sequence[DataFrame], metric: Metric) -> bool:
-    """Whether runs went through epochs and measured nothing, as those in mode sleep do."""
+    """Tell whether runs went through epochs and measured nothing, as those in mode sleep do."""
     return any(len(run) for run in epochs) and not has_scores({"": epochs}, metric)
 
 

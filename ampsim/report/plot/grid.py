@@ -1,4 +1,4 @@
-"""What each cluster costs the schedules of a report that runs all of them on several.
+"""A grid of several clusters: what each costs the schedules of a report.
 
 The figure has a panel a measure, in it a line a schedule.
 """

@@ -96,7 +96,7 @@ def place_labels(
 
 
 def _is_far(text: str, offset: tuple[float, float]) -> bool:
-    """Whether a label needs a thin line to its point."""
+    """Tell whether a label needs a thin line to its point."""
     gaps = abs(offset[0]) - text_width_pt(text, SIZE_PT) / 2, abs(offset[1]) - _HEIGHT_PT / 2
     return max(gaps) > _REACHES[1] * _GAP_PT
 
@@ -154,7 +154,7 @@ class PlanePoint:
 
 
 def has_points(table: DataFrame) -> bool:
-    """Whether some row reached the target."""
+    """Tell whether some row reached the target."""
     return any(_points(own) for own in series(table).values())
 
 

@@ -1,4 +1,4 @@
-"""What each thing would buy: bars of what is half and twice as fast, and curves over the factor.
+"""Charts of `whatif`: bars of what is half and twice as fast, and curves over the factor.
 
 Source of the first: Howard, "Decision analysis: practice and promise", 1988, the tornado diagram:
 bars from low to high, the longest on top. Of the second: Curtsinger and Berger, "Coz", 2015.
