@@ -114,7 +114,7 @@ class Computing(_Thread):
 
     def begin(self, kind: Any, queue: Any) -> Begun:
         """Start the most urgent operation; one that fails occupies nothing."""
-        operation: Operation = heappop(queue)[3]
+        operation = heappop(self._lane.waiting)[3]
         operation.thread = self._row
         return (operation.cost.seconds if self._runs.start(operation) else 0.0), operation
 

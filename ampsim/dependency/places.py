@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import fields
+from functools import partial
 from heapq import heappop, heappush
 from numbers import Integral
 from operator import attrgetter
@@ -15,9 +16,17 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
-from ampsim.dependency.lane import Computing, Copying, Entry, Runner, ThreadLane, entry
+from ampsim.dependency.lane import (
+    Computing,
+    Copying,
+    Entry,
+    Gated,
+    Runner,
+    ThreadLane,
+    entry,
+)
 from ampsim.dependency.operation import Cost, Operation
-from ampsim.dependency.policies import LaneKind, Policy
+from ampsim.dependency.policies import LaneKind, Policy, Pool
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
@@ -149,8 +158,9 @@ class Places:
         self._costs: dict[Any, Cost] = {}
         self.dispatches = array("d")
 
-    def wire(self, runs: Runner) -> None:
-        """Make the lanes and start their threads."""
+    def wire(self, runs: Runner, pool: Pool | None) -> None:
+        """Make the lanes and start their threads; these wait until a pool has given."""
+        self._pool = pool
         self.engine = self._lane(HOST, "engine", 1, runs)
         for place in self.memories:
             is_host = place == HOST
@@ -272,6 +282,7 @@ class Places:
                 tasks: Any = Copying(lane, threads, runs, processor)
             else:
                 tasks = Computing(lane, row, runs)
+            self._gate(tasks, processor)
             if kind == "compute":
                 tasks = paced(tasks, processor, self._clock, self._varying, seed=self._seed)
             self._clock.start(processor.work(tasks), f"{kind} {place}")
@@ -285,8 +296,15 @@ class Places:
             issuer, dispatch_s, self._clock, runs=runs, row=row, records=self.dispatches
         )
         self.rows.append(Thread(lane.place, "dispatch", 0))
+        self._gate(lane, issuer)
         tasks = paced(lane, issuer, self._clock, self._varying, seed=self._seed, computes=False)
         self._clock.start(issuer.work(tasks), f"dispatch {lane.place}")
+
+    def _gate(self, tasks: Any, processor: Processor) -> None:
+        """Let tasks look as if there were none while a pool has something to give."""
+        if self._pool is not None:
+            has_given = partial(self._pool.has_given, processor)
+            tasks.queues = {kind: Gated(one, has_given) for kind, one in tasks.queues.items()}
 
     def _device(self, place: int) -> Device | None:
         return self._host if place == HOST else self._cluster.devices[place]
