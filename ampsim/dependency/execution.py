@@ -173,7 +173,7 @@ class Execution:
         self._now_s = 0.0
         self._is_interrupted = False
         self._dispatcher = policy.dispatcher(clock, places.instant)
-        places.wire(self)
+        places.wire(self, self._dispatcher)
         processor = Processor(0, clock, places.instant)
         self._host = PushThread(
             processor, clock, push_s, self._enqueue, is_synchronous=policy.is_synchronous

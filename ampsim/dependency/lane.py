@@ -20,6 +20,10 @@ Entry: TypeAlias = tuple[float, float, int, Operation]
 """(priority, negative; when it became ready, in s; number; operation)."""
 
 
+Gate: TypeAlias = Callable[[], bool]
+"""Whether a thread may look into its queue now."""
+
+
 def entry(operation: Operation) -> Entry:
     """An operation as a heap of `Entry` has it: the most urgent first, then the first ready."""
     return (-operation.priority, operation.ready_s, operation.number, operation)
@@ -84,12 +88,12 @@ class ThreadLane:
 
 
 class _Thread:
-    """The `Tasks` of one processor of a lane."""
+    """The `Tasks` of one processor of a lane; it starts something only where its gate is open."""
 
     __slots__ = ("_lane", "_row", "_runs", "queues")
 
-    def __init__(self, lane: ThreadLane, row: int, runs: Runner) -> None:
-        self.queues: dict[Any, Any] = {0: lane.waiting}
+    def __init__(self, lane: ThreadLane, row: int, runs: Runner, gate: Gate | None) -> None:
+        self.queues: dict[Any, Any] = {0: gated(lane.waiting, gate)}
         self._lane, self._row, self._runs = lane, row, runs
 
     @property
@@ -114,7 +118,7 @@ class Computing(_Thread):
 
     def begin(self, kind: Any, queue: Any) -> Begun:
         """Start the most urgent operation; one that fails occupies nothing."""
-        operation: Operation = heappop(queue)[3]
+        operation = heappop(self._lane.waiting)[3]
         operation.thread = self._row
         return (operation.cost.seconds if self._runs.start(operation) else 0.0), operation
 
@@ -128,10 +132,12 @@ class Copying(_Thread):
 
     __slots__ = ("_processor", "_rows")
 
-    def __init__(self, lane: ThreadLane, threads: int, runs: Runner, processor: Processor) -> None:
-        super().__init__(lane, lane.first_row, runs)
+    def __init__(
+        self, lane: ThreadLane, threads: int, runs: Runner, processor: Processor, gate: Gate | None
+    ) -> None:
+        super().__init__(lane, lane.first_row, runs, gate)
         rows = self._rows = list(range(lane.first_row, lane.first_row + threads))
-        self.queues = {0: Gated(lane.waiting, lambda: bool(rows))}
+        self.queues = {0: gated(Gated(lane.waiting, lambda: bool(rows)), gate)}
         self._processor = processor
 
     def begin(self, kind: Any, queue: Any) -> Begun:
@@ -165,8 +171,13 @@ class Gated:
 
     __slots__ = ("_is_open", "_queue")
 
-    def __init__(self, queue: Any, is_open: Callable[[], bool]) -> None:
+    def __init__(self, queue: Any, is_open: Gate) -> None:
         self._queue, self._is_open = queue, is_open
 
     def __bool__(self) -> bool:
         return bool(self._queue) and self._is_open()
+
+
+def gated(queue: Any, gate: Gate | None) -> Any:
+    """A queue behind a gate; itself where there is none."""
+    return queue if gate is None else Gated(queue, gate)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import fields
+from functools import partial
 from heapq import heappop, heappush
 from numbers import Integral
 from operator import attrgetter
@@ -15,9 +16,18 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ampsim.arguments import as_float
 from ampsim.clock import Clock
-from ampsim.dependency.lane import Computing, Copying, Entry, Runner, ThreadLane, entry
+from ampsim.dependency.lane import (
+    Computing,
+    Copying,
+    Entry,
+    Gate,
+    Runner,
+    ThreadLane,
+    entry,
+    gated,
+)
 from ampsim.dependency.operation import Cost, Operation
-from ampsim.dependency.policies import LaneKind, Policy
+from ampsim.dependency.policies import LaneKind, Policy, Pool
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
@@ -45,7 +55,7 @@ class IssuedLane(NothingFree, ThreadLane):
 
     def begin_issuing(
         self, issuer: Processor, dispatch_s: float, clock: Clock, *, runs: Runner, row: int,
-        records: array[float],
+        records: array[float], gate: Gate | None,
     ) -> None:  # fmt: skip
         """Issue with a processor from now on, `dispatch_s` for each operation.
 
@@ -56,11 +66,12 @@ class IssuedLane(NothingFree, ThreadLane):
             runs: says what will be skipped.
             row: the thread that issues.
             records: gets (operation, row, start in s, end in s) of each, one after the other.
+            gate: whether it may issue now; None for always.
         """
         self._issuer, self._dispatch_s, self._clock = issuer, dispatch_s, clock
         self._runs, self._row, self._records = runs, row, records
         self._unissued: list[Entry] = []
-        self.queues: dict[Any, Any] = {0: self._unissued}
+        self.queues: dict[Any, Any] = {0: gated(self._unissued, gate)}
 
     def put(self, operation: Operation) -> None:
         """Take an operation that is ready; what takes no time needs not be issued."""
@@ -149,8 +160,9 @@ class Places:
         self._costs: dict[Any, Cost] = {}
         self.dispatches = array("d")
 
-    def wire(self, runs: Runner) -> None:
-        """Make the lanes and start their threads."""
+    def wire(self, runs: Runner, pool: Pool | None) -> None:
+        """Make the lanes and start their threads; these wait until a pool has given."""
+        self._pool = pool
         self.engine = self._lane(HOST, "engine", 1, runs)
         for place in self.memories:
             is_host = place == HOST
@@ -269,9 +281,9 @@ class Places:
             processor = Processor(place, self._clock, self.instant)
             lane.processors.append(processor)
             if is_copying:
-                tasks: Any = Copying(lane, threads, runs, processor)
+                tasks: Any = Copying(lane, threads, runs, processor, self._gate(processor))
             else:
-                tasks = Computing(lane, row, runs)
+                tasks = Computing(lane, row, runs, self._gate(processor))
             if kind == "compute":
                 tasks = paced(tasks, processor, self._clock, self._varying, seed=self._seed)
             self._clock.start(processor.work(tasks), f"{kind} {place}")
@@ -282,11 +294,16 @@ class Places:
     def _issue(self, lane: IssuedLane, dispatch_s: float, runs: Runner) -> None:
         issuer, row = Processor(lane.place, self._clock, self.instant), len(self.rows)
         lane.begin_issuing(
-            issuer, dispatch_s, self._clock, runs=runs, row=row, records=self.dispatches
-        )
+            issuer, dispatch_s, self._clock, runs=runs, row=row, records=self.dispatches,
+            gate=self._gate(issuer),
+        )  # fmt: skip
         self.rows.append(Thread(lane.place, "dispatch", 0))
         tasks = paced(lane, issuer, self._clock, self._varying, seed=self._seed, computes=False)
         self._clock.start(issuer.work(tasks), f"dispatch {lane.place}")
+
+    def _gate(self, processor: Processor) -> Gate | None:
+        """Whether a pool has given all that it can, as a processor asks; None without one."""
+        return None if self._pool is None else partial(self._pool.has_given, processor)
 
     def _device(self, place: int) -> Device | None:
         return self._host if place == HOST else self._cluster.devices[place]

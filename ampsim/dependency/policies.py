@@ -23,15 +23,24 @@ _Threads: TypeAlias = Annotated[int, Ge(1), Le(10_000)]
 class Pool(NothingFree):
     """Threads that operations need beside a lane of their place, even those that take no time.
 
-    It takes an operation up when an instant has settled, as every processor does.
+    It takes an operation up when an instant has settled, as every processor does. What takes no
+    time may make others ready, so lanes start nothing before the pool `has_given`.
     """
 
     def __init__(self, threads: int, clock: Clock, instant: Instant) -> None:
         self._waiting: list[Entry] = []
-        self._left = threads
+        self._left, self._instant = threads, instant
+        self._turned_away: dict[Processor, None] = {}
         self.queues: dict[Any, Any] = {0: Gated(self._waiting, lambda: self._left > 0)}
         self._processor = Processor(0, clock, instant)
         clock.start(self._processor.work(self), "pool")
+
+    def has_given(self, processor: Processor) -> bool:
+        """Whether nothing waits that may have a thread; where something does, `processor` waits."""
+        if not (self._waiting and self._left):
+            return True
+        self._turned_away[processor] = None
+        return False
 
     def ready(self, operation: Operation) -> None:
         """Let an operation wait for a thread; deletions and waits need none."""
@@ -51,12 +60,18 @@ class Pool(NothingFree):
     def begin(self, kind: Any, queue: Any) -> Begun:
         """Give threads to the most urgent operations, which go to their lanes and end there.
 
-        To all at once: a lane that looked in between would start one that is less urgent.
+        To all at once, and to those that become ready by work that takes no time: a lane that
+        looked in between would start one that is less urgent.
         """
         while queue:
-            operation = heappop(self._waiting)[3]
-            self._left -= 1
-            operation.lane.put(operation)
+            while queue:
+                operation = heappop(self._waiting)[3]
+                self._left -= 1
+                operation.lane.put(operation)
+            self._instant.settle()
+        for processor in self._turned_away:
+            processor.wake()
+        self._turned_away.clear()
         return 0.0, None
 
     def end(self, task: Begun) -> None:

@@ -323,6 +323,18 @@ def test_the_peak_is_what_spans_and_readers_say(window, run_ahead, trips):
     assert result.peak_bytes.tolist() == [peak_bytes(asked, FEEDS, result.spans)]
 
 
+@pytest.mark.parametrize("run_ahead", [True, False])
+def test_what_no_kernel_reads_is_gone_when_the_next_one_starts(run_ahead):
+    """Of a variable that its loop does not read only the last value is there, beside the inputs."""
+    with flow.FlowGraph():
+        x, w = flow.input("x", (ROWS, ROWS)), flow.input("w", (ROWS, ROWS))
+        body = lambda i, y: (i + 1, flow.matmul(x, w))  # noqa: E731  # as users write it
+        asked = [flow.while_loop(lambda i, y: i < 4, body, (0, x))[1]]
+    result = flow.run(asked, FEEDS, cluster=plain_cluster(10**7), run_ahead=run_ahead)
+    assert result.peak_bytes.tolist() == [(INPUTS + 1) * UNIT]
+    assert result.peak_bytes.tolist() == [peak_bytes(asked, FEEDS, result.spans)]
+
+
 @pytest.mark.parametrize("trips", [2, 5, 16])
 def test_an_unrolled_loop_keeps_a_gradient_of_each_copy_and_a_loop_sums_them(trips):
     """F12: T gradients of w wait for the one sum; in the loop T values y wait on a stack."""
