@@ -48,6 +48,7 @@ from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Simulation
 from ampsim.study.training import Training
+from ampsim.text import note_with
 
 
 def require_fit(
@@ -122,7 +123,7 @@ def beside_each_other(
     for row, schedule in zip(found, schedules, strict=True):
         row["is_draining_pipeline"] = is_draining_pipeline(schedule)
         if has_solvers and not isinstance(schedule, Solver):
-            row["note"] = "; ".join(filter(None, [row["note"], OFF_THE_CLOCK]))
+            row["note"] = note_with(row["note"], OFF_THE_CLOCK)
     return found
 
 
