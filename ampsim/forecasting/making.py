@@ -275,10 +275,10 @@ def entries_of(
     With schedules `beside`, rows are compared, too.
     """
     plans = [times_validation(plan, one, (*schedules, *beside)) for one in schedules]
-    return [
-        Row(label, one, replace(own, rate=rate_of(plan.model, one, scaling, own.cluster.workers)))
-        for one, own, label in zip(schedules, plans, labels_of(schedules), strict=True)
-    ]
+    items = plan.options.instances
+    rates = [rate_of(plan.model, one, plan.cluster, items, scaling) for one in schedules]
+    parts = zip(labels_of(schedules), schedules, plans, rates, strict=True)
+    return [Row(label, one, replace(own, rate=rate)) for label, one, own, rate in parts]
 
 
 @dataclass(frozen=True, slots=True)
