@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import reprlib
 import unicodedata
 from collections import Counter
@@ -111,6 +112,29 @@ def to_cell(text: str) -> str:
     if is_commanding(text):
         text = printable(text, keep="\t\r\n")
     return MARK + text if text.startswith((*_FIRST, MARK)) else text
+
+
+_FAILED: Final = re.compile(r"(?:^|; )(?=\d+ of \d+ runs failed: )")
+
+
+def note_with(note: str, more: str) -> str:
+    """A row's note and more of it; why runs failed comes last, for its words may have a "; ".
+
+    >>> note_with("3 of 3 runs failed: no x; did you mean y?", "off the clock")
+    'off the clock; 3 of 3 runs failed: no x; did you mean y?'
+    """
+    parts = [more, note] if _FAILED.search(note) else [note, more]
+    return "; ".join(filter(None, parts))
+
+
+def parts_of_note(note: str) -> list[str]:
+    """The parts of a row's note.
+
+    >>> parts_of_note("late; best 9 %; 3 of 3 runs failed: no x; did you mean y?")
+    ['late', 'best 9 %', '3 of 3 runs failed: no x; did you mean y?']
+    """
+    told, *failed = _FAILED.split(note, 1)
+    return [one for one in (*told.split("; "), *failed) if one]
 
 
 def finite(value: Any) -> Any:

@@ -142,14 +142,11 @@ def _faults_of_fit(file: TableFile) -> Iterator[str]:
     for key, parameter in file.fit.items():
         if key not in SIGNS:
             yield f"fit: {one_of('parameter', key, SIGNS)}"
-        low, high = parameter.min, parameter.max
+        low, high, start = parameter.min, parameter.max, parameter.start
         if not low < high:
             yield f"fit.{key}: min must be < max, got {low:g} and {high:g}; exchange them"
-        if not low <= parameter.start <= high:
-            yield (
-                f"fit.{key}.start must be from min to max, {low:g} to {high:g}, got "
-                f"{parameter.start:g}"
-            )
+        if not low <= start <= high:
+            yield f"fit.{key}.start must be from min to max, {low:g} to {high:g}, got {start:g}"
         if key in file.device:
             yield f"device.{key} is fitted too; leave it out here, or out of fit"
     if "flop_per_s" not in file.fit and "flop_per_s" not in file.device:

@@ -131,6 +131,14 @@ def verdict(found: Calibration) -> str:
     if found.others:
         errors = ", ".join(f"{one.label} {one.error:+.1%}" for one in found.others)
         text += f". With numbers of their own: {errors}"
+    rows = [one for one in found.table.file.rows if one.is_fitted]
+    bare = [one.model_copy(update={"label": "", "source": ""}) for one in rows]
+    again = [one.label for place, one in enumerate(rows) if bare[place] in bare[:place]]
+    if again:
+        text += (
+            f". With settings and numbers of an earlier row: {listed(again)}; leave out a copy, "
+        )
+        text += "which counts as one more measurement and narrows the intervals"
     held = [one.key for one in found.fitted if one.is_at_bound]
     if held:
         text = f"Held by a bound of the file, not decided by its rows: {listed(held)}. {text}"
@@ -143,8 +151,7 @@ def _fitted_table(fitted: Sequence[Fitted]) -> str:
         [
             one.key,
             f"{one.value:.4g}",
-            "–" if math.isnan(one.low) else f"{one.low:.3g}",
-            "–" if math.isnan(one.high) else f"{one.high:.3g}",
+            *("–" if math.isnan(end) else f"{end:.3g}" for end in (one.low, one.high)),
             "held by a bound" if one.is_at_bound else "",
         ]
         for one in fitted
@@ -156,14 +163,9 @@ def _point_table(points: Sequence[Point]) -> str:
     headings = ["row", "pass", "published", "simulated", "error", "fitted", "bound by"]
     lines = [
         [
-            one.label,
-            _WORDS[one.quantity],
-            format_rate(one.published),
-            format_rate(one.simulated),
-            f"{one.error:+.1%}",
-            "yes" if one.is_fitted else "",
-            one.bound,
+            one.label, _WORDS[one.quantity], format_rate(one.published), format_rate(one.simulated),
+            f"{one.error:+.1%}", "yes" if one.is_fitted else "", one.bound,
         ]
         for one in points
-    ]
+    ]  # fmt: skip
     return markdown.table(headings, lines, left=("row", "pass", "fitted", "bound by"))

@@ -238,8 +238,7 @@ def _print_answer(made: ampsim.Forecast, columns: list[str] | None, lines: list[
     from ampsim.report.verdict import verdict
 
     console = Console(width=width())
-    has_target = made.target is not None
-    drawn = [to_rich(made.table, width=console.width, has_target=has_target)]
+    drawn = [to_rich(made.table, made.target, width=console.width)]
     if columns is not None:
         drawn = columns_to_rich(made.table, columns, width=console.width)
     for table in drawn:

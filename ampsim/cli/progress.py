@@ -55,7 +55,7 @@ class Filling:
         if count and (self._drawn is None or self._drawn[0] != count):
             target = self.model.target if self.target is None else self.target
             rows = table_so_far(self._runs[:count], Goal(self.model.measure, target))
-            self._drawn = count, to_rich(rows, width=width, has_target=target is not None)
+            self._drawn = count, to_rich(rows, target, width=width)
         return self._drawn and self._drawn[1]
 
 

@@ -189,8 +189,8 @@ class WinnerCall:
     """The call of who is first at a point."""
 
     best: int | None  # its place among the methods, by medians; None where none arrives
-    wrong: float  # the probability that training what is predicted names another
-    others: tuple[float, ...]  # what each other method adds to that
+    wrong: float  # the probability that training what is predicted names another, or more
+    others: tuple[float, ...]  # that of each method to be sooner than this one
     ranking: Ranking | None = None  # by the seeds; None where something is predicted
     flip: float = 0.0  # the probability that with other seeds another that is known is first
 
@@ -219,7 +219,7 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
         0.0 if place == best else _overtakes(estimates[best], one)
         for place, one in enumerate(estimates)
     )
-    wrong = min(sum(chances), 1 - 1 / len(estimates)) if len(estimates) > 1 else 0.0
+    wrong = 1 - math.prod(1 - one for one in chances)  # at least, however sure the best is
     times = [one.times_s for one in estimates]
     never = dict.fromkeys((seed for of in times for seed in of or ()), math.inf)  # of what failed
     ranking, is_whole = rank([of if of is None else of or never for of in times]), None not in times

@@ -179,7 +179,7 @@ def rows_at(
         try:
             at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), point)
             schedule = at.schedules[place]
-            rate = rate_of(at.model, schedule, scaling, at.cluster.workers)
+            rate = rate_of(at.model, schedule, at.cluster, row.plan.options.instances, scaling)
             plan = replace(row.plan, model=at.model, cluster=at.cluster, rate=rate)
             (placed,) = require_fit(plan, [schedule], seed)
         except OptionError as error:

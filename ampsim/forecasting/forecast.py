@@ -200,7 +200,7 @@ class Forecast(RunTable, Saveable):
 
     def _repr_html_(self) -> str:
         """The columns of the terminal's answer; every other and every digit is in `table`."""
-        headings, *rows = answer_cells(self.table, has_target=self.target is not None)
+        headings, *rows = answer_cells(self.table, self.target)
         aim = "" if self.target is None else f", target {self.metric.target_text(self.target)}"
         caption = f"{self.model} on {self.cluster}{aim}"
         return html_table(caption, rows, headings=headings, note=self.interrupted or "")

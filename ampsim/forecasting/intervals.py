@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 from ampsim.hardware import Cluster, Device
 from ampsim.hardware.device import HOST_NUMBERS
 from ampsim.runs.run import Run
-from ampsim.text import finite
+from ampsim.text import finite, note_with
 from ampsim.units import format_rate, format_seconds
 
 
@@ -203,7 +203,7 @@ def widened(row: Mapping[str, Any], spread: Spreading, items: Items) -> dict[str
         told["time_to_target_high_s"] = (
             None if high is None else time_s * _joint(high / time_s, more)
         )
-    return {**row, **told, "note": "; ".join(filter(None, [row["note"], _words(told)]))}
+    return {**row, **told, "note": note_with(row["note"], _words(told))}
 
 
 def _joint(first: float, second: float) -> float:

@@ -48,6 +48,7 @@ from ampsim.study.result import Result
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import Simulation
 from ampsim.study.training import Training
+from ampsim.text import note_with
 
 
 def require_fit(
@@ -122,7 +123,7 @@ def beside_each_other(
     for row, schedule in zip(found, schedules, strict=True):
         row["is_draining_pipeline"] = is_draining_pipeline(schedule)
         if has_solvers and not isinstance(schedule, Solver):
-            row["note"] = "; ".join(filter(None, [row["note"], OFF_THE_CLOCK]))
+            row["note"] = note_with(row["note"], OFF_THE_CLOCK)
     return found
 
 
@@ -274,10 +275,10 @@ def entries_of(
     With schedules `beside`, rows are compared, too.
     """
     plans = [times_validation(plan, one, (*schedules, *beside)) for one in schedules]
-    return [
-        Row(label, one, replace(own, rate=rate_of(plan.model, one, scaling, own.cluster.workers)))
-        for one, own, label in zip(schedules, plans, labels_of(schedules), strict=True)
-    ]
+    items = plan.options.instances
+    rates = [rate_of(plan.model, one, plan.cluster, items, scaling) for one in schedules]
+    parts = zip(labels_of(schedules), schedules, plans, rates, strict=True)
+    return [Row(label, one, replace(own, rate=rate)) for label, one, own, rate in parts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,8 @@ class SettingSpace:
             if setting.in_flight:
                 own: Any = schedule
                 schedule = replace(own, **{IN_FLIGHT: setting.in_flight})
-            rate = rate_of(model, schedule, self.scaling, entry.plan.cluster.workers)
+            cluster, instances = entry.plan.cluster, entry.plan.options.instances
+            rate = rate_of(model, schedule, cluster, instances, self.scaling)
         rate = replace(
             rate, factor=rate.factor * setting.factor, decay=setting.decay, is_by_rule=False
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -15,13 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ampsim.errors import UnknownNameError, one_of
+from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report import words as markdown
 from ampsim.report.columns import COLUMNS
 from ampsim.report.frames import DataFrame, Row, labelled_rows, marked_by, number, rows, text
 from ampsim.report.words import listed, plain
 from ampsim.runs.rows import TEXTS
 from ampsim.study.bound_words import bound_words
-from ampsim.text import to_cell
+from ampsim.text import parts_of_note, to_cell
 from ampsim.units import (
     UNKNOWN,
     format_bytes,
@@ -39,6 +39,7 @@ _NAME_WIDTH_MIN = 8
 _MEASURE_WIDTH = 10_000
 
 Records: TypeAlias = Sequence[Row]
+Target: TypeAlias = float | None  # the target; NaN where it is unknown, None where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +108,16 @@ def time_cell(row: Row) -> str:
 
     >>> time_cell({"time_to_target_s": 0.41, "time_to_target_low_s": 0.4}), time_cell({})
     ('410 ms [400, –]', '–')
-    >>> [*map(time_cell, ({"repeats_reached": 5, "repeats": 16}, {"note": "no; best 96.97 %"}))]
-    ['in 5 of 16 runs', 'best 96.97 %']
+    >>> [*map(time_cell, ({"repeats_reached": 5, "repeats": 16}, {"best_error": 4.7, "target": 4}))]
+    ['in 5 of 16 runs', 'best 4.7']
     """
     time_s = number(row, "time_to_target_s")
     if math.isnan(time_s):
         if (reached := number(row, "repeats_reached")) > 0:
             return f"in {reached:.0f} of {number(row, 'repeats'):.0f} runs"
-        noted = re.findall(r"(?:^|; )(best [^\s;]+(?: %)?)", text(row, "note"))  # without its unit
-        best = format_percent(number(row, "best_accuracy")), format_count(number(row, "best_error"))
-        return (*noted, *(f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)[0]
+        goals = [Goal(one, number(row, "target")) for one in (ACCURACY, Metric("error"))]  # no unit
+        best = (one.score_text(number(row, one.metric.best_column)) for one in goals)
+        return next((f"best {one}" for one in best if one != UNKNOWN), UNKNOWN)
     ends = [number(row, f"time_to_target_{end}_s") for end in ("low", "high")]
     said = format_seconds(time_s)
     low, high = (_in_unit(end, said.rpartition(" ")[2]) for end in ends)
@@ -237,24 +238,24 @@ ANSWER: Final[tuple[Column, ...]] = (
 """The columns of the answer, of which a table shows at most seven: there is one ratio."""
 
 
-def answer_columns(records: Records, *, has_target: bool = True) -> list[Column]:
+def answer_columns(records: Records, target: Target) -> list[Column]:
     """Choose the columns that these rows need."""
     of_target = ("epochs_to_target", "time_to_target_s", "speed_up", "standing")
-    ranked = [one for one in ANSWER if has_target or one.name not in of_target]
+    ranked = [one for one in ANSWER if target is not None or one.name not in of_target]
     return [one for one in ranked if one.is_wanted(records)]
 
 
-def answer_cells(table: DataFrame, *, has_target: bool = True) -> list[list[str]]:
+def answer_cells(table: DataFrame, target: Target = math.nan) -> list[list[str]]:
     """Headings in one line each, then a line of texts for each row."""
-    records = _named(rows(table))
-    columns = answer_columns(records, has_target=has_target)
+    records = _named(rows(table), target)
+    columns = answer_columns(records, target)
     headings = [one.headed(records).replace("-\n", "-").replace("\n", " ") for one in columns]
     return [headings, *_cells(columns, records)]
 
 
-def answer_titles(table: DataFrame, *, has_target: bool = True) -> list[str]:
+def answer_titles(table: DataFrame, target: Target = math.nan) -> list[str]:
     """Return what each of these columns is, for those who point at its heading."""
-    columns = answer_columns(rows(table), has_target=has_target)
+    columns = answer_columns(rows(table), target)
     return [
         "training throughput over that of the first row" if one.heading == "ratio"
         else COLUMNS[one.name]
@@ -262,20 +263,20 @@ def answer_titles(table: DataFrame, *, has_target: bool = True) -> list[str]:
     ]  # fmt: skip
 
 
-def to_markdown(table: DataFrame, *, has_target: bool = True, bold: Collection[int] = ()) -> str:
+def to_markdown(table: DataFrame, target: Target = math.nan, *, bold: Collection[int] = ()) -> str:
     """The answer as a pipe table; names of the rows whose places are in `bold` are bold."""
-    headings, *cells = answer_cells(table, has_target=has_target)
+    headings, *cells = answer_cells(table, target)
     return markdown.table(headings, cells, left=("schedule",), bold=bold)
 
 
-def to_rich(table: DataFrame, *, width: int = ANSWER_WIDTH, has_target: bool = True) -> Table:
+def to_rich(table: DataFrame, target: Target = math.nan, *, width: int = ANSWER_WIDTH) -> Table:
     """The answer for a terminal of `width` characters.
 
     Long names are wrapped; below 80 characters, columns of the highest rank are left out. Names
     are put in as text and never read as rich's markup.
     """
-    records = _named(rows(table))
-    columns = answer_columns(records, has_target=has_target)
+    records = _named(rows(table), target)
+    columns = answer_columns(records, target)
     while True:
         headings, lines = [one.headed(records) for one in columns], _cells(columns, records)
         longest = max(len(line[0]) for line in [headings, *lines])
@@ -363,10 +364,11 @@ def cell_text(name: str, row: Row) -> str:
 _MARKS = ("min_update_interval", "replicas")
 
 
-def _named(records: Records) -> list[Row]:
-    """The rows, each with what sets it apart, but for instances in flight, in its name."""
+def _named(records: Records, target: Target) -> list[Row]:
+    """The rows with the target, and in their names what sets each apart but for those in flight."""
     names = _marked([text(row, "schedule") for row in records], records, (*_MARKS, "workers"))
-    return [{**row, "schedule": name} for row, name in zip(records, names, strict=True)]
+    named = zip(records, names, strict=True)
+    return [{**row, "schedule": name, "target": target} for row, name in named]
 
 
 def _marked(names: Sequence[str], records: Records, columns: Sequence[str]) -> Sequence[str]:
@@ -428,7 +430,7 @@ def _who(names: Sequence[str], count: int) -> str:
 
 def _ills(row: Row) -> list[str]:
     """Idle devices, a rate that failed, and each part of the row's note."""
-    kept = [one for one in text(row, "note").split("; ") if not one.startswith("best ")]
+    kept = [one for one in parts_of_note(text(row, "note")) if not one.startswith("best ")]
     return [one for one in (idle_line(row), rate_line(row), *kept) if one]
 
 

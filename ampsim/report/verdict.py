@@ -129,10 +129,7 @@ def _as_fast(ratio: float) -> str:
 
 
 def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
-    """Choose the rows to compare the best with, and say what each of them is.
-
-    `others` are all others, the better first.
-    """
+    """Choose whom to compare the best with, of all others, the better first; say what each is."""
     if not others:
         return []
     drained = next((row for row in others if _is_pipeline(row)), None)

@@ -7,7 +7,8 @@ parallelizing convolutional neural networks", 2014; Goyal et al., "Accurate, lar
 2017), and the root of m for methods that scale each step by the gradients' own size (Hoffer et al.,
 "Train longer, generalize better", 2017; Malladi et al., "On the SDEs and scaling rules for adaptive
 gradient algorithms", 2022). Which one is the optimizer's `scaling`. A schedule that sums gradients
-makes the larger step already, and keeps the rate.
+makes the larger step already, and keeps the rate. No update holds more gradients than an epoch has
+batches, whatever may be in flight.
 
 The rule is a guess, and may be a bad one: a run that diverges at a rate that it raised says so, and
 a forecast runs such a row again at the rate as given.
@@ -22,10 +23,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from ampsim.data_parallel import Solver
-from ampsim.errors import OptionError
+from ampsim.errors import AmpsimError, OptionError
+from ampsim.hardware import Cluster
 from ampsim.model_parallel import Schedule
 from ampsim.optim import Learning, LearningRate, within_epochs
 from ampsim.study.model import Model
+from ampsim.study.training import PROBE_SEED, resolved
 
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
 AS_GIVEN: Final = "as given"
@@ -95,21 +98,13 @@ def is_fair(rule: str, failures: Iterable[str | None]) -> bool:
     return not rule.startswith(_NOT_TUNED) and not any(map(diverged_by_rule, failures))
 
 
-def averaged(schedule: Schedule, workers: int | None = None) -> int | None:
-    """Instances whose mean gradient is one update, as the schedule's values say.
-
-    Args:
-        schedule: with its options.
-        workers: how many there are, of which a solver has as many ranks as there is room for.
+def averaged(schedule: Schedule) -> int | None:
+    """Instances whose mean gradient is one update, as a resolved schedule's values say.
 
     Returns:
-        1 where gradients are summed; None where the number differs by node or is not known
-        without the graph, or without the workers.
+        1 where gradients are summed; None where the number differs by node or needs the graph.
     """
     if isinstance(schedule, Solver):
-        if schedule.ranks is None and workers is not None:
-            with contextlib.suppress(OptionError):  # as its run says itself
-                schedule = replace(schedule, ranks=schedule.ranks_on(workers))
         inside, ranks = averaged(schedule.inside), schedule.averaged_ranks
         return None if inside is None or ranks is None else inside * ranks
     updates, admission = schedule.updates, schedule.admission
@@ -121,11 +116,17 @@ def averaged(schedule: Schedule, workers: int | None = None) -> int | None:
 
 
 def rate_of(
-    model: Model, schedule: Schedule, scaling: Scaling | None = None, workers: int | None = None
-) -> Rate:
-    """The learning rate of a row on so many workers, by a rule, or that of the optimizer."""
-    rule, count = scaling or model.optimizer.scaling, averaged(schedule, workers)
-    if rule == "none" or count is None or count == 1:
+    model: Model, schedule: Schedule, cluster: Cluster, instances: int | None,
+    scaling: Scaling | None = None,
+) -> Rate:  # fmt: skip
+    """The rate of a row on a cluster, with so many items or all: by a rule, or the optimizer's."""
+    with contextlib.suppress(OptionError):  # as its run says itself
+        schedule = resolved(schedule, cluster)
+    rule, count = scaling or model.optimizer.scaling, averaged(schedule) or 1
+    if rule != "none" and count > 1:
+        with contextlib.suppress(AmpsimError):  # so does it where there are no data
+            count = min(count, model.data(PROBE_SEED, instances).epoch_batches(0))
+    if rule == "none" or count <= 1:
         return Rate()
     if rule == "linear":
         return Rate(float(count), f"linear: {count} averaged gradients", is_by_rule=True)

@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ampsim.runs.ranking import SAME, rank
+from ampsim.runs.ranking import SAME, Sureness, rank
 
 TIMES = st.one_of(
     st.floats(0.1, 100.0),
@@ -53,6 +53,7 @@ def test_first_excludes_a_tie_and_a_tie_lies_within_the_margin(found):
     others = [one for place, one in enumerate(made.standings) if place != made.best]
     if made.answer == "first":
         assert set(others) <= {"behind", "not reached"}
+        assert all((pair.flip or 1.0) <= Sureness().tail for pair in made.pairs if pair)
     elif made.answer == "tie":
         assert "tie" in others and "too few seeds" not in others
     else:

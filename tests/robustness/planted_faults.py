@@ -350,8 +350,8 @@ FAULTS = {
         "self.as_given(row, runs[label][:1])", ("unit/test_fair_comparison.py",),
     ),
     "a map that scales what a recipe does not": Planted(
-        "exploring/making.py", "rate_of(at.model, schedule, scaling, at.cluster.workers)",
-        "rate_of(at.model, schedule, None)", ("unit/test_recipe_explored.py",),
+        "exploring/making.py", "at.cluster, row.plan.options.instances, scaling)",
+        "at.cluster, row.plan.options.instances)", ("unit/test_recipe_explored.py",),
     ),
     "a search by other seeds": Planted(
         "recipes/rows.py", '"seed": file.seeds[0], "repeats"', '"seed": 0, "repeats"',

@@ -107,6 +107,20 @@ def test_a_number_that_a_bound_holds_is_said_first_and_its_interval_ends_there(f
 
 
 @pytest.mark.slow
+def test_a_copy_of_a_row_is_named_as_it_counts_once_more_and_narrows_the_intervals(file, found):
+    """A repeat has a number of its own, or is not fitted."""
+    first, *others = found.table.file.rows
+    copy = first.model_copy(update={"label": "again", "source": "elsewhere"})
+    repeat = copy.model_copy(update={"label": "repeat", "train_per_s": first.train_per_s * 1.01})
+    unseen = copy.model_copy(update={"label": "unseen", "is_fitted": False})
+    rows = [first, copy, repeat, unseen, *others]
+    table = replace(found.table, file=found.table.file.model_copy(update={"rows": rows}))
+    said = "With settings and numbers of an earlier row: again; leave out a copy"
+    assert said in verdict(replace(found, table=table))
+    assert "earlier row" not in verdict(found)
+
+
+@pytest.mark.slow
 def test_two_fits_give_the_same_bits(file, found):
     again = calibrate(read_table_file(file))
     assert again.points == found.points and again.fitted == found.fitted

@@ -68,7 +68,7 @@ def test_a_forecast_shows_a_row_for_each_schedule(result, make_cluster):
     headings, *rows = read(made).rows
     assert [row[0] for row in rows] == ["sequential", "amp"]
     assert all(len(row) == len(headings) for row in rows)
-    assert [headings, *rows] == answer_cells(made.table)
+    assert [headings, *rows] == answer_cells(made.table, made.target)
     assert rows[1][headings.index("time to target")].startswith("best ")
     assert len(headings) <= 7
     assert read(made).said[0] == "chain on test, target 100 %"

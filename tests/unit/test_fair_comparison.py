@@ -122,17 +122,35 @@ def test_what_an_update_averages_follows_from_the_schedules_values(schedule, cou
     ],
 )
 def test_a_solver_averages_as_many_ranks_as_there_is_room_for(solver, count, model):
-    assert averaged(solver, workers=6) == count
-    assert rate_of(model, solver, "linear", workers=6).factor == count
+    cluster = ampsim.load_cluster("tflops-1", workers=6)
+    assert rate_of(model, solver, cluster, None, "linear").factor == count
+
+
+TWO_BW, RANKS = ampsim.PipeDream2BW(min_update_interval=30), ampsim.SyncSGD(inner="pipeline:8")
+
+
+@pytest.mark.parametrize(("instances", "count"), [(200, 10), (195, 10), (60, 3), (20, 1)])
+@pytest.mark.parametrize("schedule", [ampsim.Pipeline(64), TWO_BW, RANKS])
+def test_no_rate_is_scaled_by_more_gradients_than_an_epoch_has_batches(
+    schedule, instances, count, model, cluster
+):
+    """Of 64 in flight over 10 batches, 0.1 was made 6.4 for updates of 10 gradients."""
+    made = ampsim.forecast(model, cluster, [schedule], max_epochs=1, instances=instances)
+    (row,) = made.table.to_dict("records")
+    assert row["learning_rate"] == pytest.approx(0.1 * count)
+    words = f"linear: {count} averaged gradients" if count > 1 else "as given"
+    assert row["learning_rate_rule"] == words
+    held = made.runs[0].result.updates["gradient_count"].max()
+    assert held == count or schedule is RANKS
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_one_averaged_update_at_the_scaled_rate_is_that_of_summed_gradients(name, model):
+def test_one_averaged_update_at_the_scaled_rate_is_that_of_summed_gradients(name, model, cluster):
     """Linear scaling is just this: m gradients' mean at m times the rate is their sum at one."""
     schedule = SCHEDULES[name]()
     count = averaged(schedule)
     assert count is not None
-    assert rate_of(model, schedule).factor == pytest.approx(count)
+    assert rate_of(model, schedule, cluster, None).factor == pytest.approx(count)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -143,8 +161,8 @@ def test_an_optimizer_that_scales_its_steps_takes_the_root(name):
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 9), ("sqrt", 3), (None, 9)])
-def test_the_rule_can_be_chosen(model, rule, factor):
-    rate = rate_of(model, Mine(9), rule)
+def test_the_rule_can_be_chosen(model, cluster, rule, factor):
+    rate = rate_of(model, Mine(9), cluster, None, rule)
     assert rate.factor == factor
     assert rate.applied(model).optimizer.rate(3) == pytest.approx(0.1 * factor)
 
@@ -344,7 +362,7 @@ METHODS = {**SCHEDULES, **SOLVERS}
 def test_a_row_that_our_rule_breaks_is_run_at_the_rate_as_given_and_says_so(name, model, cluster):
     fragile = breaks_above(model, 0.1)
     (schedule,) = schedules_of(name)
-    count = rate_of(fragile, schedule, workers=cluster.workers).factor
+    count = rate_of(fragile, schedule, cluster, 200).factor
     made = ampsim.forecast(
         fragile, cluster, [ampsim.Sequential(), schedule], instances=200, max_epochs=1, target=0.12
     )
@@ -375,7 +393,7 @@ def test_questions_run_what_our_rule_breaks_at_the_rate_as_given_as_a_forecast_d
     assert found.table["time_to_target_s"].tolist() == pytest.approx(times_s, rel=1e-12)
     said = f"pipeline, latency_s = 1e-06: its learning rate is {rule}."
     assert said in found.sentences
-    few: dict[str, Any] = {**how, "instances": 40, "target": 0.01, "repeats": 1}
+    few: dict[str, Any] = {**how, "instances": 80, "target": 0.01, "repeats": 1}
     changes = ampsim.whatif(fragile, there, two[1:], learn=1, **few)
     solved = ampsim.solve(
         fragile, cluster, two[1:], over={"latency_s": "1e-6..1e-4"}, until="time_s <= 1", **few
@@ -443,7 +461,7 @@ def test_no_shipped_model_has_a_row_that_our_rule_broke_and_others_are_praised_a
 
 
 def test_a_run_that_our_rule_broke_blames_it(model, cluster):
-    options, rate = RunOptions(instances=200), rate_of(model, ampsim.Pipeline(8))
+    options, rate = RunOptions(instances=200), rate_of(model, ampsim.Pipeline(8), cluster, 200)
     plan = RunPlan(breaks_above(model, 0.1), cluster, options, rate)
     _result, failure = Task(plan, ampsim.Pipeline(8), 0, "pipeline", 1, 1).run(None)
     assert failure is not None and diverged_by_rule(failure)

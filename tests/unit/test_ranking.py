@@ -169,6 +169,22 @@ def test_levels_are_holms():
     assert standings_of([best, far, far], surer) == ("too few seeds",) * 3
 
 
+@pytest.mark.parametrize(("count", "seeds"), [(5, 8), (9, 16), (6, 7)])
+def test_who_alone_arrives_is_as_sure_as_a_coin_of_the_seeds_with_which_it_does(count, seeds):
+    """Draws in which it does not arrive either were flips: it was first beside a doubt of 0.34."""
+    made = rank([times(*[INF] * seeds), times(*range(count), *[INF] * (seeds - count))])
+    assert made is not None and made.answer == "first"
+    assert made.flip == flip_of(made, 0) == coin(count)
+
+
+def test_a_draw_in_which_neither_arrives_is_a_flip_of_two_that_sometimes_do():
+    first, other = [1.0, 2.0, 3.0, 4.0, INF, INF, INF], [5.0, 6.0, 7.0, 8.0, INF, INF, INF]
+    made = rank([times(*first), times(*other)])
+    assert made is not None and made.answer == "too few seeds"
+    neither = sum(math.comb(7, k) * (3 / 7) ** k * (4 / 7) ** (7 - k) for k in range(4, 8))
+    assert made.flip == flip_of(made, 1) == pytest.approx(neither, rel=1e-12)
+
+
 AMP, LATE = (8.0, 8.1, 8.2, 8.3, 8.4, 8.5), (21.0, 21.1, 21.2, 21.3, 21.4, 21.5)
 NEAR = tuple(one * 1.01 for one in AMP)
 NEVER, SOME = (INF,) * 6, (INF, INF, INF, INF, 9.0, 9.1)
@@ -188,6 +204,15 @@ OUTCOMES = {
     "alike within 1 %": ((AMP, NEAR, LATE), ("tie", "tie", "behind"), None),
     "equal times": ((AMP, AMP), ("tie", "tie"), None),
     "equal times of too few seeds": ((AMP[:4], AMP[:4]), ("too few seeds",) * 2, 5),
+    "one alone arrives, with three of five seeds": (
+        ((*AMP[:3], INF, INF), NEVER[:5]), ("too few seeds", "not reached"), 10
+    ),
+    "one alone arrives, with five of eight seeds": (
+        ((*AMP[:5], INF, INF, INF), (INF,) * 8), ("first", "not reached"), None
+    ),
+    "equal times, and one seed with which neither arrives": (
+        ((*AMP[:4], INF), (*AMP[:4], INF)), ("too few seeds",) * 2, 6
+    ),
     "one seed": ((LATE[:1], AMP[:1], NEVER[:1]), ("too few seeds", "too few seeds", "not reached"),
                  5),
     "no time passes": (((0.0,) * 6, (0.0,) * 6), ("tie", "tie"), None),

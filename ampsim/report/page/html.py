@@ -90,10 +90,10 @@ def html_page(
 
 def _answer(forecast: RunTable) -> dict[str, Any]:
     """The table with what its headings mean, the lines below, and all columns for a fold."""
-    table, has_target = forecast.table, forecast.target is not None
-    headings, *lines = answer_cells(table, has_target=has_target)
+    table, target = forecast.table, forecast.target
+    headings, *lines = answer_cells(table, target)
     return {
-        "headings": list(zip(headings, answer_titles(table, has_target=has_target), strict=True)),
+        "headings": list(zip(headings, answer_titles(table, target), strict=True)),
         "lines": [  # a narrow page breaks a cell before its interval alone
             [name, *(one.replace(" ", _FIXED).replace(f"{_FIXED}[", " [") for one in cells)]
             for name, *cells in lines

@@ -100,7 +100,7 @@ def answer_parts(forecast: RunTable, bold: Collection[int] = ()) -> list[str]:
     for name, (headings, *lines) in [*bought(forecast), (ALL_COLUMNS, columns_folded(table))]:
         folds.append((name, markdown.table(headings, lines, left=LEFT)))
     return [
-        to_markdown(table, has_target=forecast.target is not None, bold=bold).rstrip("\n"),
+        to_markdown(table, forecast.target, bold=bold).rstrip("\n"),
         bullets(lines_below(forecast)),
         *(f"<details>\n<summary>{name}</summary>\n\n{told}\n</details>" for name, told in folds),
     ]
