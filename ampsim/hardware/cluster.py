@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, ValidationError, WrapValidator
+from pydantic import BeforeValidator, Field, ValidationError, WrapValidator
 
 from ampsim.arguments import checked
 from ampsim.hardware.device import HOST_NUMBERS, Device
@@ -36,6 +36,7 @@ from ampsim.hardware.topology import (
     Sharing,
     Topology,
     Way,
+    as_tuple,
     edges_of,
     faults_of_route,
 )
@@ -120,10 +121,11 @@ class Cluster(ClusterKeys):
         tuple[Device, ...],
         Field(min_length=1, max_length=WORKERS_MAX),
         WrapValidator(_each_once),
+        BeforeValidator(as_tuple),
     ]
-    links: tuple[Route, ...] = ()
-    events: tuple[Event, ...] = ()
-    edges: tuple[Edge, ...] = ()
+    links: Annotated[tuple[Route, ...], BeforeValidator(as_tuple)] = ()
+    events: Annotated[tuple[Event, ...], BeforeValidator(as_tuple)] = ()
+    edges: Annotated[tuple[Edge, ...], BeforeValidator(as_tuple)] = ()
     host: Device | None = None
 
     def _faults(self) -> Iterator[str]:

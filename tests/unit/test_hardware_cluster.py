@@ -289,3 +289,17 @@ def test_a_device_is_checked_once_however_many_workers_have_it(monkeypatch):
     wrong = device.model_copy(update={"copy_latency_s": 1e-6})
     with pytest.raises(OptionError, match=r"devices.* copy_latency_s has no effect without"):
         Cluster(name="c", devices=(device, device, wrong))
+
+
+def test_parts_of_a_cluster_may_be_lists_and_a_single_one_is_told():
+    link = Link(latency_s=1e-6)
+    parts: dict[str, Any] = {
+        "devices": [DEVICE] * 2,
+        "links": [Route(source=0, target=1, link=link)],
+    }
+    tuples = {key: tuple(one) for key, one in parts.items()}
+    assert Cluster(name="c", **parts) == Cluster(name="c", **tuples)
+    with pytest.raises(
+        OptionError, match=r"^Cluster: devices must be a list or tuple, got Device\("
+    ):
+        Cluster(name="c", devices=DEVICE)  # pyright: ignore[reportArgumentType]  # what it refuses
