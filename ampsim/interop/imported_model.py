@@ -279,7 +279,8 @@ def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
             raise Refusal(*LOOP_IS_FIXED)
         if both[0] != both[1]:
             what = f"batches differ in length, and {mine.name} is made for one"
-            raise Refusal(what, "use -1, or give sequences of one length", mine.place)
+            remedy = "give sequences of one length, or where a view names it -1"
+            raise Refusal(what, remedy, mine.place)
     found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
     counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
     found[0].messages = {node: count * (count == other) for (node, count), other in counts}
