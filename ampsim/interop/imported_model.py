@@ -133,7 +133,8 @@ def state_now(result: Result | Model, maker: str) -> dict[str, np.ndarray]:
     if not isinstance(made, ImportedGraph | TorchProgram):
         raise OptionError(
             f"{maker.replace('from', 'to')} takes a result, or a model, that came from "
-            f"ampsim.{maker}; a result's numbers are in result.model.parameters()"
+            f"ampsim.{maker}, got {type(result).__name__}; a result's numbers are in "
+            "result.model.parameters(), and kept runs and forecasts have none"
         )
     state = made.state.theirs(model.parameters())
     return {name: np.array(one, made.state.arrays[name].dtype) for name, one in state.items()}

@@ -591,8 +591,13 @@ def test_weights_go_back_only_where_they_came_from():
         "sequential",
         instances=100,
     )
-    with pytest.raises(OptionError, match=r"to_torch takes a result, or a model, that came from"):
-        ampsim.to_torch(result)
+    forecast: Any = ampsim.forecast(result.model, "tflops-1", ["amp"], mode="sleep", instances=100)
+    for given, kind in ((result, "Result"), (forecast, "Forecast")):
+        said = (
+            f"that came from ampsim.from_torch, got {kind}; .* kept runs and forecasts have none$"
+        )
+        with pytest.raises(OptionError, match="^to_torch takes a result, or a model, " + said):
+            ampsim.to_torch(given)
 
 
 def test_half_precision_is_refused():
