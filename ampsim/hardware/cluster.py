@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, ValidationError, WrapValidator
 
@@ -150,6 +150,14 @@ class Cluster(ClusterKeys):
             yield f"{'' if self.topology is None else 'topology: '}{error}"
         else:
             yield from _without_effect(self, network)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, which are not checked; its ways are those of these values."""
+        copied, given = super().model_copy(update=update, deep=deep), {*(update or ())}
+        if not given <= {"devices", "host"} or copied.workers != self.workers:
+            for known in ("network", "_routes"):
+                vars(copied).pop(known, None)
+        return copied
 
     @property
     def workers(self) -> int:

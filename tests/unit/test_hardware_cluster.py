@@ -14,6 +14,7 @@ from ampsim.hardware import (
     Device,
     Link,
     Route,
+    Topology,
     load_cluster,
     load_device,
 )
@@ -303,3 +304,19 @@ def test_parts_of_a_cluster_may_be_lists_and_a_single_one_is_told():
         OptionError, match=r"^Cluster: devices must be a list or tuple, got Device\("
     ):
         Cluster(name="c", devices=DEVICE)  # pyright: ignore[reportArgumentType]  # what it refuses
+
+
+@pytest.mark.parametrize("parts", [{"links": ()}, {"topology": None}, {"devices": (DEVICE,) * 3}])
+def test_a_copy_of_a_cluster_with_other_values_has_their_ways(parts):
+    """A copy kept the ways of what it was copied from, so that a faster link changed nothing."""
+    slow, ring = Link(latency_s=1.0), Topology(kind="ring", latency_s=1.0)
+    own = {"links": (Route(source=0, target=1, link=slow),)} if "links" in parts else {}
+    shape = {} if own else {"topology": ring}
+    cluster = Cluster(name="c", devices=(DEVICE,) * 4, link=FREE_LINK, **own, **shape)
+    assert cluster.link_between(0, 1).latency_s == 1.0
+    copied = cluster.model_copy(update=parts)
+    anew = Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
+    pairs = [(a, b) for a in range(anew.workers) for b in range(anew.workers)]
+    assert [copied.link_between(*one) for one in pairs] == [
+        anew.link_between(*one) for one in pairs
+    ]
