@@ -585,18 +585,12 @@ def test_what_is_no_module_is_told():
 
 
 def test_weights_go_back_only_where_they_came_from():
-    result = ampsim.simulate(
-        ampsim.load_model("mlp", data="synthetic", hidden=4),
-        "tflops-1",
-        "sequential",
-        instances=100,
-    )
-    forecast: Any = ampsim.forecast(result.model, "tflops-1", ["amp"], mode="sleep", instances=100)
-    for given, kind in ((result, "Result"), (forecast, "Forecast")):
-        said = (
-            f"that came from ampsim.from_torch, got {kind}; .* kept runs and forecasts have none$"
-        )
-        with pytest.raises(OptionError, match="^to_torch takes a result, or a model, " + said):
+    model = ampsim.load_model("mlp", data="synthetic", hidden=4)
+    short: dict[str, Any] = {"instances": 100}
+    forecast: Any = ampsim.forecast(model, "tflops-1", ["amp"], mode="sleep", **short)
+    for given in (ampsim.simulate(model, "tflops-1", "sequential", **short), forecast):
+        said = f"from_torch, got {type(given).__name__}; .* kept runs and forecasts have none$"
+        with pytest.raises(OptionError, match="^to_torch takes a result, or a model, .*" + said):
             ampsim.to_torch(given)
 
 
