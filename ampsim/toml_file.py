@@ -99,6 +99,7 @@ _EXPECTED = {
     "too_long": "a list of at most {max_length}",
     "model_type": "a table",
     "dict_type": "a table",
+    "tuple_type": "a list or tuple",
     "bool_type": "true or false",
     "place": "a worker's index or 'host'",
 }

@@ -29,6 +29,7 @@ from ampsim.forecasting.making import (
     ASSUMPTION,
     RunEnd,
     RunMaker,
+    advised,
     end_of,
     entries_of,
     none_arrived,
@@ -150,10 +151,10 @@ class Query:
     @contextlib.contextmanager
     def runs(self) -> Generator[PointRuns]:
         """Open what makes its runs for the block, which a budget ends whatever is under way."""
-        given = self.jobs if self.executor is None else self.executor
-        limit_s = self.budget_s
+        given, limit_s = self.jobs if self.executor is None else self.executor, self.budget_s
+        advice = advised(self.rows[0].plan, self.beside or self.setup.schedules, self.seed)
         with opened(given, self.jobs, self.run_limit_s) as executor, interrupted_after(limit_s):
-            runs = PointRuns(self, executor)
+            runs = PointRuns(self, executor, advice)
             try:
                 yield runs
             except KeyboardInterrupt:
@@ -240,9 +241,9 @@ def timed(result: Result | Run, failure: str | None) -> FirstEpoch:
 class PointRuns:
     """Makes the runs of a question, or finds those that are kept, as long as there is time."""
 
-    def __init__(self, asked: Query, executor: RunExecutor) -> None:
-        """Start the clock, and read what was timed before."""
-        self._asked, keeping = asked, asked.keeping
+    def __init__(self, asked: Query, executor: RunExecutor, advice: Sequence[str] = ()) -> None:
+        """Start the clock, and read what was timed before; the advice is said with notes."""
+        self._asked, self._advice, keeping = asked, advice, asked.keeping
         self._end_s = math.inf if asked.budget_s is None else time.monotonic() + asked.budget_s
         self._maker = RunMaker(executor, self._tell, keeping)
         self._diverged: dict[str, str] = {}  # the rate of rows that are run again, by label
@@ -385,7 +386,7 @@ class PointRuns:
         asked = (*self._asked.setup.schedules, *self._asked.beside)
         if len({isinstance(one, Solver) for one in asked}) > 1:
             said.append(f"{ASSUMPTION[0].upper()}{ASSUMPTION[1:]}.")
-        return [*said, *none_arrived(self._ends)]
+        return [*said, *none_arrived(self._ends), *self._advice]
 
 
 def _read(file: Any) -> dict[str | None, FirstEpoch]:

@@ -132,8 +132,8 @@ def _topics(
     if all(schedule for _column, schedule in condition.values):
         if schedules is not None:
             raise OptionError(
-                f"schedules have no effect on {condition.text!r}, which names its own; leave them "
-                "out"
+                f"schedules (--schedule) have no effect on {condition.text!r}, which names its "
+                "own; leave them out"
             )
         return {", ".join(written): tuple(own)}
     bare = schedules_like("amp" if schedules is None else schedules)

@@ -41,6 +41,7 @@ from ampsim.runs.task import Row, RunPlan, Task
 from ampsim.runs.witness import leading
 from ampsim.study.learning_rates import Scaling, diverged_by_rule, rate_of
 from ampsim.study.model import Model, digest_of
+from ampsim.study.placement_advice import advice_on
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress, Progress, Tracker
 from ampsim.study.provenance import data_files
@@ -78,6 +79,15 @@ def require_fit(
         workers = trials.place(found[-1], schedule, seed)
         Training(model, graph, cluster, workers, schedule, settings=settings)
     return found
+
+
+def advised(plan: RunPlan, schedules: Sequence[Schedule], seed: int) -> list[str]:
+    """Say what placement is faster on a plan's cluster; nothing, if it names one, or none is."""
+    if plan.options.placement is not None:
+        return []
+    trials = Trials(plan.model, plan.cluster, plan.options.instances)
+    found = advice_on(trials, schedules, seed=seed)
+    return [] if found is None else [f"On {plan.cluster.name}, {found}."]
 
 
 def _told(

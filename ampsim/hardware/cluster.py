@@ -6,9 +6,9 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, ValidationError, WrapValidator
+from pydantic import BeforeValidator, Field, ValidationError, WrapValidator
 
 from ampsim.arguments import checked
 from ampsim.hardware.device import HOST_NUMBERS, Device
@@ -36,6 +36,7 @@ from ampsim.hardware.topology import (
     Sharing,
     Topology,
     Way,
+    as_tuple,
     edges_of,
     faults_of_route,
 )
@@ -120,10 +121,11 @@ class Cluster(ClusterKeys):
         tuple[Device, ...],
         Field(min_length=1, max_length=WORKERS_MAX),
         WrapValidator(_each_once),
+        BeforeValidator(as_tuple),
     ]
-    links: tuple[Route, ...] = ()
-    events: tuple[Event, ...] = ()
-    edges: tuple[Edge, ...] = ()
+    links: Annotated[tuple[Route, ...], BeforeValidator(as_tuple)] = ()
+    events: Annotated[tuple[Event, ...], BeforeValidator(as_tuple)] = ()
+    edges: Annotated[tuple[Edge, ...], BeforeValidator(as_tuple)] = ()
     host: Device | None = None
 
     def _faults(self) -> Iterator[str]:
@@ -148,6 +150,14 @@ class Cluster(ClusterKeys):
             yield f"{'' if self.topology is None else 'topology: '}{error}"
         else:
             yield from _without_effect(self, network)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, which are not checked; its ways are those of these values."""
+        copied, given = super().model_copy(update=update, deep=deep), {*(update or ())}
+        if not given <= {"devices", "host"} or copied.workers != self.workers:
+            for known in ("network", "_routes"):
+                vars(copied).pop(known, None)
+        return copied
 
     @property
     def workers(self) -> int:

@@ -99,7 +99,8 @@ def _is_place(value: Any) -> bool:
     return is_index or (isinstance(value, str) and 1 <= len(value) <= SWITCH_NAME_MAX)
 
 
-def _tuple(value: Any) -> Any:
+def as_tuple(value: Any) -> Any:
+    """A list as a tuple; anything else as it is, which is checked then."""
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
@@ -146,11 +147,11 @@ class Topology(EdgeCost, Consistent):
 
     kind: Kind
     shape: Annotated[
-        tuple[_Extent, ...], Field(max_length=DIMENSIONS_MAX), BeforeValidator(_tuple)
+        tuple[_Extent, ...], Field(max_length=DIMENSIONS_MAX), BeforeValidator(as_tuple)
     ] = ()
     radix: Annotated[int, Field(ge=2, le=RADIX_MAX)] | None = None
     levels: Annotated[
-        tuple[Level, ...], Field(max_length=DIMENSIONS_MAX), BeforeValidator(_tuple)
+        tuple[Level, ...], Field(max_length=DIMENSIONS_MAX), BeforeValidator(as_tuple)
     ] = ()
 
     def _faults(self) -> Iterator[str]:

@@ -133,7 +133,8 @@ def state_now(result: Result | Model, maker: str) -> dict[str, np.ndarray]:
     if not isinstance(made, ImportedGraph | TorchProgram):
         raise OptionError(
             f"{maker.replace('from', 'to')} takes a result, or a model, that came from "
-            f"ampsim.{maker}; a result's numbers are in result.model.parameters()"
+            f"ampsim.{maker}, got {type(result).__name__}; a result's numbers are in "
+            "result.model.parameters(), and kept runs and forecasts have none"
         )
     state = made.state.theirs(model.parameters())
     return {name: np.array(one, made.state.arrays[name].dtype) for name, one in state.items()}
@@ -279,7 +280,8 @@ def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
             raise Refusal(*LOOP_IS_FIXED)
         if both[0] != both[1]:
             what = f"batches differ in length, and {mine.name} is made for one"
-            raise Refusal(what, "use -1, or give sequences of one length", mine.place)
+            remedy = "give sequences of one length, or where a view names it -1"
+            raise Refusal(what, remedy, mine.place)
     found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
     counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
     found[0].messages = {node: count * (count == other) for (node, count), other in counts}

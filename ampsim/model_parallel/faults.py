@@ -60,8 +60,8 @@ def misfit_of(sends: Sends, element_bytes: int) -> str | None:
         if payload.itemsize != element_bytes:
             return (
                 f"expected float{8 * element_bytes}, the model's dtype, at port {port}, "
-                f"got float{8 * payload.itemsize}; cast it in the data or in the pump, or give "
-                "the model this dtype"
+                f"got float{8 * payload.itemsize}; cast it in the data, which ArrayDataset does to "
+                "its dtype, or in the pump, or give the model this dtype"
             )
     return None
 

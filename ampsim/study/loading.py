@@ -287,7 +287,9 @@ def where(error: BaseException, path: Path) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if os.path.abspath(frame.filename) == own]
     line = f": line {lines[-1]}" if lines else ""
-    return f"{line}: {type(error).__name__}: {text_of(error)}"
+    is_missing = isinstance(error, ModuleNotFoundError)
+    remedy = "; name its folder in PYTHONPATH, or install it" if is_missing else ""
+    return f"{line}: {type(error).__name__}: {text_of(error)}{remedy}"
 
 
 def _require_no_slip(path: Path, name: str, value: Any) -> None:

@@ -347,6 +347,11 @@ class Folding(torch.nn.Module):
         return x.reshape(x.size(0), 1, x.size(1), 5).mean(2)[:, 0]
 
 
+class Masking(Folding):
+    def forward(self, x):
+        return (self.embedding(x) * (x != 0).float().unsqueeze(-1)).mean(1)
+
+
 class Looping(Folding):
     def forward(self, x):
         steps = self.embedding(x).unbind(1)
@@ -359,7 +364,8 @@ class ShiftedByLength(Folding):
 
 
 OF_ONE_LENGTH = {
-    Folding: "batches differ in length, and reshape is made for one",
+    Folding: "and reshape is made for one .*; give sequences of one length",
+    Masking: "and reshape is made for one .*; give sequences of one length",
     Looping: "a loop over steps in Python, or of another length than a batch's, is fixed",
     ShiftedByLength: "the loss of a batch of 4 is not PyTorch's in evaluation",
 }

@@ -585,14 +585,13 @@ def test_what_is_no_module_is_told():
 
 
 def test_weights_go_back_only_where_they_came_from():
-    result = ampsim.simulate(
-        ampsim.load_model("mlp", data="synthetic", hidden=4),
-        "tflops-1",
-        "sequential",
-        instances=100,
-    )
-    with pytest.raises(OptionError, match=r"to_torch takes a result, or a model, that came from"):
-        ampsim.to_torch(result)
+    model = ampsim.load_model("mlp", data="synthetic", hidden=4)
+    short: dict[str, Any] = {"instances": 100}
+    forecast: Any = ampsim.forecast(model, "tflops-1", ["amp"], mode="sleep", **short)
+    for given in (ampsim.simulate(model, "tflops-1", "sequential", **short), forecast):
+        said = f"from_torch, got {type(given).__name__}; .* kept runs and forecasts have none$"
+        with pytest.raises(OptionError, match="^to_torch takes a result, or a model, .*" + said):
+            ampsim.to_torch(given)
 
 
 def test_half_precision_is_refused():

@@ -52,7 +52,8 @@ def test_data_in_another_precision_than_the_model_are_refused(dtype, other, mode
     mixed = replace(model, make_data=wrong.make_data)
     text = (
         f"the model's pump failed for instance 0: expected {dtype}, the model's dtype, at port 0, "
-        f"got {other}; cast it in the data or in the pump, or give the model this dtype"
+        f"got {other}; cast it in the data, which ArrayDataset does to its dtype, or in the pump, "
+        "or give the model this dtype"
     )
     with pytest.raises(SimulationError) as caught:
         simulate(mixed, load_cluster("tflops-1", workers=1), Sequential(), mode=mode)

@@ -14,6 +14,7 @@ from ampsim.hardware import (
     Device,
     Link,
     Route,
+    Topology,
     load_cluster,
     load_device,
 )
@@ -289,3 +290,33 @@ def test_a_device_is_checked_once_however_many_workers_have_it(monkeypatch):
     wrong = device.model_copy(update={"copy_latency_s": 1e-6})
     with pytest.raises(OptionError, match=r"devices.* copy_latency_s has no effect without"):
         Cluster(name="c", devices=(device, device, wrong))
+
+
+def test_parts_of_a_cluster_may_be_lists_and_a_single_one_is_told():
+    link = Link(latency_s=1e-6)
+    parts: dict[str, Any] = {
+        "devices": [DEVICE] * 2,
+        "links": [Route(source=0, target=1, link=link)],
+    }
+    tuples = {key: tuple(one) for key, one in parts.items()}
+    assert Cluster(name="c", **parts) == Cluster(name="c", **tuples)
+    with pytest.raises(
+        OptionError, match=r"^Cluster: devices must be a list or tuple, got Device\("
+    ):
+        Cluster(name="c", devices=DEVICE)  # pyright: ignore[reportArgumentType]  # what it refuses
+
+
+@pytest.mark.parametrize("parts", [{"links": ()}, {"topology": None}, {"devices": (DEVICE,) * 3}])
+def test_a_copy_of_a_cluster_with_other_values_has_their_ways(parts):
+    """A copy kept the ways of what it was copied from, so that a faster link changed nothing."""
+    slow, ring = Link(latency_s=1.0), Topology(kind="ring", latency_s=1.0)
+    own = {"links": (Route(source=0, target=1, link=slow),)} if "links" in parts else {}
+    shape = {} if own else {"topology": ring}
+    cluster = Cluster(name="c", devices=(DEVICE,) * 4, link=FREE_LINK, **own, **shape)
+    assert cluster.link_between(0, 1).latency_s == 1.0
+    copied = cluster.model_copy(update=parts)
+    anew = Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
+    pairs = [(a, b) for a in range(anew.workers) for b in range(anew.workers)]
+    assert [copied.link_between(*one) for one in pairs] == [
+        anew.link_between(*one) for one in pairs
+    ]

@@ -152,6 +152,15 @@ def test_an_error_at_import_is_told_by_line(write):
     assert told == "cannot be executed: line 2: ZeroDivisionError: division by zero"
 
 
+def test_a_module_that_is_not_found_is_told_with_where_one_is_looked_for(write):
+    write("WIDTH = 3\n", "ampsim_test_beside.py")
+    told = message(write("import math\n\nfrom ampsim_test_beside import WIDTH\n"))
+    assert told == (
+        "cannot be executed: line 3: ModuleNotFoundError: No module named 'ampsim_test_beside'; "
+        "name its folder in PYTHONPATH, or install it"
+    )
+
+
 def test_a_syntax_error_of_another_file_is_told_by_the_line_that_imports_it(
     write, tmp_path, monkeypatch
 ):

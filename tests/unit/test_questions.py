@@ -57,6 +57,22 @@ def test_what_all_questions_share_is_shown_and_checked_as_of_a_forecast(name):
             function(MODEL, CLUSTER, schedules, **{**LEARNS, **how, wrong: 0})
 
 
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_placement_that_is_faster_is_said_unless_one_is_named(name):
+    ask, schedules, how = QUESTIONS[name]
+    model = ampsim.load_model("rnn", digits=2, hidden=16, batch=25, replicas=1)
+    how = {**LEARNS, **how, "instances": 1000, "max_epochs": 1, "repeats": 1}
+    found = [
+        ask(model, "tflops-1:2,gflops-10:2", schedules, placement=one, **how).sentences
+        for one in (None, "paper")
+    ]
+    advice = [one for one in found[0] if "take the placement" in one]
+    assert len(advice) == 1 and advice[0].startswith(
+        "On 2 x tflops-1, 2 x gflops-10, devices differ"
+    )
+    assert [one for one in found[0] if one not in advice] == [*found[1]]
+
+
 @pytest.fixture(scope="module", params=QUESTIONS)
 def asked(request) -> tuple[Any, Any]:
     """A question, and what is found in this process."""

@@ -355,7 +355,7 @@ MISTAKES = {
     ("latency_s=1e-6,1e-5", "epoch_s <= 1"): "solve varies one key over a range",
     ("latency=1e-6..1", "epoch_s <= 1"): "nothing named 'latency' can vary",
     ("latency_s=1e-6..1e-3", "time_s(nope) <= 1"): "no schedule named 'nope'",
-    ("latency_s=1e-6..1e-3", "time_s(amp:8) <= 1"): "schedules have no effect on",
+    ("latency_s=1e-6..1e-3", "time_s(amp:8) <= 1"): "schedules (--schedule) have no effect on",
     ("max_active_keys=1..8", "epoch_s(amp:4) <= epoch_s"): "amp:4 says max_active_keys itself",
     ("latency_s=1e-6..1e-3", "cost_to_target_usd <= 1"): "says no cost_to_target_usd",
 }
