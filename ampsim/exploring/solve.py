@@ -290,7 +290,7 @@ def _sentence(row: Mapping[str, Any], axis: Axis, condition: Condition) -> str:
     said = f"{start} holds {way} {axis.key} = {row['value']:.4g}"
     low, high = ("?" if row[name] is None else f"{row[name]:.4g}" for name in ("low", "high"))
     if row["coverage"] is None:
-        said += f" (between {low} and {high})"
+        said += f" (between {low} and {high})" if low != high else ""  # as far as is printed
     else:
         said += f" ({low} to {high}, {100 * row['coverage']:.3g} % by {row['seeds']} seeds)"
     outside = row["seeds_below"] + row["seeds_above"]
