@@ -15,6 +15,12 @@ from typing import Any
 import ampsim
 
 MEMORY = "600MB"
+QUIET = {
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "10s",
+}
+"""What Dask measures of itself takes as long, over a minute, as the runs of a test."""
 PLACES = (str(Path(ampsim.__file__).parents[1]), str(Path(__file__).parent))
 
 
@@ -84,7 +90,7 @@ class DaskProcesses:
         log = (self.folder / f"{words[0]}.log").open("ab")
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "dask", *words],
-            env={**os.environ, **most, "PYTHONPATH": path, **environment}, stdin=subprocess.DEVNULL,
+            env={**os.environ, **QUIET, **most, "PYTHONPATH": path, **environment}, stdin=subprocess.DEVNULL,
             stdout=log, stderr=log, start_new_session=True, cwd=self.folder,
         )  # fmt: skip
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from statistics import median
 from types import SimpleNamespace
@@ -34,6 +36,27 @@ HOW: dict[str, Any] = {"instances": 200, "mode": "sleep"}
 
 def rows(found: Any) -> dict[tuple[str, float], dict[str, Any]]:
     return {(one["what"], one["factor"]): one for one in found.table.to_dict("records")}
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`only(factor=2.0)`, `only(what="latency of links")`: nothing else is tried, and no curve.
+
+    Each of a whole table's runs is another setup, and most of what a question takes.
+    """
+
+    def narrow(*, factor: float | None = None, what: str | None = None) -> None:
+        def some(*given: Any) -> list[Change]:
+            return [
+                replace(one, factors=[by for by in one.factors if factor in (None, by)])
+                for one in changes_of(*given)
+                if what in (None, one.what)
+            ]
+
+        monkeypatch.setattr(library, "changes_of", some)
+        monkeypatch.setattr(library, "CURVE", (1.0, 2.0))
+
+    return narrow
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +197,8 @@ def test_shares_are_said_to_keep_parts_of_bandwidth_where_a_small_change_moves_t
     assert not any(PARTS_STAY[1:] in one for one in steady.sentences)
 
 
-def test_nothing_is_shared_where_outages_come_as_epochs_differ():
+def test_nothing_is_shared_where_outages_come_as_epochs_differ(only):
+    only(factor=2.0)
     device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
     stop = {"events": (Event(kind="stop", worker="all", from_s=1e-3, until_s=2e-2),)}
     losses = {"messages": Messages(loss_probability=1e-3, retry_after_s=2e-2)}
@@ -263,8 +287,9 @@ def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_p
 
 
 @pytest.mark.thorough
-def test_times_of_what_is_shared_are_those_of_a_forecast_there_seed_by_seed():
+def test_times_of_what_is_shared_are_those_of_a_forecast_there_seed_by_seed(only):
     """Lists have other lengths with each seed, and latency another share of the time."""
+    only(what="latency of links")
     model = ampsim.load_model("rnn", hidden=4, replicas=1, batch=20)
     how: dict[str, Any] = {"instances": 100, "target": 0.05, "max_epochs": 1, "repeats": 3}
     cluster = ampsim.load_cluster("ampnet-core", workers=2, latency_s=1e-4)
@@ -277,8 +302,9 @@ def test_times_of_what_is_shared_are_those_of_a_forecast_there_seed_by_seed():
     assert row["time_to_target_s"] == pytest.approx(expected, rel=1e-9)
 
 
-def test_epochs_to_the_target_are_those_of_the_runs_though_epochs_differ_in_length():
+def test_epochs_to_the_target_are_those_of_the_runs_though_epochs_differ_in_length(only):
     """Buckets of lists are other ones in each epoch, so that none takes as long as the first."""
+    only(factor=2.0)
     model = ampsim.load_model("rnn", hidden=8, replicas=1, batch=10, digits=2)
     how: dict[str, Any] = {"instances": 200, "target": 0.25, "max_epochs": 6, "seed": 5}
     found = rows(ampsim.whatif(model, "ampnet-core", "pipeline:4", learn=0, **how))
@@ -289,8 +315,9 @@ def test_epochs_to_the_target_are_those_of_the_runs_though_epochs_differ_in_leng
     assert made.table["epochs_to_target"].tolist() == [2.0]
 
 
-def test_times_of_what_is_only_timed_follow_from_the_epochs_of_each_seed():
+def test_times_of_what_is_only_timed_follow_from_the_epochs_of_each_seed(only):
     """The first seed's ratio is none of the middle, as lists have other lengths with each."""
+    only(what="latency of links")
     model = ampsim.load_model("rnn", hidden=4, replicas=1, batch=20)
     cluster = ampsim.load_cluster("ampnet-core", workers=2, latency_s=1e-4)
     how: dict[str, Any] = {"instances": 40, "target": 0.01, "max_epochs": 1, "seed": 5}
@@ -363,8 +390,9 @@ def test_seeds_of_which_most_never_arrive_have_no_interval():
 @pytest.mark.thorough
 @pytest.mark.parametrize(("latency_s", "target"), [(1e-5, 0.15), (1e-4, 0.15), (1e-4, 0.18)])
 def test_what_is_learned_again_is_compared_seed_by_seed_also_where_one_does_not_arrive(
-    latency_s, target
+    only, latency_s, target
 ):
+    only(factor=2.0)
     how: dict[str, Any] = {"instances": 200, "target": target, "max_epochs": 3, "repeats": 5}
     cluster = ampsim.load_cluster("ampnet-core", workers=4, latency_s=latency_s)
     found = ampsim.whatif(MODEL, cluster, "amp", learn=1, **how)
@@ -393,8 +421,9 @@ def test_what_is_learned_again_is_compared_seed_by_seed_also_where_one_does_not_
 
 
 @pytest.mark.thorough
-def test_what_is_said_to_be_shared_is_so_with_each_seed():
+def test_what_is_said_to_be_shared_is_so_with_each_seed(only):
     """With the first seed alone a worker that is twice as fast learns the same here."""
+    only(factor=2.0)
     model = ampsim.load_model("rnn", hidden=4, batch=20)
     cluster = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-7)
     how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 1, "repeats": 2}
