@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
-from dataclasses import replace
 from math import inf
 from statistics import median
 from types import SimpleNamespace
@@ -36,27 +34,6 @@ HOW: dict[str, Any] = {"instances": 200, "mode": "sleep"}
 
 def rows(found: Any) -> dict[tuple[str, float], dict[str, Any]]:
     return {(one["what"], one["factor"]): one for one in found.table.to_dict("records")}
-
-
-@pytest.fixture
-def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`only(factor=2.0)`, `only(what="latency of links")`: nothing else is tried, and no curve.
-
-    Each of a whole table's runs is another setup, and most of what a question takes.
-    """
-
-    def narrow(*, factor: float | None = None, what: str | None = None) -> None:
-        def some(*given: Any) -> list[Change]:
-            return [
-                replace(one, factors=[by for by in one.factors if factor in (None, by)])
-                for one in changes_of(*given)
-                if what in (None, one.what)
-            ]
-
-        monkeypatch.setattr(library, "changes_of", some)
-        monkeypatch.setattr(library, "CURVE", (1.0, 2.0))
-
-    return narrow
 
 
 @pytest.fixture(scope="module")
