@@ -86,11 +86,14 @@ class DaskProcesses:
 
     def _started(self, words: list[str], **environment: str) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(PLACES)
-        most = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures)}
+        most = {
+            **QUIET,
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures),
+        }
         log = (self.folder / f"{words[0]}.log").open("ab")
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "dask", *words],
-            env={**os.environ, **QUIET, **most, "PYTHONPATH": path, **environment}, stdin=subprocess.DEVNULL,
+            env={**os.environ, **most, "PYTHONPATH": path, **environment}, stdin=subprocess.DEVNULL,
             stdout=log, stderr=log, start_new_session=True, cwd=self.folder,
         )  # fmt: skip
 
