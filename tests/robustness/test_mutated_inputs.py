@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("mutated_inputs.py")
-CALLS = 40
+CALLS = 50
 SEED = 0
 
 

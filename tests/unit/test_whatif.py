@@ -246,7 +246,7 @@ def steps_of(cluster: Cluster, worker: int) -> list[tuple[str, str, str]]:
     return [(d, n, str(i)) for d, n, i in zip(*(own[name] for name in names), strict=True)]
 
 
-def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_path):
+def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(only, tmp_path):
     how: dict[str, Any] = {"instances": 200, "target": 0.05, "max_epochs": 2, "repeats": 2}
     drains = rows(ampsim.whatif(MODEL, CLUSTER, "pipeline", **how))
     assert {row["basis"] for (what, _), row in drains.items() if what != "now"} == {"shared"}
@@ -254,6 +254,7 @@ def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(tmp_p
     twice = drains["device ampnet-core", 2.0]
     ratio = twice["epoch_s"] / now["epoch_s"]
     assert twice["time_to_target_s"] == pytest.approx(now["time_to_target_s"] * ratio, rel=1e-12)
+    only(factor=2.0)
     made = ampsim.whatif(MODEL, LATE, "amp", learn=1, keeping=RunCache(tmp_path), **how)
     learned = [key for key, row in rows(made).items() if row["basis"] == "learned"]
     assert learned == [("now", 1.0), ("device ampnet-core", 2.0)]
