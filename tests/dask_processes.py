@@ -15,6 +15,12 @@ from typing import Any
 import ampsim
 
 MEMORY = "600MB"
+QUIET = {
+    "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
+    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "10s",
+}
+"""What Dask measures of itself takes as long, over a minute, as the runs of a test."""
 PLACES = (str(Path(ampsim.__file__).parents[1]), str(Path(__file__).parent))
 
 
@@ -80,7 +86,10 @@ class DaskProcesses:
 
     def _started(self, words: list[str], **environment: str) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(PLACES)
-        most = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures)}
+        most = {
+            **QUIET,
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures),
+        }
         log = (self.folder / f"{words[0]}.log").open("ab")
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "dask", *words],

@@ -99,8 +99,14 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(text_of(path), filename=str(path))
 
 
-def functions(path: Path) -> Iterator[Function]:
-    return (node for node in ast.walk(parse(path)) if isinstance(node, Function))
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parse(path)))
+
+
+@cache
+def functions(path: Path) -> tuple[Function, ...]:
+    return tuple(node for node in nodes(path) if isinstance(node, Function))
 
 
 def expect_none(paths: Iterable[Path], find: Callable[[Path], Iterable[str]]) -> None:
@@ -185,7 +191,7 @@ def test_everything_public_is_documented():
 
 def test_a_docstring_names_its_subject():
     def find(path: Path) -> Iterator[str]:
-        for node in ast.walk(parse(path)):
+        for node in nodes(path):
             is_one = isinstance(node, ast.ClassDef | Function)
             if is_one and WITHOUT_SUBJECT.match(text := ast.get_docstring(node) or ""):
                 yield f"{node.lineno}: {text.splitlines()[0]}"
@@ -205,7 +211,7 @@ def test_annotations_are_not_evaluated_at_import():
 def test_a_class_name_means_one_thing():
     found: dict[str, int] = {}
     for path in PACKAGE:
-        for node in ast.walk(parse(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 found[node.name] = found.get(node.name, 0) + 1
     assert {name for name, count in found.items() if count > 1} == DOUBLE_NAMES
@@ -268,7 +274,7 @@ def test_what_stands_around_the_core_does_not_grow(package):
 
 def test_no_name_leaves_open_whether_it_is_a_count_or_a_rate():
     def find(path: Path) -> Iterator[str]:
-        for node in ast.walk(parse(path)):
+        for node in nodes(path):
             for field in ("id", "attr", "arg", "name", "asname"):
                 value = getattr(node, field, None)
                 if isinstance(value, str) and "flops" in value.lower():
@@ -279,7 +285,7 @@ def test_no_name_leaves_open_whether_it_is_a_count_or_a_rate():
 
 def test_paths_are_asked_for_in_a_way_that_never_raises():
     def find(path: Path) -> Iterator[str]:
-        for node in ast.walk(parse(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.Attribute) or ast.unparse(node.value) == "os.path":
                 continue
             if node.attr in ("is_file", "is_dir", "exists"):
@@ -290,7 +296,7 @@ def test_paths_are_asked_for_in_a_way_that_never_raises():
 
 def test_nothing_below_the_study_reads_the_wall_clock_except_the_clock():
     def find(path: Path) -> Iterator[str]:
-        for node in ast.walk(parse(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Import):
                 yield from (one.name for one in node.names if one.name in ("time", "datetime"))
             if isinstance(node, ast.ImportFrom) and node.module in ("time", "datetime"):

@@ -46,7 +46,7 @@ def test_a_step_of_exponential_ranks_costs_a_difference_of_harmonic_numbers(
 ):
     """The K-th of P exponential times: C (H_P - H_(P-K)), of mean and variance as known."""
     draw_exponential(monkeypatch, {0.5: (1,)})
-    steps, awaited = 2500, ranks - backups
+    steps, awaited = 1800, ranks - backups
     made, hosts = one_step(steps * awaited), cluster([1e8] * ranks, jitter_cv=0.5)
     chosen = ampsim.SyncSGD(ranks=ranks, backup_ranks=backups)
     result = ampsim.simulate(made, hosts, chosen, mode="sleep")

@@ -97,9 +97,9 @@ def test_exposed_communication_is_at_least_what_the_backward_pass_cannot_hide(sp
     assert exposed_s <= total_s + 1e-15
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("limit", [None, 0, 90])
+@pytest.mark.parametrize(
+    ("limit", "overlap", "name"), pairwise([None, 0, 90], [False, True], COLLECTIVES)
+)
 def test_neither_buckets_nor_overlap_change_a_bit_of_the_weights(limit, overlap, name):
     made, hosts = model(50, 3, layers=4, optimizer="adam"), cluster([1e8, 3e8, 2e8, 1e8], link=LINK)
     options: dict[str, Any] = {"ranks_per_group": 2} if name == "hierarchical" else {}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairwise
 from plain_solvers import SHARES, async_loop, drawn, problem
 from solver_cases import cluster, stacked, weights
 from test_solvers_times import SLOW
@@ -106,12 +107,15 @@ def found_layers(result: ampsim.Result, layers: int) -> np.ndarray:
     return np.concatenate([one.ravel() for one in layers_of(result.model, layers)])
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
-@pytest.mark.parametrize("share", [0.1, 0.3, 0.625])
-@pytest.mark.parametrize(("seed", "ranks"), [(0, 1), (1, 2), (2, 3), (3, 5)])
-def test_sync_sgd_is_a_plain_loop_with_a_memory_for_each_rank_and_layer(
-    seed, ranks, share, optimizer
-):
+RANKS = [(0, 1), (1, 2), (2, 3), (3, 5)]
+"""Seeds, each with a number of ranks."""
+
+
+@pytest.mark.parametrize(
+    ("at", "share", "optimizer"), pairwise(RANKS, [0.1, 0.3, 0.625], ["sgd", "momentum", "adam"])
+)
+def test_sync_sgd_is_a_plain_loop_with_a_memory_for_each_rank_and_layer(at, share, optimizer):
+    seed, ranks = at
     layers = 1 + seed % 2
     made = drawn(seed, 31, 2, optimizer=optimizer, layers=layers)
     hosts = cluster([1e9, 3e9, 2e9, 5e8, 1e9][:ranks], link=SLOW, jitter_cv=0.4)

@@ -47,7 +47,7 @@ def cluster_of(links: str, device: str = "as it is", **more: Any) -> Cluster:
 
 def run_of(model: Any, cluster: Cluster, schedule: Any, **options: Any) -> tuple[Any, int]:
     """The result of four epochs, and how many passes were repeated."""
-    options = {"learning": "apart", "seed": 3, "instances": 390, **options}
+    options = {"learning": "apart", "seed": 3, "instances": 150, **options}
     run: Any = Simulation(model, cluster, schedule, **options)
     for _epoch in range(4):
         run.run_epoch()

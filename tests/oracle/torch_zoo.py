@@ -10,7 +10,7 @@ from torch_oracle import torch
 from ampsim.ir import Direction
 
 nn, F = torch.nn, torch.nn.functional
-WORDS, TAGS, STEPS, PIXELS = 30, 5, 6, 16
+WORDS, TAGS, STEPS, PIXELS = 30, 5, 4, 16
 
 
 class Mlp(nn.Module):

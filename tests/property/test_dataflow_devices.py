@@ -44,7 +44,7 @@ def firings(result: flow.FlowResult) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.slow(5)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(block=programs(), cluster=clusters(), seed=st.integers(0, 99), options=OPTIONS)
 def test_any_placement_gives_the_same_bits(block, cluster, seed, options):
     asked = built(block)

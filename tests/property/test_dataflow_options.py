@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from covering import pairwise
+from covering import among
 from short_runs import MODELS, Few
 
 import ampsim
@@ -30,6 +30,8 @@ OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "out-of-graph": {"round_trip_s": (0.0, 1e-6)},
 }  # fmt: skip
 """By schedule: values of each of its fields."""
+
+EVERY = [one for options in OPTIONS.values() for one in options]
 
 DEVICES: dict[str, dict[str, Any]] = {
     "rate alone": {},
@@ -138,10 +140,15 @@ class Case(NamedTuple):
     mode: Any
 
 
-CASES = [
-    Case(*one)
-    for one in pairwise(ways(), WITH_PROGRAM, DEVICES, [False, True], LINKS, PLACEMENTS, MODES)
-]
+def cases() -> list[Case]:
+    """Every two values that may meet meet in one, also of two options of a schedule."""
+    rest = [*product(WITH_PROGRAM, DEVICES, [False, True], LINKS, PLACEMENTS, MODES)]
+    by_option = {(way.name, *(getattr(way, one, None) for one in EVERY)): way for way in ways()}
+    found = among([(*key, *others) for key in by_option for others in rest])
+    return [Case(by_option[one[: -len(rest[0])]], *one[-len(rest[0]) :]) for one in found]
+
+
+CASES = cases()
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def cluster_of(memory_bytes: int | None, dispatch_s: float = 0.0, copy_s: float 
 shares = st.sampled_from([1.0, 0.9, 0.8, 0.7])
 
 
-@pytest.mark.slow(10)
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow(6)
+@settings(max_examples=100, deadline=None)
 @given(
     block=programs(reads_floats=False), share=shares, dispatch_s=st.sampled_from([0.0, 0.25]),
     options=cases,

@@ -108,7 +108,7 @@ def test_every_dispatch_kernel_and_message_is_when_the_rules_say(**drawn):
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(**OPTIONS)
 def test_of_many_programs_every_dispatch_kernel_and_message_is_when_the_rules_say(**drawn):
     check(**drawn)

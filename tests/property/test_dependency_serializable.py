@@ -16,8 +16,8 @@ import ampsim
 from ampsim.dependency import POLICIES
 
 
-@pytest.mark.slow(30)
-@settings(max_examples=2000, derandomize=True, deadline=None)
+@pytest.mark.slow(8)
+@settings(max_examples=500, derandomize=True, deadline=None)
 @given(st.integers(0, 2**40))
 def test_random_programs_come_to_what_push_order_gives(seed):
     check(seed)

@@ -1,4 +1,4 @@
-"""Spoilt device and cluster files, a thousand of each: read as written, or refused in a line."""
+"""Spoilt device and cluster files, hundreds of each: read as written, or refused in a line."""
 
 from __future__ import annotations
 
@@ -192,8 +192,8 @@ def back() -> Any:
     os.chdir(start)
 
 
-THOUSAND = settings(
-    max_examples=1000,
+HUNDREDS = settings(
+    max_examples=400,
     derandomize=True,  # others come by the thousand from tests/robustness
     deadline=LIMIT,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -201,7 +201,7 @@ THOUSAND = settings(
 
 
 @pytest.mark.slow
-@THOUSAND
+@HUNDREDS
 @given(text=device_texts())
 def test_a_spoilt_device_file_is_read_as_written_or_refused_in_one_line(folder, text):
     in_folder(folder, text)
@@ -251,7 +251,7 @@ def assert_link_as_written(link: Any, entry: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@THOUSAND
+@HUNDREDS
 @given(text=st.sampled_from(list(CLUSTERS.values())).flatmap(spoilt))
 def test_a_spoilt_cluster_file_is_read_as_written_or_refused_in_one_line(folder, text):
     in_folder(folder, text)

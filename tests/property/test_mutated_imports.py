@@ -64,7 +64,7 @@ def spoilt(draw: st.DrawFn, base: dict[str, Any]) -> str:
 
 @pytest.mark.slow
 @settings(
-    max_examples=1000,
+    max_examples=400,
     derandomize=True,
     deadline=LIMIT,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -355,9 +355,9 @@ class Together(nn.Module):
 TAKEN_APART = ("clamped", "made of others", "decomposed", "in place")
 """Links that PyTorch takes apart first, and with them all that is in a module."""
 
-GROUPS = [
+GROUPS: list[tuple[int, tuple[str, ...]]] = [
     (1, tuple(name for name in (*FLAT, *BY_DATA) if name not in TAKEN_APART)),
-    *((1, ("tanh", name)) for name in TAKEN_APART),
+    (1, TAKEN_APART),
     (2, tuple(SEQUENCES)),
     (3, tuple(IMAGES)),
 ]

@@ -6,7 +6,7 @@ import contextlib
 import io
 import shutil
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from unpainted import DRAWN, no_paint
 import ampsim
 from ampsim.cli import main
 from ampsim.exploring import solve, whatif
+from ampsim.exploring.changes import Change, changes_of
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.recipes import results
 from ampsim.recipes.explored import run_exploration
@@ -86,6 +87,27 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr("ampsim.calibration.machine.CALLS", 1)
     monkeypatch.setattr("ampsim.calibration.machine.STACKED", 2)
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`only(factor=2.0)`, `only(what="latency of links")`: what-if tries nothing else, no curve.
+
+    A whole table has a setup a row, each timed with every seed: most of what a question takes.
+    """
+
+    def narrow(*, factor: float | None = None, what: str | None = None) -> None:
+        def some(*given: Any) -> list[Change]:
+            return [
+                replace(one, factors=[by for by in one.factors if factor in (None, by)])
+                for one in changes_of(*given)
+                if what in (None, one.what)
+            ]
+
+        monkeypatch.setattr(whatif, "changes_of", some)
+        monkeypatch.setattr(whatif, "CURVE", (1.0, 2.0))
+
+    return narrow
 
 
 @pytest.fixture(scope="module")

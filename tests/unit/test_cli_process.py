@@ -77,7 +77,7 @@ def test_without_a_command_it_helps(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_ctrl_c_keeps_the_schedules_that_finished(tmp_path, jobs):
-    words = ("forecast", "rnn", "--instances", "20000", "--set", "hidden=8", "--workers", "2")
+    words = ("forecast", "rnn", "--instances", "6000", "--set", "hidden=8", "--workers", "2")
     words = (*words, "--schedule", "sequential", "--repeats", "16", "--target", "0.001")
     words = (*words, "--jobs", str(jobs))
     process = start(tmp_path, *words, program=UNPAINTED)

@@ -39,8 +39,8 @@ def keep(chain, make_cluster, tmp_path):
 def changed(keep, tmp_path):
     """`changed(table, change)`: a run, and the same with one table changed."""
 
-    def make(table, change):
-        kept = keep("a")
+    def make(table, change, **options):
+        kept = keep("a", **options)
         frames = {name: kept.table(name) for name in (*TABLES, *SELDOM)}
         frames[table] = change(frames[table].copy())
         origin = {k: v for k, v in kept.manifest.items() if k not in ("kind", "format", "files")}
@@ -136,7 +136,7 @@ def test_traces_part_at_the_first_span_that_differs(changed, monkeypatch, row, c
         spans.loc[row + 1 :, "flop"] += 1
         return spans
 
-    a, b = changed("spans", change)
+    a, b = changed("spans", change, epochs=1)
     comparison = compare_runs(a, b)
     assert not comparison["is_identical"]
     parting = parting_of(comparison, "spans")

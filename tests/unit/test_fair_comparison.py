@@ -379,8 +379,11 @@ def test_a_row_that_our_rule_breaks_is_run_at_the_rate_as_given_and_says_so(name
     assert rate_line(plain) in " ".join(notes(made.table))
 
 
-def test_questions_run_what_our_rule_breaks_at_the_rate_as_given_as_a_forecast_does(model, cluster):
+def test_questions_run_what_our_rule_breaks_at_the_rate_as_given_as_a_forecast_does(
+    model, cluster, only
+):
     """Else a schedule is behind for a rate that nobody chose."""
+    only(factor=2.0)
     fragile, over = breaks_above(model, 0.1), {"latency_s": [1e-6]}
     how: dict[str, Any] = {"instances": 200, "max_epochs": 2, "target": 0.12, "repeats": 3}
     two = [ampsim.Sequential(), ampsim.Pipeline(4)]

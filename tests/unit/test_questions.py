@@ -126,7 +126,8 @@ def short_of_memory_at(wrong: int) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_run_that_gives_nothing_is_one_sentence_and_the_others_finish(name):
+def test_a_run_that_gives_nothing_is_one_sentence_and_the_others_finish(name, only):
+    only(factor=2.0)
     function, schedules, how = QUESTIONS[name]
     how = {**LEARNS, **how, "repeats": 3}
     if name == "search":  # every trial lacks a seed, and has no median
@@ -176,7 +177,8 @@ def test_a_search_of_which_every_trial_failed_is_tried_again_by_the_same_call(ca
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ["explore", "search", "whatif"])
-def test_where_each_run_fails_it_is_written_said_and_no_success(name, call, tmp_path):
+def test_where_each_run_fails_it_is_written_said_and_no_success(name, call, only, tmp_path):
+    only(factor=2.0)
     words = [
         name, "mlp", "--set", "hidden=8", "--set", "data=synthetic", "--set", "batch=20",
         "--set", "learning_rate=1e30", "--instances", "100", "--workers", "2", "--max-epochs", "1",

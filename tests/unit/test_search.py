@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +36,7 @@ TIMES: dict[str, Any] = {
 }  # fmt: skip
 LEARNS: dict[str, Any] = {
     "over": OVER, "minimise": "time_s,peak_bytes", "instances": 200, "target": 0.12,
-    "max_epochs": 5, "repeats": 3, "sampler": "random", "trials": 16, "in_flight": 4,
+    "max_epochs": 5, "repeats": 3, "sampler": "random", "trials": 12, "in_flight": 4,
 }  # fmt: skip
 
 
@@ -153,11 +155,18 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize(("where", "after"), [("ask", 9), ("tell", 5), ("tell", 6), ("point", 8)])
+@pytest.fixture(scope="module")
+def whole_search(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a search says that nobody kills."""
+    kept = RunCache(tmp_path_factory.mktemp("whole"))
+    return ampsim.search(*setup, **TIMES, trials=16, keeping=kept).to_json()
+
+
+@pytest.mark.parametrize("at", [("ask", 9), ("tell", 5), ("tell", 6), ("point", 8)])
 def test_a_search_that_was_killed_goes_on_to_the_same_bytes(
-    setup, where, after, tmp_path, monkeypatch
+    setup, whole_search, at, tmp_path, monkeypatch
 ):
-    whole = ampsim.search(*setup, **TIMES, trials=16, keeping=RunCache(tmp_path / "whole"))
+    where, after = at
     owner: Any = {"ask": Proposals, "tell": Proposals, "point": making}[where]
     name = {"ask": "_ask", "tell": "tell", "point": "setup_at"}[where]
     usual, calls = getattr(owner, name), itertools.count()
@@ -172,7 +181,7 @@ def test_a_search_that_was_killed_goes_on_to_the_same_bytes(
         with pytest.raises(Stopped):
             ampsim.search(*setup, **TIMES, trials=16, keeping=RunCache(tmp_path / "cut"))
     later = ampsim.search(*setup, **TIMES, trials=16, keeping=RunCache(tmp_path / "cut"))
-    assert later.to_json() == whole.to_json()
+    assert later.to_json() == whole_search
 
 
 def test_a_trial_that_was_cut_off_between_two_of_its_values_gets_the_others(
@@ -253,24 +262,40 @@ def test_a_journal_that_was_cut_goes_on_and_one_that_was_spoilt_is_a_line(setup,
             ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def undisturbed(setup: Setup) -> Callable[..., Any]:
+    """What a question is answered where nothing is kept, asked once; nobody changes it."""
+    return cache(lambda ask: ask(*setup_of(setup, ask), **OF_A_FULL_DISK[ask]))
+
+
+def setup_of(setup: Setup, ask: Any) -> Setup:
+    """One schedule is enough to be asked what-if of."""
+    return setup._replace(schedules=setup.schedules[:1]) if ask is ampsim.whatif else setup
+
+
+OF_A_FULL_DISK: dict[Any, dict[str, Any]] = {
+    ampsim.search: {**TIMES, "trials": 8},
+    ampsim.whatif: {"instances": 40, "mode": "sleep"},  # what is not asked of Optuna
+}
+
+
 @pytest.mark.parametrize("name", [sampling.JOURNAL, TIMINGS])
 @pytest.mark.parametrize("most", [0, 350, 500])
-def test_a_disk_that_is_full_is_a_line_and_the_same_call_goes_on(setup, tmp_path, name, most):
+def test_a_disk_that_is_full_is_a_line_and_the_same_call_goes_on(
+    setup, undisturbed, tmp_path, name, most
+):
     """The files that are added to; `most` bytes of a file are written."""
     resource = pytest.importorskip("resource")
     of_process = resource.getrlimit(resource.RLIMIT_FSIZE)
-    asked = dict(TIMES, trials=8, keeping=RunCache(tmp_path))
-    if name == TIMINGS:  # what is not asked of Optuna
-        asked = {"instances": 100, "mode": "sleep", "keeping": asked["keeping"]}
     ask = ampsim.whatif if name == TIMINGS else ampsim.search
+    setup, asked = setup_of(setup, ask), {**OF_A_FULL_DISK[ask], "keeping": RunCache(tmp_path)}
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, of_process[1]))
         with pytest.raises(OutputError, match=r"^cannot write .*: file too large; choose"):
             ask(*setup, **asked)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, of_process)
-    again, fresh = ask(*setup, **asked), ask(*setup, **{**asked, "keeping": None})
-    pd.testing.assert_frame_equal(again.table, fresh.table)
+    pd.testing.assert_frame_equal(ask(*setup, **asked).table, undisturbed(ask).table)
 
 
 def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):

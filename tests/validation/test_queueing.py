@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow  # 5 to 15 s each: long runs
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
-SERVED = 20_000
+SERVED = 10_000
 """Customers that processors serve, one by one."""
 
 
