@@ -164,6 +164,7 @@ class Rank(ABC):
         counts: how many gradients are in each vector that has any, also in `sleep` mode.
         own: the weights' optimizer, where the rank makes steps itself.
         centre: the centre's vectors, from an exchange to the step that needs them.
+        sent: its own vectors as a server has got them, until that step; None where it sent none.
         ready_s: when its gradient was there.
     """
 
@@ -185,6 +186,7 @@ class Rank(ABC):
         self.gradients: list[Vector | None] = []
         self.counts: dict[int, int] = {}
         self.centre: Mapping[int, Vector | None] | None = None
+        self.sent: Sequence[Vector | None] | None = None
         self.ready_s = 0.0
 
     def next_batches(self) -> Assignment | None:
@@ -217,8 +219,10 @@ class Rank(ABC):
         if not setting.is_abstract:
             node, towards = self.nodes[place], None if centre is None else centre[place]
             theta, local = node.theta, setting.solver.local
-            if gradient is None:  # a rank without a batch: the spring alone
-                stepped = local(theta, theta, towards, setting.pull, lambda _g, w: w)
+            if gradient is None:  # has no batch, or has stepped inside: the spring alone
+                sent = None if self.sent is None else self.sent[place]
+                before = theta if sent is None else sent
+                stepped = local(before, before, towards, setting.pull, lambda _g, _w: theta)
             else:
                 assert self.assignment is not None
                 rate = setting.rate(self.assignment.at)
@@ -234,15 +238,20 @@ class Rank(ABC):
         pulls = 2 if setting.decisions.meets == "all" else 1  # a server pulls the centre itself
         return Charge(ELASTIC, (int(place in self.counts), pulls), 1)
 
-    def stash_centre(self, vectors: Mapping[int, Vector | None]) -> None:
-        """Keep the centre's vectors, which takes memory, until the step that needs them."""
-        self.centre = vectors
+    def stash_centre(
+        self, vectors: Mapping[int, Vector | None], sent: Sequence[Vector | None] | None = None
+    ) -> None:
+        """Keep the centre's vectors, which takes memory, until the step that needs them.
+
+        So long it knows what it has `sent`, too, where the server takes the difference.
+        """
+        self.centre, self.sent = vectors, sent
         for member in self.members:
             member.stash_centre(vectors)
 
     def forget_centre(self) -> None:
         """Let the centre's vectors go."""
-        self.centre = None
+        self.centre = self.sent = None
         for member in self.members:
             member.forget_centre()
 
@@ -489,9 +498,11 @@ class ModelCopy(Rank):
         for memory, size_bytes in self._vector_bytes():
             memory.take(category, arrays * size_bytes)
 
-    def stash_centre(self, vectors: Mapping[int, Vector | None]) -> None:
+    def stash_centre(
+        self, vectors: Mapping[int, Vector | None], sent: Sequence[Vector | None] | None = None
+    ) -> None:
         """Keep the centre's vectors, which takes memory, until the step that needs them."""
-        super().stash_centre(vectors)
+        super().stash_centre(vectors, sent)
         self.hold(STASHES, 1)
 
     def forget_centre(self) -> None:

@@ -222,7 +222,10 @@ class PushWeights(PushPull):
         else:
             self._note(push, push.end_s)
         self._read[rank.number] = push.versions
-        rank.stash_centre(dict(enumerate(push.vectors)) if decisions.asks_first else push.reply)
+        if decisions.asks_first:
+            rank.stash_centre(dict(enumerate(push.vectors)))
+        else:
+            rank.stash_centre(push.reply, push.vectors)
         return cause
 
     def _is_due(self, rank: Rank) -> bool:

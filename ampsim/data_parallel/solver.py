@@ -314,7 +314,7 @@ class Solver:
         """A rank's own step.
 
         Args:
-            theta: its weights.
+            theta: its weights; where it has stepped inside since it sent them, those that it sent.
             gradient: of its batch.
             centre: what it was told of the centre, or what it pushed where the worker takes the
                 difference; None where it does not exchange.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,39 @@ def test_elastic_averaging_after_local_steps_is_a_loop_in_numpy():
 def slope(gap: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Of the mean over rows and outputs of the squared error."""
     return 2 * x.T @ gap / gap.size
+
+
+def plain_steps(made: Any, rate: float) -> Callable[[np.ndarray, int, int], np.ndarray]:
+    """What steps of single batches of two rows, from one to another, make of weights."""
+    data: Any = made.make_data(0, None)
+    x = np.hstack([data.x, np.ones((len(data.x), 1))])
+
+    def stepped(theta: np.ndarray, first: int, last: int) -> np.ndarray:
+        for at in range(2 * first, 2 * last, 2):
+            gap = x[at : at + 2] @ theta - data.y[at : at + 2]
+            theta = theta - rate * slope(gap, x[at : at + 2])
+        return theta
+
+    return stepped
+
+
+@pytest.mark.parametrize(
+    ("inner", "period"),
+    [(ampsim.Amp(1, min_update_interval=1), 3), (ampsim.LocalSGD(ranks=1, period=3), 1)],
+    ids=["amp", "local-sgd"],
+)
+@pytest.mark.parametrize("name", ["async-easgd", "ea-wild"])
+def test_weights_that_go_beside_local_steps_are_those_that_the_spring_pulls(name, inner, period):
+    """A loop in NumPy, equations (2) and (3): both sides have the weights of before the steps."""
+    made, alpha = model(36, 2), 0.4
+    chosen = solver(name, ranks=1, inner=inner, period=period, moving_rate=alpha)
+    found = ampsim.simulate(made, cluster([1e9, 1e12], link=SLOW), chosen)
+    stepped = plain_steps(made, rate=0.05)
+    own = centre = stacked(made)
+    for turn in range(0, 18, 3):
+        spring = alpha * (own - centre)
+        own, centre = stepped(own, turn, turn + 3) - spring, centre + spring
+    assert np.allclose(stacked(found.model), centre, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("inner", NEVER_DRAINS.values(), ids=NEVER_DRAINS)
