@@ -37,13 +37,7 @@ from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan, Task
 from ampsim.runs.witness import leading
-from ampsim.study.learning_rates import (
-    Rate,
-    averaged,
-    diverged_by_rule,
-    is_fair,
-    rate_of,
-)
+from ampsim.study.learning_rates import Rate, averaged, diverged_by_rule, is_fair, rate_of
 from ampsim.study.schedule_names import schedules_of
 from ampsim.study.simulation import RunOptions
 
