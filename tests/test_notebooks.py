@@ -190,7 +190,6 @@ def execution(path: Path, **options: Any) -> Any:
     assert spec is not None and spec.loader is not None
     execute = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(execute)
-    execute.smaller = str  # pictures stay as they are: nobody keeps them here
     return execute.executed(path, **options)
 
 
