@@ -188,9 +188,7 @@ class CountingHost(Host):
         super().do_free(now_s)
         if self._running is None and self._queue:
             self._copy()
-            self._advance()
-            if self.ready:
-                self._go_on()
+            super()._follow_kernel()
         elif self.swapper is not None:
             self.swapper.copy(self.cause)
 
@@ -221,16 +219,11 @@ class CountingHost(Host):
         self._queue.append(Queued((owner,), None, start))
         self._advance(is_settled=False)  # at once where the device is idle, as without an end
 
-    def _ended(self, start_s: float) -> None:
+    def _follow_kernel(self) -> None:
         """Let steps that take no time let go of what they had of a kernel; then the next starts."""
-        kernel, self._running = self._running, None
-        assert kernel is not None, "what has ended is what was running"
-        self._record(kernel, start_s)
         if self.ready:
             self._go_on()
-        self._advance()
-        if self.ready:
-            self._go_on()
+        super()._follow_kernel()
 
     def _advance(self, *, is_settled: bool = True) -> None:
         """Start the next kernel; where one waits and all is settled, something is to make room."""
@@ -274,9 +267,7 @@ class CountingHost(Host):
     def _copied(self, number: Cause) -> None:
         self.follow(number)
         self._copy()
-        self._advance()
-        if self.ready:
-            self._go_on()
+        super()._follow_kernel()
 
     def _copy(self) -> None:
         if self.swapper is not None:

@@ -362,6 +362,10 @@ class Host:
         kernel, self._running = self._running, None
         assert kernel is not None, "what has ended is what was running"
         self._record(kernel, start_s)
+        self._follow_kernel()
+
+    def _follow_kernel(self) -> None:
+        """Start the next kernel, and then let the host see to what has become ready."""
         self._advance()
         if self.ready:
             self._go_on()

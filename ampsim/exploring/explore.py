@@ -61,7 +61,7 @@ NOT_TUNED: Final = (
     "the mean of several gradients."
 )
 
-DIFFERING: Final = "With outages or losses epochs differ: no cell is shared, joules are unknown."
+EPOCHS_VARY: Final = "With outages or losses epochs differ: no cell is shared, joules are unknown."
 
 
 @question
@@ -172,7 +172,7 @@ class Explorer:
     @property
     def said(self) -> list[str]:
         """Notes on the cells' clusters."""
-        return [DIFFERING] * any(row.plan.cluster.epochs_differ for row in self._rows.values())
+        return [EPOCHS_VARY] * any(row.plan.cluster.epochs_differ for row in self._rows.values())
 
     @property
     def learnings(self) -> int:

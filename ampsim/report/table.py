@@ -39,7 +39,6 @@ _NAME_WIDTH_MIN = 8
 _MEASURE_WIDTH = 10_000
 
 Records: TypeAlias = Sequence[Row]
-Target: TypeAlias = float | None  # the target; NaN where it is unknown, None where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +237,14 @@ ANSWER: Final[tuple[Column, ...]] = (
 """The columns of the answer, of which a table shows at most seven: there is one ratio."""
 
 
-def answer_columns(records: Records, target: Target) -> list[Column]:
+def answer_columns(records: Records, target: float | None) -> list[Column]:
     """Choose the columns that these rows need."""
     of_target = ("epochs_to_target", "time_to_target_s", "speed_up", "standing")
     ranked = [one for one in ANSWER if target is not None or one.name not in of_target]
     return [one for one in ranked if one.is_wanted(records)]
 
 
-def answer_cells(table: DataFrame, target: Target = math.nan) -> list[list[str]]:
+def answer_cells(table: DataFrame, target: float | None) -> list[list[str]]:
     """Headings in one line each, then a line of texts for each row."""
     records = _named(rows(table), target)
     columns = answer_columns(records, target)
@@ -253,7 +252,7 @@ def answer_cells(table: DataFrame, target: Target = math.nan) -> list[list[str]]
     return [headings, *_cells(columns, records)]
 
 
-def answer_titles(table: DataFrame, target: Target = math.nan) -> list[str]:
+def answer_titles(table: DataFrame, target: float | None) -> list[str]:
     """Return what each of these columns is, for those who point at its heading."""
     columns = answer_columns(rows(table), target)
     return [
@@ -263,13 +262,13 @@ def answer_titles(table: DataFrame, target: Target = math.nan) -> list[str]:
     ]  # fmt: skip
 
 
-def to_markdown(table: DataFrame, target: Target = math.nan, *, bold: Collection[int] = ()) -> str:
+def to_markdown(table: DataFrame, target: float | None, *, bold: Collection[int] = ()) -> str:
     """The answer as a pipe table; names of the rows whose places are in `bold` are bold."""
     headings, *cells = answer_cells(table, target)
     return markdown.table(headings, cells, left=("schedule",), bold=bold)
 
 
-def to_rich(table: DataFrame, target: Target = math.nan, *, width: int = ANSWER_WIDTH) -> Table:
+def to_rich(table: DataFrame, target: float | None, *, width: int = ANSWER_WIDTH) -> Table:
     """The answer for a terminal of `width` characters.
 
     Long names are wrapped; below 80 characters, columns of the highest rank are left out. Names
@@ -364,7 +363,7 @@ def cell_text(name: str, row: Row) -> str:
 _MARKS = ("min_update_interval", "replicas")
 
 
-def _named(records: Records, target: Target) -> list[Row]:
+def _named(records: Records, target: float | None) -> list[Row]:
     """The rows with the target, and in their names what sets each apart but for those in flight."""
     names = _marked([text(row, "schedule") for row in records], records, (*_MARKS, "workers"))
     named = zip(records, names, strict=True)

@@ -111,7 +111,7 @@ def test_where_outages_come_each_cell_is_trained_as_epochs_differ(varies):
     how: dict[str, Any] = {"target": 0.2, "max_epochs": 8, "instances": 300, "repeats": 1}
     methods, over = [ampsim.Pipeline(2), ampsim.Sequential()], {"latency_s": [1e-6, 1e-4]}
     found = ampsim.explore(model, cluster, methods, over=over, **how)
-    assert library.DIFFERING in found.sentences
+    assert library.EPOCHS_VARY in found.sentences
     assert (
         set(found.table["basis"]) == {"learned"} and found.table["energy_to_target_j"].isna().all()
     )
