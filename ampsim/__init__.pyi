@@ -32,9 +32,7 @@ from .hardware import Cluster as Cluster
 from .hardware import Device as Device
 from .hardware import Link as Link
 from .hardware import load_cluster as load_cluster
-from .interop import from_onnx as from_onnx
 from .interop import from_torch as from_torch
-from .interop import to_onnx as to_onnx
 from .interop import to_torch as to_torch
 from .ir import Work as Work
 from .model_parallel.schedules.registry import *

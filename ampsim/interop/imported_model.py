@@ -1,4 +1,4 @@
-"""The model of an import of any kind, and its graph, which knows what it came from.
+"""The model of an import, and its graph, which knows what it came from.
 
 What was made is compared with what it was made of, on batches of the data, before anyone relies on
 it.
@@ -7,7 +7,7 @@ it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -32,13 +32,13 @@ Read: TypeAlias = Callable[[Arrays], Lowering]
 """From arrays of two items, the target last, to what the network becomes."""
 
 Theirs: TypeAlias = Callable[[Arrays], dict[str, np.ndarray]]
-"""What a batch gives without dropout in what was imported: "the loss", maybe its gradients too."""
+"""What a batch gives without dropout in what was imported: the loss, and its gradients."""
 
 OPTIONS: Final = (
     "batch", "error_scale", "error_unit", "items", "min_update_interval", "node_update_intervals",
     "target",
 )  # fmt: skip
-"""What every import takes besides; all but the first are those of `ampsim.Model`."""
+"""What an import takes besides; all but the first are those of `ampsim.Model`."""
 
 SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
 
@@ -75,7 +75,7 @@ class ImportedGraph:
 class ImportConfig:
     """The source of an imported model."""
 
-    module: str  # its class, or its file
+    module: str  # its class
     batch: int  # items of a batch, at most
     recorded: str = field(repr=False)  # what the module became, which tells runs from others'
 
@@ -122,31 +122,26 @@ def imported_model(
     return model.set_parameters(first)
 
 
-def state_now(result: Result | Model, maker: str) -> dict[str, np.ndarray]:
+def state_now(result: Result | Model) -> dict[str, np.ndarray]:
     """The weights of a run, or a model, under the names and in the shapes that they came with.
 
     Raises:
-        OptionError: the model was imported by nothing; `maker` would have.
+        OptionError: the model was not imported.
     """
     model: Any = getattr(result, "model", result)
     made = getattr(model, "make_graph", None) or getattr(model, "make_program", None)
     if not isinstance(made, ImportedGraph | TorchProgram):
         raise OptionError(
-            f"{maker.replace('from', 'to')} takes a result, or a model, that came from "
-            f"ampsim.{maker}, got {type(result).__name__}; a result's numbers are in "
-            "result.model.parameters(), and kept runs and forecasts have none"
+            "to_torch takes a result, or a model, that came from ampsim.from_torch, got "
+            f"{type(result).__name__}; a result's numbers are in result.model.parameters(), and "
+            "kept runs and forecasts have none"
         )
     state = made.state.theirs(model.parameters())
     return {name: np.array(one, made.state.arrays[name].dtype) for name, one in state.items()}
 
 
-def require_agreement(
-    model: Model, theirs: Theirs, whose: str, remedy: str, tolerance: float = 0.0
-) -> None:
-    """Check what a batch of each size gives against what it gave before, without dropout.
-
-    `tolerance` is how much of the largest may differ where that is more than usual.
-    """
+def require_agreement(model: Model, theirs: Theirs, remedy: str) -> None:
+    """Check what a batch of each size gives against what it gives in PyTorch, without dropout."""
     if isinstance(made := model.make_graph, ImportedGraph):
         model = replace(model, make_graph=replace(made, plan=made.plan.changed(without_dropout)))
     batches, data = dict[Any, Arrays](), model.data(0)
@@ -162,15 +157,15 @@ def require_agreement(
         for what, value in expected.items():
             if not np.isfinite(value).all():
                 raise Refusal(
-                    f"{what} of a batch of {rows} is no finite number in {whose}",
+                    f"{what} of a batch of {rows} is no finite number in PyTorch",
                     "take NaN out of the data, or add a small number before a sqrt, a log or a /",
                 )
         found = _ours(model, arrays)
         largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
-        margin = max(TOLERANCE[model.dtype], tolerance) * largest
+        margin = TOLERANCE[model.dtype] * largest
         for what, value in expected.items():
             if not np.allclose(found[what], value, 0, margin):
-                raise Refusal(f"{what} of a batch of {rows} is not {whose}'s in evaluation", remedy)
+                raise Refusal(f"{what} of a batch of {rows} is not PyTorch's in evaluation", remedy)
 
 
 def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
@@ -178,7 +173,7 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     data = BatchList([arrays], [arrays])
     one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
     result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
-    before, after = (state_now(each, "from_torch") for each in (one, result))
+    before, after = (state_now(each) for each in (one, result))
     with np.errstate(invalid="ignore"):  # of infinities in a mask, which stay
         found = {
             f"the gradient of {name}": values.astype(float) - after[name].astype(float)
@@ -187,38 +182,32 @@ def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
 
 
-def require_options(options: Iterable[str], *own: str) -> None:
-    """Check names of options, of which an import may have its own."""
-    if unknown := {*options} - {*OPTIONS, *own}:
-        raise UnknownNameError(one_of("option", min(unknown), sorted({*OPTIONS, *own})))
+def require_options(options: Iterable[str]) -> None:
+    """Check names of options."""
+    if unknown := {*options} - {*OPTIONS}:
+        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
 
 
-def only_dtype(found: Iterable[str], what: str, remedy: str) -> str:
-    """The one type of numbers, single or double precision, of what learns."""
-    dtypes = {*found}
+def only_dtype(module: Any) -> str:
+    """The one type of numbers, single or double precision, that all parameters have."""
+    dtypes = {str(one.dtype).removeprefix("torch.") for one in module.parameters()}
     if len(dtypes) != 1 or not dtypes <= {*TOLERANCE}:
         raise OptionError(
-            f"{what} must all be float32 or all float64, got "
-            f"{', '.join(sorted(dtypes)) or 'none'}; {remedy}"
+            f"parameters of {type(module).__name__} must all be float32 or all float64, got "
+            f"{', '.join(sorted(dtypes)) or 'none'}; call module.float() or module.double()"
         )
     return dtypes.pop()
-
-
-def require_columns(data: Dataset, counts: Iterable[int], what: str) -> Sequence[Any]:
-    """Check how many arrays data have, of the inputs, `what`, and the target; return the first."""
-    arrays = data.train[0] if isinstance(data, BatchList) else data.train
-    if len(arrays) not in counts:
-        raise OptionError(
-            f"data must have an array for each of the {what} and one for the target, got "
-            f"{len(arrays)}; give (inputs, target)"
-        )
-    return arrays
 
 
 def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
     """Check that data are what the example is: inputs, and a target."""
     is_ragged, count = isinstance(data, BatchList), len(inputs)
-    arrays = require_columns(data, (count, count + 1), f"{count} example inputs")
+    arrays = data.train[0] if isinstance(data, BatchList) else data.train
+    if len(arrays) not in (count, count + 1):
+        raise OptionError(
+            f"data must have an array for each of the {count} example inputs and one for the "
+            f"target, got {len(arrays)}; give (inputs, target)"
+        )
     for place, (example, array) in enumerate(zip(inputs, arrays, strict=False)):
         expected, got = tuple(example.shape[1:]), array.shape[1:]
         is_alike = len(expected) == len(got) if is_ragged else expected == got

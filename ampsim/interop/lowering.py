@@ -397,13 +397,8 @@ _FRAME: Final = re.compile(r'^ *File "([^"]*)", line (\d+).*\n?(?! *File ") *(.*
 
 
 def place_of(operation: Any) -> str:
-    """The user's line that an operation came from, with its text; "" where it is unknown.
-
-    An operation of a file stands at its node there.
-    """
+    """The user's line that an operation came from, with its text; "" where it is unknown."""
     meta: dict[str, str] = getattr(operation, "meta", None) or {}
-    if "place" in meta:
-        return meta["place"]
     frames = _FRAME.findall(meta.get("stack_trace") or "")
     own = [(path, line, said.strip()) for path, line, said in frames if is_own(path)]
     return "".join(f"{path}, line {line}{said and f': {said}'}" for path, line, said in own[-1:])
@@ -466,13 +461,10 @@ class Arguments:
         self.operation = operation
         self.shape = shape_of(operation)
         self.dtype = dtype_of(operation)
-        if hasattr(operation.target, "_schema"):  # PyTorch's
-            schema = operation.target._schema.arguments
-            given = dict(zip([one.name for one in schema], operation.args, strict=False))
-            given |= operation.kwargs
-            self._given = {one.name: given.get(one.name, one.default_value) for one in schema}
-        else:
-            self._given = operation.arguments
+        schema = operation.target._schema.arguments
+        given = dict(zip([one.name for one in schema], operation.args, strict=False))
+        given |= operation.kwargs
+        self._given = {one.name: given.get(one.name, one.default_value) for one in schema}
         self.first, self.second = [*self._given, "", ""][:2]
 
     def __getitem__(self, name: str) -> Any:
@@ -482,8 +474,6 @@ class Arguments:
     def _resolved(self, given: Any) -> Any:
         if isinstance(given, list | tuple):
             return [self._resolved(one) for one in cast("list[Any]", given)]
-        if hasattr(given, "value"):  # of ONNX, which has its own
-            return given.value
         return self.low.values.get(given.name, given) if hasattr(given, "meta") else given
 
     def wire(self, name: str = "") -> Ref:

@@ -97,7 +97,7 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
     if made.method is None:
         raise OptionError(
             f"{source}: a file can be written of an optimizer of torch.optim alone; take SGD or "
-            "Adam of it, and of an ONNX file call ampsim.from_onnx in a model file of your own"
+            "Adam of it"
         )
     pump = model.pump
     assert isinstance(pump, PumpPorts)

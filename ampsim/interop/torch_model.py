@@ -109,9 +109,7 @@ def from_torch(
             f"{short(loss)}"
         )
     require_options(options)
-    dtypes = [str(one.dtype).removeprefix("torch.") for one in module.parameters()]
-    what = f"parameters of {type(module).__name__}"
-    options["dtype"] = only_dtype(dtypes, what, "call module.float() or module.double()")
+    options["dtype"] = only_dtype(module)
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
     try:
         require_trainable(module)
@@ -138,7 +136,7 @@ def _imported(module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[s
             raise Refusal(what, "pad them") from None
         options |= {"make_program": made, "make_layers": made.layers}
     model = imported_model(type(module).__name__, made, how, options)
-    require_agreement(model, partial(_theirs, module, loss), "PyTorch", UNSEEN)
+    require_agreement(model, partial(_theirs, module, loss), UNSEEN)
     return model
 
 
@@ -171,5 +169,5 @@ def to_torch(result: Result | Model) -> OrderedDict[str, torch.Tensor]:
         ``net.load_state_dict(ampsim.to_torch(result))``
     """
     torch = the_torch()
-    state = state_now(result, "from_torch")
+    state = state_now(result)
     return OrderedDict((name, torch.from_numpy(one)) for name, one in state.items())

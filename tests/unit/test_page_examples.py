@@ -126,7 +126,7 @@ def test_the_pages_with_examples_are_there():
     names = {page.stem.removeprefix("own-") for page in WITH_EXAMPLES}
     assert names == {
         "calibration", "command-line", "dataflow", "dependency-engine", "device-and-cluster",
-        "explore", "many-runs", "model", "node", "onnx", "placement", "pytorch", "schedule",
+        "explore", "many-runs", "model", "node", "placement", "pytorch", "schedule",
         "solver", "solvers", "what-if",
     }  # fmt: skip
 

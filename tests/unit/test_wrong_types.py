@@ -103,8 +103,6 @@ def imports(result):
     return {
         "to_torch": (ampsim.to_torch, {"result": result}),
         "from_torch": (ampsim.from_torch, of_torch()),
-        "from_onnx": (ampsim.from_onnx, of_onnx()),
-        "to_onnx": (ampsim.to_onnx, {"result": result, "model": of_onnx()["model"]}),
     }
 
 
@@ -119,24 +117,6 @@ def of_torch():
         "module": net, "example_inputs": x, "loss": torch.nn.CrossEntropyLoss(),
         "data": ((x, y), (x, y)), "optimizer": torch.optim.SGD(net.parameters(), 0.1),
     }  # fmt: skip
-
-
-def of_onnx():
-    """Arguments of `from_onnx`; where there is no ONNX, it refuses whatever it is given."""
-    x, y = np.ones((4, 2), "f"), np.zeros(4, int)
-    given = {
-        "model": None, "loss": "cross_entropy", "data": ((x, y), (x, y)),
-        "optimizer": ampsim.optim.sgd(0.1),
-    }  # fmt: skip
-    if importlib.util.find_spec("onnx") is not None:
-        from onnx import TensorProto, helper, numpy_helper
-
-        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 2]) for name in "xy"]
-        weight = numpy_helper.from_array(np.eye(2, dtype="f"), "w")
-        node = helper.make_node("Gemm", ["x", "w"], ["y"])
-        graph = helper.make_graph([node], "net", ports[:1], ports[1:], [weight])
-        given["model"] = helper.make_model(graph)
-    return given
 
 
 def calls(right):
