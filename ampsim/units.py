@@ -12,21 +12,22 @@ UNKNOWN = "\N{EN DASH}"
 """What stands where a value is None or NaN."""
 
 SECONDS: Final = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0
+    "ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0,
+    "min": 60.0, "h": 3600.0,
 }  # fmt: skip
 """Units of time that people write behind a number; both letters for micro."""
 
 _DECIMAL = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
 _MINUTES_FROM_S = 120.0
 _HOURS_FROM_S = 7200.0
 
 
 def format_seconds(seconds: float | None) -> str:
-    """Duration in ns, µs, ms or s; from 120 s on in minutes, from 120 minutes on in hours.
+    """Duration in ps, ns, µs, ms or s; from 120 s on in minutes, from 120 minutes on in hours.
 
-    >>> [format_seconds(s) for s in (0, 6.55e-6, 9.996e-4, 0.0123, 5.15, 72, 119.4)]
-    ['0 s', '6.55 µs', '1.00 ms', '12.3 ms', '5.15 s', '72.0 s', '119 s']
+    >>> [format_seconds(s) for s in (0, 1.3e-12, 6.55e-6, 9.996e-4, 0.0123, 5.15, 72, 119.4)]
+    ['0 s', '1.30 ps', '6.55 µs', '1.00 ms', '12.3 ms', '5.15 s', '72.0 s', '119 s']
     >>> [format_seconds(s) for s in (120, 1000, 7200, 36e4)]
     ['2.00 min', '16.7 min', '2.00 h', '100 h']
     >>> format_seconds(None) == format_seconds(float("nan")) == UNKNOWN

@@ -376,7 +376,7 @@ def _fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[
     inputs = [step.node.name for step in plan.steps if step.node.operator is op.INPUT]
     for name in feeds:
         if name not in inputs:
-            raise OptionError(f"feeds: {one_of('input', name, dict.fromkeys(inputs))}")
+            raise OptionError(f"feeds: {one_of('needed input', name, inputs, label='needed')}")
     return fed
 
 

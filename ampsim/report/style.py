@@ -311,13 +311,15 @@ class Scale:
         return f"{quantity} after {self.origin:.9g} s ({self.unit})"
 
 
-_TIME: tuple[tuple[float, str], ...] = ((1.0, "s"), (1e3, "ms"), (1e6, "µs"), (1e9, "ns"))
+_TIME: tuple[tuple[float, str], ...] = (
+    (1.0, "s"), (1e3, "ms"), (1e6, "µs"), (1e9, "ns"), (1e12, "ps"),
+)  # fmt: skip
 _RATE: tuple[tuple[float, str], ...] = ((1e-9, "G/s"), (1e-6, "M/s"), (1e-3, "k/s"), (1.0, "1/s"))
 _FAR = 100.0  # chosen: from here on, ticks counted from time 0 would need too many digits
 
 
 def time_scale(start_s: float, end_s: float) -> Scale:
-    """Unit for a window of time: the largest of s, ms, µs, ns in which it is 1 unit long or more.
+    """Unit for a window of time: the largest of s, ms, … ps in which it is 1 unit or longer.
 
     >>> time_scale(0.0, 4.2e-6).unit, time_scale(0.0, 12.0).unit
     ('µs', 's')

@@ -367,7 +367,7 @@ def test_feeds_are_checked(x):
     )
     refused(
         OptionError,
-        r"^feeds: no input named 'z'",
+        r"^feeds: no needed input named 'z'; needed: ",
         lambda: flow.run(y, {"x": np.ones((2, 3)), "z": 1}),
     )
     refused(

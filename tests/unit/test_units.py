@@ -36,7 +36,7 @@ def test_infinity_has_a_sign_and_no_unit(form: Callable[[float | None], str]) ->
     [
         (0.0, "0 s"),
         (-0.0, "0 s"),
-        (2e-10, "0.200 ns"),
+        (2e-10, "200 ps"),
         (6.5536e-6, "6.55 µs"),
         (9.994e-7, "999 ns"),
         (9.996e-7, "1.00 µs"),

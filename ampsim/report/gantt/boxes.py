@@ -37,7 +37,7 @@ from ampsim.report.frames import (
 )
 from ampsim.report.style import BOXES
 from ampsim.report.words import plain
-from ampsim.units import format_seconds
+from ampsim.units import SECONDS, format_seconds
 
 Window: TypeAlias = tuple[float, float]
 
@@ -345,8 +345,7 @@ def instances_of(every: Iterable[DataFrame | None]) -> int:
 _ROUNDING = 1e-4
 """How much later than the end a window may end (chosen: ends are told in six digits)."""
 
-_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "\u03bcs": 1e-6, "ns": 1e-9}
-_TIME = re.compile(rf"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*({'|'.join(_UNITS)})?\Z")
+_TIME = re.compile(rf"([0-9.]+(?:[eE][+-]?[0-9]+)?)\s*({'|'.join(SECONDS)})?\Z")
 
 
 def parse_window(text: str) -> Window:
@@ -372,7 +371,7 @@ def parse_window(text: str) -> Window:
             f"0:2ms, got {text!r}"
         )
     units = [time[2] for time in times if time]
-    factors = [_UNITS[unit or units[1] or "s"] for unit in units]
+    factors = [SECONDS[unit or units[1] or "s"] for unit in units]
     return check_window((values[0] * factors[0], values[1] * factors[1]))
 
 

@@ -9,8 +9,8 @@ const index = (at) => at.reduce((sum, one, place) => sum * counts[place] + one, 
 const seconds = (value) => {
   if (value === null) return "not reached";
   const rounded = Number(value.toPrecision(3)); // 0.9996 ms are 1 ms, not 1000 µs
-  for (const [unit, name] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]) {
-    if (rounded >= unit || unit === 1e-9) return `${Number((value / unit).toPrecision(3))} ${name}`;
+  for (const [unit, name] of [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"], [1e-12, "ps"]]) {
+    if (rounded >= unit || unit === 1e-12) return `${Number((value / unit).toPrecision(3))} ${name}`;
   }
 };
 const where = (at) => data.keys.map((key, place) => key.words[at[place]]).join(", ");

@@ -96,7 +96,7 @@
     const [factor, unit] = units.find(([f]) => Math.abs(value) >= f * 0.9995) || units[units.length - 1];
     return `${digits(value / factor)} ${unit}`;
   };
-  const TIME = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
+  const TIME = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"], [1e-12, "ps"]];
   const DECIMAL = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]];
   const seconds = (value) => (value === 0 ? "0 s" : scaled(value, TIME));
   const counted = (value, unit) =>
@@ -105,7 +105,7 @@
   const moment = (value) => {
     // A time with as many digits as tell neighbours apart in what is shown.
     const length = view.end - view.start;
-    const [factor, unit] = TIME.find(([f]) => length >= f * 0.9995) || TIME[3];
+    const [factor, unit] = TIME.find(([f]) => length >= f * 0.9995) || TIME[4];
     const decimals = 3 + Math.max(0, -Math.floor(Math.log10(length / factor) + 1e-3));
     return `${(value / factor).toFixed(decimals)} ${unit}`;
   };
@@ -458,7 +458,7 @@
     const height = 42;
     const context = prepare(axis, height);
     const length = view.end - view.start;
-    const [factor, unit] = TIME.find(([f]) => length >= f * 0.9995) || TIME[3];
+    const [factor, unit] = TIME.find(([f]) => length >= f * 0.9995) || TIME[4];
     const origin = view.start > 1000 * length ? view.start : 0; // else labels need too many digits
     const rough = (length / factor) * (70 / layout.plot);
     const power = 10 ** Math.floor(Math.log10(rough));

@@ -68,15 +68,15 @@ def test_pointing_at_a_box_says_what_it_is(page):
     assert lines[4] == "100 FLOP, 8 B"
 
 
-def test_a_step_far_shorter_than_a_nanosecond_takes_more_than_nothing(
+def test_a_step_far_shorter_than_a_picosecond_takes_more_than_nothing(
     open_page, figure_1, tmp_path
 ):
     spans = figure_1["sequential"]
-    spans[["start_s", "end_s"]] *= 1e-7
+    spans[["start_s", "end_s"]] *= 1e-10
     page = open_page(write_gantt_page({"sequential": spans}, tmp_path / "g.html", workers=3))
     page.mouse("mouseMoved", *page.first_step())
     told = page.find("[data-part=tip]").text.splitlines()[3]
-    assert told == "0.000000 ns to 0.000100 ns, takes 0.000100 ns"
+    assert told == "0.000000 ps to 0.000100 ps, takes 0.000100 ps"
 
 
 @pytest.fixture
