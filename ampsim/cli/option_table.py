@@ -344,7 +344,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         ),
     },
     "Options": {
-        "graph": Option("FILE", "Draw the graph: .png, .svg, .pdf or .dot."),
+        "graph": Option("FILE", "Write the graph for Graphviz, which draws it: .dot."),
         "rounds": Option(
             "N", "After machine: rounds, of which a point is the lower quartile.  [default: 9]"
         ),
