@@ -26,7 +26,6 @@ from ampsim.report.plot.bars import (
 )
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
 from ampsim.report.plot.plane import has_points, plane
-from ampsim.report.style import narrow
 from ampsim.runs.run import Run, RunTable
 
 _PANELS_MAX = 6  # chosen: more timelines below each other say less than the peaks
@@ -64,12 +63,6 @@ def result_figures(
             figure = draw(source)
             if figure is not None:
                 yield Picture(f"{name}.png", *words), figure
-
-
-def narrow_figures(forecast: RunTable, wanted: Collection[str] | None = None) -> list[Figure]:
-    """The figures of `result_figures` as a phone shows them, in their order."""
-    with narrow():
-        return [figure for _picture, figure in result_figures(forecast, wanted=wanted)]
 
 
 def _convergence(source: _Source) -> Figure | None:
