@@ -111,7 +111,7 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.boxes import first_window, require_within, whole_window
-    from ampsim.report.gantt.chart import gantt_comparison
+    from ampsim.report.gantt.chart import gantt as drawn
     from ampsim.report.saving import save
 
     charted = shown.charted()
@@ -120,11 +120,8 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     window_s = require_within(window, spans) or first_window(charted)
     is_one = len(charted) == 1
     named = {f"{shown.title}: {name}" if is_one else name: one for name, one in charted.items()}
-    figure = gantt_comparison(
-        named, workers=shown.workers, window_s=window_s, devices=shown.traces[0].devices,
-        is_lettered=not is_one,
-    )  # fmt: skip
-    save(figure, out)
+    devices = shown.traces[0].devices
+    save(drawn(named, workers=shown.workers, window_s=window_s, devices=devices), out)
     rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"
     return (
         f"wrote {out}: {format_seconds(window_s[0])} to {format_seconds(window_s[1])}{rest}; "

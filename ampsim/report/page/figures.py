@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ampsim.report.frames import DataFrame, devices_of, floats, joined, runs_by_row
 from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
-from ampsim.report.gantt.chart import gantt_comparison
+from ampsim.report.gantt.chart import gantt
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.bars import (
     bounds,
@@ -191,13 +191,9 @@ def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple
     shown = shown_schedules(runs)
     if not shown:
         return []
-    together = gantt_comparison(
-        shown,
-        workers=forecast.workers,
-        window_s=first_window(shown),
-        devices=devices_of(forecast),
-    )
-    return [(TOGETHER, together)]
+    devices, window_s = devices_of(forecast), first_window(shown)
+    figure = gantt(shown, workers=forecast.workers, window_s=window_s, devices=devices)
+    return [(TOGETHER, figure)]
 
 
 def shown_schedules(runs: dict[str, list[Run]]) -> dict[str, ChartRun]:

@@ -20,8 +20,13 @@ from ampsim.report.style import DIRECTIONS
 from ampsim.runs.run import Run
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
-gantt: Any = charts.gantt
-gantt_comparison: Any = charts.gantt_comparison
+gantt_comparison: Any = charts.gantt
+
+
+def gantt(run: Any, *, title: str = "", **how: Any) -> Any:
+    """The chart of one run."""
+    return charts.gantt({title: run}, **how)
+
 
 PAPER = {"forward": "#e69f00", "backward": "#0072b2", "update": "#f0e442"}
 
