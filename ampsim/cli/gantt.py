@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -164,7 +164,7 @@ class Charting:
         return Shown(f"{model.name} on {cluster.name}", traces)
 
 
-_OF_CHARTS: Final = ("out", "window", "transfers", "json", "traceback")
+_OF_CHARTS: Final = ("out", "window", "json", "traceback")
 """Options of what is drawn, of whatever run."""
 
 
@@ -174,7 +174,6 @@ def gantt(
     out: Path,
     window: str | None = None,
     charting: Charting,
-    transfers: bool = True,
     json: str | None = None,
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker.
@@ -192,8 +191,6 @@ def gantt(
         )
     hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
     shown = _kept(source) if os.path.isdir(expanded(source)) else charting.made(source)
-    if not transfers:
-        shown = replace(shown, traces=[replace(one, transfers=tuple) for one in shown.traces])
     said = writer(shown, out, choice)
     names = [trace.name for trace in shown.traces]
     about = {"title": shown.title, "workers": shown.workers, "schedules": names}

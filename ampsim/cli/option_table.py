@@ -332,9 +332,6 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
             "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us.  [default: the first "
             "few instances]",
         ),
-        "transfers": Option(
-            None, "Draw messages on links that take time: arrows, or tracks in a trace (.json)."
-        ),
         "quiet": Option(None, "Show no progress on standard error.", names=("--quiet", "-q")),
         "traceback": Option(
             None,

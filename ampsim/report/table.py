@@ -23,6 +23,7 @@ from ampsim.runs.rows import TEXTS
 from ampsim.study.bound_words import bound_words
 from ampsim.text import parts_of_note, to_cell
 from ampsim.units import (
+    SECONDS,
     UNKNOWN,
     format_bytes,
     format_count,
@@ -99,9 +100,6 @@ def _rate(row: Row, first: Row) -> str:
     return said.removesuffix("/s").rstrip() if text(row, "items") else said
 
 
-_UNITS_S = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-
-
 def time_cell(row: Row) -> str:
     """Time to the target with its interval in one unit; if missed, who arrived, or the best.
 
@@ -125,7 +123,7 @@ def time_cell(row: Row) -> str:
 
 def _in_unit(time_s: float, unit: str) -> str:
     """Three digits in that unit, or the time in another where they would not do."""
-    value = time_s / _UNITS_S[unit]
+    value = time_s / SECONDS[unit]
     if math.isnan(value) or not 0.01 <= value < 10_000:
         return format_seconds(time_s)
     return f"{value:.0f}" if value >= 99.95 else f"{value:.3g}"

@@ -32,9 +32,8 @@ from ampsim.report.gantt.boxes import (
     arrows_in,
     chart_runs,
     check_window,
-    choose_window,
     ends_of,
-    instances_of,
+    first_window,
     looks_of,
     outages_in,
     rows_for,
@@ -54,12 +53,6 @@ _TYPES: dict[str, str] = {
     "from": "<u2", "to": "<u2",
 }  # fmt: skip
 """Of the numbers that a page has of a step, and of a transfer; little-endian."""
-
-
-_LOOKS = [
-    {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
-    for look in DIRECTIONS.values()
-]
 
 
 def _in_base64(columns: Mapping[str, NDArray[Any]]) -> dict[str, str]:
@@ -134,8 +127,7 @@ def gantt_view(
     runs = chart_runs(charted)
     spans = {name: run.spans for name, run in runs.items()}
     whole_s = _held_window(spans, window_s)
-    count = instances_of(run.outages for run in runs.values())
-    first_s = window_s or choose_window(spans, count)
+    first_s = window_s or first_window(runs)
     sent = {name: arrows_in(run.transfers, whole_s) for name, run in runs.items()}
     rows = rows_for(list(spans.values()), whole_s, workers, devices, ends_of(sent.values()))
     nodes, states = _names_in(spans, "node"), _names_in(spans, "state")
@@ -154,7 +146,10 @@ def gantt_view(
         "nodes": [plain(name) for name in nodes],
         "states": [plain(state, 200) for state in states],
         "transfer": TRANSFER,
-        "directions": _LOOKS,
+        "directions": [
+            {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
+            for look in DIRECTIONS.values()
+        ],
         "schedules": [{"name": plain(name), **one.columns()} for name, one in packed.items()],
     }
     return GanttView(
