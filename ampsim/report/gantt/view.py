@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
@@ -73,9 +74,8 @@ def _names_in(every: Mapping[str, DataFrame], column: str) -> list[str]:
 
 def _codes_of(spans: DataFrame, column: str, names: list[str]) -> NDArray[np.int64]:
     """Place of each value in `names`."""
-    places = {name: index for index, name in enumerate(names)}
     values = texts(spans, column) if column in spans else [""] * len(spans)
-    return np.array([places[name] for name in values], dtype=np.int64)
+    return pd.Index(names).get_indexer(pd.Index(values))
 
 
 @dataclass(frozen=True, slots=True)

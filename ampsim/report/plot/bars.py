@@ -262,7 +262,7 @@ def peak_memory(table: DataFrame) -> Figure:
     """A bar a row: what lay in the fullest worker's memory at its peak, by category."""
     names, records = row_labels(table), rows(table)
     figure, axes = new_axes(_MEMORY_IN, 1.2 + 0.36 * max(1, len(records)))
-    divisor, unit = _unit(max(_known(number(row, "peak_bytes")) for row in records))
+    divisor, unit = _unit(max(np.nan_to_num(number(row, "peak_bytes")) for row in records))
     for place, row in enumerate(records):
         _draw_row(axes, place, row, divisor)
     name_rows(axes, names)
@@ -278,7 +278,7 @@ def _draw_row(axes: Axes, place: int, row: Row, divisor: float) -> None:
     """The bar of one row, and its length in words."""
     begin = 0.0
     for category, (colour, hatch) in CATEGORIES.items():
-        length = _known(number(row, f"peak_{category}_bytes")) / divisor
+        length = np.nan_to_num(number(row, f"peak_{category}_bytes")) / divisor
         axes.barh(
             place, length, left=begin, height=0.62, linewidth=0.0, label=category,
             facecolor=colour, edgecolor="white", hatch=hatch,
@@ -336,10 +336,6 @@ def _draw_timeline(axes: Axes, memory: DataFrame, divisor: float, factor: float)
 
 def _unit(highest: float) -> tuple[float, str]:
     return next((pair for pair in _UNITS if highest >= pair[0]), _UNITS[-1])
-
-
-def _known(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
 
 
 _PANELS = 3  # chosen: panels beside each other before a new line of them begins
