@@ -18,8 +18,7 @@ from ampsim.errors import OptionError
 from ampsim.forecasting import Forecast
 from ampsim.report.frames import DataFrame, distinct
 from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
-from ampsim.report.gantt.chart import gantt as gantt_of_one
-from ampsim.report.gantt.chart import gantt_comparison
+from ampsim.report.gantt.chart import gantt as gantt_of
 from ampsim.report.page.figures import result_figures
 from ampsim.report.perfetto.trace import Trace, write_perfetto
 from ampsim.report.plot.bars import staleness_histogram
@@ -63,10 +62,7 @@ def gantt(
     if len(counts := {one.workers for one in runs}) > 1:
         raise OptionError(f"results must have equally many workers, got {sorted(counts)}")
     drawn = {name: chart_of(one) for name, one in named.items()}
-    return gantt_comparison(
-        drawn, workers=counts.pop(), window_s=window_s or first_window(drawn),
-        is_lettered=len(drawn) > 1,
-    )  # fmt: skip
+    return gantt_of(drawn, workers=counts.pop(), window_s=window_s or first_window(drawn))
 
 
 @checked
@@ -116,12 +112,9 @@ def perfetto(result: EngineResult, path: str | Path) -> Path:
 
 
 def _gantt_of_operations(result: EngineResult, window_s: tuple[float, float] | None) -> Figure:
-    return gantt_of_one(
-        ChartRun(result.spans, dependencies=_dependencies(result)),
-        workers=_workers(result),
-        window_s=window_s or (0.0, result.makespan_s or 1.0),
-        title=result.policy.name,
-    )
+    run = ChartRun(result.spans, dependencies=_dependencies(result))
+    window_s = window_s or (0.0, result.makespan_s or 1.0)
+    return gantt_of({result.policy.name: run}, workers=_workers(result), window_s=window_s)
 
 
 def _workers(result: EngineResult) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -111,7 +111,7 @@ def _write_page(shown: Shown, out: Path, window: Window) -> str:
 
 def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.gantt.boxes import first_window, require_within, whole_window
-    from ampsim.report.gantt.chart import gantt_comparison
+    from ampsim.report.gantt.chart import gantt as drawn
     from ampsim.report.saving import save
 
     charted = shown.charted()
@@ -120,11 +120,8 @@ def _write_picture(shown: Shown, out: Path, window: Window) -> str:
     window_s = require_within(window, spans) or first_window(charted)
     is_one = len(charted) == 1
     named = {f"{shown.title}: {name}" if is_one else name: one for name, one in charted.items()}
-    figure = gantt_comparison(
-        named, workers=shown.workers, window_s=window_s, devices=shown.traces[0].devices,
-        is_lettered=not is_one,
-    )  # fmt: skip
-    save(figure, out)
+    devices = shown.traces[0].devices
+    save(drawn(named, workers=shown.workers, window_s=window_s, devices=devices), out)
     rest = "" if math.isclose(whole_s[1], window_s[1]) else f" of {format_seconds(whole_s[1])}"
     return (
         f"wrote {out}: {format_seconds(window_s[0])} to {format_seconds(window_s[1])}{rest}; "
@@ -167,7 +164,7 @@ class Charting:
         return Shown(f"{model.name} on {cluster.name}", traces)
 
 
-_OF_CHARTS: Final = ("out", "window", "transfers", "json", "traceback")
+_OF_CHARTS: Final = ("out", "window", "json", "traceback")
 """Options of what is drawn, of whatever run."""
 
 
@@ -177,7 +174,6 @@ def gantt(
     out: Path,
     window: str | None = None,
     charting: Charting,
-    transfers: bool = True,
     json: str | None = None,
 ) -> Code:
     """Draw who works when: forward orange, backward blue, update yellow, one row per worker.
@@ -195,8 +191,6 @@ def gantt(
         )
     hold(prepared_file(out / "worker-0.json" if out.suffix.lower() == ".kineto" else out))
     shown = _kept(source) if os.path.isdir(expanded(source)) else charting.made(source)
-    if not transfers:
-        shown = replace(shown, traces=[replace(one, transfers=tuple) for one in shown.traces])
     said = writer(shown, out, choice)
     names = [trace.name for trace in shown.traces]
     about = {"title": shown.title, "workers": shown.workers, "schedules": names}

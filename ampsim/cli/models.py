@@ -44,12 +44,15 @@ def models(
         )
         return Code.FINE
     if graph is not None:
-        _prepare(graph)
+        _require_dot(graph)
+        hold(prepared_file(graph))
     model = options.make_model(name, settings)
     built = model.graph()
     if graph is not None:
         model.require_graph("--graph", "leave it out, and see its layers and options")
-        _save(built, graph)
+        from ampsim.report.dot import dot
+
+        write_text(graph, dot(built.to_networkx()))
     answer(
         json,
         lambda: object_of(models=[_plain(name, _first_line(name), model, built)]),
@@ -166,21 +169,9 @@ def _node_row(node: Any) -> tuple[str, str, str]:
     return node.name, type(node).__name__, ", ".join(texts)
 
 
-def _prepare(path: Path) -> None:
-    from ampsim.report.saving import KNOWN_SUFFIXES, check_suffix
-
-    check_suffix(path, (*KNOWN_SUFFIXES, ".dot"), "a graph")
-    hold(prepared_file(path))
-
-
-def _save(graph: Graph, path: Path) -> None:
-    drawn = graph.to_networkx()
-    if path.suffix.lower() == ".dot":
-        from ampsim.report.graph.dot import dot
-
-        write_text(path, dot(drawn))
-    else:
-        from ampsim.report.graph.picture import draw_graph
-        from ampsim.report.saving import save
-
-        save(draw_graph(drawn), path)
+def _require_dot(path: Path) -> None:
+    if path.suffix.lower() != ".dot":
+        raise OptionError(
+            f"cannot write a graph to {str(path)!r}: its suffix must be .dot, got "
+            f"{path.suffix or 'none'!r}; Graphviz makes a picture of that: dot -Tsvg -O FILE.dot"
+        )

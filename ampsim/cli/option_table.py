@@ -274,8 +274,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "gantt.mode": Option(None, "As in forecast."),
         "clock": Option(
             None,
-            "Jump from event to event, or really wait as the devices would; a terminal shows what "
-            "each worker does meanwhile.",
+            "Jump from event to event, or really wait as the devices would.",
         ),
         "stretch": Option(
             "X",
@@ -333,9 +332,6 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
             "What to show: virtual time, such as 0:2e-5 (seconds) or 0:20us.  [default: the first "
             "few instances]",
         ),
-        "transfers": Option(
-            None, "Draw messages on links that take time: arrows, or tracks in a trace (.json)."
-        ),
         "quiet": Option(None, "Show no progress on standard error.", names=("--quiet", "-q")),
         "traceback": Option(
             None,
@@ -344,7 +340,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         ),
     },
     "Options": {
-        "graph": Option("FILE", "Draw the graph: .png, .svg, .pdf or .dot."),
+        "graph": Option("FILE", "Write the graph for Graphviz, which draws it: .dot."),
         "rounds": Option(
             "N", "After machine: rounds, of which a point is the lower quartile.  [default: 9]"
         ),

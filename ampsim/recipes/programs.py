@@ -109,7 +109,7 @@ def _drawn(program: ReportProgram, tables: Mapping[str, DataFrame]) -> dict[str,
     for one in program.timelines:
         table: Any = tables[one.table]
         workers = 1 + int(table["worker"].max())
-        figures[one.name] = gantt(table, workers=workers, title=one.title)
+        figures[one.name] = gantt({one.title: table}, workers=workers)
     pictures = {f"{name}.png": encode(figure, ".png") for name, figure in figures.items()}
     return {**pictures, PAGE: page(program, tables)}
 

@@ -16,7 +16,7 @@ from ampsim.runs.run import Run, RunTable
 from ampsim.study.bound_words import fitting
 from ampsim.text import distinct, marked
 from ampsim.trace import COMPUTE_LANE, LANES
-from ampsim.units import format_seconds
+from ampsim.units import format_count, format_seconds
 
 if TYPE_CHECKING:
     from ampsim.runs.loaded_run import LoadedRun
@@ -77,24 +77,28 @@ def row_labels(table: DataFrame) -> list[str]:
     """A name per row, no two alike: the schedule, and what sets it apart from its namesakes."""
     records = rows(table[[name for name in ("schedule", *LABELS) if name in table]])
     names = [text(row, "schedule") for row in records]
-    for column in LABELS:
-        values = [number(row, column) for row in records]
-        names = marked_by(names, column, ["" if math.isnan(one) else f"{one:g}" for one in values])
-    return distinct(names)
+    return distinct(marked_by(names, records, LABELS))
 
 
-def marked_by(names: Sequence[str], column: str, values: Sequence[str]) -> list[str]:
-    """The names, with the value of a column where rows of one name differ in it and it is known.
+def marked_by(names: Sequence[str], records: Sequence[Row], columns: Iterable[str]) -> list[str]:
+    """The names of rows, with the value of each column where rows of one name differ in it.
 
-    >>> marked_by(["amp", "amp"], "replicas", ["1", "8"])
+    An unknown value is not told.
+
+    >>> marked_by(["amp", "amp"], [{"replicas": 1}, {"replicas": 8}], ["replicas"])
     ['amp, 1 replica', 'amp, 8 replicas']
     """
+    for column in columns:
+        values = [_said(column, number(row, column)) for row in records]
+        names = marked(names, values, "{}, {}".format)
+    return list(names)
 
-    def with_value(name: str, value: str) -> str:
-        said = LABELS.get(column, f"{{}} {column}").format(value)
-        return f"{name}, {said.removesuffix('s') if value == '1' else said}"
 
-    return marked(names, values, with_value)
+def _said(column: str, value: float) -> str:
+    if math.isnan(value):
+        return ""
+    said = LABELS.get(column, f"{{}} {column}").format(format_count(value))
+    return said.removesuffix("s") if value == 1 else said
 
 
 def labelled_rows(table: DataFrame) -> list[Row]:

@@ -11,10 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import textwrap
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -177,32 +174,6 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return wrapper
 
 
-NARROW_IN = 4.2
-"""Width of a figure for a phone (chosen: letters of 9 pt are as large there as the page's)."""
-
-_is_narrow: ContextVar[bool] = ContextVar("is_narrow", default=False)
-
-
-@contextmanager
-def narrow() -> Generator[None]:
-    """Inside, figures fit a phone: at most `NARROW_IN` wide, panels below each other."""
-    token = _is_narrow.set(True)
-    try:
-        yield
-    finally:
-        _is_narrow.reset(token)
-
-
-def beside(most: int) -> int:
-    """Return how many panels stand beside each other: `most`, or one on a phone."""
-    return 1 if _is_narrow.get() else most
-
-
-def wrapped(text: str) -> str:
-    """An entry of a legend, in several lines where the figure is narrow."""
-    return textwrap.fill(text, 48, subsequent_indent="  ") if _is_narrow.get() else text
-
-
 def name_rows(axes: Axes, names: Sequence[str], longest: int = 32, ends: float = 0.55) -> None:
     """Name the rows of a figure, which are 1 apart, the first on top."""
     axes.set_yticks(range(len(names)), [plain(name, longest) for name in names])
@@ -267,7 +238,6 @@ def new_axes(width_in: float, height_in: float) -> tuple[Any, Axes]:
 
 def new_figure(width_in: float, height_in: float) -> Any:
     """An empty white Figure whose layout makes room for every label."""
-    width_in = min(width_in, NARROW_IN) if _is_narrow.get() else width_in
     return Figure(figsize=(width_in, height_in), facecolor="white", layout="constrained")
 
 

@@ -363,15 +363,9 @@ _MARKS = ("min_update_interval", "replicas")
 
 def _named(records: Records, target: float | None) -> list[Row]:
     """The rows with the target, and in their names what sets each apart but for those in flight."""
-    names = _marked([text(row, "schedule") for row in records], records, (*_MARKS, "workers"))
+    names = marked_by([text(row, "schedule") for row in records], records, (*_MARKS, "workers"))
     named = zip(records, names, strict=True)
     return [{**row, "schedule": name, "target": target} for row, name in named]
-
-
-def _marked(names: Sequence[str], records: Records, columns: Sequence[str]) -> Sequence[str]:
-    for column in columns:
-        names = marked_by(names, column, [format_count(number(row, column)) for row in records])
-    return names
 
 
 def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
@@ -386,7 +380,7 @@ def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, li
     """
     records = rows(table)
     names = [text(row, "schedule") for row in records] if names is None else names
-    names = _marked(names, records, _MARKS)
+    names = marked_by(names, records, _MARKS)
     lines: dict[str, list[Row]] = {name: [] for name in names}
     for name, row in zip(names, records, strict=True):
         lines[name].append(row)

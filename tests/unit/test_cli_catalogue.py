@@ -130,9 +130,8 @@ def test_a_model_shows_options_nodes_and_parameters(call):
 
 
 def test_a_model_draws_its_graph(call):
-    for name, start in (("g.dot", b"digraph"), ("g.svg", b"<?xml"), ("g.png", b"\x89PNG")):
-        assert call("models", "rnn", "--graph", name).out == f"wrote {name}\n"
-        assert Path(name).read_bytes().startswith(start)
+    assert call("models", "rnn", "--graph", "g.dot").out == "wrote g.dot\n"
+    assert Path("g.dot").read_text().startswith('digraph "rnn"')
 
 
 def test_shipped_files_check_as_fine(call):

@@ -117,8 +117,8 @@ MISTAKES = {
     "gantt rnn --out x.png --window 3:1": "start < end, got 3 to 1",
     "models x": "no model named 'x'; shipped: .*rnn",
     "models --set hidden=3": "--graph and --set belong to one model; name it",
-    "models rnn --graph x.bmp": r"suffix must be one of .*\.svg, \.pdf, \.dot, got '\.bmp'",
-    "models rnn --graph x": r"suffix must be one of .*, got 'none'",
+    "models rnn --graph x.bmp": r"suffix must be \.dot, got '\.bmp'",
+    "models rnn --graph x": r"suffix must be \.dot, got 'none'; Graphviz makes a picture",
     "devices nix": f"no device named 'nix'; shipped: {', '.join(assets.names('devices'))}",
     "check nix.toml": "no device file 'nix.toml'; give the path of a .toml file",
     "check nix.py": "no model file 'nix.py'; give the path of a .py file",
@@ -194,7 +194,9 @@ def test_an_output_file_that_is_a_folder_is_found_before_the_work(mistake, tmp_p
     said = "taken.png: it is a folder; choose another file name"
     assert said in mistake("forecast", "--json", "taken.png")
     assert said in mistake("gantt", "rnn", "--out", "taken.png")
-    assert said in mistake("models", "rnn", "--graph", "taken.png")
+    (tmp_path / "taken.dot").mkdir()
+    said = "taken.dot: it is a folder; choose another file name"
+    assert said in mistake("models", "rnn", "--graph", "taken.dot")
 
 
 def test_a_count_of_workers_other_than_the_cluster_file_has_is_named(mistake, tmp_path):

@@ -152,7 +152,7 @@ def test_commands_tell_it_from_a_graph(call, file):
     told = call("models", str(file))
     assert "Program: 1 layer, 15 parameters; CC ratio 1.6" in told.out
     assert "controller" not in told.out
-    drawn = call("models", str(file), "--graph", str(file.parent / "graph.png"))
+    drawn = call("models", str(file), "--graph", str(file.parent / "graph.dot"))
     assert drawn.code == 2
     assert drawn.err == (
         "ampsim: --graph needs a graph of messages, and model choice is a program only; leave it "

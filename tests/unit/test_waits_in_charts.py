@@ -91,9 +91,9 @@ def test_pages_and_figures_hatch_the_waits_and_have_a_row_for_each_server(runs, 
 
 
 def test_a_chart_shows_an_exchange_of_each_rank_unless_told(runs):
-    drawn = outages_of(runs["easgd"])
+    drawn = ChartRun(runs["easgd"].spans, outages=outages_of(runs["easgd"]))
     assert instances_of([drawn]) == 2 * len(np.unique(runs["easgd"].waits["worker"]))
-    assert instances_of([None]) == 4
+    assert instances_of([ChartRun(drawn.spans)]) == 4
 
 
 def test_outages_and_waits_are_told_apart():

@@ -174,24 +174,6 @@ def check_window(window_s: Window) -> Window:
     return window_s
 
 
-def choose_window(
-    spans_by_schedule: Mapping[str, DataFrame],
-    instances: int = INSTANCES,
-    known_until_s: float = math.inf,
-) -> Window:
-    """A window for all schedules in which the slowest finishes about `instances` instances.
-
-    It begins with the earliest span, and ends no later than `known_until_s`: beyond, the faster
-    schedules would look idle. An instance has finished when its last forward or backward step ends;
-    a schedule with fewer instances counts with all of them.
-    """
-    assert instances >= 1, instances
-    start_s, end_s = whole_window(spans_by_schedule.values())
-    finishes = [_finish_s(spans, instances) for spans in spans_by_schedule.values() if len(spans)]
-    slowest_s = min(max(finishes, default=end_s), known_until_s)
-    return (start_s, slowest_s) if slowest_s > start_s else (start_s, end_s)
-
-
 def _finish_s(spans: DataFrame, instances: int) -> float:
     """When `instances` instances have finished, with the updates that began until then."""
     end_s = floats(spans, "end_s")
@@ -278,10 +260,18 @@ def chart_of(run: AnyRun) -> ChartRun:
 
 
 def first_window(runs: Mapping[str, ChartRun]) -> Window:
-    """The window of a few instances of each run, as far as all of them were kept."""
-    known_s = min((one.kept.until_s for one in runs.values() if one.kept), default=math.inf)
-    count = instances_of(one.outages for one in runs.values())
-    return choose_window({name: one.spans for name, one in runs.items()}, count, known_s)
+    """A window for all runs in which the slowest finishes a few instances (`instances_of`).
+
+    It begins with the earliest span, and ends no later than what was kept of each run: beyond, the
+    faster ones would look idle. An instance has finished when its last forward or backward step
+    ends; a run with fewer instances counts with all of them.
+    """
+    spans, count = [one.spans for one in runs.values()], instances_of(runs.values())
+    start_s, end_s = whole_window(spans)
+    finishes = [_finish_s(one, count) for one in spans if len(one)]
+    kept_s = (one.kept.until_s for one in runs.values() if one.kept)
+    slowest_s = min(max(finishes, default=end_s), *kept_s, math.inf)
+    return (start_s, slowest_s) if slowest_s > start_s else (start_s, end_s)
 
 
 Charted: TypeAlias = Mapping[str, "DataFrame | ChartRun"]
@@ -332,10 +322,10 @@ def outages_of(run: AnyRun) -> DataFrame:
     return joined([outages, waits]) if len(outages) else waits
 
 
-def instances_of(every: Iterable[DataFrame | None]) -> int:
+def instances_of(runs: Iterable[ChartRun]) -> int:
     """Instances that a chart shows unless told: of ranks that wait, an exchange of each."""
     waiting = 0
-    for one in every:
+    for one in (run.outages for run in runs):
         if one is not None and len(one):
             waits = [kind.startswith("waits") for kind in texts(one, "kind")]
             waiting = max(waiting, len(np.unique(integers(one, "worker")[waits])))

@@ -85,42 +85,23 @@ _TICK: Any = TICKRIGHT  # an int, which matplotlib's types forget
 Flags = NDArray[np.bool_]
 
 
-def gantt(
-    run: DataFrame | ChartRun,
-    *,
-    workers: int,
-    window_s: Window | None = None,
-    title: str = "",
-    devices: Sequence[str] = (),
-) -> Figure:
-    """One schedule's Gantt chart, worker 0 on top.
-
-    Args:
-        run: what is drawn, or spans alone.
-        workers: how many workers the cluster has.
-        window_s: start and end of the time shown; the whole of the spans if not given.
-        title: heading, a user's text.
-        devices: a device's name per worker; where they differ, rows are grouped by them.
-
-    Raises:
-        OptionError: the window is empty or reversed.
-    """
-    drawn: dict[str, Any] = {"workers": workers, "window_s": window_s, "devices": devices}
-    return gantt_comparison({title: run}, is_lettered=False, **drawn)
-
-
 @styled
-def gantt_comparison(
+def gantt(
     schedules: Charted,
     *,
     workers: int,
     window_s: Window | None = None,
     devices: Sequence[str] = (),
-    is_lettered: bool = True,
 ) -> Figure:
-    """Schedules above each other, with the same rows on one time axis.
+    """Gantt charts of schedules above each other, with the same rows on one time axis.
 
-    The arguments are those of `gantt`, and whether their headings begin with (a), (b), (c), ....
+    Worker 0 is on top. Headings of several begin with (a), (b), (c), ....
+
+    Args:
+        schedules: what is drawn of each, by its heading, a user's text.
+        workers: how many workers the cluster has.
+        window_s: start and end of the time shown; the whole of the spans if not given.
+        devices: a device's name per worker; where they differ, rows are grouped by them.
 
     Raises:
         OptionError: the window is empty or reversed.
@@ -141,7 +122,7 @@ def gantt_comparison(
         axes.set_title(
             _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
         )
-        letter = ascii_lowercase[index : index + 1] if is_lettered else ""
+        letter = ascii_lowercase[index : index + 1] if len(charts) > 1 else ""
         axes.set_title(f"({letter}) {plain(name)}" if letter else plain(name))
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
     figure.legend(

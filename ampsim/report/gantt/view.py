@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ampsim.errors import OptionError
@@ -32,9 +33,8 @@ from ampsim.report.gantt.boxes import (
     arrows_in,
     chart_runs,
     check_window,
-    choose_window,
     ends_of,
-    instances_of,
+    first_window,
     looks_of,
     outages_in,
     rows_for,
@@ -56,12 +56,6 @@ _TYPES: dict[str, str] = {
 """Of the numbers that a page has of a step, and of a transfer; little-endian."""
 
 
-_LOOKS = [
-    {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
-    for look in DIRECTIONS.values()
-]
-
-
 def _in_base64(columns: Mapping[str, NDArray[Any]]) -> dict[str, str]:
     """Each column as bytes of its type, as text."""
     return {
@@ -80,9 +74,8 @@ def _names_in(every: Mapping[str, DataFrame], column: str) -> list[str]:
 
 def _codes_of(spans: DataFrame, column: str, names: list[str]) -> NDArray[np.int64]:
     """Place of each value in `names`."""
-    places = {name: index for index, name in enumerate(names)}
     values = texts(spans, column) if column in spans else [""] * len(spans)
-    return np.array([places[name] for name in values], dtype=np.int64)
+    return pd.Index(names).get_indexer(pd.Index(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +127,7 @@ def gantt_view(
     runs = chart_runs(charted)
     spans = {name: run.spans for name, run in runs.items()}
     whole_s = _held_window(spans, window_s)
-    count = instances_of(run.outages for run in runs.values())
-    first_s = window_s or choose_window(spans, count)
+    first_s = window_s or first_window(runs)
     sent = {name: arrows_in(run.transfers, whole_s) for name, run in runs.items()}
     rows = rows_for(list(spans.values()), whole_s, workers, devices, ends_of(sent.values()))
     nodes, states = _names_in(spans, "node"), _names_in(spans, "state")
@@ -154,7 +146,10 @@ def gantt_view(
         "nodes": [plain(name) for name in nodes],
         "states": [plain(state, 200) for state in states],
         "transfer": TRANSFER,
-        "directions": _LOOKS,
+        "directions": [
+            {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
+            for look in DIRECTIONS.values()
+        ],
         "schedules": [{"name": plain(name), **one.columns()} for name, one in packed.items()],
     }
     return GanttView(

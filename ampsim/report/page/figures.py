@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ampsim.report.frames import DataFrame, devices_of, floats, joined, runs_by_row
 from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
-from ampsim.report.gantt.chart import gantt_comparison
+from ampsim.report.gantt.chart import gantt
 from ampsim.report.page.text import Picture
 from ampsim.report.plot.bars import (
     bounds,
@@ -26,7 +26,6 @@ from ampsim.report.plot.bars import (
 )
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
 from ampsim.report.plot.plane import has_points, plane
-from ampsim.report.style import narrow
 from ampsim.runs.run import Run, RunTable
 
 _PANELS_MAX = 6  # chosen: more timelines below each other say less than the peaks
@@ -64,12 +63,6 @@ def result_figures(
             figure = draw(source)
             if figure is not None:
                 yield Picture(f"{name}.png", *words), figure
-
-
-def narrow_figures(forecast: RunTable, wanted: Collection[str] | None = None) -> list[Figure]:
-    """The figures of `result_figures` as a phone shows them, in their order."""
-    with narrow():
-        return [figure for _picture, figure in result_figures(forecast, wanted=wanted)]
 
 
 def _convergence(source: _Source) -> Figure | None:
@@ -198,13 +191,9 @@ def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple
     shown = shown_schedules(runs)
     if not shown:
         return []
-    together = gantt_comparison(
-        shown,
-        workers=forecast.workers,
-        window_s=first_window(shown),
-        devices=devices_of(forecast),
-    )
-    return [(TOGETHER, together)]
+    devices, window_s = devices_of(forecast), first_window(shown)
+    figure = gantt(shown, workers=forecast.workers, window_s=window_s, devices=devices)
+    return [(TOGETHER, figure)]
 
 
 def shown_schedules(runs: dict[str, list[Run]]) -> dict[str, ChartRun]:

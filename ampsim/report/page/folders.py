@@ -15,12 +15,7 @@ from ampsim.files import write_bytes
 from ampsim.metric import Goal, Metric
 from ampsim.output_folder import staged
 from ampsim.report.frames import DataFrame, Row, number, rows, runs_by_row
-from ampsim.report.page.figures import (
-    gantt_together,
-    narrow_figures,
-    result_figures,
-    shown_schedules,
-)
+from ampsim.report.page.figures import gantt_together, result_figures, shown_schedules
 from ampsim.report.page.html import html_page
 from ampsim.report.page.tables import table_files
 from ampsim.report.page.text import Picture, Words, page
@@ -54,14 +49,14 @@ def contents_of(forecast: RunTable) -> dict[str, str | bytes]:
     `result_figures`), forecast.md, which shows them, and index.html, which holds everything itself.
     """
     runs = runs_by_row(forecast)
-    learning, for_phone = list(result_figures(forecast)), narrow_figures(forecast)
+    learning = list(result_figures(forecast))
     drawn = [*learning, *gantt_together(forecast, runs)]
     return {
         CSV: to_csv(forecast.table),
         **table_files(forecast),
         **_encoded(drawn),
         MARKDOWN: page(forecast, [picture for picture, _figure in drawn]),
-        INDEX: html_page(forecast, learning, shown_schedules(runs), narrow=for_phone),
+        INDEX: html_page(forecast, learning, shown_schedules(runs)),
     }
 
 
@@ -148,8 +143,7 @@ def write_run_page(outcome: Outcome, folder: str | Path, target: float | None = 
 
 def index(view: RunTable, figures: Sequence[tuple[Picture, Figure]]) -> str:
     """The page of HTML, with figures and data inside."""
-    charted, for_phone = shown_schedules(runs_by_row(view)), narrow_figures(view, FIGURES)
-    return html_page(view, figures, charted, words_of(view), narrow=for_phone)
+    return html_page(view, figures, shown_schedules(runs_by_row(view)), words_of(view))
 
 
 def words_of(view: RunTable) -> Words:

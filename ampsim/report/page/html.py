@@ -41,8 +41,6 @@ def html_page(
     figures: Sequence[tuple[Picture, Figure]],
     charted: Charted,
     words: Words = FORECAST,
-    *,
-    narrow: Sequence[Figure] = (),
 ) -> str:
     """The page: verdict, table, interactive Gantt chart, figures, assumptions, origin.
 
@@ -53,7 +51,6 @@ def html_page(
         figures: the figures with their headings, descriptions and captions.
         charted: a run of each schedule; the page has no chart where it is empty.
         words: texts of this kind of page.
-        narrow: the same figures for a phone; where it is empty a phone shrinks `figures`.
     """
     values: dict[str, Any] = {
         "title": f"{words.kind}: {plain(forecast.model, 80)} on {plain(forecast.cluster, 80)}",
@@ -71,11 +68,7 @@ def html_page(
         "left": LEFT,
         "paper": PAPER,
         "pictures": [
-            (
-                picture,
-                page_svg(figure, f"w{place}", picture.description),
-                page_svg(narrow[place], f"n{place}", picture.description) if narrow else "",
-            )
+            (picture, page_svg(figure, f"w{place}", picture.description))
             for place, (picture, figure) in enumerate(figures)
         ],
         "assumed": _said(sentences_under(forecast.manifest, "assumptions")),

@@ -50,12 +50,12 @@ def arguments(values: Mapping[str, Any]) -> str:
     >>> arguments({"mean": 0.5, "loss": float("nan")})
     '{"mean":0.5}'
     """
-    pairs = (
-        f"{quoted(key)}:{quoted(value) if isinstance(value, str) else repr(value)}"
+    known = {
+        key: value
         for key, value in values.items()
         if not isinstance(value, float) or math.isfinite(value)
-    )
-    return f"{{{','.join(pairs)}}}"
+    }
+    return json.dumps(known, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def metadata(place: str, what: str, values: Mapping[str, Any]) -> str:

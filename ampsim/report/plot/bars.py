@@ -37,7 +37,6 @@ from ampsim.report.style import (
     LINES,
     Axes,
     Scale,
-    beside,
     beside_bar,
     hatched,
     legend_on_top,
@@ -94,7 +93,7 @@ def throughput(table: DataFrame) -> Figure:
             Patch(facecolor=FAINT_INK, edgecolor=FAINT_INK, label="training"),
             Patch(facecolor="white", edgecolor=FAINT_INK, hatch="////", label="validation"),
         ]
-        figure.legend(handles=handles, loc="outside upper right", ncols=beside(2))
+        figure.legend(handles=handles, loc="outside upper right", ncols=2)
     name_rows(axes, names, ends=0.6)
     axes.set_xlim(0.0, highest * scale.factor * _ROOM if highest > 0 else 1.0)
     what = "" if validates else "training "
@@ -152,7 +151,7 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
     first = float(rates[0]) * scale.factor if len(rates) else 0.0
     if first > 0:
         _speed_up(axes, first)
-    figure.legend(loc="outside upper left", ncols=beside(2))
+    figure.legend(loc="outside upper left", ncols=2)
     return figure
 
 
@@ -215,7 +214,7 @@ def bounds(table: DataFrame) -> Figure:
     axes.set_xlabel("share of the run's virtual time (%)")
     axes.grid(visible=True, axis="x")
     if records:
-        legend_on_top(figure, axes, [words for words, _hatch in _SHARES.values()], beside(2))
+        legend_on_top(figure, axes, [words for words, _hatch in _SHARES.values()], 2)
     return figure
 
 
@@ -250,7 +249,6 @@ CATEGORIES: Final[Mapping[str, tuple[str, str]]] = {
 """Colour and hatch of each category, in the order in which they lie on each other."""
 
 _MEMORY_IN = 7.5
-_LINE_IN = 0.2
 _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
 
@@ -263,8 +261,8 @@ def has_peaks(table: DataFrame) -> bool:
 def peak_memory(table: DataFrame) -> Figure:
     """A bar a row: what lay in the fullest worker's memory at its peak, by category."""
     names, records = row_labels(table), rows(table)
-    figure, axes = new_axes(_MEMORY_IN, 1.0 + _legend_in() + 0.36 * max(1, len(records)))
-    divisor, unit = _unit(max(_known(number(row, "peak_bytes")) for row in records))
+    figure, axes = new_axes(_MEMORY_IN, 1.2 + 0.36 * max(1, len(records)))
+    divisor, unit = _unit(max(np.nan_to_num(number(row, "peak_bytes")) for row in records))
     for place, row in enumerate(records):
         _draw_row(axes, place, row, divisor)
     name_rows(axes, names)
@@ -272,7 +270,7 @@ def peak_memory(table: DataFrame) -> Figure:
     axes.set_xlim(left=0.0)
     axes.set_xlabel(f"memory of the fullest worker at its peak ({unit})")
     axes.grid(visible=True, axis="x")
-    legend_on_top(figure, axes, CATEGORIES, beside(len(CATEGORIES)))
+    legend_on_top(figure, axes, CATEGORIES, len(CATEGORIES))
     return figure
 
 
@@ -280,7 +278,7 @@ def _draw_row(axes: Axes, place: int, row: Row, divisor: float) -> None:
     """The bar of one row, and its length in words."""
     begin = 0.0
     for category, (colour, hatch) in CATEGORIES.items():
-        length = _known(number(row, f"peak_{category}_bytes")) / divisor
+        length = np.nan_to_num(number(row, f"peak_{category}_bytes")) / divisor
         axes.barh(
             place, length, left=begin, height=0.62, linewidth=0.0, label=category,
             facecolor=colour, edgecolor="white", hatch=hatch,
@@ -300,7 +298,7 @@ def memory_over_time(memory_by_schedule: Mapping[str, DataFrame]) -> Figure:
         memory_by_schedule: for each schedule the rows of `Result.memory`.
     """
     count = max(1, len(memory_by_schedule))
-    figure = new_figure(_MEMORY_IN, 0.6 + _legend_in() + 1.9 * count)
+    figure = new_figure(_MEMORY_IN, 0.8 + 1.9 * count)
     fullest = {name: _of_fullest(memory) for name, memory in memory_by_schedule.items()}
     highest = max((float(floats(one, "bytes").max()) for _, one in fullest.values()), default=1.0)
     end_s = max((float(floats(one, "time_s").max()) for _, one in fullest.values()), default=0.0)
@@ -314,7 +312,7 @@ def memory_over_time(memory_by_schedule: Mapping[str, DataFrame]) -> Figure:
         axes.set_ylabel(f"memory ({unit})")
         if index + 1 == count:
             axes.set_xlabel(scale.label("virtual time"))
-            legend_on_top(figure, axes, CATEGORIES, beside(len(CATEGORIES)))
+            legend_on_top(figure, axes, CATEGORIES, len(CATEGORIES))
     return figure
 
 
@@ -336,17 +334,8 @@ def _draw_timeline(axes: Axes, memory: DataFrame, divisor: float, factor: float)
         area.set(hatch=hatch, edgecolor="white")
 
 
-def _legend_in() -> float:
-    """Height of the legend in inches: a line, or, on a phone, one for each category."""
-    return _LINE_IN * len(CATEGORIES) / beside(len(CATEGORIES))
-
-
 def _unit(highest: float) -> tuple[float, str]:
     return next((pair for pair in _UNITS if highest >= pair[0]), _UNITS[-1])
-
-
-def _known(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
 
 
 _PANELS = 3  # chosen: panels beside each other before a new line of them begins
@@ -394,7 +383,7 @@ def utilisation(
             axes.set_ylabel(f"worker{left_out}")
     looks = [one.entry(linewidth=0.0) for one in DIRECTIONS.values()]
     looks.append(Patch(facecolor=IDLE, label="idle"))
-    figure.legend(handles=looks, loc="outside upper right", ncols=beside(4))
+    figure.legend(handles=looks, loc="outside upper right", ncols=4)
     return figure
 
 
@@ -403,7 +392,7 @@ def _panels(count: int, size_in: tuple[float, float, float], label: str) -> tupl
 
     `size_in` has the width and height beside panels, and the height of a panel, in inches.
     """
-    across = max(1, min(beside(_PANELS), count))
+    across = max(1, min(_PANELS, count))
     down = max(1, -(-count // across))
     figure = new_figure(size_in[0] + 2.9 * across, size_in[1] + down * size_in[2])
     panels: list[Axes] = []

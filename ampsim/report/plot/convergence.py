@@ -19,14 +19,12 @@ from ampsim.report.style import (
     Axes,
     LineStyle,
     Scale,
-    beside,
     epoch_ticks,
     line_styles,
     new_figure,
     styled,
     tick_words,
     time_scale,
-    wrapped,
 )
 from ampsim.report.words import plain
 from ampsim.runs.rows import median_interval
@@ -87,11 +85,8 @@ def convergence(
     everything = [curve for runs in curves.values() for curve in runs]
     last_s = max((float(np.max(curve.time_s, initial=0.0)) for curve in everything), default=0.0)
     scale = time_scale(0.0, last_s)
-    across = beside(2)
-    height_in = 4.1 + 0.2 * len(curves) if across == 2 else 6.4 + 0.5 * len(curves)
-    figure = new_figure(_WIDTH_IN, height_in)
-    by_time = figure.add_subplot(2 // across, across, 1)
-    by_epoch = figure.add_subplot(2 // across, across, 2, sharey=by_time)
+    figure = new_figure(_WIDTH_IN, 4.1 + 0.2 * len(curves))
+    by_time, by_epoch = figure.subplots(1, 2, sharey=True)
     is_banded = len(curves) <= _BANDS_MAX
     handles = [
         _draw_schedule((by_time, by_epoch), name, curves[name], (style, scale, goal, is_banded))
@@ -102,7 +97,6 @@ def convergence(
     by_time.set_ylabel(f"validation {metric.kind}{unit and f' ({unit})'}")
     by_epoch.set_xlabel("epoch")
     by_epoch.xaxis.set_major_locator(epoch_ticks(by_epoch.dataLim.x1))
-    by_epoch.tick_params(labelleft=across == 1)
     limits = _range([line.get_ydata() for line in by_time.get_lines()], goal)
     for axes in (by_time, by_epoch):
         _set_up(axes, limits, goal)
@@ -135,7 +129,7 @@ def _draw_schedule(
                 _mark_reaching(axes, x, run, (style, goal))
     return Line2D(
         [], [], **style.drawn, markersize=4.0, linewidth=2.0,
-        label=wrapped(_entry(name, every, goal, is_banded)),
+        label=_entry(name, every, goal, is_banded),
     )  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from ampsim.report.style import (
     Axes,
     LineStyle,
     Scale,
-    beside,
     epoch_ticks,
     line_styles,
     marker_pt,
@@ -191,7 +190,7 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     axes.yaxis.set_major_locator(epoch_ticks(epochs_max))
     axes.plot([], [], color=_ISO, linewidth=0.8, label="equal time of training")
     axes.plot([], [], linestyle="none", color=INK, label=_NUMBER)
-    figure.legend(loc="outside upper left", ncols=beside(3))
+    figure.legend(loc="outside upper left", ncols=3)
     place_labels(figure, axes, labels, [((0.0, 0.0), end) for end in ends])
     return figure
 

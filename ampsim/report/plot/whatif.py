@@ -18,7 +18,6 @@ from ampsim.report.style import (
     INK,
     LINES,
     Axes,
-    beside,
     hatched,
     legend_on_top,
     log_axis,
@@ -75,7 +74,7 @@ def tornado(table: DataFrame) -> Figure:
     ]
     panels[0][0].plot([], [], "|", color=INK, markersize=9, label="no time")
     handles += panels[0][0].get_legend_handles_labels()[0]
-    figure.legend(handles=handles, loc="outside upper left", ncols=beside(3))
+    figure.legend(handles=handles, loc="outside upper left", ncols=3)
     return figure
 
 
@@ -174,5 +173,5 @@ def both_sides(curve: DataFrame, key: str, until: str, *, is_log: bool) -> Figur
             log_axis(axes, "y")
         axes.set_ylabel("value of a side")
     panels[-1][0].set_xlabel(plain(key, 60))
-    legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], beside(2))
+    legend_on_top(figure, figure.axes[0], ["left side, median", "right side, median"], 2)
     return figure

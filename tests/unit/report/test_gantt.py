@@ -15,13 +15,18 @@ from matplotlib.transforms import Bbox
 
 from ampsim.errors import OptionError
 from ampsim.report.gantt import chart as charts
-from ampsim.report.gantt.boxes import chart_of, choose_window, first_window
+from ampsim.report.gantt.boxes import ChartRun, chart_of, chart_runs, first_window
 from ampsim.report.style import DIRECTIONS
 from ampsim.runs.run import Run
 
 # Figures are Any here: matplotlib types what it returns too widely to ask it anything.
-gantt: Any = charts.gantt
-gantt_comparison: Any = charts.gantt_comparison
+gantt_comparison: Any = charts.gantt
+
+
+def gantt(run: Any, *, title: str = "", **how: Any) -> Any:
+    """The chart of one run."""
+    return charts.gantt({title: run}, **how)
+
 
 PAPER = {"forward": "#e69f00", "backward": "#0072b2", "update": "#f0e442"}
 
@@ -246,13 +251,13 @@ def test_a_dollar_sign_in_a_title_is_a_dollar_sign(figure_1):
 
 
 def test_the_window_ends_when_the_slowest_schedule_has_finished_so_many(figure_1):
-    assert choose_window(figure_1, instances=4) == pytest.approx((0.0, 38e-6))
-    assert choose_window({"amp": figure_1["amp"]}, instances=1) == pytest.approx((0.0, 9.5e-6))
+    assert first_window(chart_runs(figure_1)) == pytest.approx((0.0, 38e-6))
 
 
-def test_a_window_of_more_instances_than_there_are_holds_them_all(figure_1):
-    end_s = figure_1["sequential"]["end_s"].max()
-    assert choose_window(figure_1, instances=10_000)[1] == pytest.approx(end_s)
+def test_a_window_of_more_instances_than_there_are_holds_them_all(make_chain):
+    few = make_chain(instances=3)
+    end_s = few["sequential"]["end_s"].max()
+    assert first_window(chart_runs(few))[1] == pytest.approx(end_s)
 
 
 def test_a_window_ends_where_the_spans_of_a_schedule_are_no_longer_known(figure_1):
@@ -266,10 +271,9 @@ def test_a_window_ends_where_the_spans_of_a_schedule_are_no_longer_known(figure_
     few = figure_1["amp"].head(4)
     charts = {"amp": chart_of(Run(spans=few, messages=5)), "sequential": chart_of(runs[1])}
     assert first_window(charts) == (0.0, few["end_s"].max())
-    assert choose_window(figure_1, 10_000, known_s) == pytest.approx((0.0, known_s))
 
 
 def test_a_window_of_nothing_is_still_a_window():
     empty = pd.DataFrame([span()]).iloc[:0]
-    assert choose_window({"amp": empty}) == (0.0, 1.0)
-    assert choose_window({"amp": pd.DataFrame([span(end_s=0.0)])}) == (0.0, 1.0)
+    assert first_window({"amp": ChartRun(empty)}) == (0.0, 1.0)
+    assert first_window({"amp": ChartRun(pd.DataFrame([span(end_s=0.0)]))}) == (0.0, 1.0)

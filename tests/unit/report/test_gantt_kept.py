@@ -19,13 +19,13 @@ def test_what_was_not_kept_is_hatched_and_neither_busy_nor_idle(figure_1):
     spans = figure_1["amp"]
     until_s = float(spans["end_s"].max())
     kept = KeptPart(until_s, 4 * until_s, len(spans), 4 * len(spans))
-    axes = gantt(ChartRun(spans, (), kept), workers=3, window_s=(0.0, 2 * until_s)).axes[0]
+    axes = gantt({"": ChartRun(spans, (), kept)}, workers=3, window_s=(0.0, 2 * until_s)).axes[0]
     hatched = next(each for each in axes.collections if each.get_label() == "not kept")
     outlines = [np.asarray(path.vertices) for path in hatched.get_paths()]
     ends = [(vertices[:, 0].min(), vertices[:, 0].max()) for vertices in outlines]
     assert ends == [pytest.approx((until_s * 1e6, 2 * until_s * 1e6))] * 3
     assert axes.get_title(loc="right").startswith("first ")
-    inside = gantt(ChartRun(spans, (), kept), workers=3, window_s=(0.0, until_s)).axes[0]
+    inside = gantt({"": ChartRun(spans, (), kept)}, workers=3, window_s=(0.0, until_s)).axes[0]
     assert not [each for each in inside.collections if each.get_label() == "not kept"]
 
 
@@ -48,7 +48,7 @@ def test_what_was_not_kept_is_hatched_under_every_schedule(schedule, result_of):
     kept = kept_of(Run(spans=spans, messages=len(result.spans), makespan_s=result.makespan_s))
     assert kept is not None and kept.gap_s((0.0, result.makespan_s)) is not None
     until_s, end_s = float(spans["end_s"].max()), result.makespan_s
-    axes = gantt(ChartRun(spans, (), kept), workers=4, window_s=(0.0, end_s)).axes[0]
+    axes = gantt({"": ChartRun(spans, (), kept)}, workers=4, window_s=(0.0, end_s)).axes[0]
     hatched = [each for each in axes.collections if each.get_label() == "not kept"]
     paths = [path for one in hatched for path in one.get_paths()]
     corners = np.concatenate([np.asarray(path.vertices)[:, 0] for path in paths])

@@ -19,8 +19,13 @@ from ampsim.report.gantt import chart as charts
 from ampsim.report.gantt.boxes import ChartRun, parse_window, require_within
 from ampsim.report.saving import save
 
-gantt: Any = charts.gantt
-gantt_comparison: Any = charts.gantt_comparison
+gantt_comparison: Any = charts.gantt
+
+
+def gantt(run: Any, *, title: str = "", **how: Any) -> Any:
+    """The chart of one run."""
+    return charts.gantt({title: run}, **how)
+
 
 DEVICES = ["fast", "slow", "fast"]
 

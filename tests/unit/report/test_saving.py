@@ -20,7 +20,7 @@ from ampsim.report.saving import SHADES, look_alike, save
 def test_the_same_figure_gives_the_same_bytes(figure_1, tmp_path, suffix):
     written = []
     for name in ("first", "second"):
-        figure = gantt(figure_1["amp"], workers=3, title="amp")
+        figure = gantt({"amp": figure_1["amp"]}, workers=3)
         written.append(save(figure, tmp_path / f"{name}{suffix}").read_bytes())
     assert written[0] == written[1]
     assert len(written[0]) > 1000
@@ -52,7 +52,7 @@ def test_a_folder_that_is_not_there_is_named(make_table, tmp_path):
 
 def test_a_hostile_title_is_text_in_svg(figure_1, tmp_path):
     title = "<script>alert(1)</script> --> <b>&"
-    path = save(gantt(figure_1["amp"], workers=3, title=title), tmp_path / "a.svg")
+    path = save(gantt({title: figure_1["amp"]}, workers=3), tmp_path / "a.svg")
     tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
     assert "script" not in tags
     assert "b" not in tags

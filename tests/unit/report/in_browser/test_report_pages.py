@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ampsim
-from ampsim.report.page.figures import narrow_figures, result_figures
+from ampsim.report.page.figures import result_figures
 from ampsim.report.page.folders import write_run_page
 from ampsim.report.page.html import html_page
 from ampsim.runs.folder import run_to_keep
@@ -18,7 +18,7 @@ pytestmark = [
 
 CONTRAST_MIN = 4.5  # WCAG 2, level AA
 DRAWN = "[...document.querySelectorAll('svg[role=img]')].filter(s => s.checkVisibility())"
-WIDTHS = f"return {DRAWN}.map(s => s.ariaLabel && s.getBoundingClientRect().width)"
+WIDTHS = f"return {DRAWN}.map(s => s.ariaLabel && s.parentElement.getBoundingClientRect().width)"
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def page_drawn(make_chain, make_forecast, tmp_path_factory):
     """The same page with all its figures."""
     figure_1 = make_chain()
     forecast = make_forecast(figure_1, 3)
-    pictures, narrow = list(result_figures(forecast)), narrow_figures(forecast)
+    pictures = list(result_figures(forecast))
     path = tmp_path_factory.mktemp("drawn") / "index.html"
-    path.write_text(html_page(forecast, pictures, figure_1, narrow=narrow), "utf-8")
+    path.write_text(html_page(forecast, pictures, figure_1), "utf-8")
     return path
 
 

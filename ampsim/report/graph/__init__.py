@@ -1,1 +1,0 @@
-"""Graphs of models, as a picture and in DOT."""
