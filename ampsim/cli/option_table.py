@@ -274,7 +274,8 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "gantt.mode": Option(None, "As in forecast."),
         "clock": Option(
             None,
-            "Jump from event to event, or really wait as the devices would.",
+            "Jump from event to event, or really wait as the devices would; a terminal shows what "
+            "each worker does meanwhile.",
         ),
         "stretch": Option(
             "X",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import ampsim
 from ampsim.cli import options
@@ -20,16 +21,115 @@ from ampsim.cli.console import (
     write_json,
 )
 from ampsim.cli.options import Tuning
-from ampsim.cli.progress import shown
+from ampsim.cli.progress import shown, title_of
 from ampsim.errors import OptionError
 from ampsim.units import format_percent, format_rate, format_seconds
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ampsim.clock import WallClock
     from ampsim.model_parallel import Schedule
     from ampsim.runs.folder import Outcome
-    from ampsim.study import Model, Result
-    from ampsim.trace import OnRows
+    from ampsim.study import Model, Progress, Result
+    from ampsim.study.simulation import Simulation
+    from ampsim.trace import LatestStep, OnRows
+
+
+CELLS: Final = 60
+"""Characters of a worker's row."""
+
+WINDOW_S: Final = 3.0
+"""Wall seconds that a row shows (chosen: as long as an eye follows)."""
+
+_PER_SECOND: Final = 10
+_STEPS_MAX: Final = 5_000
+_IDLE: Final = "·"
+_STYLES: Final = {"F": "yellow", "B": "blue", "U": "bold green"}
+
+
+class LiveView:
+    """A row for each worker, which moves on as the wall clock does; in place of a bar.
+
+    Args:
+        clock: whose time passes.
+    """
+
+    def __init__(self, clock: WallClock) -> None:
+        self._clock = clock
+        self._simulation: Simulation | None = None
+        self._title = ""
+        self._live: Any = None
+
+    def start(self, console: Console) -> LiveView:
+        """Draw it on this terminal from now on."""
+        from rich.live import Live
+
+        self._live = Live(
+            console=console, get_renderable=self._drawn, refresh_per_second=_PER_SECOND
+        )
+        self._live.start()
+        return self
+
+    def watch(self, simulation: Simulation) -> None:
+        """Show this run from now on."""
+        self._simulation = simulation
+
+    def show(self, progress: Progress) -> None:
+        """Take the news."""
+        share = progress.items / progress.items_total if progress.items_total else 0.0
+        self._title = f"{title_of(progress)}, {format_percent(share)}"
+
+    def close(self) -> None:
+        """Leave the last picture as it is."""
+        with contextlib.suppress(OSError):  # nobody looks any more
+            self._live.stop()
+            sys.stderr.flush()
+
+    def _drawn(self) -> Any:
+        from rich.text import Text
+
+        clock = self._clock
+        text = Text(f"{self._title}  at {format_seconds(clock.now)}\n", no_wrap=True)
+        if self._simulation is None:
+            return text
+        window_s = WINDOW_S / clock.stretch
+        end_s = clock.passed_s
+        steps = self._simulation.latest_steps(_STEPS_MAX)
+        for worker, row in enumerate(
+            rows(steps, self._simulation.workers, (end_s - window_s, end_s), CELLS)
+        ):
+            text.append(f"{worker:5} ")
+            for letter in row:
+                text.append(letter, _STYLES.get(letter, "dim"))
+            text.append("\n")
+        text.append(f"F forward, B backward, U update; {format_seconds(window_s)} a row", "dim")
+        return text
+
+
+def rows(
+    steps: Sequence[LatestStep], workers: int, window: tuple[float, float], cells: int
+) -> list[str]:
+    """A row of letters for each worker: what it did last in each part of a window of time.
+
+    Args:
+        steps: that have ended, in the order of their ends.
+        workers: how many there are.
+        window: from and to when, in seconds.
+        cells: letters of a row.
+    """
+    start_s, end_s = window
+    width_s = (end_s - start_s) / cells
+    letters = [[_IDLE] * cells for _ in range(workers)]
+    for step in steps:
+        if step.end_s <= start_s or step.start_s >= end_s or step.end_s == step.start_s:
+            continue
+        first = max(0, int((step.start_s - start_s) / width_s))
+        last = min(cells - 1, int((step.end_s - start_s) / width_s))
+        letter = step.direction[0].upper()
+        letters[step.worker][first : last + 1] = [letter] * (last + 1 - first)
+    return ["".join(row) for row in letters]
+
 
 KEPT: Final = 0.02
 """Share by which a run on the wall may take longer for its times to be kept (chosen)."""
@@ -88,11 +188,13 @@ def run(
     ):
 
         def make(on_rows: OnRows) -> Outcome:
-            settled = RunOptions(
-                epochs=epochs, seed=seed, mode=mode, instances=instances, target=target,
-                clock=time, placement=placement, on_rows=on_rows, validate_every=validate_every,
-            )  # fmt: skip
-            with shown(is_quiet=quiet) as on_progress:
+            live = None if time is None else LiveView(time)
+            with shown(is_quiet=quiet, drawn=live and live.start) as on_progress:
+                settled = RunOptions(
+                    epochs=epochs, seed=seed, mode=mode, instances=instances, target=target,
+                    clock=time, placement=placement, on_start=live and live.watch, on_rows=on_rows,
+                    validate_every=validate_every,
+                )  # fmt: skip
                 return run_to_keep(loaded, cluster, method, settled, on_progress)
 
         outcome = write_run_folder(make, place, target)

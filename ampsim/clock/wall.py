@@ -127,6 +127,11 @@ class WallClock:
         """Tell whether the next event, if there is one, is due later."""
         return not self._events or self._events[0][0] > self._tick
 
+    @property
+    def passed_s(self) -> float:
+        """Seconds of this clock that the wall has passed; in `run`, never much before `now`."""
+        return (self.loop.time() - self._start_s) / self.stretch if self._is_running else self.now
+
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Really wait: `delay_s` seconds of this clock, `stretch` times as long on the wall."""
         once = _Once(self)

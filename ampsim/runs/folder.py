@@ -80,6 +80,8 @@ def run_to_keep(
     simulation = Simulation(model, cluster, schedule, watched)
     if options.placement is None:
         warn(simulation.advise(epochs))
+    if options.on_start is not None:
+        options.on_start(simulation)
     try:
         run_epochs(simulation, epochs, goal, tracker)
     except SimulationError as error:

@@ -40,7 +40,7 @@ from ampsim.study.read_off import crossings_of
 from ampsim.study.result import Result
 from ampsim.study.schedule_names import schedules_of as schedules_named
 from ampsim.study.training import PROBE_SEED, EpochTotals, Training, resolved, validations
-from ampsim.trace import Columns, OnRows
+from ampsim.trace import Columns, LatestStep, OnRows
 
 ModelLike: TypeAlias = Annotated[
     Model | str | os.PathLike[str], "a model, or the name or path of one"
@@ -134,6 +134,7 @@ class RunOptions:
     learning: Learning = "live"
     learnings: Path | None = None  # where what is learned apart is kept, and found by other runs
     repeats_passes: bool = False  # as of `RunSettings`, where learning is apart
+    on_start: Callable[[Simulation], None] | None = None  # takes the run before its first epoch
     on_rows: OnRows | None = None  # takes the records chunk by chunk, as of `RunSettings`
     on_items: Callable[[int], None] | None = None  # takes the items of each instance that finishes
 
@@ -150,7 +151,7 @@ class Simulation:
         model: what is trained; not changed.
         cluster: on what.
         schedule: how.
-        options: all but `epochs` and `target`, which whoever takes the epochs minds.
+        options: all but `epochs`, `target` and `on_start`, which whoever takes the epochs minds.
         more: fields of `options`, instead of those that it has.
 
     Raises:
@@ -270,6 +271,10 @@ class Simulation:
             )
         )
 
+    def latest_steps(self, count: int) -> list[LatestStep]:
+        """The last steps, at most so many, in the order of their ends; for a live view."""
+        return self._training.recorder.latest_steps(count)
+
     @property
     def learnings_found(self) -> int:
         """Passes of training of which another run had learned what they gave."""
@@ -311,7 +316,7 @@ class Simulation:
             return None
         options = replace(
             options, mode="sleep", learning="live", counts_memory=True, spans_kept=0,
-            on_rows=None, on_items=None,
+            on_rows=None, on_items=None, on_start=None,
         )  # fmt: skip
         return partial(counted, self._model, self._cluster, self._schedule, options, self.epoch)
 

@@ -20,6 +20,7 @@ from ampsim.trace.kinds import (
 from ampsim.trace.recorder import (
     MEMORY_CATEGORIES,
     NO_STALENESS,
+    LatestStep,
     OnRows,
     Recorder,
     read_only,
@@ -33,7 +34,7 @@ from ampsim.trace.tape import Later, Tape
 __all__ = [
     "COMPUTE_LANE", "COPY_IN_LANE", "COPY_OUT_LANE", "DIRECTIONS", "DISPATCH_LANE", "LANES",
     "MEMORY_CATEGORIES", "NO_STALENESS", "PATH_KINDS", "START", "Bounds", "CausalRecords", "Cause",
-    "Columns", "Crossing", "Crossings", "Holding", "Kinds", "Later", "OnRows", "Path",
+    "Columns", "Crossing", "Crossings", "Holding", "Kinds", "Later", "LatestStep", "OnRows", "Path",
     "Recorder", "Summary", "Tape", "bounds_of", "critical_path", "held_path", "of_admission",
     "of_transfer", "read_only", "record_of", "to_frame",
 ]  # fmt: skip

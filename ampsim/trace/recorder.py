@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 from numbers import Integral
 from operator import itemgetter
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -72,6 +72,16 @@ NO_STALENESS: Final = -1
 
 OnRows: TypeAlias = Callable[[str, pd.DataFrame], None]
 """Takes the name of a table and rows of it, in order."""
+
+
+class LatestStep(NamedTuple):
+    """A span, as far as a live view shows it."""
+
+    worker: int
+    direction: str
+    start_s: float
+    end_s: float
+
 
 NODE_COLUMNS: Final = ("node", "source", "target")
 _CODES: Final = {"direction": DIRECTIONS, "sends": SENDS, "waits_for": WAITS, "lane": LANES}
@@ -190,6 +200,17 @@ class Recorder:
         rows = self.spans.latest(1)
         end_s: float = rows[0][2] if rows else self.summary.end_s  # they are added as they end
         return (self.spans.count - 1, end_s) if self.spans.count else (START, 0.0)
+
+    def latest_steps(self, count: int) -> list[LatestStep]:
+        """Return what workers computed last and is no column yet, in the order of the ends."""
+        kinds: list[tuple[int, ...]] = self.kinds.all
+        steps: list[LatestStep] = []
+        for number, start_s, end_s, *_rest in self.spans.latest(count):
+            kind = kinds[int(number)]
+            worker, direction, lane = kind[0], kind[2], kind[-1]
+            if worker >= 0 and lane == COMPUTE_LANE:
+                steps.append(LatestStep(worker, DIRECTIONS[direction], start_s, end_s))
+        return steps
 
     def note_messages(self, span: int, count: int) -> None:
         """Note how many messages the step of a span took from other places, and sent there."""

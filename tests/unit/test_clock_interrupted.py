@@ -17,7 +17,7 @@ from ampsim.cli.run import _kept_time
 from ampsim.clock import WallClock, interrupted_after
 from ampsim.hardware import Cluster, Device, Link, Ports, Topology
 from ampsim.runs.folder import run_to_keep
-from ampsim.study.simulation import RunOptions, run_epochs
+from ampsim.study.simulation import RunOptions
 
 BYTES: dict[str, Any] = {"latency_s": 1e-6, "bandwidth_bytes_per_s": 2e5}
 FABRICS: dict[str, dict[str, Any]] = {
@@ -63,9 +63,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize(("schedule", "fabric"), MOMENTS)
-def test_an_interrupted_run_is_whole_and_its_times_make_sense(
-    chain, quiet, monkeypatch, schedule, fabric
-):
+def test_an_interrupted_run_is_whole_and_its_times_make_sense(chain, quiet, schedule, fabric):
     """Each moment some events later than the last: in an event, or while the next is waited for."""
     cluster = Cluster(
         name="test", devices=(Device(name="d", flop_per_s=1e5),) * 3, **FABRICS[fabric]
@@ -73,13 +71,11 @@ def test_an_interrupted_run_is_whole_and_its_times_make_sense(
     model = chain(((10, 20, 3),) * 3, instances=500).model()
     clock, moment = clock_of(quiet), MOMENTS[schedule, fabric]
 
-    def run_pressed(*given: Any) -> None:
+    def interrupt(_simulation: Any) -> None:
         press = threading.Timer(0.03 * moment, os.kill, (os.getpid(), signal.SIGINT))
         clock.call_later(1e-3 * (1 + 7 * moment), press.run if moment % 2 else press.start)
-        run_epochs(*given)
 
-    monkeypatch.setattr("ampsim.runs.folder.run_epochs", run_pressed)
-    options = RunOptions(mode="sleep", clock=clock, placement="paper")
+    options = RunOptions(mode="sleep", clock=clock, on_start=interrupt, placement="paper")
     outcome = run_to_keep(model, cluster, SCHEDULES[schedule], options)
     clock.close()
     assert outcome.is_interrupted
