@@ -65,7 +65,7 @@ sys.addaudithook(interrupt)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["module", "script"])
-@pytest.mark.parametrize("at", [1, 4, 20, 60, 150, 400])
+@pytest.mark.parametrize("at", [1, 4, 20, 60, 150, 350])
 def test_ctrl_c_during_any_import_ends_the_program_in_a_line(tmp_path, way, at):
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTING_IMPORT)
     (tmp_path / "ampsim").write_text("from ampsim.cli import main\nmain()\n")
