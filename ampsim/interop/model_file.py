@@ -11,6 +11,7 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -94,25 +95,24 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
         raise OptionError(
             f"{source} must give what ampsim.from_torch(module, …) gives, got another model"
         )
-    if made.method is None:
+    method = made.method
+    if not isinstance(method, partial):
         raise OptionError(
             f"{source}: a file can be written of an optimizer of torch.optim alone; take SGD or "
             "Adam of it"
         )
-    pump = model.pump
-    assert isinstance(pump, PumpPorts)
     arrays = path.with_suffix(".npz")
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, **_arrays(model, made, pump))
+        np.savez_compressed(file, **_arrays(model, made))
     about = Path(source).name, arrays.name, sha256_of(arrays)
-    text = _text(replace(model, error_scale=model.error_scale_of(made.data)), made, pump, about)
+    text = _text(replace(model, error_scale=model.error_scale_of(made.data)), made, method, about)
     write_text(path, text)
     return text.count("\n"), arrays
 
 
-def _arrays(model: Model, made: ImportedGraph, pump: PumpPorts) -> dict[str, Any]:
+def _arrays(model: Model, made: ImportedGraph) -> dict[str, Any]:
     held: dict[str, Any] = {f"weight/{name}": one for name, one in model.parameters().items()}
-    held |= {f"fixed/{one.name}": one.values for one in pump.ports if one.values is not None}
+    held |= {f"fixed/{one.name}": one.values for one in made.plan.ports if one.values is not None}
     for split in ("train", "valid"):
         given = getattr(made.data, split)
         batches = given if isinstance(made.data, BatchList) else [given]
@@ -122,10 +122,9 @@ def _arrays(model: Model, made: ImportedGraph, pump: PumpPorts) -> dict[str, Any
     return held
 
 
-def _text(model: Model, made: ImportedGraph, pump: PumpPorts, about: tuple[str, str, str]) -> str:
+def _text(model: Model, made: ImportedGraph, method: Method, about: tuple[str, str, str]) -> str:
     source, arrays, digest = about
-    plan, method = made.plan, made.method
-    assert method is not None
+    plan = made.plan
     is_array = isinstance(made.data, ArrayDataset)
     return TEXT.format(
         name=model.name,
@@ -136,7 +135,7 @@ def _text(model: Model, made: ImportedGraph, pump: PumpPorts, about: tuple[str, 
         rate=repr(method.keywords["rate"]),
         batch=f"\n    batch: int = {made.data.batch}" if is_array else "",
         calls="\n".join(_graph_lines(plan)),
-        pump="\n".join(_pump_lines(pump)),
+        pump="\n".join(_pump_lines(made.pump)),
         first="[0]" if is_array else "",
         kind="ampsim.ArrayDataset" if is_array else "interop.BatchList",
         more=f", config.batch, {model.dtype!r}" if is_array else "",
