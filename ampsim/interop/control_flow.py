@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ampsim import flow
+from ampsim.dataflow.construct import counted
 from ampsim.dataflow.operators.shape import filled
 from ampsim.errors import AmpsimError
 from ampsim.interop.lowering import Refusal, dtype_of, place_of, require_free, shape_of, short
@@ -351,11 +352,7 @@ class Builder:
             return i + 1, *given[:states], *(array.write(i, y) for array, y in written)
 
         arrays = [flow.TensorArray(count) for _ in combine.outputs[states:]]
-
-        def is_within(i: flow.Tensor, *carried: Any) -> Any:
-            return i < count
-
-        _, *found = flow.while_loop(is_within, body, (0, *inits, *arrays), name="scan")
+        found = counted("scan", count, body, (*inits, *arrays))
         return [*found[:states], *(one.stack() for one in found[states:])]
 
 

@@ -100,7 +100,7 @@ def imported(module: Any, loss: Loss, batch: Sequence[np.ndarray]) -> Lowering:
 
 def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str]]) -> Lowering:
     """Lower a program; `names` are of its operations before it was decomposed, by their lines."""
-    live = _live(program)
+    program.graph.eliminate_dead_code(_is_kept)
     low = Lowering(module, program)
     code = getattr(loss, "__code__", None)
     if code is not None and is_own(code.co_filename):
@@ -110,10 +110,10 @@ def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str
     called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     wanted = [*itertools.islice(itertools.cycle(called or ["input"]), len(inputs)), "target"]
     for place, (operation, port) in enumerate(zip([*inputs, target], wanted, strict=True)):
-        if operation in live:
+        if operation.users:
             shape = tuple("rows" if one is None else one for one in shape_of(operation))
             low.values[operation.name] = low.port(low.free(port), ("rows", *shape[1:]), array=place)
-    steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
+    steps = [one for one in program.graph.nodes if one.op == "call_function"]
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
         low.current = operation
         _lower(low, operation, names)
@@ -217,17 +217,9 @@ def _failed(error: Exception) -> Refusal:
     )
 
 
-def _live(program: Any) -> set[Any]:
-    """The operations on which the loss depends, and those that change a tensor in place."""
-    results = program.graph_signature.user_outputs
-    waiting = [one for one in program.graph.nodes if one.name in results or _is_in_place(one)]
-    live = set[Any]()
-    while waiting:
-        one = waiting.pop()
-        if one not in live:
-            live.add(one)
-            waiting += one.all_input_nodes
-    return live
+def _is_kept(operation: Any) -> bool:
+    """Tell whether an operation matters though nothing reads it."""
+    return operation.op in ("placeholder", "output") or _is_in_place(operation)
 
 
 def _is_in_place(operation: Any) -> bool:
