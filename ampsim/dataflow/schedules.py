@@ -33,6 +33,7 @@ class OfProgram:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _ = self.running  # which says what has no effect
 
     @property
     def running(self) -> Running:
@@ -61,15 +62,15 @@ class Dataflow(OfProgram):
     swap_threshold: Share = SWAP_THRESHOLD
     broadcast_dead: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-        _ = self.running  # which says what has no effect
-
     @property
     def running(self) -> Running:
         """Return how programs run under it."""
-        window, threshold = self.parallel_iterations, self.swap_threshold
-        return Running(window, True, None, self.swap_memory, threshold, self.broadcast_dead)
+        return Running(
+            self.parallel_iterations,
+            swap_memory=self.swap_memory,
+            swap_threshold=self.swap_threshold,
+            broadcast_dead=self.broadcast_dead,
+        )
 
 
 @dataclass(frozen=True)

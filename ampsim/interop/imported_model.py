@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -10,13 +9,13 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from ampsim.data import ArrayDataset
-from ampsim.errors import OptionError, UnknownNameError, one_of
+from ampsim.errors import OptionError
 from ampsim.interop.control_flow import TorchProgram
 from ampsim.interop.exported import Loss, imported
 from ampsim.interop.loops import LoopSteps
 from ampsim.interop.lowering import Lowering, Refusal
 from ampsim.interop.parameters import ModuleState, module_state
-from ampsim.interop.plan import GraphPlan, Port, PumpPorts, of_any_length
+from ampsim.interop.plan import GraphPlan, Port, of_any_length
 from ampsim.interop.training import Arrays, BatchList, Method, examples
 from ampsim.ir import Graph
 from ampsim.optim import Optimizer
@@ -44,7 +43,6 @@ class ImportedGraph:
     """Makes the graph of what was imported, and knows the state that it had."""
 
     plan: GraphPlan
-    pump: PumpPorts
     state: ModuleState
     method: Method | Optimizer  # the optimizer; one of PyTorch's as it can be written
     data: Dataset
@@ -74,17 +72,18 @@ def imported_graph(
 ) -> ImportedGraph:
     """The graph of a module with its loss; fill in its options."""
     data, method = how
-    found, pump = _found(module, loss, data)
+    found = _found(module, loss, data)
+    plan = found.plan
     interval = options.setdefault("min_update_interval", 1)
-    steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, data.train)]))
+    steps = 1 if plan.length is None else round(np.mean([*map(plan.steps, data.train)]))
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
     options.setdefault("node_update_intervals", intervals)
     options["metric"] = "accuracy" if found.classes else "error"
     state = module_state(module, found.layouts)
-    made = ImportedGraph(found.plan, pump, state, method, data, found.classes)
-    options |= {"make_graph": made, "pump": pump}
+    made = ImportedGraph(plan, state, method, data, found.classes)
+    options |= {"make_graph": made, "pump": plan.pump}
     return made
 
 
@@ -124,12 +123,6 @@ def state_now(result: Result | Model) -> dict[str, np.ndarray]:
         )
     state = made.state.theirs(model.parameters())
     return {name: np.array(one, made.state.arrays[name].dtype) for name, one in state.items()}
-
-
-def require_options(options: Iterable[str]) -> None:
-    """Check names of options."""
-    if unknown := {*options} - {*OPTIONS}:
-        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
 
 
 def only_dtype(module: Any) -> str:
@@ -176,17 +169,17 @@ def _require_labels(data: Dataset, classes: int) -> None:
                 )
 
 
-def _found(module: Any, loss: Loss, data: Dataset) -> tuple[Lowering, PumpPorts]:
-    """Read a module, and find the pump of a batch."""
+def _found(module: Any, loss: Loss, data: Dataset) -> Lowering:
+    """The import of a module; for any length, where batches differ in it."""
     batches = examples(data)
     found = [imported(module, loss, each) for each in batches]
-    if len(found) == 1:
-        return found[0], PumpPorts(found[0].plan.ports)
-    return found[0], _of_any_length(found, batches)
+    if len(found) == 2:
+        _make_of_any_length(found, batches)
+    return found[0]
 
 
-def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
-    """Make the first import, of two for different lengths, one for any; return its pump."""
+def _make_of_any_length(found: list[Lowering], batches: list[Arrays]) -> None:
+    """Make the first import, of two for different lengths, one for any."""
     one, other = (each.plan for each in found)
     if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
         raise Refusal(*LOOP_IS_FIXED)
@@ -212,7 +205,6 @@ def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
             what = f"batches differ in length, and {mine.name} is made for one"
             remedy = "give sequences of one length, or where a view names it -1"
             raise Refusal(what, remedy, mine.place)
-    found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
+    found[0].plan = GraphPlan(one.name, tuple(ports), plans[0], min(lengths))
     counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
     found[0].messages = {node: count * (count == other) for (node, count), other in counts}
-    return PumpPorts(found[0].plan.ports, min(lengths))

@@ -22,7 +22,7 @@ from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
 from ampsim.interop.imported_model import OPTIONS, ImportedGraph
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.plan import GraphPlan, PumpPorts, Ref, Spec
+from ampsim.interop.plan import GraphPlan, Ref, Spec
 from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
@@ -124,8 +124,8 @@ def _arrays(model: Model, made: ImportedGraph) -> dict[str, Any]:
 
 def _text(model: Model, made: ImportedGraph, method: Method, about: tuple[str, str, str]) -> str:
     source, arrays, digest = about
-    plan = made.plan
-    is_array = isinstance(made.data, ArrayDataset)
+    plan, data = made.plan, made.data
+    is_array = isinstance(data, ArrayDataset)
     return TEXT.format(
         name=model.name,
         title=repr(plan.name),
@@ -133,9 +133,9 @@ def _text(model: Model, made: ImportedGraph, method: Method, about: tuple[str, s
         arrays=arrays,
         digest=repr(digest),
         rate=repr(method.keywords["rate"]),
-        batch=f"\n    batch: int = {made.data.batch}" if is_array else "",
+        batch=f"\n    batch: int = {data.batch}" if isinstance(data, ArrayDataset) else "",
         calls="\n".join(_graph_lines(plan)),
-        pump="\n".join(_pump_lines(made.pump)),
+        pump="\n".join(_pump_lines(plan)),
         first="[0]" if is_array else "",
         kind="ampsim.ArrayDataset" if is_array else "interop.BatchList",
         more=f", config.batch, {model.dtype!r}" if is_array else "",
@@ -188,14 +188,14 @@ def _word(given: Any) -> str:
     return f"interop.{given}" if isinstance(given, LoopSteps) else repr(given)
 
 
-def _pump_lines(pump: PumpPorts) -> Iterator[str]:
+def _pump_lines(plan: GraphPlan) -> Iterator[str]:
     position = "interop.Position(instance)"
-    if pump.length is not None:
-        array, axis = pump.length
+    if plan.length is not None:
+        array, axis = plan.length
         position = f"interop.Position(instance, length=batch.arrays[{array}].shape[{axis}])"
     yield f"    arrays, at = batch.arrays, {position}"
     sent = list[str]()
-    for place, port in enumerate(pump.ports):
+    for place, port in enumerate(plan.ports):
         payload = f"arrays[{port.array}]"
         if port.array is None:
             payload = f"HELD[{f'fixed/{port.name}'!r}]"

@@ -29,8 +29,9 @@ def places_in(module: Any) -> dict[str, np.ndarray]:
     places, of_tensors, count = dict[str, np.ndarray](), dict[int, np.ndarray](), 0
     for name, values in module.named_parameters(remove_duplicate=False):
         if id(values) not in of_tensors:
-            own = np.arange(count, count + values.numel()).reshape(tuple(values.shape))
-            of_tensors[id(values)], count = own, count + own.size
+            size: int = values.numel()
+            own = np.arange(count, count + size).reshape(tuple(values.shape))
+            of_tensors[id(values)], count = own, count + size
         places[name] = of_tensors[id(values)]
     return places
 
@@ -90,10 +91,8 @@ def held_in(module: Any, program: Any) -> dict[str, Learned | np.ndarray]:
         if spec.kind.name == "USER_INPUT":
             continue
         own = places.get(spec.target.removeprefix(WRAPPED))
-        is_learned = spec.kind.name == "PARAMETER" and own is not None
-        found[holder.name] = (
-            Learned(first_names[id(own)], own)
-            if is_learned
-            else tensors[spec.target].detach().numpy()
-        )
+        if spec.kind.name == "PARAMETER" and own is not None:
+            found[holder.name] = Learned(first_names[id(own)], own)
+        else:
+            found[holder.name] = tensors[spec.target].detach().numpy()
     return found

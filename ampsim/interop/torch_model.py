@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from ampsim.errors import GraphError, OptionError
+from ampsim.errors import GraphError, OptionError, UnknownNameError, one_of
 from ampsim.interop.control_flow import Branching, torch_program
 from ampsim.interop.exported import Loss, modes_kept, require_trainable, the_torch
 from ampsim.interop.imported_model import (
+    OPTIONS,
     TOLERANCE,
     Dataset,
     ImportedGraph,
@@ -25,7 +26,6 @@ from ampsim.interop.imported_model import (
     imported_model,
     only_dtype,
     require_alike,
-    require_options,
     state_now,
 )
 from ampsim.interop.lowering import Refusal
@@ -114,7 +114,8 @@ def from_torch(
             "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got "
             f"{short(loss)}"
         )
-    require_options(options)
+    if unknown := {*options} - {*OPTIONS}:
+        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
     options["dtype"] = only_dtype(module)
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
     try:

@@ -504,7 +504,9 @@ def test_a_threshold_is_a_share(share):
 
 
 def test_options_that_would_have_no_effect_are_refused():
-    with pytest.raises(OptionError, match=r"^swap_threshold of 0.5 has no effect without swap_memory"):
+    with pytest.raises(
+        OptionError, match=r"^swap_threshold of 0.5 has no effect without swap_memory"
+    ):
         flow.run(forward(1), FEEDS, swap_threshold=0.5)
     with pytest.raises(OptionError, match=r"^swap_memory needs memory_bytes of the device, and"):
         flow.run(forward(1), FEEDS, cluster=plain_cluster(None), swap_memory=True)
