@@ -382,16 +382,6 @@ REFUSED: dict[type, str] = {
     OverTheBatch: "a mean is over the batch (HERE); leave the mean over the batch to the loss",
 }
 
-
-class LearningLoss(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.head = nn.Linear(3, 3)
-
-    def forward(self, output, target):
-        return F.cross_entropy(self.head(output), target)
-
-
 X = torch.randn(40, 4)
 Y = torch.randint(0, 3, (40,))
 
@@ -562,10 +552,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no loss": (
         {"loss": lambda output, target: output.mean(1).mean(0) + 0 * target[0]},
         "Linear: a mean is over the batch; leave the mean",
-    ),
-    "a loss that learns": (
-        {"loss": LearningLoss()},
-        "Linear: the loss has parameters of its own; keep them in the module",
     ),
     "a class for a loss": (
         {"loss": nn.CrossEntropyLoss},
