@@ -28,6 +28,7 @@ from ampsim.dataflow.graph import (
 from ampsim.dataflow.operator import BOOL, Shape
 from ampsim.dataflow.structure import TensorArray, leaves_of, rebuilt, require_alike
 from ampsim.errors import GraphError, OptionError
+from ampsim.options import Count
 from ampsim.text import shown
 
 
@@ -112,7 +113,7 @@ def _merged(graph: FlowGraph, predicate: Tensor, pair: tuple[Tensor, Tensor]) ->
 @checked
 def while_loop(
     predicate: Callable[..., Operand], body: Callable[..., Any], inits: Any, *,
-    parallel_iterations: int | None = None,
+    parallel_iterations: Count | None = None,
     shapes: Sequence[Sequence[int | None] | None] | None = None, name: str = "while",
 ) -> Any:  # fmt: skip
     """Apply `body` to the loop variables as long as `predicate` of them is true.
@@ -137,8 +138,6 @@ def while_loop(
             f"{shown(cast('object', inits))}"
         )
     inits = cast("tuple[Any, ...]", inits)
-    if parallel_iterations is not None and parallel_iterations < 1:
-        raise OptionError(f"parallel_iterations must be >= 1, got {parallel_iterations}")
     graph = open_graph()
     first = leaves_of(inits, "while_loop: inits")
     if graph.known is not None:
@@ -303,8 +302,7 @@ def map_fn(
     def body(i: Tensor, given: TensorArray) -> tuple[Any, ...]:
         return i + 1, given.write(i, fn(rows.read(i)))
 
-    told: Any = {"parallel_iterations": parallel_iterations, "name": "map"}
-    return while_loop(_before(count), body, (0, TensorArray(count)), **told)[1].stack()
+    return counted("map", count, body, (TensorArray(count),), parallel_iterations)[0].stack()
 
 
 def foldl(
@@ -317,8 +315,7 @@ def foldl(
     def body(i: Tensor, a: Tensor) -> tuple[Any, ...]:
         return i + 1, fn(a, rows.read(i))
 
-    told: Any = {"parallel_iterations": parallel_iterations, "name": "foldl"}
-    return while_loop(_before(count), body, (0, init), **told)[1]
+    return counted("foldl", count, body, (init,), parallel_iterations)[0]
 
 
 def foldr(
@@ -347,9 +344,8 @@ def scan(
         a_out = fn(a, rows.read(i))
         return i + 1, a_out, given.write(i, a_out)
 
-    inits = (0, first, TensorArray(count, dtype=first.dtype, element_shape=first.shape))
-    told: Any = {"parallel_iterations": parallel_iterations, "name": "scan"}
-    return while_loop(_before(count), body, inits, **told)[2].stack()
+    inits = (first, TensorArray(count, dtype=first.dtype, element_shape=first.shape))
+    return counted("scan", count, body, inits, parallel_iterations)[1].stack()
 
 
 def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
@@ -358,10 +354,14 @@ def _rows(elems: Operand) -> tuple[TensorArray, Tensor]:
     return rows, rows.size()
 
 
-def _before(count: Tensor) -> Callable[..., Tensor]:
-    """The predicate of loops that count up to this."""
+def counted(
+    name: str, count: Operand, body: Callable[..., Any], inits: Sequence[Any],
+    window: int | None = None,
+) -> Sequence[Any]:  # fmt: skip
+    """A `while_loop` whose first variable counts up; the others in the end."""
 
     def is_before(i: Tensor, *carried: Any) -> Tensor:
         return i < count
 
-    return is_before
+    told: Any = {"parallel_iterations": window, "name": name}
+    return while_loop(is_before, body, (0, *inits), **told)[1:]

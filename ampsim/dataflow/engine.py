@@ -154,7 +154,8 @@ class ProgramEngine:
     def _built(self, known: KnownInstance | None) -> Runs:
         """Build the graph of an instance, beside those of others."""
         graph, program = self.graph, self._program
-        graph.begin(known)
+        graph.known = known
+        graph.root.units.clear()  # inputs, variables and constants stay as they were
         with graph:
             valid = program.built()
             epoch = input_tensor(EPOCH)

@@ -27,7 +27,6 @@ from ampsim.dataflow.construct import (
     fits,
     is_left,
     leave,
-    may_be,
     repeat,
     while_loop,
 )  # fmt: skip
@@ -52,18 +51,17 @@ from ampsim.ir import Direction
 
 
 @checked
-def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) -> list[Tensor]:
+def gradients(y: Tensor, xs: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of the sum of y's elements by each of `xs`, as tensors of the graph.
 
     Args:
         y: of what.
         xs: by what; zeros where y does not depend on it.
-        initial: the gradient of y itself; ones by default.
 
     Raises:
         GraphError: one is no floating-point tensor, or cannot be used here, y was made outside of
-            the branch or loop that this is in, or an operator between them has no gradient, or
-            other gradients through a branch or loop lie between them.
+            the branch or loop that this is in, an operator between them has no gradient, or y
+            follows from other gradients through a branch or loop.
     """
     graph = open_graph()
     context = graph.context
@@ -78,75 +76,34 @@ def gradients(y: Tensor, xs: Sequence[Tensor], initial: Tensor | None = None) ->
             f"gradients: {y.captured_from.node.told} was made outside of {context.told}, in which "
             "nothing leads to it; build it in there, or ask for its gradients outside"
         )
-    if initial is not None and not may_be(initial.shape, y.shape):
-        raise GraphError(
-            f"gradients: initial must have the shape {y.shape} of {y.node.told}, got "
-            f"{initial.shape} of {initial.node.told}"
-        )
     with graph.building(direction=int(Direction.BACKWARD)):
         builder = _Builder(graph)
         if builder.source > 1:
-            _require_first_order(graph, y, xs)
-        ones = builder.filled(y, 1.0) if initial is None else initial
-        found = builder.region(context, [(y, ones)], xs)
+            _require_first_order(y)
+        found = builder.region(context, [(y, builder.filled(y, 1.0))], xs)
         return list(map(builder.or_zeros, found, xs))
 
 
-def _require_first_order(graph: FlowGraph, y: Tensor, xs: Sequence[Tensor]) -> None:
-    """Nothing that other gradients have saved of a branch or loop leads from `xs` to y.
+def _require_first_order(y: Tensor) -> None:
+    """Nothing that other gradients have saved of a branch or loop leads to y.
 
     What is popped, or taken from the twin of a branch, comes along no edge that is gone back over.
     """
-    saved: list[Tensor] = []
-    _walk_back([y], saved)
-    if not saved:
-        return
-    pushed: dict[Node, list[Tensor]] = {}
-    for node in graph.nodes:
-        if node.operator is op.OPERATORS["push"]:
-            pushed.setdefault(_stack_of(node), []).append(node.inputs[1])
-    reached: set[Tensor] = set()
-    while saved:
-        one = saved.pop()
-        if one not in reached:
-            is_popped = one.node.operator is op.OPERATORS["pop"]
-            reached |= _walk_back(
-                pushed.get(_stack_of(one.node), ()) if is_popped else [one], saved
-            )
-            reached.add(one)
-    for x in xs:
-        if x in reached:
-            raise GraphError(
-                f"gradients: {y.node.told} follows from gradients through a cond or while_loop, of "
-                f"which there are none by {x.node.told}; use flow.stop_gradient"
-            )
-
-
-def _walk_back(ys: Iterable[Tensor], saved: list[Tensor]) -> set[Tensor]:
-    """Numbers on which some of `ys` depend, and these, but for what lies before something saved."""
-    found, left = set[Tensor](), [*ys]
+    found, left = set[Tensor](), [y]
     while left:
         one = left.pop()
         node = one.node
-        if one in found or not one.is_float:
+        if one in found or not one.is_float or node.operator is op.OPERATORS["stop_gradient"]:
             continue
         found.add(one)
-        if node.operator is op.OPERATORS["pop"]:
-            saved.append(one)
-        elif node.operator is not op.OPERATORS["stop_gradient"]:
-            twin = node.context.twin
-            for taken in node.inputs:
-                is_saved = twin is not None and taken.context is twin
-                (saved if is_saved else left).append(taken)
-    return found
-
-
-def _stack_of(node: Node) -> Node:
-    """The stack onto which a node pushes, or from which it pops."""
-    handle = node.inputs[0]
-    while handle.node.operator in (op.ENTER_CONSTANT, op.SWITCH):
-        handle = handle.node.inputs[0]
-    return handle.node
+        twin = node.context.twin
+        is_of_twin = twin is not None and any(taken.context is twin for taken in node.inputs)
+        if is_of_twin or node.operator is op.OPERATORS["pop"]:
+            raise GraphError(
+                f"gradients: {y.node.told} follows from gradients through a cond or while_loop, of "
+                "which there are none; use flow.stop_gradient"
+            )
+        left += node.inputs
 
 
 class Differentiated:

@@ -233,7 +233,8 @@ class FlowGraph:
             device has a name, or where another node is; None where nothing is said.
         nodes: all of them, in the order of building.
         given: inputs and variables, by name.
-        known: says what is known before it runs, and loops are unrolled; None where they are not.
+        known: an `ampsim.dataflow.program.KnownInstance`, by which loops are unrolled; None where
+            they are not.
     """
 
     def __init__(self, first: int = 0) -> None:
@@ -254,14 +255,6 @@ class FlowGraph:
 
     def __exit__(self, *_error: object) -> None:
         _OPEN.remove(self)
-
-    def begin(self, known: Any) -> None:
-        """Build anew: inputs, variables and constants are as they were, and nothing else is there.
-
-        Loops are unrolled if an `ampsim.dataflow.program.KnownInstance` is known, not if None is.
-        """
-        self.known = known
-        self.root.units.clear()
 
     @property
     def variables(self) -> list[Node]:

@@ -12,8 +12,7 @@ from annotated_types import Ge, Lt
 
 from ampsim.arguments import check_fields
 from ampsim.dataflow.memory import SWAP_THRESHOLD
-from ampsim.dataflow.session import PARALLEL_ITERATIONS, Running
-from ampsim.errors import OptionError
+from ampsim.dataflow.session import PARALLEL_ITERATIONS, Running, Share
 from ampsim.model_parallel import Admission, Order
 from ampsim.model_parallel.schedules.values import AT_DRAIN, LATEST
 from ampsim.options import Count
@@ -34,6 +33,7 @@ class OfProgram:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _ = self.running  # which says what has no effect
 
     @property
     def running(self) -> Running:
@@ -59,23 +59,16 @@ class Dataflow(OfProgram):
     name: ClassVar[str] = "dataflow"
     parallel_iterations: Count = PARALLEL_ITERATIONS
     swap_memory: bool = False
-    swap_threshold: Annotated[float, Ge(0), Lt(1)] = SWAP_THRESHOLD
+    swap_threshold: Share = SWAP_THRESHOLD
     broadcast_dead: bool = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.swap_threshold != SWAP_THRESHOLD and not self.swap_memory:
-            raise OptionError(
-                f"swap_threshold of {self.swap_threshold:g} has no effect without "
-                "swap_memory=True; leave it out"
-            )
 
     @property
     def running(self) -> Running:
         """Return how programs run under it."""
         return Running(
             self.parallel_iterations,
-            swap_threshold=self.swap_threshold if self.swap_memory else None,
+            swap_memory=self.swap_memory,
+            swap_threshold=self.swap_threshold,
             broadcast_dead=self.broadcast_dead,
         )
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+from annotated_types import Ge, Lt
 
 from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
@@ -30,6 +31,9 @@ from ampsim.machine import Fabric, Instant
 from ampsim.text import shown
 from ampsim.trace import Recorder, critical_path, read_only
 
+Share: TypeAlias = Annotated[float, Ge(0), Lt(1)]
+"""A share of the memory."""
+
 PARALLEL_ITERATIONS: Final = 32
 """Iterations of a frame under way at a time, unless somebody says otherwise (Yu et al., 4.3)."""
 
@@ -38,15 +42,23 @@ PARALLEL_ITERATIONS: Final = 32
 class Running:
     """Options of running graphs; `run` explains them by the same names.
 
-    With a `window` of None loops are unrolled; with a `swap_threshold` of None nothing is swapped;
-    with a `round_trip_s` a client makes each decision, which takes that long.
+    With a `window` of None loops are unrolled; with a `round_trip_s` a client makes each decision,
+    which takes that long.
     """
 
     window: int | None = PARALLEL_ITERATIONS
     run_ahead: bool = True
     round_trip_s: float | None = None
-    swap_threshold: float | None = None
+    swap_memory: bool = False
+    swap_threshold: float = SWAP_THRESHOLD
     broadcast_dead: bool = False
+
+    def __post_init__(self) -> None:
+        if self.swap_threshold != SWAP_THRESHOLD and not self.swap_memory:
+            raise OptionError(
+                f"swap_threshold of {self.swap_threshold:g} has no effect without "
+                "swap_memory=True; leave it out"
+            )
 
 
 @dataclass(frozen=True)
@@ -176,8 +188,8 @@ def _table(names: str, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
 def run(
     asked: Tensor | Sequence[Tensor], feeds: Mapping[str, Any] | None = None, *,
     cluster: Cluster | str = "tflops-1", mode: Literal["numeric", "sleep"] = "numeric",
-    parallel_iterations: int = PARALLEL_ITERATIONS, run_ahead: bool = True,
-    swap_memory: bool = False, swap_threshold: float | None = None,
+    parallel_iterations: Annotated[int, Ge(0)] = PARALLEL_ITERATIONS, run_ahead: bool = True,
+    swap_memory: bool = False, swap_threshold: Share = SWAP_THRESHOLD,
     placement: Placement | None = None, broadcast_dead: bool = False, seed: int = 0,
     clock: Clock | None = None,
 ) -> FlowResult:  # fmt: skip
@@ -193,7 +205,7 @@ def run(
         parallel_iterations: iterations of a frame under way at a time; 0 for any number.
         run_ahead: whether a step counts as done once its device has it.
         swap_memory: whether what lies on stacks moves to the host where memory runs short.
-        swap_threshold: the share of the memory above which it does; by default 0.7.
+        swap_threshold: the share of the memory above which it does.
         placement: devices by the names of operators; goes before `flow.device`.
         broadcast_dead: whether a branch that is not taken is told once to each worker that waits
             for it, in place of once for each tensor.
@@ -206,8 +218,6 @@ def run(
         OutOfMemoryError: the device has `memory_bytes`, and there is no room for a step's output.
         SimulationError: a step failed; the message names it, its tag and the time.
     """
-    if parallel_iterations < 0:
-        raise OptionError(f"parallel_iterations must be >= 0, got {parallel_iterations}")
     tensors = [asked] if isinstance(asked, Tensor) else list(asked)
     for one in tensors:
         if one.context.outer is not None:
@@ -217,13 +227,12 @@ def run(
             )
     cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     plan = Plan(tensors, parallel_iterations, cluster, placement)
-    threshold = _threshold(swap_threshold, is_swapping=swap_memory)
+    running = Running(
+        parallel_iterations, run_ahead, None, swap_memory, swap_threshold, broadcast_dead
+    )
     clock = SimClock() if clock is None else clock
     has_lanes = swap_memory or any(cluster.devices[one].dispatch_s for one in plan.roots)
     recorder = Recorder(plan.names, 1 + max(plan.roots, default=0), has_lanes=has_lanes)
-    running = Running(
-        parallel_iterations, run_ahead, swap_threshold=threshold, broadcast_dead=broadcast_dead
-    )
     session = Session(cluster, clock, recorder, running, is_abstract=mode == "sleep", seed=seed)
     result = session.run(plan, feeds or {})
     assert not any(one is DEAD for one in result.values), "nothing is dead outside of branches"
@@ -254,7 +263,9 @@ class Session:
     def _host(self, worker: int) -> Host:
         if worker not in self.hosts:
             counts = self._cluster.devices[worker].memory_bytes is not None
-            kind = partial(CountingHost, threshold=self._running.swap_threshold) if counts else Host
+            running = self._running
+            threshold = running.swap_threshold if running.swap_memory else None
+            kind = partial(CountingHost, threshold=threshold) if counts else Host
             self.hosts[worker] = kind(
                 worker, self._cluster, self._clock, self._recorder, **self._how
             )
@@ -266,7 +277,7 @@ class Session:
         Raises:
             OptionError: it has, or a device cannot swap.
         """
-        cluster, is_swapping = self._cluster, self._running.swap_threshold is not None
+        cluster = self._cluster
         for device in (cluster.devices[worker] for worker in workers):
             for key, value in device.message_numbers.items():
                 raise OptionError(
@@ -274,7 +285,7 @@ class Session:
                     "messages, and steps of a graph do neither; give dispatch_s or step_overhead_s"
                 )
             for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
-                if is_swapping and getattr(device, key) is None:
+                if self._running.swap_memory and getattr(device, key) is None:
                     raise OptionError(
                         f"swap_memory needs {key} of the device, and {device.name} has none; add "
                         "it to its file"
@@ -332,20 +343,6 @@ class Session:
         parts = {place: each for one in executors.values() for place, each in one.result.items()}
         values = [parts[place] for place in range(plan.asked)]
         return FlowResult(values, rendezvous.counts, plan, executors, self._recorder, self.hosts)
-
-
-def _threshold(threshold: float | None, *, is_swapping: bool) -> float | None:
-    """The share of the memory above which what lies on stacks is swapped; None for never.
-
-    Raises:
-        OptionError: it is no share, or is told in vain.
-    """
-    if threshold is not None and not is_swapping:
-        raise OptionError("swap_threshold has no effect without swap_memory=True; leave it out")
-    threshold = SWAP_THRESHOLD if threshold is None else threshold
-    if not 0 <= threshold < 1:
-        raise OptionError(f"swap_threshold must be from 0 to below 1, got {threshold:g}")
-    return threshold if is_swapping else None
 
 
 def _fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[str, Any]:

@@ -130,20 +130,15 @@ def search(
 def aims_of(*given: str | Sequence[str]) -> tuple[tuple[str, ...], tuple[Condition, ...]]:
     """The columns of `minimise`, and the conditions of `subject_to`; an OptionError of others."""
     names, texts = (one.split(",") if isinstance(one, str) else [*one] for one in given)
-    return objectives_of(names), tuple(map(_condition, texts))
-
-
-def _condition(text: str) -> Condition:
-    """A condition on columns of the point itself."""
     try:
-        found = condition_of(text)
+        conditions = tuple(map(condition_of, texts))
     except OptionError as error:
         raise OptionError(str(error).replace("until", "subject_to", 1)) from None
-    for column, schedule in found.values:
+    for column, schedule in (value for one in conditions for value in one.values):
         if schedule:
-            given = f"{column}({schedule}); leave ({schedule}) out"
-            raise OptionError(f"subject_to is asked of each point, got {given}")
-    return found
+            told = f"{column}({schedule}); leave ({schedule}) out"
+            raise OptionError(f"subject_to is asked of each point, got {told}")
+    return objectives_of(names), conditions
 
 
 class _Searcher:

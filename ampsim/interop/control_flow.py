@@ -17,14 +17,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ampsim import flow
+from ampsim.dataflow.construct import counted
 from ampsim.dataflow.operators.shape import filled
 from ampsim.errors import AmpsimError
 from ampsim.interop.lowering import Refusal, dtype_of, place_of, require_free, shape_of, short
 from ampsim.interop.parameters import (
-    Laid,
     Learned,
     ModuleState,
-    first_names,
     held_in,
     module_state,
     specs_of,
@@ -353,11 +352,7 @@ class Builder:
             return i + 1, *given[:states], *(array.write(i, y) for array, y in written)
 
         arrays = [flow.TensorArray(count) for _ in combine.outputs[states:]]
-
-        def is_within(i: flow.Tensor, *carried: Any) -> Any:
-            return i < count
-
-        _, *found = flow.while_loop(is_within, body, (0, *inits, *arrays), name="scan")
+        found = counted("scan", count, body, (*inits, *arrays))
         return [*found[:states], *(one.stack() for one in found[states:])]
 
 
@@ -468,20 +463,14 @@ def torch_program(module: Any, program: Any) -> TorchProgram:
     """Make a program of what PyTorch exported of a module with its loss; refuse what cannot be."""
     name = type(module).__name__
     require_free(program)
-    if tied := [pair for pair in first_names(module).items() if pair[0] != pair[1]]:
-        raise Refusal(
-            f"{tied[0][0]} and {tied[0][1]} are one tensor, which cannot be beside torch.cond, "
-            "while_loop and scan",
-            "give each a tensor of its own",
-        )
     held, rows = held_in(module, program), ""
-    inputs, likes, layouts = list[Any](), dict[str, Any](), dict[str, Laid]()
+    inputs, likes, layouts = list[Any](), dict[str, Any](), dict[str, np.ndarray]()
     for holder, _spec in specs_of(program):
         told: Any = held.get(holder.name, holder.name)
         if isinstance(told, Learned):
-            names = (told.name,)
+            places = told.places
             told = told.name if "." in told.name else f"{name}.{told.name}"
-            layouts[told] = Laid(names)
+            layouts[told] = places
         if isinstance(told, str):
             rows = rows or ("" if told in layouts else str(holder.meta["val"].shape[0]))
             likes[told] = _like(holder, rows)

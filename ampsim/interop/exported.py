@@ -41,7 +41,7 @@ from ampsim.interop.lowering import (
     short,
 )
 from ampsim.interop.operators import REMEDIES, RULES
-from ampsim.interop.parameters import held_in, specs_of
+from ampsim.interop.parameters import specs_of
 from ampsim.user_code import Place, is_own, text_of
 from ampsim.user_code import place_of as place_of_error
 
@@ -69,14 +69,14 @@ def the_torch() -> Any:
     return torch
 
 
-def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
-    """Export a module with its loss, and plan a graph of it; the target is last in `arrays`.
+def imported(module: Any, loss: Loss, batch: Sequence[np.ndarray]) -> Lowering:
+    """Export a module with its loss, and plan a graph of it; the target is last in the `batch`.
 
     What the table of operators lacks is decomposed by PyTorch, which also makes what changes a
     tensor in place into what gives a new one. What cannot be is refused.
     """
     with _recording(module):
-        program = _exported(module, arrays, loss)
+        program = _exported(module, loss, batch)
     if any(_has_branches(one) and one.target.name() in CONSTRUCTS for one in program.graph.nodes):
         raise Branching(program)
     try:
@@ -100,10 +100,8 @@ def imported(module: Any, arrays: Sequence[Any], loss: Loss) -> Lowering:
 
 def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str]]) -> Lowering:
     """Lower a program; `names` are of its operations before it was decomposed, by their lines."""
-    live = _live(program)
-    values: dict[str, Any] = held_in(module, program)
-    dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
-    low = Lowering(type(module).__name__, dtype)
+    program.graph.eliminate_dead_code(_is_kept)
+    low = Lowering(module, program)
     code = getattr(loss, "__code__", None)
     if code is not None and is_own(code.co_filename):
         low.loss_place = str(Place(code.co_filename, code.co_firstlineno))
@@ -112,11 +110,10 @@ def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str
     called = [one.name for one in given if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     wanted = [*itertools.islice(itertools.cycle(called or ["input"]), len(inputs)), "target"]
     for place, (operation, port) in enumerate(zip([*inputs, target], wanted, strict=True)):
-        if operation in live:
+        if operation.users:
             shape = tuple("rows" if one is None else one for one in shape_of(operation))
-            values[operation.name] = low.port(low.free(port), ("rows", *shape[1:]), array=place)
-    low.values = values
-    steps = [one for one in program.graph.nodes if one.op == "call_function" and one in live]
+            low.values[operation.name] = low.port(low.free(port), ("rows", *shape[1:]), array=place)
+    steps = [one for one in program.graph.nodes if one.op == "call_function"]
     for operation in sorted(steps, key=_has_branches, reverse=True):  # which are refused
         low.current = operation
         _lower(low, operation, names)
@@ -131,8 +128,8 @@ def _lowered(module: Any, program: Any, loss: Loss, names: Mapping[str, list[str
     return low
 
 
-def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
-    """Run `torch.export` on copies: one that fails leaves its marks on the tensors."""
+def _exported(module: Any, loss: Loss, batch: Sequence[np.ndarray]) -> Any:
+    """Run `torch.export` on tensors of its own: one that fails leaves its marks on them."""
     torch = the_torch()
 
     class ModuleWithLoss(torch.nn.Module):
@@ -144,8 +141,8 @@ def _exported(module: Any, arrays: Sequence[Any], loss: Loss) -> Any:
         def forward(self, *given: Any) -> Any:
             return self.loss(self.module(*given[:-1]), given[-1])
 
-    copies = tuple(one.detach().clone() for one in arrays)
-    rows = tuple({0: torch.export.Dim.AUTO} for _ in arrays)
+    copies = tuple(torch.from_numpy(np.repeat(one[:1], EXAMPLE_ROWS, axis=0)) for one in batch)
+    rows = tuple({0: torch.export.Dim.AUTO} for _ in batch)
     before = random.getstate(), (*np.random.get_state(),)[2:]  # noqa: NPY002  # users draw from it
     program = torch.export.export(ModuleWithLoss(), copies, dynamic_shapes=(rows,))
     if (random.getstate(), (*np.random.get_state(),)[2:]) != before:  # noqa: NPY002  # likewise
@@ -220,17 +217,9 @@ def _failed(error: Exception) -> Refusal:
     )
 
 
-def _live(program: Any) -> set[Any]:
-    """The operations on which the loss depends, and those that change a tensor in place."""
-    results = program.graph_signature.user_outputs
-    waiting = [one for one in program.graph.nodes if one.name in results or _is_in_place(one)]
-    live = set[Any]()
-    while waiting:
-        one = waiting.pop()
-        if one not in live:
-            live.add(one)
-            waiting += one.all_input_nodes
-    return live
+def _is_kept(operation: Any) -> bool:
+    """Tell whether an operation matters though nothing reads it."""
+    return operation.op in ("placeholder", "output") or _is_in_place(operation)
 
 
 def _is_in_place(operation: Any) -> bool:

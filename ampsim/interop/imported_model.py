@@ -1,13 +1,7 @@
-"""The model of an import, and its graph, which knows what it came from.
-
-What was made is compared with what it was made of, on batches of the data, before anyone relies on
-it.
-"""
+"""The model of a PyTorch module, and its graph, which knows what it came from."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -15,32 +9,25 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from ampsim.data import ArrayDataset
-from ampsim.errors import GraphError, OptionError, UnknownNameError, one_of
+from ampsim.errors import OptionError
 from ampsim.interop.control_flow import TorchProgram
+from ampsim.interop.exported import Loss, imported
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.lowering import EXAMPLE_ROWS, Lowering, Refusal
-from ampsim.interop.parameters import Laid, ModuleState
-from ampsim.interop.plan import GraphPlan, Port, PumpPorts, of_any_length, without_dropout
+from ampsim.interop.lowering import Lowering, Refusal
+from ampsim.interop.parameters import ModuleState, module_state
+from ampsim.interop.plan import GraphPlan, Port, of_any_length
 from ampsim.interop.training import Arrays, BatchList, Method, examples
 from ampsim.ir import Graph
-from ampsim.optim import sgd
-from ampsim.study import Model, Result, simulate
-from ampsim.user_code import user_code
+from ampsim.optim import Optimizer
+from ampsim.study import Model, Result
 
 Dataset: TypeAlias = ArrayDataset | BatchList
-Read: TypeAlias = Callable[[Arrays], Lowering]
-"""From arrays of two items, the target last, to what the network becomes."""
-
-Theirs: TypeAlias = Callable[[Arrays], dict[str, np.ndarray]]
-"""What a batch gives without dropout in what was imported: the loss, and its gradients."""
 
 OPTIONS: Final = (
     "batch", "error_scale", "error_unit", "items", "min_update_interval", "node_update_intervals",
     "target",
 )  # fmt: skip
 """What an import takes besides; all but the first are those of `ampsim.Model`."""
-
-SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
 
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-3}
 """Of losses and gradients, relative to the largest (chosen: well above what rounding makes)."""
@@ -57,8 +44,8 @@ class ImportedGraph:
 
     plan: GraphPlan
     state: ModuleState
-    method: Method | None  # the optimizer as it can be written; None of one that is not PyTorch's
-    data: Any
+    method: Method | Optimizer  # the optimizer; one of PyTorch's as it can be written
+    data: Dataset
     classes: int  # that the loss tells apart; 0 of a regression
 
     def __call__(self) -> Graph:
@@ -81,43 +68,41 @@ class ImportConfig:
 
 
 def imported_graph(
-    read: Read,
-    state_of: Callable[[Mapping[str, Laid]], ModuleState],
-    how: tuple[Dataset, Any],
-    options: dict[str, Any],
+    module: Any, loss: Loss, how: tuple[Dataset, Method | Optimizer], options: dict[str, Any]
 ) -> ImportedGraph:
-    """The graph that is read; fill in its options."""
+    """The graph of a module with its loss; fill in its options."""
     data, method = how
-    found, pump = _found(read, data)
+    found = _found(module, loss, data)
+    plan = found.plan
     interval = options.setdefault("min_update_interval", 1)
-    steps = 1 if pump.length is None else round(np.mean([*map(pump.steps, data.train)]))
+    steps = 1 if plan.length is None else round(np.mean([*map(plan.steps, data.train)]))
     intervals = {
         node: interval * (count or steps) for node, count in found.messages.items() if count != 1
     }
     options.setdefault("node_update_intervals", intervals)
     options["metric"] = "accuracy" if found.classes else "error"
-    known = cast("Method", method) if isinstance(method, partial) else None
-    made = ImportedGraph(found.plan, state_of(found.layouts), known, data, found.classes)
-    options |= {"make_graph": made, "pump": pump}
+    state = module_state(module, found.layouts)
+    made = ImportedGraph(plan, state, method, data, found.classes)
+    options |= {"make_graph": made, "pump": plan.pump}
     return made
 
 
 def imported_model(
-    name: str, made: ImportedGraph | TorchProgram, how: tuple[Dataset, Any], options: dict[str, Any]
-) -> Model:
+    name: str, made: ImportedGraph | TorchProgram, how: tuple[Dataset, Method | Optimizer],
+    options: dict[str, Any],
+) -> Model:  # fmt: skip
     """The model of what was imported, with its weights; labels are checked."""
     data, method = how
     state = made.state
     _require_labels(data, made.classes)
     is_ragged = isinstance(data, BatchList)
     batch = max(len(one[0]) for one in data.train) if is_ragged else data.batch
-    optimizer = cast("Method", method)() if isinstance(method, partial) else method
+    optimizer = method() if isinstance(method, partial) else method
     options = {"make_graph": None, "pump": None, **options}
     config = ImportConfig(name, batch, made.digest)
     model = Model(name, config, make_data=data.for_run, optimizer=optimizer, **options)
     first = {
-        ours: state.layouts[ours].ours(state.arrays).reshape(values.shape)
-        for ours, values in model.parameters().items()
+        ours: state.ours(ours).reshape(values.shape) for ours, values in model.parameters().items()
     }
     return model.set_parameters(first)
 
@@ -138,54 +123,6 @@ def state_now(result: Result | Model) -> dict[str, np.ndarray]:
         )
     state = made.state.theirs(model.parameters())
     return {name: np.array(one, made.state.arrays[name].dtype) for name, one in state.items()}
-
-
-def require_agreement(model: Model, theirs: Theirs, remedy: str) -> None:
-    """Check what a batch of each size gives against what it gives in PyTorch, without dropout."""
-    if isinstance(made := model.make_graph, ImportedGraph):
-        model = replace(model, make_graph=replace(made, plan=made.plan.changed(without_dropout)))
-    batches, data = dict[Any, Arrays](), model.data(0)
-    both = (data.batches(split, epoch=0, seed=0) for split in ("train", "valid"))
-    for batch in itertools.chain(*both):
-        batches.setdefault(tuple(one.shape for one in batch.arrays), batch.arrays)
-        if len(batches) == SIZES_MAX:
-            break
-    for arrays in batches.values():
-        rows = len(arrays[0])
-        with user_code(f"{model.name} failed on a batch of {rows}", GraphError):
-            expected = theirs(arrays)
-        for what, value in expected.items():
-            if not np.isfinite(value).all():
-                raise Refusal(
-                    f"{what} of a batch of {rows} is no finite number in PyTorch",
-                    "take NaN out of the data, or add a small number before a sqrt, a log or a /",
-                )
-        found = _ours(model, arrays)
-        largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
-        margin = TOLERANCE[model.dtype] * largest
-        for what, value in expected.items():
-            if not np.allclose(found[what], value, 0, margin):
-                raise Refusal(f"{what} of a batch of {rows} is not PyTorch's in evaluation", remedy)
-
-
-def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
-    """Read our gradients off a step of gradient descent with rate 1."""
-    data = BatchList([arrays], [arrays])
-    one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
-    result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
-    before, after = (state_now(each) for each in (one, result))
-    with np.errstate(invalid="ignore"):  # of infinities in a mask, which stay
-        found = {
-            f"the gradient of {name}": values.astype(float) - after[name].astype(float)
-            for name, values in before.items()
-        }
-    return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
-
-
-def require_options(options: Iterable[str]) -> None:
-    """Check names of options."""
-    if unknown := {*options} - {*OPTIONS}:
-        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
 
 
 def only_dtype(module: Any) -> str:
@@ -232,20 +169,17 @@ def _require_labels(data: Dataset, classes: int) -> None:
                 )
 
 
-def _found(read: Read, data: Any) -> tuple[Lowering, PumpPorts]:
-    """Read a module or a graph, and find the pump of a batch."""
+def _found(module: Any, loss: Loss, data: Dataset) -> Lowering:
+    """The import of a module; for any length, where batches differ in it."""
     batches = examples(data)
-    found = [
-        read(tuple(np.ascontiguousarray(np.repeat(one[:1], EXAMPLE_ROWS, axis=0)) for one in each))
-        for each in batches
-    ]
-    if len(found) == 1:
-        return found[0], PumpPorts(found[0].plan.ports)
-    return found[0], _of_any_length(found, batches)
+    found = [imported(module, loss, each) for each in batches]
+    if len(found) == 2:
+        _make_of_any_length(found, batches)
+    return found[0]
 
 
-def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
-    """Make the first import, of two for different lengths, one for any; return its pump."""
+def _make_of_any_length(found: list[Lowering], batches: list[Arrays]) -> None:
+    """Make the first import, of two for different lengths, one for any."""
     one, other = (each.plan for each in found)
     if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
         raise Refusal(*LOOP_IS_FIXED)
@@ -271,7 +205,6 @@ def _of_any_length(found: list[Lowering], batches: list[Arrays]) -> PumpPorts:
             what = f"batches differ in length, and {mine.name} is made for one"
             remedy = "give sequences of one length, or where a view names it -1"
             raise Refusal(what, remedy, mine.place)
-    found[0].plan = GraphPlan(one.name, tuple(ports), plans[0])
+    found[0].plan = GraphPlan(one.name, tuple(ports), plans[0], min(lengths))
     counts = zip(found[0].messages.items(), found[1].messages.values(), strict=True)
     found[0].messages = {node: count * (count == other) for (node, count), other in counts}
-    return PumpPorts(found[0].plan.ports, min(lengths))

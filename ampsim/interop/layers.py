@@ -25,20 +25,20 @@ from ampsim.interop.lowering import (
     node_name,
     short,
 )
-from ampsim.interop.parameters import Layout, Learned, laid_together
+from ampsim.interop.parameters import Layout, Learned
 from ampsim.interop.plan import Ref, Spec
 
 SEED: Final = 0  # of masks; each node has its own, by its name
 PARAMETERS: Final = 4  # of a cell: weights of input and state, and the biases of both
 
 
-def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> Ref:
-    """A node with an operation's weight, which lies in that way, and bias, if it has one."""
+def _layer(given: Arguments, wire: Ref, kind: Any, **options: Any) -> Ref:
+    """A node with an operation's weight, and bias, if it has one."""
     layout: Layout = {}
-    for part, its_way in (("weight", way), ("bias", np.ravel)):
+    for part in ("weight", "bias"):
         value = given[part]
         if isinstance(value, Learned):
-            layout[part] = value.laid(its_way)
+            layout[part] = value.places
         elif value is not None:
             raise given.refused(
                 f"{part} of this {short(given.operation)} is no parameter of the module",
@@ -47,7 +47,9 @@ def _layer(given: Arguments, wire: Ref, kind: Any, way: Any, **options: Any) -> 
             )
     if kind in (nodes.Linear, nodes.Conv2d, nodes.LayerNorm) and "bias" not in layout:
         options["has_bias"] = False
-    name = node_name(layout["weight"].names[0])
+    if kind is nodes.Linear:
+        layout["weight"] = layout["weight"].T
+    name = node_name(given["weight"].name)
     return given.low.learning(Spec(kind, name, options), layout, wire)
 
 
@@ -58,9 +60,9 @@ def linear(given: Arguments) -> Value:
         made = low.light(nodes.MatrixProduct, given.wire("input"), low.wire(weight.T))
         return made if bias is None else low.light(nodes.Sum, made, low.wire(bias))
     d_out, d_in = given.shape_of("weight")
-    if isinstance(bias, Learned) and bias.values.size != d_out:
+    if isinstance(bias, Learned) and bias.places.size != d_out:
         raise given.refused("a bias is one number for all columns", "give it one for each")
-    return _layer(given, given.wire("input"), nodes.Linear, np.transpose, d_in=d_in, d_out=d_out)
+    return _layer(given, given.wire("input"), nodes.Linear, d_in=d_in, d_out=d_out)
 
 
 def matmul(given: Arguments) -> Value:
@@ -68,10 +70,10 @@ def matmul(given: Arguments) -> Value:
     low, weight = given.low, given[given.second]
     first, second = given.shape_of(), given.shape_of(given.second)
     if isinstance(weight, Learned) and len(second) < 3:
-        d_in, d_out = (*weight.values.shape, 1)[:2]
+        d_in, d_out = (*weight.places.shape, 1)[:2]
         options: dict[str, Any] = {"d_in": d_in, "d_out": d_out, "has_bias": False}
         spec = Spec(nodes.Linear, node_name(weight.name), options)
-        made = low.learning(spec, {"weight": weight.laid()}, given.wire())
+        made = low.learning(spec, {"weight": weight.places}, given.wire())
         return made if len(second) == 2 else given.reshaped(made)
     if len(second) < 2 or second[:-2] not in ((), first[:-2]):
         raise low.refused(
@@ -91,7 +93,7 @@ def embedding(given: Arguments) -> Value:
     options: dict[str, Any] = {"vocabulary": vocabulary, "width": width}
     if given["padding_idx"] >= 0:
         options["padding"] = given["padding_idx"]
-    return _layer(given, given.wire("indices"), nodes.Embedding, np.ravel, **options)
+    return _layer(given, given.wire("indices"), nodes.Embedding, **options)
 
 
 def norm(kind: Any, given: Arguments) -> Value:
@@ -103,7 +105,7 @@ def norm(kind: Any, given: Arguments) -> Value:
         )
     (columns,), epsilon = given["normalized_shape"], given["eps"]
     options = {"epsilon": float(np.finfo(given.dtype).eps) if epsilon is None else epsilon}
-    return _layer(given, given.wire("input"), kind, np.ravel, columns=columns, **options)
+    return _layer(given, given.wire("input"), kind, columns=columns, **options)
 
 
 def _windows(given: Arguments, kernel: Sequence[int], *, is_pool: bool) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def convolution(given: Arguments) -> Value:
     filters, channels, *kernel = cast("tuple[int, ...]", given.shape_of("weight"))
     options: dict[str, Any] = {"channels": channels, "filters": filters}
     options |= _windows(given, kernel, is_pool=False)
-    return _on_images(given, lambda wire: _layer(given, wire, nodes.Conv2d, np.ravel, **options))
+    return _on_images(given, lambda wire: _layer(given, wire, nodes.Conv2d, **options))
 
 
 def max_pool(given: Arguments) -> Value:
@@ -235,14 +237,14 @@ def _cell(low: Lowering, parameters: list[Any], name: str, *, is_lstm: bool) -> 
             "a recurrent layer has no biases, or a projection", "take bias=True and proj_size=0"
         )
     w_x, w_h, b_x, b_h = cast("list[Learned]", parameters)
-    options: dict[str, Any] = {"d_in": w_x.values.shape[1], "hidden": w_h.values.shape[1]}
+    options: dict[str, Any] = {"d_in": w_x.places.shape[1], "hidden": w_h.places.shape[1]}
     if is_lstm:
         options["has_two_biases"] = True
         of = {"weight": (w_x, w_h), "bias": (b_x,), "bias_state": (b_h,)}
-        layout = {part: laid_together(them, _by_gate) for part, them in of.items()}
+        layout = {part: _by_gate(*(one.places for one in them)) for part, them in of.items()}
     else:
-        layout = {"bias_input": b_x.laid(), "bias_state": b_h.laid()}
-        layout |= {"weight_input": w_x.laid(np.transpose), "weight_state": w_h.laid(np.transpose)}
+        layout = {"bias_input": b_x.places, "bias_state": b_h.places}
+        layout |= {"weight_input": w_x.places.T, "weight_state": w_h.places.T}
     spec = Spec(nodes.LSTMCell if is_lstm else nodes.GRUCell, name, options)
     return _Cell(spec, layout, options["hidden"])
 

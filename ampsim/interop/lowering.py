@@ -17,7 +17,15 @@ import numpy as np
 from ampsim import nodes
 from ampsim.errors import AmpsimError, GraphError
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.parameters import WRAPPED, Laid, Layout, Learned, Way, numbered, specs_of
+from ampsim.interop.parameters import (
+    WRAPPED,
+    Layout,
+    Learned,
+    Way,
+    held_in,
+    places_in,
+    specs_of,
+)
 from ampsim.interop.plan import Call, GraphPlan, Port, Ref, Spec
 from ampsim.ir import Node
 from ampsim.user_code import is_own
@@ -100,13 +108,15 @@ class MissingRule(Refusal):
 class Lowering:
     """The calls so far, and what each operation of the exported program gave."""
 
-    def __init__(self, name: str, dtype: str) -> None:
-        self.name, self.dtype = name, dtype  # of the module, and of its parameters
-        self.values: dict[str, Value] = {}  # by the operations' names
-        self.layouts: dict[str, Laid] = {}  # of nodes' parameters in the module's, by names here
+    def __init__(self, module: Any, program: Any) -> None:
+        self.name = type(module).__name__
+        self.dtype = str(next(module.parameters()).dtype).removeprefix("torch.")
+        self.values: dict[str, Value] = {**held_in(module, program)}  # by the operations' names
+        self._parameters = places_in(module)
+        self.layouts: Layout = {}  # of nodes' parameters in the module's, by names here
         self.messages: dict[str, int] = {}  # how often a batch meets each node with parameters
         self.classes = 0  # that the loss tells apart; 0 of a regression
-        self.plan = GraphPlan(name, (), ())  # once all operations were looked at
+        self.plan = GraphPlan(self.name, (), ())  # once all operations were looked at
         self.current: Any = None  # the operation of the exported program that is looked at
         self.said = ""  # its name as the user knows it
         self.loss_place = ""  # where the loss is defined, if that is the user's code
@@ -140,7 +150,7 @@ class Lowering:
             node: uses[node] or count for node, count in self.messages.items() if node in places
         }
         self.layouts = {
-            name: laid for name, laid in self.layouts.items() if name.rpartition(".")[0] in places
+            name: lies for name, lies in self.layouts.items() if name.rpartition(".")[0] in places
         }
         self._require_apart(places)
         ports = tuple(one for one in self._ports if Ref(one.name) in read)
@@ -171,18 +181,25 @@ class Lowering:
 
         `lines` are the user's of each call, in order.
         """
-        learned = [one for one in self.values.values() if isinstance(one, Learned)]
-        places = numbered({one.name: one.values for one in learned if not one.ways})
-        taken = np.zeros(sum(one.size for one in places.values()), bool)
+        taken = np.zeros(sum(one.size for one in self._parameters.values()), bool)
         for node, line in lines.items():
-            for name, laid in self.layouts.items():
+            for name, mine in self.layouts.items():
                 if name.rpartition(".")[0] == node:
-                    if taken[mine := laid.ours(places).ravel()].any():
-                        raise Refusal(*_tied(laid.names[0]), line)
+                    if taken[mine].any():
+                        raise Refusal(*self._tied(mine), line)
                     taken[mine] = True
-        for name, place in places.items():
-            if 0 < taken[place].sum() < place.size:
+        for name, places in self._parameters.items():
+            if 0 < taken[places].sum() < places.size:
                 raise Refusal(f"a part of {name} has no effect on the loss", "make it smaller")
+
+    def _tied(self, places: np.ndarray) -> tuple[str, str]:
+        """Tell what is wrong with a parameter of several nodes, and what to try."""
+        first = places.flat[0]
+        name = next(name for name, own in self._parameters.items() if first in own)
+        return (
+            f"{name} is used by several operations that cannot be one node",
+            "ampsim ties no weights of different layers; give each a parameter of its own",
+        )
 
     def refused(self, what: str, remedy: str = "", kind: type[Refusal] = Refusal) -> Refusal:
         """Say in a line that an operation cannot be, where it stands, and what to try."""
@@ -274,14 +291,14 @@ class Lowering:
         Returns:
             The wire of the use; of a loop, the states at all steps but one, and at that one.
         """
-        parts = [(part, laid.names, repr(laid.way)) for part, laid in layout.items()]
+        parts = [(part, places.tobytes()) for part, places in layout.items()]
         key = (spec.kind, steps is None, *parts)
         if key not in self._used:
             made = replace(spec, name=self.free(spec.name))
             self._tried(made)
             self._specs[made.name] = made
             self._learning.add(made.name)
-            self.layouts |= {f"{made.name}.{part}": laid for part, laid in layout.items()}
+            self.layouts |= {f"{made.name}.{part}": places for part, places in layout.items()}
             self.messages[made.name] = 0 if steps is None else steps.length
             self._used[key] = made, 0
         made, number = self._used[key]
@@ -292,7 +309,7 @@ class Lowering:
                 "give them as one input, (rows, sequences, steps), and view(-1, steps) before it",
             )
         if made.options != spec.options:
-            raise self.refused(*_tied(parts[0][1][0]))
+            raise self.refused(*self._tied(next(iter(layout.values()))))
         if steps is not None:
             first = self.call(made, *feeds, steps, part="loop", outputs=2)
             return first, Ref(first.call, 1)
@@ -350,21 +367,13 @@ class Lowering:
 
     def _looked_up(self, learned: Learned) -> Ref:
         """An array that learns is a table all of whose rows are looked up."""
-        shape = learned.values.shape or (1,)
+        shape = learned.places.shape or (1,)
         rows = shape[:-1] or (1,)
         places = np.arange(int(np.prod(rows))).reshape(rows)
         index = self.port(self._light_name("places"), rows, values=places)
         options = {"vocabulary": places.size, "width": shape[-1]}
         spec = Spec(nodes.Embedding, node_name(learned.name), options)
-        return self.learning(spec, {"weight": learned.laid()}, index)
-
-
-def _tied(parameter: str) -> tuple[str, str]:
-    """Tell what is wrong with a parameter of several nodes, and what to try."""
-    return (
-        f"{parameter} is used by several operations that cannot be one node",
-        "ampsim ties no weights of different layers; give each a parameter of its own",
-    )
+        return self.learning(spec, {"weight": learned.places}, index)
 
 
 def extents(shape: Sequence[int | None]) -> tuple[int, ...]:
@@ -405,13 +414,15 @@ def place_of(operation: Any) -> str:
 
 
 def require_free(program: Any) -> None:
-    """Refuse a batch of one size, and buffers that change."""
+    """Refuse a batch of one size, a loss that learns, and buffers that change."""
     for operation, spec in specs_of(program):
         if spec.kind.name == "USER_INPUT" and shape_of(operation)[:1] != (None,):
             raise Refusal(
                 f"the module's own numbers fix the batch at {shape_of(operation)[0]}",
                 "use x.size(0), or -1, instead of a number or len(x)",
             )
+        if spec.kind.name == "PARAMETER" and not spec.target.startswith(WRAPPED):
+            raise Refusal("the loss has parameters of its own", "keep them in the module")
     for changed in program.graph_signature.buffers_to_mutate.values():
         raise Refusal(
             f"buffer {changed.removeprefix(WRAPPED)} changes with each batch, and to_torch would "
@@ -524,7 +535,9 @@ class Arguments:
     def view(self, way: Way, wired: Callable[[], Ref]) -> Value:
         """A view of the first argument: of a parameter as one, else the output that brings it."""
         value = self[self.first]
-        return value.seen(way, wired) if isinstance(value, Learned) else wired()
+        if isinstance(value, Learned):
+            return Learned(value.name, way(value.places), wired)
+        return wired()
 
     def rest(self) -> list[Any]:
         """List the arguments after the first."""

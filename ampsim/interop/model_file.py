@@ -11,6 +11,7 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,7 +22,7 @@ from ampsim.errors import OptionError
 from ampsim.files import replacing, sha256_of, write_text
 from ampsim.interop.imported_model import OPTIONS, ImportedGraph
 from ampsim.interop.loops import LoopSteps
-from ampsim.interop.plan import GraphPlan, PumpPorts, Ref, Spec
+from ampsim.interop.plan import GraphPlan, Ref, Spec
 from ampsim.interop.training import BatchList, Method
 from ampsim.study import Model
 
@@ -94,25 +95,24 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
         raise OptionError(
             f"{source} must give what ampsim.from_torch(module, …) gives, got another model"
         )
-    if made.method is None:
+    method = made.method
+    if not isinstance(method, partial):
         raise OptionError(
             f"{source}: a file can be written of an optimizer of torch.optim alone; take SGD or "
             "Adam of it"
         )
-    pump = model.pump
-    assert isinstance(pump, PumpPorts)
     arrays = path.with_suffix(".npz")
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
-        np.savez_compressed(file, **_arrays(model, made, pump))
+        np.savez_compressed(file, **_arrays(model, made))
     about = Path(source).name, arrays.name, sha256_of(arrays)
-    text = _text(replace(model, error_scale=model.error_scale_of(made.data)), made, pump, about)
+    text = _text(replace(model, error_scale=model.error_scale_of(made.data)), made, method, about)
     write_text(path, text)
     return text.count("\n"), arrays
 
 
-def _arrays(model: Model, made: ImportedGraph, pump: PumpPorts) -> dict[str, Any]:
+def _arrays(model: Model, made: ImportedGraph) -> dict[str, Any]:
     held: dict[str, Any] = {f"weight/{name}": one for name, one in model.parameters().items()}
-    held |= {f"fixed/{one.name}": one.values for one in pump.ports if one.values is not None}
+    held |= {f"fixed/{one.name}": one.values for one in made.plan.ports if one.values is not None}
     for split in ("train", "valid"):
         given = getattr(made.data, split)
         batches = given if isinstance(made.data, BatchList) else [given]
@@ -122,11 +122,10 @@ def _arrays(model: Model, made: ImportedGraph, pump: PumpPorts) -> dict[str, Any
     return held
 
 
-def _text(model: Model, made: ImportedGraph, pump: PumpPorts, about: tuple[str, str, str]) -> str:
+def _text(model: Model, made: ImportedGraph, method: Method, about: tuple[str, str, str]) -> str:
     source, arrays, digest = about
-    plan, method = made.plan, made.method
-    assert method is not None
-    is_array = isinstance(made.data, ArrayDataset)
+    plan, data = made.plan, made.data
+    is_array = isinstance(data, ArrayDataset)
     return TEXT.format(
         name=model.name,
         title=repr(plan.name),
@@ -134,9 +133,9 @@ def _text(model: Model, made: ImportedGraph, pump: PumpPorts, about: tuple[str, 
         arrays=arrays,
         digest=repr(digest),
         rate=repr(method.keywords["rate"]),
-        batch=f"\n    batch: int = {made.data.batch}" if is_array else "",
+        batch=f"\n    batch: int = {data.batch}" if isinstance(data, ArrayDataset) else "",
         calls="\n".join(_graph_lines(plan)),
-        pump="\n".join(_pump_lines(pump)),
+        pump="\n".join(_pump_lines(plan)),
         first="[0]" if is_array else "",
         kind="ampsim.ArrayDataset" if is_array else "interop.BatchList",
         more=f", config.batch, {model.dtype!r}" if is_array else "",
@@ -189,14 +188,14 @@ def _word(given: Any) -> str:
     return f"interop.{given}" if isinstance(given, LoopSteps) else repr(given)
 
 
-def _pump_lines(pump: PumpPorts) -> Iterator[str]:
+def _pump_lines(plan: GraphPlan) -> Iterator[str]:
     position = "interop.Position(instance)"
-    if pump.length is not None:
-        array, axis = pump.length
+    if plan.length is not None:
+        array, axis = plan.length
         position = f"interop.Position(instance, length=batch.arrays[{array}].shape[{axis}])"
     yield f"    arrays, at = batch.arrays, {position}"
     sent = list[str]()
-    for place, port in enumerate(pump.ports):
+    for place, port in enumerate(plan.ports):
         payload = f"arrays[{port.array}]"
         if port.array is None:
             payload = f"HELD[{f'fixed/{port.name}'!r}]"

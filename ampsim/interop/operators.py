@@ -178,7 +178,7 @@ def _picked(given: Arguments, axis: int, key: int | tuple[int | None, ...]) -> V
     index = (*[slice(None)] * place, slice(*key) if isinstance(key, tuple) else key)
     keys = (*[None] * place, key)
     way, value = operator.itemgetter(index), given[given.first]
-    if isinstance(value, Learned) and value.wired is None and value.values.ndim == 1:
+    if isinstance(value, Learned) and value.wired is None and value.places.ndim == 1:
         keys = (None, key if isinstance(key, tuple) else (key, key + 1 or None, None))  # of (1, n)
     return given.view(way, lambda: given.light(nodes.Pick, given.wire(), keys=keys))
 

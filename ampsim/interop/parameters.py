@@ -1,11 +1,13 @@
-"""Parameters of a module, and how those of a model lie in them: there, and back again."""
+"""Parameters of a module, and how those of a model lie in them: there, and back again.
+
+All numbers that a module learns stand in one vector, one tensor after the other. Where a parameter,
+a view of one, or a parameter of a node lies is an array of their places in it, of its shape.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,26 +20,20 @@ WRAPPED: Final = "module."
 Way: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """From an array to a view of it, or to a copy of its numbers in another order."""
 
-
-@dataclass(frozen=True)
-class Laid:
-    """The parameters of the module that a node's parameter is, and how they lie in it."""
-
-    names: tuple[str, ...]  # of the module's
-    way: Callable[..., np.ndarray] = np.ravel  # puts their numbers into the order of the node's
-
-    def ours(self, theirs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The node's, up to its shape."""
-        return self.way(*(theirs[name] for name in self.names))
+Layout: TypeAlias = dict[str, np.ndarray]
+"""For each parameter of a node, without the node's name, the places of its numbers in order."""
 
 
-def numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays of these shapes in which each number is its place, all arrays one after the other."""
-    stops = itertools.accumulate(one.size for one in arrays.values())
-    return {
-        name: np.arange(stop - one.size, stop).reshape(one.shape)
-        for (name, one), stop in zip(arrays.items(), stops, strict=True)
-    }
+def places_in(module: Any) -> dict[str, np.ndarray]:
+    """The places of each parameter, by name; one tensor of two names has those of the first."""
+    places, of_tensors, count = dict[str, np.ndarray](), dict[int, np.ndarray](), 0
+    for name, values in module.named_parameters(remove_duplicate=False):
+        if id(values) not in of_tensors:
+            size: int = values.numel()
+            own = np.arange(count, count + size).reshape(tuple(values.shape))
+            of_tensors[id(values)], count = own, count + size
+        places[name] = of_tensors[id(values)]
+    return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,68 +41,39 @@ class ModuleState:
     """A module's state_dict as it was imported, and where its parameters are in a model."""
 
     arrays: Mapping[str, np.ndarray]  # by the module's names, buffers among them
-    first_names: Mapping[str, str]  # of each parameter, the first name of the same tensor
-    layouts: Mapping[str, Laid]  # how the model's parameters lie in them, by names in the model
+    places: Mapping[str, np.ndarray]  # of the module's parameters
+    layouts: Mapping[str, np.ndarray]  # of the model's parameters, by their names
 
     def theirs(self, ours: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The state_dict with the model's numbers; buffers are as they were."""
-        learned = {name: self.arrays[name] for laid in self.layouts.values() for name in laid.names}
-        places = numbered(learned)
-        flat = np.concatenate([one.ravel() for one in learned.values()])
-        for name, laid in self.layouts.items():
-            flat[laid.ours(places).ravel()] = ours[name].ravel()
-        state = {**self.arrays, **{name: flat[place] for name, place in places.items()}}
-        return state | {name: state[first] for name, first in self.first_names.items()}
+        numbers = self._numbers()
+        for name, places in self.layouts.items():
+            numbers[places.ravel()] = ours[name].ravel()
+        return {**self.arrays, **{name: numbers[places] for name, places in self.places.items()}}
+
+    def ours(self, name: str) -> np.ndarray:
+        """The first numbers of a parameter of the model, up to its shape."""
+        return self._numbers()[self.layouts[name]]
+
+    def _numbers(self) -> np.ndarray:
+        """All numbers that are learned, as they were imported."""
+        arrays = {id(at): self.arrays[name].ravel() for name, at in self.places.items()}
+        return np.concatenate([*arrays.values()])
 
 
-def module_state(module: Any, layouts: Mapping[str, Laid]) -> ModuleState:
+def module_state(module: Any, layouts: Mapping[str, np.ndarray]) -> ModuleState:
     """The state of a module of which a model has these parameters."""
     arrays = {name: one.detach().numpy().copy() for name, one in module.state_dict().items()}
-    return ModuleState(arrays, first_names(module), layouts)
-
-
-def first_names(module: Any) -> dict[str, str]:
-    """For each name of a parameter the first of the same tensor, as of a layer with two names."""
-    seen: dict[int, str] = {}
-    named = module.named_parameters(remove_duplicate=False)
-    return {name: seen.setdefault(id(values), name) for name, values in named}
-
-
-Layout: TypeAlias = dict[str, Laid]
-"""For each parameter of a node, without the node's name, how it lies."""
+    return ModuleState(arrays, places_in(module), layouts)
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A parameter of the module, or a view of one, with its first values."""
+    """A parameter of the module, or a view of one."""
 
     name: str  # of the parameter
-    values: np.ndarray  # of the view
-    ways: tuple[Way, ...] = ()  # from the parameter to the view, one after the other
+    places: np.ndarray
     wired: Callable[[], Ref] | None = None  # gives what brings a view that is no layer's weight
-
-    def seen(self, way: Way, wired: Callable[[], Ref] | None = None) -> Learned:
-        """A view of it."""
-        return Learned(self.name, way(self.values), (*self.ways, way), wired)
-
-    def laid(self, way: Way = np.ravel) -> Laid:
-        """Lay it into a parameter of a node."""
-        return laid_together([self], way)
-
-
-def laid_together(parts: Sequence[Learned], way: Callable[..., np.ndarray]) -> Laid:
-    """Lay several parameters together into one of a node."""
-    ways = [one.ways for one in parts]
-    return Laid(tuple(one.name for one in parts), partial(_laid, way, ways))
-
-
-def _laid(way: Callable[..., Any], ways: list[tuple[Way, ...]], *arrays: np.ndarray) -> Any:
-    """Views of arrays, laid together."""
-    views = [
-        reduce(lambda view, change: change(view), changes, array)
-        for changes, array in zip(ways, arrays, strict=True)
-    ]
-    return way(*views)
 
 
 def specs_of(program: Any) -> list[tuple[Any, Any]]:
@@ -117,13 +84,15 @@ def specs_of(program: Any) -> list[tuple[Any, Any]]:
 
 def held_in(module: Any, program: Any) -> dict[str, Learned | np.ndarray]:
     """Parameters, buffers and constants of an exported program, by their placeholders' names."""
-    first, found = first_names(module), dict[str, Any]()
+    places, found = places_in(module), dict[str, Any]()
+    first_names = {id(at): name for name, at in reversed(places.items())}
     tensors = {**program.constants, **program.state_dict}
     for holder, spec in specs_of(program):
         if spec.kind.name == "USER_INPUT":
             continue
-        values = tensors[spec.target].detach().numpy()
-        is_learned = spec.kind.name == "PARAMETER"
-        name = first.get(spec.target.removeprefix(WRAPPED), "")
-        found[holder.name] = Learned(name, values) if is_learned else values
+        own = places.get(spec.target.removeprefix(WRAPPED))
+        if spec.kind.name == "PARAMETER" and own is not None:
+            found[holder.name] = Learned(first_names[id(own)], own)
+        else:
+            found[holder.name] = tensors[spec.target].detach().numpy()
     return found

@@ -89,30 +89,13 @@ def for_each(values: np.ndarray, arrays: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class PumpPorts:
-    """A pump: brings the arrays of a batch, and what else the graph reads, to the ports."""
-
-    ports: tuple[Port, ...]  # in the order of the controller's
-    length: tuple[int, int] | None = None  # array and axis of steps, where batches differ in it
-
-    def __call__(self, instance: int, batch: Any) -> list[Pumped]:
-        """Send everything in the state of the batch."""
-        state = Position(instance, 0, self.steps(batch.arrays) if self.length else 0)
-        return [(i, state, one.payload(batch.arrays)) for i, one in enumerate(self.ports)]
-
-    def steps(self, arrays: tuple[np.ndarray, ...]) -> int:
-        """Return how many steps a batch of these arrays has."""
-        array, axis = self.length or (0, 0)
-        return arrays[array].shape[axis]
-
-
-@dataclass(frozen=True)
 class GraphPlan:
     """The calls that make a graph, in order; calling it makes the graph."""
 
     name: str
-    ports: tuple[Port, ...]
+    ports: tuple[Port, ...]  # in the order of the controller's
     calls: tuple[Call, ...]
+    length: tuple[int, int] | None = None  # array and axis of steps, where batches differ in it
 
     def __call__(self) -> Graph:
         """Make the graph."""
@@ -123,6 +106,16 @@ class GraphPlan:
             made = call.added_to(graph, wires)
             wires |= {Ref(call.name, port): wire for port, wire in enumerate(made)}
         return graph
+
+    def pump(self, instance: int, batch: Any) -> list[Pumped]:
+        """Bring the arrays of a batch, and what else the graph reads, to the ports."""
+        state = Position(instance, 0, self.steps(batch.arrays) if self.length else 0)
+        return [(i, state, one.payload(batch.arrays)) for i, one in enumerate(self.ports)]
+
+    def steps(self, arrays: tuple[np.ndarray, ...]) -> int:
+        """Return how many steps a batch of these arrays has."""
+        array, axis = self.length or (0, 0)
+        return arrays[array].shape[axis]
 
     @property
     def digest(self) -> str:

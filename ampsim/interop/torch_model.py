@@ -7,34 +7,40 @@ and one side alone of a branch on the shape of the batch, or on `self.training`.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from ampsim.errors import OptionError
+from ampsim.errors import GraphError, OptionError, UnknownNameError, one_of
 from ampsim.interop.control_flow import Branching, torch_program
-from ampsim.interop.exported import Loss, imported, modes_kept, require_trainable, the_torch
+from ampsim.interop.exported import Loss, modes_kept, require_trainable, the_torch
 from ampsim.interop.imported_model import (
+    OPTIONS,
+    TOLERANCE,
     Dataset,
+    ImportedGraph,
     imported_graph,
     imported_model,
     only_dtype,
-    require_agreement,
     require_alike,
-    require_options,
     state_now,
 )
-from ampsim.interop.lowering import Lowering, Refusal
-from ampsim.interop.parameters import module_state
-from ampsim.interop.training import Arrays, BatchList, dataset_of, method_of
-from ampsim.study import Model, Result
+from ampsim.interop.lowering import Refusal
+from ampsim.interop.plan import without_dropout
+from ampsim.interop.training import Arrays, BatchList, Method, dataset_of, method_of
+from ampsim.optim import Optimizer, sgd
+from ampsim.study import Model, Result, simulate
 from ampsim.text import short
+from ampsim.user_code import user_code
 
 if TYPE_CHECKING:
     import torch
 
+
+SIZES_MAX: Final = 3  # a whole batch, and what is left of training and validation data
 
 UNSEEN: Final = (
     "torch.export does not see hooks, a torch.autograd.Function, or the other side of an if on "
@@ -108,7 +114,8 @@ def from_torch(
             "loss must be a function of output and target, such as nn.CrossEntropyLoss(), got "
             f"{short(loss)}"
         )
-    require_options(options)
+    if unknown := {*options} - {*OPTIONS}:
+        raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
     options["dtype"] = only_dtype(module)
     dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
     try:
@@ -120,15 +127,12 @@ def from_torch(
         raise Refusal(f"{type(module).__name__}: {refusal}") from refusal.__cause__
 
 
-def _imported(module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[str, Any]) -> Model:
+def _imported(
+    module: Any, loss: Loss, how: tuple[Dataset, Method | Optimizer], options: dict[str, Any]
+) -> Model:
     """The model of a module, compared with it."""
-
-    def read(arrays: Arrays) -> Lowering:
-        tensors = [the_torch().from_numpy(one) for one in arrays]
-        return imported(module, tensors, loss)
-
     try:
-        made = imported_graph(read, partial(module_state, module), how, options)
+        made = imported_graph(module, loss, how, options)
     except Branching as branching:
         made = torch_program(module, branching.args[0])
         if isinstance(how[0], BatchList):
@@ -136,8 +140,50 @@ def _imported(module: Any, loss: Loss, how: tuple[Dataset, Any], options: dict[s
             raise Refusal(what, "pad them") from None
         options |= {"make_program": made, "make_layers": made.layers}
     model = imported_model(type(module).__name__, made, how, options)
-    require_agreement(model, partial(_theirs, module, loss), UNSEEN)
+    _require_agreement(model, module, loss)
     return model
+
+
+def _require_agreement(model: Model, module: Any, loss: Loss) -> None:
+    """Check what a batch of each size gives against what it gives in PyTorch, without dropout."""
+    if isinstance(made := model.make_graph, ImportedGraph):
+        model = replace(model, make_graph=replace(made, plan=made.plan.changed(without_dropout)))
+    batches, data = dict[Any, Arrays](), model.data(0)
+    both = (data.batches(split, epoch=0, seed=0) for split in ("train", "valid"))
+    for batch in itertools.chain(*both):
+        batches.setdefault(tuple(one.shape for one in batch.arrays), batch.arrays)
+        if len(batches) == SIZES_MAX:
+            break
+    for arrays in batches.values():
+        rows = len(arrays[0])
+        with user_code(f"{model.name} failed on a batch of {rows}", GraphError):
+            expected = _theirs(module, loss, arrays)
+        for what, value in expected.items():
+            if not np.isfinite(value).all():
+                raise Refusal(
+                    f"{what} of a batch of {rows} is no finite number in PyTorch",
+                    "take NaN out of the data, or add a small number before a sqrt, a log or a /",
+                )
+        found = _ours(model, arrays)
+        largest = max(float(np.abs(one).max(initial=0)) for one in expected.values())
+        margin = TOLERANCE[model.dtype] * largest
+        for what, value in expected.items():
+            if not np.allclose(found[what], value, 0, margin):
+                raise Refusal(f"{what} of a batch of {rows} is not PyTorch's in evaluation", UNSEEN)
+
+
+def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
+    """Read our gradients off a step of gradient descent with rate 1."""
+    data = BatchList([arrays], [arrays])
+    one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
+    result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
+    before, after = (state_now(each) for each in (one, result))
+    with np.errstate(invalid="ignore"):  # of infinities in a mask, which stay
+        found = {
+            f"the gradient of {name}": values.astype(float) - after[name].astype(float)
+            for name, values in before.items()
+        }
+    return {"the loss": np.array(result.epochs["loss"].iloc[0]), **found}
 
 
 def _theirs(module: Any, loss: Loss, arrays: Arrays) -> dict[str, np.ndarray]:

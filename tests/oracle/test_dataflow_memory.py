@@ -498,13 +498,15 @@ def test_a_worker_among_others_says_that_it_has_no_room(run_ahead, has_swapping)
 @settings(max_examples=5, deadline=None)
 @given(share=st.sampled_from([-0.1, 1.0, 2.0]))
 def test_a_threshold_is_a_share(share):
-    with pytest.raises(OptionError, match=r"^swap_threshold must be from 0 to below 1, got"):
+    with pytest.raises(OptionError, match=r"^swap_threshold must be .*(below 1|>= 0), got"):
         flow.run(forward(1), FEEDS, cluster=plain_cluster(10**6), swap_memory=True,
                  swap_threshold=share)  # fmt: skip
 
 
 def test_options_that_would_have_no_effect_are_refused():
-    with pytest.raises(OptionError, match=r"^swap_threshold has no effect without swap_memory"):
+    with pytest.raises(
+        OptionError, match=r"^swap_threshold of 0.5 has no effect without swap_memory"
+    ):
         flow.run(forward(1), FEEDS, swap_threshold=0.5)
     with pytest.raises(OptionError, match=r"^swap_memory needs memory_bytes of the device, and"):
         flow.run(forward(1), FEEDS, cluster=plain_cluster(None), swap_memory=True)

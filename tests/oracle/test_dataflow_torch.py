@@ -483,17 +483,6 @@ def test_several_gradients_of_one_loop_stand_beside_each_other():
     np.testing.assert_allclose(one[1], 2.0 * one[0], rtol=1e-12)
 
 
-def test_a_given_gradient_is_pulled_back():
-    with flow.FlowGraph():
-        x = flow.input("x", X.shape)
-        seed = flow.input("seed", X.shape)
-        (slope,) = flow.gradients(flow.tanh(x), [x], seed)
-        (none,) = flow.gradients(flow.sum(seed), [x])
-    found = flow.run([slope, none], {"x": X, "seed": 3.0 * X}).values
-    np.testing.assert_allclose(found[0], 3.0 * X * (1.0 - np.tanh(X) ** 2), rtol=1e-12)
-    assert not found[1].any()
-
-
 @pytest.mark.parametrize("program", ["power", "cond_in_loop", "nested", "scanned", "chosen"])
 def test_single_precision_stays_single(program):
     with flow.FlowGraph():

@@ -11,9 +11,9 @@ from plain_dqn import PlainAgent, expected_reward
 
 import ampsim
 from ampsim import flow
-from ampsim.dataflow import Plan, ProgramEngine
+from ampsim.dataflow import ProgramEngine
 from ampsim.dataflow.engine import EPOCH
-from ampsim.dataflow.plan import needed
+from ampsim.dataflow.plan import Plan, needed
 from ampsim.errors import GraphError, OptionError
 from ampsim.hardware import Cluster, Device, Link
 from ampsim.model_parallel import RunSettings

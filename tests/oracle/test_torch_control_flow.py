@@ -43,6 +43,14 @@ class Choosing(nn.Module):
         return self(x)  # where the head that is not chosen has a gradient, of zeros
 
 
+class Sharing(Choosing):
+    """Both heads have one weight, under two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.other.weight = self.one.weight
+
+
 class Repeating(nn.Module):
     """A layer as often as numbers say, chosen in each round by a cond within the loop."""
 
@@ -96,7 +104,7 @@ class Scanning(nn.Module):
         return self.last(torch.stack(states).mean(0))
 
 
-MODULES: tuple[Any, ...] = (Choosing, Repeating, Scanning)
+MODULES: tuple[Any, ...] = (Choosing, Sharing, Repeating, Scanning)
 """Loops also with Python's own: those of PyTorch are compiled again for each batch."""
 
 

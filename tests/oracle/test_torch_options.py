@@ -296,3 +296,22 @@ def test_dropout_between_layers_of_a_reader_drops_in_training_only():
     node.is_training = False
     ((_port, _state, kept),) = node.forward(0, (1, 0), np.ones((100, 4)))
     assert (kept == 1).all()
+
+
+class LearningLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 3)
+
+    def forward(self, output, target):
+        return F.cross_entropy(self.head(output), target)
+
+
+def test_a_loss_with_parameters_of_its_own_is_refused():
+    """Of one nameless parameter it was said that several operations use it."""
+    net, x = nn.Linear(4, 3), ITEMS["rows"]
+    with pytest.raises(GraphError, match=r"^Linear: the loss has parameters of its own; keep "):
+        ampsim.from_torch(
+            net, x, loss=LearningLoss(), data=((x, LABELS), (x, LABELS)),
+            optimizer=torch.optim.SGD(net.parameters(), 0.1),
+        )  # fmt: skip

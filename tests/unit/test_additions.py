@@ -49,7 +49,7 @@ def files_with(*words: str) -> set[str]:
 
 USED = {
     "sequential": {
-        "interop/imported_model.py",
+        "interop/torch_model.py",
         "data_parallel/inside.py", "data_parallel/solver.py", "forecasting/budget.py",
         "forecasting/forecast.py", "model_parallel/engine.py", "model_parallel/placements/base.py",
     },
@@ -60,7 +60,7 @@ USED = {
     },
     "dataflow": {
         "cli/run.py", "forecasting/budget.py", "forecasting/forecast.py",
-        "interop/imported_model.py", "study/checking.py",
+        "interop/torch_model.py", "study/checking.py",
     },
 }  # fmt: skip
 """Where others use a method: as what stands where none is named, or as what they are made of."""
