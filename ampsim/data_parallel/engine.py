@@ -104,6 +104,8 @@ class SolverEngine:
             is_abstract=settings.is_abstract,
             steps_at_server=solver.meets == "server" and solver.sends == "gradient",
         )
+        if self._setting.steps_at_server:
+            recorder.summary.count_merged(self._setting.centre_place)
         self._observer = Observer(job, settings.is_abstract)  # which tells nodes their optimizer
         self._make_ranks(job, make_graph, placement)
         self._connect(Parameters(names, thetas, solver.outer()))
