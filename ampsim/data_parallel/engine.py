@@ -82,7 +82,8 @@ class SolverEngine:
         names, thetas = [node.name for node in nodes], [node.theta for node in nodes]
         self._queue = BatchQueue(
             self._count, solver.batches_per_assignment, on_part=self._end_part,
-            in_rounds=solver.decisions.meets == "all", whole_of=settings.batches_of,
+            in_rounds=solver.meets == "all", averages=solver.sends == "gradient",
+            whole_of=settings.batches_of,
         )  # fmt: skip
         self._setting = Setting(
             solver=solver,
@@ -104,8 +105,6 @@ class SolverEngine:
             is_abstract=settings.is_abstract,
             steps_at_server=solver.meets == "server" and solver.sends == "gradient",
         )
-        if self._setting.steps_at_server:
-            recorder.summary.count_merged(self._setting.centre_place)
         self._observer = Observer(job, settings.is_abstract)  # which tells nodes their optimizer
         self._make_ranks(job, make_graph, placement)
         self._connect(Parameters(names, thetas, solver.outer()))
@@ -133,6 +132,8 @@ class SolverEngine:
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
             kind = PushGradients if decisions.sends == "gradient" else PushWeights
+            if setting.steps_at_server:
+                setting.recorder.summary.count_merged(setting.centre_place)
             self._exchange = exchange = kind(setting, self._ranks, servers)
             self._servers = exchange.servers
         elif decisions.backup_ranks:
