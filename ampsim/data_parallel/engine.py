@@ -208,10 +208,10 @@ class SolverEngine:
             copy.controller.on_finish = partial(_tell_of, copy, on_items)
 
     def note_overtaken(self) -> None:
-        """Record transfers under way, as far as later ones are recorded, and merged exchanges."""
+        """Record transfers under way, as far as later ones are recorded, and exchanges."""
         self._setting.fabric.note_overtaken()
         if isinstance(self._exchange, PushPull):
-            self._exchange.note_unanswered(self._last_end_s)
+            self._exchange.note_unfinished(self._last_end_s)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""

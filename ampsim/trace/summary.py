@@ -82,7 +82,7 @@ class Summary:
             self._add_staleness(spans["node"], spans["staleness"])
 
     def take_whole(self, spans: Columns, updates: Columns, centre: int | None) -> None:
-        """Add all spans and updates of a run; those of gradients at `centre`, if any, are merges."""
+        """Add all spans and updates of a run; spans of gradients at `centre` are merges."""
         if centre is not None and (spans["staleness"][spans["node"] == centre] >= 0).any():
             self.count_merged(centre)
         self(spans)
