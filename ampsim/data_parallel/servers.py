@@ -92,8 +92,7 @@ class PushPull(Exchange):
     def note_unfinished(self, end_s: float) -> None:
         """Record exchanges that the end of the run cuts at `end_s`, if its weights have a merge."""
         for push, merges in self._in_weights:
-            is_over = push.is_answered and not push.unmerged
-            if merges and not is_over and push not in self._noted:
+            if merges and push not in self._noted and (push.unmerged or not push.is_answered):
                 push.cut(merges, end_s)
                 self._note(push, push.end_s if push.is_answered else end_s)
                 self._noted.add(push)
@@ -345,8 +344,9 @@ class Push:
         return [*self.merges, *((*one, math.inf) for one in self.under_way.values())]
 
     def cut(self, merges: Sequence[Merged], end_s: float) -> None:
-        """Let it have these merges alone, which end at `end_s` at the latest."""
-        self.merges = [(*one[:2], min(one[2], end_s)) for one in merges]
+        """Let it have these merges alone, and the last end at `end_s` where any is left."""
+        *first, last = merges
+        self.merges = [*first, (*last[:2], end_s if self.unmerged else min(last[2], end_s))]
 
     def ask(self, now_s: float, resume: Resume) -> None:
         """Note that the rank asks for the centre; `resume` with each part of the answer."""

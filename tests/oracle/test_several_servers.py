@@ -63,7 +63,8 @@ def pushes_of(result: ampsim.Result) -> pd.DataFrame:
 def whole(result: ampsim.Result) -> pd.DataFrame:
     """Exchanges but for those of which the end of the run has cut a merge: one for each rank."""
     exchanges, pushes = result.exchanges, pushes_of(result)
-    is_cut = ~exchanges["merge_end_s"].isin(pushes["end_s"])
+    is_whole = exchanges["merge_end_s"].isin(pushes["end_s"])
+    is_cut = ~(is_whole & exchanges["merge_start_s"].isin(pushes["start_s"]))
     assert (exchanges.loc[is_cut, "merge_end_s"] == result.epochs["time_s"].iloc[-1]).all()
     assert exchanges.loc[is_cut, "rank"].is_unique
     return exchanges[~is_cut]
