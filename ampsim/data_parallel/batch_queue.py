@@ -34,6 +34,7 @@ class Assignment:
         is_last: whether the ranks of a group reduce after it, in any case.
         ends_part: whether its rank does nothing more for its part, where ranks take batches in
             rounds.
+        share: of its items among all of which the mean gradient is one step.
     """
 
     epoch: int
@@ -46,6 +47,7 @@ class Assignment:
     part: int
     is_last: bool = False
     ends_part: bool = False
+    share: float = 1.0
 
 
 def epochs_at(epoch: int, passed: int, whole: float) -> float:
@@ -69,6 +71,7 @@ class BatchQueue:
         together: batches that a rank takes at once.
         in_rounds: whether all ranks take theirs in rounds: a round is of one epoch, and in its
             last one some ranks may have nothing.
+        averages: whether the mean gradient of a round, by items, is one step.
         on_part: called with a part when all of its assignments are closed, and whether it ends an
             epoch.
         whole_of: as `batches_of` of `RunSettings`.
@@ -83,11 +86,12 @@ class BatchQueue:
         together: int,
         *,
         in_rounds: bool,
+        averages: bool = False,
         on_part: Callable[[int, bool], None],
         whole_of: Callable[[int], float],
     ) -> None:
         self._ranks, self._together = ranks, together
-        self._in_rounds = in_rounds
+        self._in_rounds, self._averages = in_rounds, averages
         self._on_part = on_part
         self._epoch = -1
         self._batches: Iterator[Any] = iter(())
@@ -226,7 +230,13 @@ class BatchQueue:
         assignments = [first, *(self._same_epoch() or nothing for _ in range(self._ranks - 1))]
         self.ranks_in_round = sum(bool(one.batches) for one in assignments)
         ends_part = self._is_part_full or not self._next
-        return [replace(one, ends_part=ends_part) for one in assignments]
+        rows = sum(one.rows for one in assignments) if self._averages else None
+        return [replace(one, ends_part=ends_part, share=_share(one, rows)) for one in assignments]
+
+
+def _share(assignment: Assignment, rows: int | None) -> float:
+    """The share of its items among those of a round; 1 where each assignment is a step."""
+    return 1.0 if rows is None else assignment.rows / rows
 
 
 class GroupQueue:
@@ -235,10 +245,11 @@ class GroupQueue:
     Args:
         ranks: of the group.
         together: batches that a rank takes at once.
+        averages: as of `BatchQueue`.
     """
 
-    def __init__(self, ranks: int, together: int) -> None:
-        self._ranks, self._together = ranks, together
+    def __init__(self, ranks: int, together: int, *, averages: bool) -> None:
+        self._ranks, self._together, self._averages = ranks, together, averages
         self._rounds: list[list[Assignment]] = [[] for _ in range(ranks)]
 
     def offer(self, assignment: Assignment) -> None:
@@ -246,6 +257,8 @@ class GroupQueue:
         each, all_at_once = self._together, self._ranks * self._together
         for first in range(0, len(assignment.batches), all_at_once):
             is_last = first + all_at_once >= len(assignment.batches)
+            of_round = assignment.batches[first : first + all_at_once]
+            rows = sum(one.rows for one in of_round) if self._averages else None
             for rank, rounds in enumerate(self._rounds):
                 start = first + rank * each
                 batches = assignment.batches[start : start + each]
@@ -260,7 +273,8 @@ class GroupQueue:
                     is_last=is_last,
                     ends_part=False,
                 )
-                rounds.append(own)
+                around = assignment.share if self._averages else 1.0
+                rounds.append(replace(own, share=around * _share(own, rows)))
 
     def take(self, rank: int) -> Assignment | None:
         """The batches of `rank` in its next round; None after the last."""

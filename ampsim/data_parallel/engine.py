@@ -82,7 +82,8 @@ class SolverEngine:
         names, thetas = [node.name for node in nodes], [node.theta for node in nodes]
         self._queue = BatchQueue(
             self._count, solver.batches_per_assignment, on_part=self._end_part,
-            in_rounds=solver.decisions.meets == "all", whole_of=settings.batches_of,
+            in_rounds=solver.meets == "all", averages=solver.sends == "gradient",
+            whole_of=settings.batches_of,
         )  # fmt: skip
         self._setting = Setting(
             solver=solver,
@@ -131,6 +132,8 @@ class SolverEngine:
             first = len(self._copies) * solver.workers_per_rank
             servers = range(first, first + solver.server_count)
             kind = PushGradients if decisions.sends == "gradient" else PushWeights
+            if setting.steps_at_server:
+                setting.recorder.summary.count_merged(setting.centre_place)
             self._exchange = exchange = kind(setting, self._ranks, servers)
             self._servers = exchange.servers
         elif decisions.backup_ranks:
@@ -205,10 +208,10 @@ class SolverEngine:
             copy.controller.on_finish = partial(_tell_of, copy, on_items)
 
     def note_overtaken(self) -> None:
-        """Record transfers under way, as far as later ones are recorded, and merged exchanges."""
+        """Record transfers under way, as far as later ones are recorded, and exchanges."""
         self._setting.fabric.note_overtaken()
         if isinstance(self._exchange, PushPull):
-            self._exchange.note_unanswered(self._last_end_s)
+            self._exchange.note_unfinished(self._last_end_s)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""

@@ -186,7 +186,8 @@ class RankMaker:
         assert solver.ranks is not None
         names = [node.name for node in setting.nodes]
         thetas, optimizer = setting.centre.thetas, self.job.optimizer
-        queue = GroupQueue(solver.ranks, solver.batches_per_assignment)
+        averages = solver.sends == "gradient"
+        queue = GroupQueue(solver.ranks, solver.batches_per_assignment, averages=averages)
         inner = replace(
             setting,
             solver=solver,

@@ -438,6 +438,8 @@ class ModelCopy(Rank):
         count, gradient = self._setting.kept_count(place), self.gradients[place]
         if gradient is not None:
             assert self.feedback is not None
+            assert self.assignment is not None
+            self.feedback.weigh(place, self.assignment.share)
             self.gradients[place] = self.feedback.sent(place, gradient, count, now_s)
         return Charge(SELECTION, (count, int(self._setting.steps_at_server)))
 

@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import add
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.data_parallel.batch_queue import Assignment
 from ampsim.data_parallel.rank import Exchange, Rank, Resume, run, until
 from ampsim.data_parallel.setting import Setting, addition_work, elastic_work, sum_and_step
 from ampsim.data_parallel.top_k import addition_of_entries
 from ampsim.data_parallel.turns import Bound, TurnLock
-from ampsim.errors import OptionError
 from ampsim.hardware import occupancy_s
 from ampsim.ir import Direction, Work
 from ampsim.machine import Begun, Processor, SomeFree
@@ -37,6 +36,10 @@ SEVERAL: Final = -2
 MERGE: Final = "merge"
 
 
+Merged: TypeAlias = tuple[int, float, float]
+"""A merge: the most staleness of a vector, when it began, and when it ended or is cut."""
+
+
 class PushPull(Exchange):
     """An exchange of each rank with servers.
 
@@ -50,7 +53,7 @@ class PushPull(Exchange):
 
     def __init__(self, setting: Setting, ranks: Sequence[Rank], workers: Sequence[int]) -> None:
         super().__init__(setting, ranks)
-        decisions, shards = setting.decisions, shards_of(setting, len(workers))
+        decisions, shards = setting.decisions, setting.shards(len(workers))
         self.servers = [
             Server(index, worker, places, setting)
             for index, (worker, places) in enumerate(zip(workers, shards, strict=True))
@@ -67,6 +70,7 @@ class PushPull(Exchange):
         self._read = [list(setting.centre.versions) for _ in ranks]
         self._latest: dict[int, Push] = {}
         self._noted: set[Push] = set()
+        self._in_weights: list[tuple[Push, Sequence[Merged]]] = []
 
     def begin(self, rank: Rank, cause: Cause) -> None:
         """Let the rank have turns again."""
@@ -80,11 +84,17 @@ class PushPull(Exchange):
         if self._bound is not None:
             self._bound.let_go()
 
-    def note_unanswered(self, end_s: float) -> None:
-        """Record exchanges that are merged, and not answered when the run ends at `end_s`."""
-        for push in self._latest.values():
-            if not push.unmerged and not push.is_answered and push not in self._noted:
-                self._note(push, end_s)
+    def weights(self, part: int) -> list[Vector]:
+        """The centre's weights, which have all merges that have begun."""
+        self._in_weights = [(push, push.begun_merges()) for push in self._latest.values()]
+        return super().weights(part)
+
+    def note_unfinished(self, end_s: float) -> None:
+        """Record exchanges that the end of the run cuts at `end_s`, if its weights have a merge."""
+        for push, merges in self._in_weights:
+            if merges and push not in self._noted and (push.unmerged or not push.is_answered):
+                push.cut(merges, end_s)
+                self._note(push, push.end_s if push.is_answered else end_s)
                 self._noted.add(push)
 
     def _send(self, push: Push, cause: Cause, resume: Resume | None = None) -> None:
@@ -107,11 +117,11 @@ class PushPull(Exchange):
             server.ask(push, cause)
 
     def _note(self, push: Push, end_s: float) -> None:
-        """Record an exchange that is merged, with when its answer or the end of the run came."""
+        """Record an exchange, with when its answer or the end of the run came."""
         if push in self._noted:
             return
         setting, servers = self._setting, self.servers
-        starts_s, ends_s, stale = zip(*push.merges, strict=True)
+        stale, starts_s, ends_s = zip(*push.merges, strict=True)
         start_s = min(starts_s)
         waits = "reply"
         if not push.stalled_s:
@@ -128,9 +138,8 @@ class PushPull(Exchange):
         times = (push.ready_s, push.sent_s, start_s, ends_s[-1], end_s, push.stalled_s)
         size_bytes = sum(part.sent_bytes for part in push.parts)
         distance = math.sqrt(push.square) if is_known else math.nan
-        is_mixed = len(set(push.versions)) > 1
-        row = (*numbers, *times, WAITS.index(waits), size_bytes, max(stale), distance, is_mixed)
-        setting.recorder.exchanges.append(row)
+        what = (size_bytes, max(stale), distance, len(set(push.versions)) > 1)
+        setting.recorder.exchanges.append((*numbers, *times, WAITS.index(waits), *what))
 
 
 class PushGradients(PushPull):
@@ -293,7 +302,8 @@ class Push:
         versions: those that the rank gets; 0 of what has not been answered.
         reply: vectors of the centre that the rank gets, by place.
         arrivals_s: when all parts were at a server, the first one first.
-        merges: of each the beginning, the end, and the most staleness of a vector.
+        merges: those that have ended.
+        under_way: of those that have not, by server, the staleness and the beginning.
         following: called with a cause when all is merged.
         sent_s, end_s: when it left the rank, and when that had the answer; NaN before.
         stalled_s: how long the rank could do nothing for it.
@@ -313,7 +323,8 @@ class Push:
     versions: list[int]
     reply: dict[int, Vector | None] = field(default_factory=dict[int, "Vector | None"])
     arrivals_s: list[float] = field(default_factory=list[float])
-    merges: list[tuple[float, float, int]] = field(default_factory=list[Any])
+    merges: list[Merged] = field(default_factory=list[Merged])
+    under_way: dict[int, tuple[int, float]] = field(default_factory=dict[int, Any])
     following: list[Callable[[Cause], None]] = field(default_factory=list[Any])
     sent_s: float = math.nan
     end_s: float = math.nan
@@ -327,6 +338,15 @@ class Push:
     def is_answered(self) -> bool:
         """True when the rank has the answer."""
         return not math.isnan(self.end_s)
+
+    def begun_merges(self) -> list[Merged]:
+        """All merges that have taken effect so far."""
+        return [*self.merges, *((*one, math.inf) for one in self.under_way.values())]
+
+    def cut(self, merges: Sequence[Merged], end_s: float) -> None:
+        """Let it have these merges alone, and the last end at `end_s` where any is left."""
+        *first, last = merges
+        self.merges = [*first, (*last[:2], end_s if self.unmerged else min(last[2], end_s))]
 
     def ask(self, now_s: float, resume: Resume) -> None:
         """Note that the rank asks for the centre; `resume` with each part of the answer."""
@@ -465,6 +485,7 @@ class Server(SomeFree):
         merged = tuple(one for one in places if not self._is_gradient or one in push.counts)
         staleness, rate = self._merge(push, merged, now_s), self._setting.rate(push.batches.at)
         key = (merged, getattr(rate, "is_second", False))
+        push.under_way[self.index] = (max(staleness, 0), now_s)
         seconds, number = self._prices.get(key) or self._price(key, rate)
         return seconds, _Merge(queued, places, now_s, number, staleness)
 
@@ -478,7 +499,7 @@ class Server(SomeFree):
         queued.cause = cause = recorder.span_number()
         if self.memory is not None:
             self.memory.give(MESSAGES, sum(map(self._sent_bytes.__getitem__, places)))
-        push.merges.append((start_s, end_s, max(staleness, 0)))
+        push.merges.append((*push.under_way.pop(self.index), end_s))
         if queued.left:
             return
         del push.unmerged[self.index]
@@ -564,26 +585,6 @@ class Server(SomeFree):
         if self._setting.decisions.compression is not None:
             work += addition_of_entries(node, 1, self._setting.kept_count(place))
         return work
-
-
-def shards_of(setting: Setting, servers: int) -> list[list[int]]:
-    """The vectors of each server: the largest first, to who has the fewest parameters.
-
-    Raises:
-        OptionError: there are more servers than nodes that learn.
-    """
-    count = len(setting.nodes)
-    if servers > count:
-        raise OptionError(
-            f"{setting.solver.name}: each server needs a node that learns, got servers={servers} "
-            f"and {count} node{'s' * (count != 1)}; take fewer servers"
-        )
-    sizes = [setting.bytes_of(place) for place in range(count)]
-    shards: list[list[int]] = [[] for _ in range(servers)]
-    for place in sorted(range(count), key=lambda one: (-sizes[one], one)):
-        least = min(range(servers), key=lambda one: (sum(sizes[p] for p in shards[one]), one))
-        shards[least].append(place)
-    return [sorted(shard) for shard in shards]
 
 
 def parts_of(rank: Rank, servers: Sequence[Server], setting: Setting) -> list[PushPart]:

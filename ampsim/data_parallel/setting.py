@@ -13,6 +13,7 @@ from ampsim.data_parallel.batch_queue import BatchQueue, GroupQueue
 from ampsim.data_parallel.parameters import Parameters
 from ampsim.data_parallel.solver import Decisions, Solver
 from ampsim.data_parallel.top_k import addition_of_entries, entry_bytes, kept_count, selection_work
+from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Direction, ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant
@@ -113,6 +114,25 @@ class Setting:
         if self.decisions.compression is None:
             return self.bytes_of(place)
         return self.kept_count(place) * entry_bytes(self.nodes[place])
+
+    def shards(self, servers: int) -> list[list[int]]:
+        """The vectors of each server: the largest first, to who has the fewest parameters.
+
+        Raises:
+            OptionError: there are more servers than nodes that learn.
+        """
+        count = len(self.nodes)
+        if servers > count:
+            raise OptionError(
+                f"{self.solver.name}: each server needs a node that learns, got servers={servers} "
+                f"and {count} node{'s' * (count != 1)}; take fewer servers"
+            )
+        sizes = [self.bytes_of(place) for place in range(count)]
+        shards: list[list[int]] = [[] for _ in range(servers)]
+        for place in sorted(range(count), key=lambda one: (-sizes[one], one)):
+            least = min(range(servers), key=lambda one: (sum(sizes[p] for p in shards[one]), one))
+            shards[least].append(place)
+        return [sorted(shard) for shard in shards]
 
 
 def elastic_work(node: ParameterizedNode) -> Work:

@@ -80,6 +80,18 @@ class ErrorFeedback:
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
         self.kept: list[Vector | None] = [None for _ in names]
+        self._shares = [1.0 for _ in names]
+
+    def weigh(self, place: int, share: float) -> None:
+        """Let what is kept have its weight in the mean of ranks beside a gradient of another.
+
+        Args:
+            place: of the vector.
+            share: the weight of its next gradient; what is sent of it has the same.
+        """
+        kept, before, self._shares[place] = self.kept[place], self._shares[place], share
+        if kept is not None and share != before:
+            kept *= kept.dtype.type(before / share)
 
     def sent(self, place: int, gradient: Vector, count: int, now_s: float) -> Vector:
         """Return what is sent of a gradient and of what was kept back: zero but in `count` entries.

@@ -21,6 +21,7 @@ import pyarrow  # pyright: ignore[reportMissingTypeStubs]  # has none
 from pyarrow import parquet  # pyright: ignore[reportMissingTypeStubs]  # has none
 
 from ampsim.arguments import checked
+from ampsim.data_parallel.setting import CENTRE
 from ampsim.errors import FileFormatError
 from ampsim.files import expanded, sha256_of
 from ampsim.hardware import HOST
@@ -145,13 +146,15 @@ class LoadedRun(ReadOff):
 
     @cached_property
     def _sums(self) -> Summary:
-        sums, spans = Summary(len(self._nodes), self.workers), self.spans
+        sums, spans, nodes = Summary(len(self._nodes), self.workers), self.spans, self._nodes
         if len(spans):
             columns = {str(name): spans[name].to_numpy() for name in spans}
-            columns["node"] = numbered(spans["node"], self._nodes)
+            columns["node"] = numbered(spans["node"], nodes)
             columns["direction"] = numbered(spans["direction"], DIRECTIONS)
             columns["lane"] = numbered(spans["lane"], LANES)
-            sums(columns)
+            updates = {"node": numbered(self.updates["node"], nodes)}
+            updates["staleness"] = self.updates["staleness"].to_numpy()
+            sums.take_whole(columns, updates, nodes.index(CENTRE) if CENTRE in nodes else None)
         return sums
 
     @property

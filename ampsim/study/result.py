@@ -113,11 +113,11 @@ class Result(ReadOff):
         """One row a message served: worker, node, direction, instance, start_s, end_s, flop, bytes.
 
         `flop`, `bytes` and `operations` are what was charged; steps that took no device time have
-        start_s == end_s. `staleness` is that of the gradient, −1 where the step made none. `state`
-        has what the message's state says beside its instance, such as "step 3, length 7". Messages
-        that were merged into one step stand side by side, each with its share. `lane` says on which
-        of a device's it is: "compute" is a message served; "dispatch" a step that is issued;
-        "copy-out" and "copy-in" an activation. The host's worker is -1.
+        start_s == end_s. `staleness` is that of the gradient, of a merge its stalest node's, −1
+        without any. `state` has what the message's state says beside its instance, such as "step 3,
+        length 7". Messages that were merged into one step stand side by side, each with its share.
+        `lane` says on which of a device's it is: "compute" is a message served; "dispatch" a step
+        that is issued; "copy-out" and "copy-in" an activation. The host's worker is -1.
         `cause` says what brought the message: n >= 0 is the span in row n, -1 the start of the run,
         and below that stand, in turn, -2 - 2 n for the transfer and -3 - 2 n for the admission in
         row n.
@@ -168,12 +168,12 @@ class Result(ReadOff):
         servers at once, -3 for all ranks of a group, -4 of a group within it), sends. The rank had
         it ready at `ready_s` and sent it at `start_s`; the merge, or the collective, began at
         `merge_start_s`, of several servers the first, and ended at `merge_end_s`, of them the last;
-        the answer came at `end_s`, which without a lock may be before the merge; where it was still
-        to come, the run ended then, and the rank's wait is not counted. `stalled_s` is how long the
-        rank could do nothing for it, `waits_for` what held it up first. `staleness` is how many
-        merges the centre had made since the rank's last answer, `distance` how far its weights were
-        from the centre's, NaN of gradients, `bytes` the size of what it sent, and `is_mixed`
-        whether the answer had weights of different versions.
+        the answer came at `end_s`, which without a lock may be before the merge; a merge or answer
+        under way when the run ends ends then; the wait for such an answer is not counted.
+        `stalled_s` is how long the rank could do nothing for it, `waits_for` what held it up first.
+        `staleness` is how many merges the centre had made since the rank's last answer, `distance`
+        how far its weights were from the centre's, NaN of gradients, `bytes` the size of what it
+        sent, and `is_mixed` whether the answer had weights of different versions.
         """
         return self._frame("exchanges")
 

@@ -31,7 +31,8 @@ class Summary:
         worked_s: seconds of service, (workers, directions), those as in `DIRECTIONS`.
         spent: of each (node, worker, direction), how many steps took time, and their seconds; under
             a solver a node has copies on several workers.
-        staleness: per node, {staleness in updates: count of gradients}.
+        staleness: per node, {staleness in updates: count of gradients}; a merge of several nodes'
+            gradients counts each of them.
         in_flight_max: per node, the most forward steps whose backward had not run; the engine
             counts them, for nodes with parameters.
         stashed_bytes_max: likewise, the most bytes of weights other than the latest.
@@ -47,6 +48,7 @@ class Summary:
         self.end_s = 0.0
         self.flop = 0
         self.staleness: dict[int, dict[int, int]] = {}
+        self._merged_at: int | None = None
         self.update_count = np.zeros(nodes, np.int64)
         self.in_flight_max: dict[int, int] = {}
         self.stashed_bytes_max: dict[int, int] = {}
@@ -56,6 +58,13 @@ class Summary:
         """Sum up for so many nodes from now on."""
         more = nodes - len(self.update_count)
         self.update_count = np.pad(self.update_count, (0, more))
+
+    def count_merged(self, centre: int) -> None:
+        """Count the staleness of spans of `centre` by the updates, which are all made there.
+
+        Its spans merge gradients of several nodes, and have the most staleness of these.
+        """
+        self._merged_at = centre
 
     def __call__(self, spans: Columns) -> None:
         """Add one chunk of spans."""
@@ -69,7 +78,15 @@ class Summary:
         self.worked_s += sums_s.reshape(self.worked_s.shape)
         self._add_nodes(spans["node"].astype(np.int64), cell, duration_s)
         self.flop += int(spans["flop"].sum())
-        self._add_staleness(spans["node"], spans["staleness"])
+        if self._merged_at is None:
+            self._add_staleness(spans["node"], spans["staleness"])
+
+    def take_whole(self, spans: Columns, updates: Columns, centre: int | None) -> None:
+        """Add all spans and updates of a run; spans of gradients at `centre` are merges."""
+        if centre is not None and (spans["staleness"][spans["node"] == centre] >= 0).any():
+            self.count_merged(centre)
+        self(spans)
+        self.take_updates(updates)
 
     def _without_lanes(self, spans: Columns) -> Columns:
         """Return what workers compute, of a chunk; the rest is summed up by itself."""
@@ -113,6 +130,9 @@ class Summary:
     def take_updates(self, updates: Columns) -> None:
         """Add one chunk of updates."""
         self.update_count += np.bincount(updates["node"], minlength=len(self.update_count))
+        if self._merged_at is not None:
+            node = np.full(len(updates["node"]), self._merged_at)
+            self._add_staleness(node, updates["staleness"].astype(np.int64))
 
     def count_group(self, node: int, size: int) -> None:
         """Add one step of `node` that served `size` messages."""

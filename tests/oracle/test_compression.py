@@ -85,7 +85,7 @@ def gradients_of(
 def sync_loop(
     made: ampsim.Model, ranks: int, share: float, *, optimizer: str, layers: int, epochs: int
 ) -> list[np.ndarray]:
-    """Synchronous SGD with a memory for each rank and layer; a rank counts by its rows."""
+    """Synchronous SGD with a memory for each rank and layer, of its part of each mean by rows."""
     data: Any = made.make_data(0, None)
     thetas = layers_of(made, layers)
     memories = [[Memory(share) for _ in thetas] for _ in range(ranks)]
@@ -98,7 +98,7 @@ def sync_loop(
             sums = [np.zeros_like(theta) for theta in thetas]
             for rank, batch in enumerate(of_round):
                 for layer, gradient in enumerate(gradients_of(thetas, batch)):
-                    sums[layer] += len(batch[0]) / rows * memories[rank][layer].sent(gradient)
+                    sums[layer] += memories[rank][layer].sent(len(batch[0]) / rows * gradient)
             thetas = [step(*one) for step, *one in zip(steps, thetas, sums, strict=True)]
     return thetas
 
@@ -145,11 +145,14 @@ def test_sync_sgd_is_a_plain_loop_with_a_memory_for_each_rank_and_layer(at, shar
     ids=["buckets", "groups", "local", "diloco"],
 )
 def test_groups_and_buckets_learn_what_ranks_of_one_level_learn(chosen):
-    """A mean of means by rows is the mean of all; each copy has the same batches and memory."""
+    """A mean of means by rows is the mean of all; each copy has the same batches and memory.
+
+    The last round of an epoch has batches of 2, 2 and 1 rows, in two groups or one.
+    """
     if isinstance(chosen, ampsim.LocalSGD):
         pair = ampsim.SyncSGD(2, inner=ampsim.SyncSGD(2, compression=0.3))
         chosen = replace(chosen, inner=pair)
-    made = drawn(7, 40, 2, layers=2)
+    made = drawn(7, 37, 2, layers=2)
     hosts = cluster([1e9, 3e9, 2e9, 5e8], link=SLOW)
     result = ampsim.simulate(made, hosts, chosen, epochs=3)
     expected = sync_loop(made, 4, 0.3, optimizer="sgd", layers=2, epochs=3)
