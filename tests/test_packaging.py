@@ -91,7 +91,7 @@ def test_reports_and_notebooks_are_in_the_checkout_and_not_in_the_wheel(wheel, f
 @pytest.mark.slow
 def test_nothing_large_and_no_package_of_others_belongs_to_the_project(files):
     """As two wheels of a browser once did, for 54 MB of every clone."""
-    large = {name: size for name in files if (size := (ROOT / name).stat().st_size) > 3_000_000}
+    large = {name: size for name in files if (size := (ROOT / name).stat().st_size) > 2_000_000}
     assert large == {}
     assert [name for name in files if name.endswith((".whl", ".tar.gz", ".zip"))] == []
 
