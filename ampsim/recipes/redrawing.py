@@ -147,6 +147,7 @@ def _read(recipe: Recipe, folder: Path, manifest: dict[str, Any]) -> Results | E
         cluster=str(cluster["name"]),
         workers=int(cluster["workers"]),
         trials=_trials(recipe, folder),
+        spreads=outlines.spreads,
         manifest=_as_made({key: one for key, one in manifest.items() if key not in _WRITTEN}),
     )
 
@@ -194,10 +195,10 @@ def _with_last(table: dict[str, Any], last: Sequence[str]) -> dict[str, Any]:
 def redraw_report(
     results: Reported, folder: str | os.PathLike[str], before: Mapping[str, str]
 ) -> list[Path]:
-    """Write page, tables and figures of a report again, and their hashes into its manifest.
+    """Write page, tables, figures and outlines of a report again, and their hashes.
 
-    Witnesses, outlines and the Gantt chart, which needs spans, stay as they are, and so does
-    all else that the manifest says.
+    Witnesses and the Gantt chart, which needs spans, stay as they are, and so does all else that
+    the manifest says.
 
     Args:
         results: what the report was made of; its runs have no spans.
@@ -213,14 +214,14 @@ def redraw_report(
     kept = {name: before[name] for name in _KEPT if name in before}
     own = {name: _as_written(Path(folder) / name, digest) for name, digest in kept.items()}
     charts = {TOGETHER.file: own.pop(TOGETHER.file)} if TOGETHER.file in own else {}
-    drawn = {**results.tables(), **results.drawn(charts)}
+    drawn = {**results.tables(), OUTLINES_FILE: results.outlines, **results.drawn(charts)}
     contents = {**{name: one for name, one in own.items() if one is not None}, **drawn}
     listed = {name: digest for name, digest in before.items() if name in {*kept, *drawn}}
     written = write_files(folder, results.kind, contents, results.origin(), listed)
     return [path for path in written if path.name not in kept]
 
 
-_KEPT: Final = (WITNESS_FILE, OUTLINES_FILE, TOGETHER.file)
+_KEPT: Final = (WITNESS_FILE, TOGETHER.file)
 
 
 def _as_written(path: Path, digest: str) -> bytes | None:

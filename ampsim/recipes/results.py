@@ -50,6 +50,10 @@ FILES: Final = (TABLE, PAGE)
 """Files of every report, beside its manifest."""
 
 
+_OF_FIRST: Final = {"time_by_node": pd.DataFrame(), "path_parts": pd.DataFrame()}
+"""Tables that pages show of a row's first run: most of the outlines, of hundreds of runs."""
+
+
 class Reported(Saveable):
     """The source of a report's page: rows that were run (`Results`), or a map (`Explored`)."""
 
@@ -102,8 +106,9 @@ class Results(RunTable, Reported):
 
     @property
     def outlines(self) -> str:
-        """The runs without their traces."""
-        return outlines_to_text(self.metric, self.runs, self.spreads)
+        """The runs without their traces; what pages show of a row's first run, of that alone."""
+        runs = [run if run.repeat == 1 else replace(run, **_OF_FIRST) for run in self.runs]
+        return outlines_to_text(self.metric, runs, self.spreads)
 
     def origin(self) -> dict[str, Any]:
         """The manifest, and the libraries that drew the pictures."""

@@ -179,8 +179,17 @@ def test_a_report_that_is_redrawn_is_the_same_to_the_byte(report):
     for name in ("report.csv", "report.md", *pictures - {"gantt.png"}):
         (report / name).unlink()
     written = redraw(report)
-    assert set(written) == set(before) - {"recipe.toml", "gantt.png", "witness.json", OUTLINES_FILE}
+    assert set(written) == set(before) - {"recipe.toml", "gantt.png", "witness.json"}
     assert contents(report) == before
+
+
+@pytest.mark.slow
+def test_outlines_have_busy_times_and_the_path_of_each_rows_first_run_alone(report):
+    runs = [one for one in read_outlines(report).runs if not one.failure]
+    assert {one.repeat == 1 for one in runs} == {False, True}
+    for run in runs:
+        assert (len(run.time_by_node) > 0) == (len(run.path_parts) > 0) == (run.repeat == 1)
+        assert len(run.epochs) > 0 < len(run.utilisation_by_worker)
 
 
 @pytest.mark.slow
