@@ -220,17 +220,23 @@ class CountingHost(Host):
         self._advance(is_settled=False)  # at once where the device is idle, as without an end
 
     def _follow_kernel(self) -> None:
-        """Let steps that take no time let go of what they had of a kernel; then the next starts."""
+        """Do what follows a kernel and takes no time, on the device and then here; the next starts.
+
+        So a kernel finds what these let go of, and what is sent goes as without an end of memory.
+        """
         if self.ready:
+            self._advance(is_settled=False, starts_kernels=False)
             self._go_on()
         super()._follow_kernel()
 
-    def _advance(self, *, is_settled: bool = True) -> None:
+    def _advance(self, *, is_settled: bool = True, starts_kernels: bool = True) -> None:
         """Start the next kernel; where one waits and all is settled, something is to make room."""
         queue, swapper = self._queue, self.swapper
         while queue and self._running is None:
             first = queue[0]
             writes, cost = first.writes, first.cost
+            if cost is not None and not starts_kernels:
+                break
             has_room = (
                 writes is None
                 or self.memory.total_bytes + writes.size_bytes <= self._capacity_bytes
