@@ -193,8 +193,15 @@ class CountingHost(Host):
             self.swapper.copy(self.cause)
 
     def occupy(self, iteration: Iteration, then: Callable[[], None] | None) -> bool:
-        """Let `then` follow when the device has computed the kernel that waits since just now."""
-        self._queue[-1].then = then
+        """Let `then` follow when the device has computed the kernel that waits since just now.
+
+        At once where that takes no time and the device is idle, as without an end.
+        """
+        task = self._queue[-1]
+        task.then = then
+        assert task.cost is not None, "a kernel has a cost"
+        if not task.cost.seconds:
+            self._advance(is_settled=False)
         return False
 
     def publish(self, value: Any, post: Callable[..., None]) -> None:
@@ -235,7 +242,7 @@ class CountingHost(Host):
         while queue and self._running is None:
             first = queue[0]
             writes, cost = first.writes, first.cost
-            if cost is not None and not starts_kernels:
+            if cost is not None and cost.seconds and not starts_kernels:
                 break
             has_room = (
                 writes is None

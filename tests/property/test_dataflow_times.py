@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -31,6 +32,7 @@ KERNEL_S, DISPATCH_S = (
     ticks(0.2718281, 0.3141592, 0.1618033),
 )
 LATENCY_S = ticks(0.5772156, 0.9159655, 1.2020569, 0.2614972, 2.6854520, 0.6434105)
+WAYS = dict(zip(itertools.permutations(range(3), 2), LATENCY_S, strict=True))
 BYTES_PER_S = 8.0
 
 
@@ -54,8 +56,8 @@ def check(
 ) -> None:
     """A memory with an end, and room for all, changes nothing."""
     asked = built(block)
-    feeds, pairs = feeds_of(asked), [(s, t) for s in range(3) for t in range(3) if s != t]
-    ways = {ends: one for ends, one in zip(pairs, LATENCY_S, strict=True) if max(ends) < workers}
+    feeds = feeds_of(asked)
+    ways = {(s, t): one for (s, t), one in WAYS.items() if max(s, t) < workers}
     times = Times(DISPATCH_S if dispatches else [0.0] * 3, KERNEL_S, ways, BYTES_PER_S)
     place, run_on = placed(asked, workers, seed), cluster(times, workers, memory_bytes)
     window = {"parallel_iterations": options["window"]}
@@ -112,3 +114,23 @@ def test_every_dispatch_kernel_and_message_is_when_the_rules_say(**drawn):
 @given(**OPTIONS)
 def test_of_many_programs_every_dispatch_kernel_and_message_is_when_the_rules_say(**drawn):
     check(**drawn)
+
+
+@settings(max_examples=60, deadline=None)
+@given(takes_time=st.lists(st.booleans(), min_size=3, max_size=3), **OPTIONS)
+def test_a_memory_with_room_for_all_moves_nothing_also_where_kernels_take_no_time(
+    block, seed, workers, dispatches, memory_bytes, window, takes_time, **told
+):
+    asked = built(block)
+    ways = {(s, t): one for (s, t), one in WAYS.items() if max(s, t) < workers}
+    kernel_s = [one * is_taken for one, is_taken in zip(KERNEL_S, takes_time, strict=True)]
+    times = Times(DISPATCH_S if dispatches else [0.0] * 3, kernel_s, ways, BYTES_PER_S)
+    found: list[Any] = []
+    for end in (None, 10**6):
+        result = flow.run(
+            asked, feeds_of(asked), cluster=cluster(times, workers, end),
+            placement=placed(asked, workers, seed), parallel_iterations=window, **told,
+        )  # fmt: skip
+        rows = [result.spans.drop(columns="lane", errors="ignore"), result.transfers]
+        found.append([sorted(map(str, one.itertuples(index=False))) for one in rows])
+    assert found[0] == found[1]
