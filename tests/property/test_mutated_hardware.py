@@ -132,7 +132,7 @@ def told_in_a_line(error: AmpsimError, text: str, known: set[str]) -> None:
         return
     said = said.removeprefix("spoilt.toml: ")
     is_other_kind = said == "expected a device file, got a cluster file"
-    first = re.match(r"""(?:unknown|missing) key ['"]|a key must be text|['"]|(\w+)""", said)
+    first = re.match(r"""(?:unknown|missing) key ['"]|a key must be text|['"]|([\w-]+)""", said)
     assert first is not None, said
     assert not table or is_other_kind or first[1] in {None, *known, *table}, said
 
