@@ -222,9 +222,9 @@ class Tuner:
     def _entry(self, row: int, setting: Choice) -> Row:
         tried = self._spaces[row].row_at(self._entries[row], setting)
         words = ", ".join(filter(None, [f"rate {_rate(tried.plan):.3g}", setting.words]))
-        if row in self._caps:
-            tried = replace(tried, plan=tried.plan.having(epochs=self._caps[row]))
-        return replace(tried, label=f"{tried.label}, {words}")
+        capped = {"epochs": self._caps[row]} if row in self._caps else {}
+        plan = tried.plan.having(is_explained=False, **capped)
+        return replace(tried, label=f"{tried.label}, {words}", plan=plan)
 
     def _score(self, trial: Trial) -> Score:
         row, metric = self._made[trial], self._goal.metric

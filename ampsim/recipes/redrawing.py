@@ -212,18 +212,17 @@ def redraw_report(
         OutputError: as of `Reported.save`.
     """
     kept = {name: before[name] for name in _KEPT if name in before}
-    own = {name: _as_written(Path(folder) / name, digest) for name, digest in kept.items()}
-    charts = {TOGETHER.file: own.pop(TOGETHER.file)} if TOGETHER.file in own else {}
+    own: dict[str, bytes] = {}  # those that are as they were written
+    for name, digest in kept.items():
+        path = Path(folder) / name
+        if os.path.isfile(path) and sha256_of(path) == digest:
+            own[name] = read_regular(path)
+    charts = {TOGETHER.file: own.pop(TOGETHER.file, None)} if TOGETHER.file in kept else {}
     drawn = {**results.tables(), OUTLINES_FILE: results.outlines, **results.drawn(charts)}
-    contents = {**{name: one for name, one in own.items() if one is not None}, **drawn}
+    contents = {**own, **drawn}
     listed = {name: digest for name, digest in before.items() if name in {*kept, *drawn}}
     written = write_files(folder, results.kind, contents, results.origin(), listed)
     return [path for path in written if path.name not in kept]
 
 
 _KEPT: Final = (WITNESS_FILE, TOGETHER.file)
-
-
-def _as_written(path: Path, digest: str) -> bytes | None:
-    """Read a file that is as it was written; another one is left where it is."""
-    return read_regular(path) if os.path.isfile(path) and sha256_of(path) == digest else None

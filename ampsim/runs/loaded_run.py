@@ -140,12 +140,8 @@ class LoadedRun(ReadOff):
         own = spans[spans["lane"] == LANES[COMPUTE_LANE]]
         return Occupation(groups, self.outages, lambda: (own,))
 
-    @property
-    def _totals(self) -> Summary:
-        return self._sums
-
     @cached_property
-    def _sums(self) -> Summary:
+    def _totals(self) -> Summary:  # pyright: ignore[reportIncompatibleMethodOverride]  # is read alike
         sums, spans, nodes = Summary(len(self._nodes), self.workers), self.spans, self._nodes
         if len(spans):
             columns = {str(name): spans[name].to_numpy() for name in spans}
@@ -302,13 +298,13 @@ def _are_groups(value: Any) -> bool:
     return is_tables(value) and all(
         isinstance(one.get("device"), str)
         and _is_count(one.get("workers"))
-        and all(_is_amount(one[key]) for key in UPKEEP if key in one)
+        and all(
+            type(one[key]) in (int, float) and 0 <= one[key] < math.inf
+            for key in UPKEEP
+            if key in one
+        )
         for one in value
     )
-
-
-def _is_amount(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value < math.inf
 
 
 _KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {

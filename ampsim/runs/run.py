@@ -149,25 +149,27 @@ SHARES: Final = ("worker_share", "path_share", "link_share", "admission_share")
 """Those of a run's time by which it is said what bounds it."""
 
 
+_EXPLAINING: Final = {"bound_by", *SHARES, "bound_at", "path_parts", "peak_memory", "memory"}
+"""Fields that say why a run takes so long, and what it holds: a tenth of a small run's time."""
+
+
 def run_of(result: Result, failure: str | None = None, **called: Any) -> Run:
-    """The run that a simulation gave, without its weights."""
-    bounds, model, validations = result.bounds, result.model, result.validations
+    """The run that a simulation gave, without its weights; of a trial, what is asked of one."""
+    model, validations = result.model, result.validations
     are_within = len(validations) > len(result.epochs)
     otherwise: dict[str, Any] = {
         "min_update_interval": result.update_interval,
         "replicas": model.replicas,
         "items": model.items,
-        **{name: getattr(bounds, name) for name in ("bound_by", *SHARES)},
         "placement": result.origin["placement"],
         "learning_digest": result.learning_digest or "",
-        "path_parts": result.critical_path_parts,
         "validations": validations if are_within else pd.DataFrame(),
     }
-    same = {
-        name: getattr(result, name)
-        for name in (*TABLE_FIELDS, *NUMBER_FIELDS)
-        if name not in otherwise
-    }
+    names = {*TABLE_FIELDS, *NUMBER_FIELDS} - (set() if result.is_explained else _EXPLAINING)
+    if result.is_explained:
+        otherwise |= {name: getattr(result.bounds, name) for name in ("bound_by", *SHARES)}
+        otherwise["path_parts"] = result.critical_path_parts
+    same = {name: getattr(result, name) for name in names if name not in otherwise}
     return Run(failure=failure, **called, **same, **otherwise)
 
 

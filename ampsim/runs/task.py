@@ -87,7 +87,7 @@ class Task:
         plan = self.plan
         options = replace(
             plan.options, seed=self.seed, spans_kept=SPANS_KEPT, on_items=tracker.on_items,
-            counts_memory=True,
+            counts_memory=True if plan.options.is_explained else None,
         )  # fmt: skip
         model = plan.rate.applied(plan.model)
         simulation = Simulation(model, plan.cluster, self.schedule, options)
@@ -210,6 +210,7 @@ class Row:
             "validate_every": (options.validate_every, None),
             "times_validation": (options.times_validation, True),
             "light_is_free": (options.light_is_free, False),
+            "is_explained": (options.is_explained, True),
         }
         if self.data:  # it says what lies there
             origin["config"].pop("folder", None)

@@ -369,19 +369,16 @@ def bytes_of(value: object) -> bytes:
         """Cloudpickle's, which also takes functions with `functools.cache` that have no name."""
 
         def reducer_override(self, one: Any) -> Any:
-            if type(one) is _CACHED and not _has_name(one):
-                return _cached, (one.__wrapped__, one.cache_parameters()["maxsize"])
+            if type(one) is _CACHED:
+                where = sys.modules.get(one.__module__)
+                if getattr(where, one.__qualname__, None) is not one:  # not found by its name
+                    return _cached, (one.__wrapped__, one.cache_parameters()["maxsize"])
             above: Any = super()
             return above.reducer_override(one)
 
     buffer = io.BytesIO()
     Pickler(buffer).dump(value)
     return buffer.getvalue()
-
-
-def _has_name(function: Any) -> bool:
-    """Tell whether it is found again by its name."""
-    return getattr(sys.modules.get(function.__module__), function.__qualname__, None) is function
 
 
 def _cached(function: Callable[..., Any], size: int | None) -> Callable[..., Any]:

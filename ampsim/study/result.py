@@ -77,8 +77,8 @@ class Result(ReadOff):
             same versions of weights read, and the same gradients in each update. None of solvers
             and programs, whose order is not taken down, and where weights went back to those of a
             checkpoint.
-        recount: counts what lay in the workers' memories, where the run did not; None where nobody
-            can.
+        recount: counts what lay in the memories, where the run did not; None where nobody can.
+        is_explained: whether what is kept of it says what bounds it and what its memories held.
     """
 
     model: Model
@@ -90,6 +90,7 @@ class Result(ReadOff):
     crossings: Crossings | None = field(default=None, repr=False, compare=False)
     learning_digest: str | None = field(default=None, repr=False)
     recount: Callable[[], Columns] | None = field(default=None, repr=False, compare=False)
+    is_explained: bool = field(default=True, repr=False, compare=False)
     _frames: dict[str, pd.DataFrame] = field(
         default_factory=dict[str, pd.DataFrame], init=False, repr=False, compare=False
     )

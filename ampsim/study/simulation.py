@@ -127,6 +127,7 @@ class RunOptions:
     placement: PlacementLike | None = None
     clock: Clock | None = None
     counts_memory: bool | None = None
+    is_explained: bool = True  # whether `run_of` tells what bounds it, and its memory
     validate_every: Count | None = None
     spans_kept: int | None = None  # leading records of each kind that are kept; None for all
     times_validation: bool = True  # whether validation takes time; never under a solver
@@ -306,6 +307,7 @@ class Simulation:
             crossings=crossings_of(self._cluster),
             learning_digest=self._learning_digest,
             recount=self._recount,
+            is_explained=self._options.is_explained,
         )
 
     @property
@@ -342,9 +344,9 @@ def _settings_of(
     chosen = options.counts_memory
     if chosen is None:
         limits = any(one.memory_bytes is not None for one in cluster.devices)
-        needs_numbers = any(node.reads_values for node in graph.nodes)
         is_own = isinstance(schedule, OfProgram) or options.clock is not None
-        chosen = limits or (options.mode == "numeric" and (needs_numbers or is_own))
+        needs_numbers = is_own or any(node.reads_values for node in graph.nodes)
+        chosen = limits or (options.mode == "numeric" and needs_numbers)
     return RunSettings(
         clock=SimClock() if options.clock is None else options.clock,
         is_abstract=options.mode == "sleep",

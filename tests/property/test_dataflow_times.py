@@ -119,18 +119,20 @@ def test_of_many_programs_every_dispatch_kernel_and_message_is_when_the_rules_sa
 @settings(max_examples=60, deadline=None)
 @given(takes_time=st.lists(st.booleans(), min_size=3, max_size=3), **OPTIONS)
 def test_a_memory_with_room_for_all_moves_nothing_also_where_kernels_take_no_time(
-    block, seed, workers, dispatches, memory_bytes, window, takes_time, **told
+    takes_time, **drawn
 ):
-    asked = built(block)
+    asked, workers = built(drawn["block"]), drawn["workers"]
     ways = {(s, t): one for (s, t), one in WAYS.items() if max(s, t) < workers}
     kernel_s = [one * is_taken for one, is_taken in zip(KERNEL_S, takes_time, strict=True)]
-    times = Times(DISPATCH_S if dispatches else [0.0] * 3, kernel_s, ways, BYTES_PER_S)
+    times = Times(DISPATCH_S if drawn["dispatches"] else [0.0] * 3, kernel_s, ways, BYTES_PER_S)
+    how = {
+        "placement": placed(asked, workers, drawn["seed"]),
+        "parallel_iterations": drawn["window"],
+        **{key: drawn[key] for key in ("run_ahead", "broadcast_dead")},
+    }
     found: list[Any] = []
     for end in (None, 10**6):
-        result = flow.run(
-            asked, feeds_of(asked), cluster=cluster(times, workers, end),
-            placement=placed(asked, workers, seed), parallel_iterations=window, **told,
-        )  # fmt: skip
+        result = flow.run(asked, feeds_of(asked), cluster=cluster(times, workers, end), **how)
         rows = [result.spans.drop(columns="lane", errors="ignore"), result.transfers]
         found.append([sorted(map(str, one.itertuples(index=False))) for one in rows])
     assert found[0] == found[1]

@@ -19,7 +19,7 @@ from ampsim.forecasting.tuning import Tuned, no_trials
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
 from ampsim.runs.ranking import Ranking
-from ampsim.runs.run import Run
+from ampsim.runs.run import SHARES, Run, run_of, to_plain
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import methods_of
 from ampsim.study.simulation import RunOptions
@@ -188,3 +188,16 @@ def test_a_row_of_which_nothing_was_tried_is_not_told_to_be_tuned(rows, trials, 
     tuned = Tuned(tuple(entries), pd.DataFrame({"schedule": schedules}))
     first = next(spending._what_was_done(spaces, tuned, ForecastRuns((), None, ())))
     assert said in first
+
+
+def test_a_trial_has_all_of_a_run_but_what_bounds_it_and_what_its_memories_held(rows):
+    """It is kept by another key, so that it stands for no run of which these are asked."""
+    (row,) = rows(ampsim.Amp(2))
+    whole = row.task(0).having(instances=100, epochs=1)
+    trial = whole.having(is_explained=False)
+    one, other = (to_plain(run_of(*task.run(None))) for task in (whole, trial))
+    parts = [(one[of], other[of]) for of in ("numbers", "tables")]
+    unlike = {name for a, b in parts for name in a if a[name] != b.get(name)}
+    assert unlike == {"bound_by", *SHARES, "bound_at", "path_parts", "peak_memory"}
+    maker = RunMaker(NOBODY, None, None)
+    assert maker.key(whole) != maker.key(trial)
