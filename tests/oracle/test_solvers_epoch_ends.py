@@ -71,6 +71,17 @@ def ends_of_run(
     return ampsim.simulate(made, hosts, chosen, epochs=EPOCHS), seen
 
 
+def slopes_of(plain: Problem, own: Any, numbers: list[int]) -> Any:
+    """The gradient of each rank's batch, by its number; nought where there is none."""
+    pairs, count = zip(own, numbers, strict=True), len(plain.batches)
+    return [plain.gradient(w, n) if n < count else np.zeros_like(w) for w, n in pairs]
+
+
+def mean_of(own: Any, rows: list[int]) -> Any:
+    """The mean of the ranks' weights, by the rows that each has seen."""
+    return sum(w * n for w, n in zip(own, rows, strict=True)) / sum(rows)
+
+
 def met(name: str, plain: Problem, ranks: int, period: int) -> list[np.ndarray]:
     """Ranks that meet: rounds, whatever the speeds; weights at the end of each epoch."""
     batches, alpha = len(plain.batches), 0.9 / ranks
@@ -81,10 +92,7 @@ def met(name: str, plain: Problem, ranks: int, period: int) -> list[np.ndarray]:
     for turn in range(EPOCHS * rounds):
         numbers = [turn % rounds * ranks + rank for rank in range(ranks)]
         has = [number < batches for number in numbers]
-        slopes = [
-            plain.gradient(one, number) if is_there else np.zeros_like(one)
-            for one, number, is_there in zip(own, numbers, has, strict=True)
-        ]
+        slopes = slopes_of(plain, own, numbers)
         is_meeting = name == "sync-sgd" or (turn + 1) % period == 0
         rows = [one + is_there for one, is_there in zip(rows, has, strict=True)]
         if name == "sync-sgd":
@@ -99,7 +107,7 @@ def met(name: str, plain: Problem, ranks: int, period: int) -> list[np.ndarray]:
         else:
             own = [w - RATE * g for w, g in zip(own, slopes, strict=True)]
             if is_meeting:
-                mean = sum(w * n for w, n in zip(own, rows, strict=True)) / sum(rows)
+                mean = mean_of(own, rows)
                 if name == "diloco":
                     velocity = 0.9 * velocity + (centre - mean)
                     centre = centre - 0.7 * (centre - mean + 0.9 * velocity)
