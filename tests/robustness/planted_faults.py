@@ -433,6 +433,18 @@ FAULTS = {
         "nodes/attention.py", "uncharged_port = 3", "uncharged_port = -1",
         ("unit/test_charged_attention.py",),
     ),
+    "what is sent after the host's steps": Planted(
+        "dataflow/accounted.py", "self._advance(is_settled=False, starts_kernels=False)", "pass",
+        ("property/test_dataflow_times.py",),
+    ),
+    "kernels of no time that wait": Planted(
+        "dataflow/accounted.py", "if not task.cost.seconds:", "if False:",
+        ("property/test_dataflow_times.py",),
+    ),
+    "a trial for a run": Planted(
+        "runs/task.py", '"is_explained": (options.is_explained, True)', '"is_explained": (0, 0)',
+        ("unit/test_spending.py",),
+    ),
     "steps beyond the window": Planted(
         "report/gantt/view.py", "np.clip(self.values[end], *self.whole_s)", "self.values[end]",
         ("unit/report/test_gantt_html.py",),
