@@ -363,9 +363,9 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         ),
         "redraw": Option(
             None,
-            "Write page, tables and figures again from outlines.json beside the report, without a "
-            "run or data files; of a program with a WITNESS from its tables. Gantt charts stay as "
-            "they are. All recipes unless some are named.",
+            "Write page, tables, figures and outlines again from outlines.json beside the report, "
+            "without a run or data files; of a program with a WITNESS from its tables. Gantt "
+            "charts stay as they are. All recipes unless some are named.",
             names=("--redraw",),
         ),
     },

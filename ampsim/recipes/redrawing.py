@@ -211,7 +211,7 @@ def redraw_report(
     Raises:
         OutputError: as of `Reported.save`.
     """
-    kept = {name: before[name] for name in _KEPT if name in before}
+    kept = {name: before[name] for name in (WITNESS_FILE, TOGETHER.file) if name in before}
     own: dict[str, bytes] = {}  # those that are as they were written
     for name, digest in kept.items():
         path = Path(folder) / name
@@ -219,10 +219,6 @@ def redraw_report(
             own[name] = read_regular(path)
     charts = {TOGETHER.file: own.pop(TOGETHER.file, None)} if TOGETHER.file in kept else {}
     drawn = {**results.tables(), OUTLINES_FILE: results.outlines, **results.drawn(charts)}
-    contents = {**own, **drawn}
     listed = {name: digest for name, digest in before.items() if name in {*kept, *drawn}}
-    written = write_files(folder, results.kind, contents, results.origin(), listed)
+    written = write_files(folder, results.kind, {**own, **drawn}, results.origin(), listed)
     return [path for path in written if path.name not in kept]
-
-
-_KEPT: Final = (WITNESS_FILE, TOGETHER.file)

@@ -47,6 +47,7 @@ from ampsim.study.placement_advice import advice_on, blindness
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress
 from ampsim.study.provenance import costs, software, source_digest
+from ampsim.study.result import Result
 from ampsim.study.schedule_names import schedule_of_row
 
 TRIALS: Final = "trials.csv"
@@ -192,12 +193,15 @@ def witnesses_of(
     """
     made: dict[int, Witness] = {}
     lost: dict[int, str] = {}
-    listeners = Listeners(lambda at, one: made.update({at: one.witness}), lost.__setitem__)
-    tasks, read = [tiny_task(row, seed) for row in rows], partial(condensed, "", goal)
-    run_all(tasks, executor, listeners, read)
+    listeners = Listeners(made.__setitem__, lost.__setitem__)
+    run_all([tiny_task(row, seed) for row in rows], executor, listeners, partial(_witness_of, goal))
     if lost:
         raise SimulationError(lost[min(lost)])
     return {rows[place].label: witness for place, witness in made.items()}
+
+
+def _witness_of(goal: Goal, result: Result, failure: str | None) -> Witness:
+    return condensed("", goal, result, failure).witness
 
 
 def _known_at_ends(

@@ -91,9 +91,11 @@
     if (size > 0 && size < 0.9995) return value.toPrecision(3);
     return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
   };
+  const fitting = (value, units) =>
+    units.find(([f]) => Math.abs(value) >= f * 0.9995) || units[units.length - 1];
   const scaled = (value, units) => {
     if (value === 0) return `0 ${units[units.length - 1][1]}`;
-    const [factor, unit] = units.find(([f]) => Math.abs(value) >= f * 0.9995) || units[units.length - 1];
+    const [factor, unit] = fitting(value, units);
     return `${digits(value / factor)} ${unit}`;
   };
   const TIME = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"], [1e-12, "ps"]];
@@ -105,7 +107,7 @@
   const moment = (value) => {
     // A time with as many digits as tell neighbours apart in what is shown.
     const length = view.end - view.start;
-    const [factor, unit] = TIME.find(([f]) => length >= f * 0.9995) || TIME[4];
+    const [factor, unit] = fitting(length, TIME);
     const decimals = 3 + Math.max(0, -Math.floor(Math.log10(length / factor) + 1e-3));
     return `${(value / factor).toFixed(decimals)} ${unit}`;
   };
@@ -458,7 +460,7 @@
     const height = 42;
     const context = prepare(axis, height);
     const length = view.end - view.start;
-    const [factor, unit] = TIME.find(([f]) => length >= f * 0.9995) || TIME[4];
+    const [factor, unit] = fitting(length, TIME);
     const origin = view.start > 1000 * length ? view.start : 0; // else labels need too many digits
     const rough = (length / factor) * (70 / layout.plot);
     const power = 10 ** Math.floor(Math.log10(rough));
