@@ -131,8 +131,9 @@ def _of_option(error: Any) -> str | None:
     meant = MEANT.get(name)
     if meant is not None and re.split(r"[^-a-z]", meant)[0] in known:
         return f"no such option: {name}; here it is {meant}"
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    words = {one.lstrip("-"): one for one in known}  # two dashes make no two words alike
+    near = difflib.get_close_matches(name.lstrip("-"), words, n=1)
+    hint = f"did you mean {words[near[0]]!r}? " if near else ""
     return f"no such option: {name}; {hint}see '{error.ctx.command_path} --help'"
 
 

@@ -81,11 +81,12 @@ MISTAKES = {
     ),
     "explore rnn --for latency_s=0,1e-6 -j 0": "^ampsim: -j must be a whole number >= 1, got 0$",
     "forecast -j0": "^ampsim: -j must be a whole number >= 1, got 0$",
-    "explore rnn --mode sleep --for workers=1": "no such option: --mode; did you mean '--",
+    "explore rnn --mode sleep --for workers=1": "no such option: --mode; see 'ampsim explore --help'",
     "run mlp --max-epochs 3": r"no such option: --max-epochs; did you mean '--epochs'\? see",
     "run mlp --staleness-bound -1": (
         "^ampsim: ssp: --staleness-bound must be .* >= 0, got -1; 0 lets"
     ),
+    "forecast --fresh": r"no such option: --fresh; see 'ampsim forecast --help'",
     "forecast --sed 3": "[Nn]o such option:? '?--sed'?",
     "forecast a b": r"unexpected extra argument.*\(b\); see 'ampsim forecast --help'",
     "forcast": "No such command 'forcast'",
