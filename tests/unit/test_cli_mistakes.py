@@ -81,7 +81,7 @@ MISTAKES = {
     ),
     "explore rnn --for latency_s=0,1e-6 -j 0": "^ampsim: -j must be a whole number >= 1, got 0$",
     "forecast -j0": "^ampsim: -j must be a whole number >= 1, got 0$",
-    "explore rnn --mode sleep --for workers=1": "no such option: --mode; see 'ampsim explore --help'",
+    "explore rnn --mode sleep --for workers=1": "no such option: --mode; see 'ampsim explore",
     "run mlp --max-epochs 3": r"no such option: --max-epochs; did you mean '--epochs'\? see",
     "run mlp --staleness-bound -1": (
         "^ampsim: ssp: --staleness-bound must be .* >= 0, got -1; 0 lets"
