@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count
 from numbers import Integral
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -144,7 +144,7 @@ class Recorder:
         if spans_kept is not None:  # else all is kept anyway
             own = {**LOG_SCHEMAS, "spans": LOG_SCHEMAS["spans"] | lanes}
             self._logs = {name: Log(schema) for name, schema in own.items()}
-        self.span_number: Callable[[], int] = count().__next__
+        self.span_number: Callable[[], int] = iter(range(sys.maxsize)).__next__  # can be pickled
         self.memory: Sequence[tuple[int, Sequence[tuple[float, Sequence[float]]]]] = ()
         self.validations: list[tuple[float, ...]] = []
         self.losses: list[tuple[int, float, float, int]] = []
