@@ -26,7 +26,7 @@ def executed(path: Path, kernels: str = KERNELS) -> Any:
 
     Args:
         path: of the notebook.
-        kernels: of OpenBLAS, with which it computes.
+        kernels: of OpenBLAS, with which it computes; "" for those of this processor.
 
     Raises:
         nbclient.exceptions.CellExecutionError: for a cell that raises.
@@ -36,7 +36,9 @@ def executed(path: Path, kernels: str = KERNELS) -> Any:
 
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, IPYTHONDIR=folder, OPENBLAS_CORETYPE=kernels)
+        environment = dict(os.environ, IPYTHONDIR=folder)
+        if kernels:
+            environment["OPENBLAS_CORETYPE"] = kernels
         environment.pop("MPLBACKEND", None)  # the kernel's own shows figures
         nbclient.NotebookClient(
             notebook,
