@@ -130,8 +130,8 @@ def _in_unit(time_s: float, unit: str) -> str:
 
 
 def _coverage(records: Sequence[Row]) -> str:
-    known = sorted({number(row, "time_to_target_coverage") for row in records} - {math.nan})
-    said = [f"{100 * one:.0f}" for one in known if not math.isnan(one)]
+    every = (number(row, "time_to_target_coverage") for row in records)
+    said = [f"{100 * one:.0f}" for one in sorted(one for one in every if not math.isnan(one))]
     return " to ".join(dict.fromkeys((said[0], said[-1]))) if said else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from typing import Any
 
 import pandas as pd
@@ -121,6 +122,13 @@ def test_a_row_that_missed_the_target_shows_a_best_that_tells_so_or_how_many_arr
     assert answer_cells(close, 4.6)[2][4] == "best 4.601"
     some = make_table(**{**none, "repeats_reached": [3, 1, 3]})
     assert answer_cells(some, 0.97)[2][4] == "in 1 of 3 runs"
+
+
+@pytest.mark.parametrize("coverages", [*itertools.permutations([0.978, float("nan"), 0.93])])
+def test_the_heading_says_between_what_the_intervals_cover(make_table, coverages):
+    """Numbers among which one is none have no order: it was "98 to 93" of some."""
+    heading = answer_cells(with_ranks(make_table(), time_to_target_coverage=coverages), 0.97)[0]
+    assert heading[4] == "time to target [93 to 98 % CI]"
 
 
 def test_what_sets_a_row_apart_stands_in_its_name(make_table):
