@@ -7,8 +7,8 @@ a notebook: the process executes the same source under the same name first, what
 by now; then functions of a file are found by name, and the rest, such as lambdas and what was
 defined in a notebook, is carried whole by cloudpickle.
 
-Numbers are the same to the bit wherever a run is made, as long as ampsim's code, NumPy and the
-kernels of its matrix products are the same; where they are not, the run is refused.
+Numbers are the same to the bit wherever a run is made, as long as ampsim's code, Python, NumPy and
+the kernels of its matrix products are the same; where they are not, the run is refused.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import math
 import os
 import pickle
 import socket
+import sysconfig
 import tempfile
 import time
 import traceback
@@ -224,21 +225,20 @@ def _mark_in(folder: Path | None) -> str:
     return mark.name
 
 
-About: TypeAlias = tuple[str, str, str]
-
 _REMEDIES: Final = (
     ("ampsim", "install the same version on all machines"),
+    ("Python", "install the same version on all machines"),
     ("NumPy", "install the same version on all machines"),
     ("kernels of matrix products", "set OPENBLAS_CORETYPE=Haswell, or another, everywhere"),
 )
 
 
-def about() -> About:
-    """Return what numbers rest on besides the task: ampsim's code, NumPy, its matrix products."""
-    return code_digest(), np.__version__, linear_algebra()
+def about() -> tuple[str, ...]:
+    """What numbers rest on besides the task: ampsim's code, Python, NumPy, its matrix products."""
+    return code_digest(), sysconfig.get_python_version(), np.__version__, linear_algebra()
 
 
-def require_same(expected: About, found: About, where: str) -> None:
+def require_same(expected: tuple[str, ...], found: tuple[str, ...], where: str) -> None:
     """Refuse a process that would give other numbers.
 
     Raises:

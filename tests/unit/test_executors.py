@@ -262,7 +262,7 @@ def test_equal_runs_of_two_clients_are_made_once(cluster, client, path, tmp_path
 
 def test_a_worker_that_joins_with_other_code_or_kernels_is_refused(cluster, path, monkeypatch):
     mine = executors.about()
-    for place, said in enumerate(("ampsim", "NumPy", "kernels of matrix products")):
+    for place, said in enumerate(("ampsim", "Python", "NumPy", "kernels of matrix products")):
         other = (*mine[:place], "another", *mine[place + 1 :])
         monkeypatch.setattr(executors, "about", lambda other=other: other)
         with pytest.raises(OptionError, match=rf"^{said} must be the same everywhere, for others"):
