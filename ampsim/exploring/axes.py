@@ -75,7 +75,7 @@ class Axis:
 
     key: str
     values: tuple[Value, ...] = ()  # empty of a range
-    low: float = 0.0  # ends of a range; no NaN where there is none, which equals nothing
+    low: float = 0.0  # ends of a range; 0 where values are named, for NaN would equal no other
     high: float = 0.0
     is_log: bool = False  # whether points of the range lie evenly in its logarithm
     is_whole: bool = False  # whether only whole numbers are values

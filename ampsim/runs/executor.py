@@ -234,7 +234,7 @@ _REMEDIES: Final = (
 
 
 def about() -> tuple[str, ...]:
-    """Return what numbers rest on besides the task: the code, Python, NumPy, its products."""
+    """Return what numbers rest on besides the task: ampsim, Python, NumPy, kernels of products."""
     return code_digest(), sysconfig.get_python_version(), np.__version__, linear_algebra()
 
 
