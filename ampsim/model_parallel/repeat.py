@@ -50,6 +50,8 @@ def repeater_of(
     clock = settings.clock
     if not settings.repeats_passes or not settings.is_abstract or not isinstance(clock, SimClock):
         return None
+    if job.optimizer.first is not None:  # updates cost what those of their stage do
+        return None
     if why_not_repeated(job.graph, cluster, schedule):
         return None
     return Repeater(engine, job, recorder, clock)

@@ -245,7 +245,7 @@ def _own_code(kind: type) -> Iterator[FunctionType]:
             yield from (method for method in vars(one).values() if isinstance(method, FunctionType))
 
 
-def chained(chain: str, order: PassOrder, epoch: int, rate: float, batches: float) -> str:
+def chained(chain: str, order: PassOrder, epoch: int, rate: float, *batches: float) -> str:
     """A digest of all passes of training so far: equal where equal passes were made.
 
     Args:
@@ -253,9 +253,9 @@ def chained(chain: str, order: PassOrder, epoch: int, rate: float, batches: floa
         order: of the pass.
         epoch: which it is, or is a part of.
         rate: the learning rate that the epoch begins with.
-        batches: how many the epoch has.
+        batches: how many the epoch has; and had before, where that decides the rate.
     """
-    return _named(chain, order.digest, order.first_instance, epoch, rate, batches)
+    return _named(chain, order.digest, order.first_instance, epoch, rate, *batches)
 
 
 def _named(*what: object) -> str:

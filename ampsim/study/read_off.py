@@ -194,7 +194,7 @@ class ReadOff(WithRates, ABC):
 
         One row for the fullest moment of each stretch of time, of which a worker has some hundreds:
         `bytes` in all, and then those of each category (docs/decisions/0013-memory.md). Empty where
-        nobody counted (`counts_memory` of `simulate`).
+        nobody counted (`counts_memory` of `simulate`); a pass that was not run again has no rows.
         """
 
     @property

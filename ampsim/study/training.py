@@ -168,19 +168,19 @@ class ModelParallel:
             yield self._train(epoch, parts.next_part()), parts.is_over
 
     def _train(self, epoch: int, batches: Iterable[Any]) -> PassReport:
-        controller = self._engine.controller
+        controller, updater = self._engine.controller, self._engine.updater
         if epoch != self._epoch:
-            self._epoch, self._before = epoch, controller.admitted.count
-        first = controller.next_instance - (controller.admitted.count - self._before)
-        start = epoch, first, self._batches_of(epoch)
-        self._engine.updater.start_epoch(*start)
-        rate = self._engine.updater.rate
-        if self._apart is not None:
-            batches = list(batches)
+            self._epoch, self._before = epoch, 0
+        first, before = controller.next_instance, self._before
+        start = epoch, first - before, self._batches_of(epoch)
+        updater.start_epoch(*start)
+        rate = updater.rate
+        batches = batches if self._apart is None else list(batches)
         report = self._passes.run_pass(batches, is_training=True)
-        self._end_s = report.end_s
+        self._end_s, self._before = report.end_s, before + controller.next_instance - first
         assert report.order is not None, "a pass of training has an order"
-        self.chain = chained(self.chain, report.order, epoch, rate, start[2])
+        passed = [before] if before and updater.is_within_epochs else []
+        self.chain = chained(self.chain, report.order, epoch, rate, start[2], *passed)
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)
