@@ -111,7 +111,7 @@ class _CrossEntropy(_Loss):
         correct = int(np.count_nonzero(prediction.argmax(axis=1) == wanted))
         probability /= total[:, None]
         probability[rows, wanted] -= 1
-        if len(counts) < len(rows):
+        if counts.max(initial=0) > 1:
             probability /= counts.repeat(counts)[:, None].astype(prediction.dtype)
         return probability, np.log(total, dtype=np.float64) - right, correct, None
 
@@ -126,7 +126,7 @@ class _SquaredError(_Loss):
         flat = difference.reshape(len(difference), -1).astype(np.float64)
         outputs = flat.shape[1]
         error = float(np.abs(flat).sum()) / outputs
-        scale = (2.0 / (counts * outputs)).astype(prediction.dtype).repeat(counts)
+        scale = (2.0 / (np.maximum(counts, 1) * outputs)).astype(prediction.dtype).repeat(counts)
         difference *= scale.reshape(-1, *[1] * (difference.ndim - 1))
         return difference, np.square(flat).sum(axis=1) / outputs, None, error
 

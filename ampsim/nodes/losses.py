@@ -139,14 +139,14 @@ class SquaredError(LossOfPair):
             return difference * 2.0, LossReport(one * one, None, 1, absolute_error=abs(one))
         flat = difference.reshape(-1).astype(np.float64, copy=False)
         rows = len(difference)
-        outputs = flat.size // rows
+        outputs = math.prod(difference.shape[1:])
         report = LossReport(
             float(flat.dot(flat)) / outputs,
             None,
             rows,
             absolute_error=float(np.abs(flat).sum()) / outputs,
         )
-        difference *= 2.0 / flat.size
+        difference *= 2.0 / max(flat.size, 1)  # of a message without rows
         return difference, report
 
     def work(self, direction: Direction, shape: tuple[int, ...] | None) -> Work:

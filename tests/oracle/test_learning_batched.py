@@ -12,12 +12,14 @@ from covering import pairwise
 from short_runs import MODELS, Few, schedule_of
 
 import ampsim
+from ampsim.data import ArrayDataset
 from ampsim.hardware import Cluster, Device, Event, Link
-from ampsim.ir import Graph
+from ampsim.ir import Graph, Partition
 from ampsim.learning import batches, rows, why_by_message
 from ampsim.learning.operations import OPERATIONS, ROUTES
 from ampsim.model_parallel import SCHEDULES, needs_chain
-from ampsim.nodes import Linear
+from ampsim.nodes import Distribute, Linear, SoftmaxCrossEntropy, SquaredError
+from ampsim.optim import sgd
 from ampsim.runs import task as tasks
 from ampsim.runs.task import RunPlan, Task
 from ampsim.study.simulation import RunOptions, Simulation
@@ -101,6 +103,44 @@ def test_batches_learn_what_is_learned_live(case, any_rows):
         if told in live.validations:
             np.testing.assert_allclose(found.validations[told], live.validations[told], 1e-11)
     assert found.learning_digest == live.learning_digest
+
+
+def two_losses(kind: Any, wanted: np.ndarray) -> Any:
+    """Each message's rows go to one loss or to another, which may get none of them."""
+    rng = np.random.default_rng(0)
+    x, kinds = rng.normal(size=(64, 3)), (rng.random(64) < 0.25).astype(int)
+
+    def graph() -> Graph:
+        made = Graph("two losses")
+        x, y, control = made.controller(x=("rows", 3), y=("rows", *wanted.shape[1:]), c=("rows",))
+        guessed = made.branch(Distribute("guessed", 2), made.add(Linear("l", 3, 2), x), control)
+        others = made.branch(Distribute("y", 2), y, control)
+        for number, ends in enumerate(zip(guessed, others, strict=True)):
+            made.end(kind(f"loss-{number}"), *ends)
+        return made
+
+    def pump(instance: int, batch: Any) -> list[Any]:
+        x, y, kinds = batch.arrays
+        ways = Partition([np.flatnonzero(kinds == one) for one in (0, 1)], size=len(x))
+        return [("x", (instance,), x), ("y", (instance,), y), ("c", (instance,), ways)]
+
+    train = x, wanted, kinds
+    data = ArrayDataset(
+        train=train, valid=tuple(one[:16] for one in train), batch=4, dtype="float64"
+    )
+    return ampsim.Model("two", None, graph, data.for_run, pump, sgd(0.5), dtype="float64")
+
+
+@pytest.mark.parametrize("kind", [SoftmaxCrossEntropy, SquaredError])
+def test_a_loss_that_gets_no_row_of_a_message_divides_the_others_by_theirs(kind):
+    of_class = kind is SoftmaxCrossEntropy
+    rng = np.random.default_rng(1)
+    model = two_losses(kind, rng.integers(0, 2, 64) if of_class else rng.normal(size=(64, 2)))
+    for schedule in (ampsim.GPipe(4), ampsim.Amp(8)):
+        live = result_of(model, schedule)
+        found = result_of(model, schedule, learning="batched")
+        assert found.origin["arithmetic"] == "batched"
+        assert np.abs(weights_of(found) - weights_of(live)).max() <= 1e-12
 
 
 def classes_of(name: str) -> set[type]:
