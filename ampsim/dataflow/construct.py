@@ -235,7 +235,7 @@ def _declared(shapes: Sequence[Any], first: Sequence[Tensor]) -> list[Shape | No
         raise OptionError(f"shapes must be of all {len(first)} loop variables, got {len(shapes)}")
     declared = [None if one is None else tuple(one) for one in shapes]
     for number, (one, shape) in enumerate(zip(first, declared, strict=True)):
-        if not may_be(one.shape, shape):
+        if not op.may_be(one.shape, shape):
             raise OptionError(
                 f"shapes[{number}] is {shape}, and the variable starts as {one.shape}, "
                 f"{one.node.told}; say None of a length that changes"
@@ -249,29 +249,11 @@ def _require_same(leaf: Tensor, merge: Tensor, where: str) -> None:
         raise GraphError(
             f"{where} must stay {merge.dtype}, got {leaf.dtype} of {leaf.node.told}; use flow.cast"
         )
-    if not fits(leaf.shape, merge.shape):
+    if not op.fits(leaf.shape, merge.shape):
         raise GraphError(
             f"{where} must keep its shape {merge.shape}, got {leaf.shape} of {leaf.node.told}; "
             "say in shapes= which lengths change, as None"
         )
-
-
-def fits(shape: Shape | None, declared: Shape | None) -> bool:
-    """Tell whether a shape is one of those that were declared."""
-    if declared is None:
-        return True
-    if shape is None or len(shape) != len(declared):
-        return False
-    return all(wanted in (None, one) for one, wanted in zip(shape, declared, strict=True))
-
-
-def may_be(one: Shape | None, other: Shape | None) -> bool:
-    """Tell whether two shapes may turn out to be the same."""
-    if one is None or other is None:
-        return True
-    return len(one) == len(other) and all(
-        a == b or None in (a, b) for a, b in zip(one, other, strict=True)
-    )
 
 
 def _require_predicate(tensor: Tensor, what: str) -> Tensor:

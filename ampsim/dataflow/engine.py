@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ampsim.clock import SimClock
 from ampsim.dataflow.accounted import CountingHost
 from ampsim.dataflow.construct import input_tensor
 from ampsim.dataflow.graph import FlowGraph, Tensor
@@ -21,7 +22,7 @@ from ampsim.dataflow.plan import Plan
 from ampsim.dataflow.program import KnownInstance, Objective, Program
 from ampsim.dataflow.schedules import OfProgram
 from ampsim.dataflow.session import FlowResult, Session
-from ampsim.dataflow.variable import minimize, set_variables, variables
+from ampsim.dataflow.variable import DrawnRuns, minimize, set_variables, variables
 from ampsim.errors import LOWER_RATE, DivergenceError, GraphError
 from ampsim.hardware import Cluster
 from ampsim.ir import LossReport
@@ -43,6 +44,7 @@ class Runs(NamedTuple):
 
     train: Run
     valid: Run
+    drawn: set[DrawnRuns]  # who draws in both
 
 
 class ProgramEngine:
@@ -69,7 +71,7 @@ class ProgramEngine:
         self._cluster, self._recorder, self._settings = cluster, recorder, settings
         self._session = Session(
             cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,
-            seed=settings.seed or 0,
+            seed=settings.seed or 0, light_is_free=settings.light_is_free,
         )  # fmt: skip
         self._session.require_fit([0])
         self._values, self._named = values, dict[str, int]()
@@ -79,6 +81,13 @@ class ProgramEngine:
             self.runs({})
         self.on_items: Callable[[int], None] | None = None
         self._instance = 0
+        self._observer: ProgramEngine | None = None  # validates, where that takes no time
+        if not settings.times_validation:
+            unseen = Recorder([], cluster.workers, 0, has_lanes=True)
+            beside = replace(settings, clock=SimClock(), on_rows=None, times_validation=True)
+            self._observer = ProgramEngine(
+                program, optimizer, values, cluster, schedule, recorder=unseen, settings=beside
+            )
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
@@ -96,8 +105,14 @@ class ProgramEngine:
         return self._pass(batches, epochs)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
-        """Measure, and learn nothing."""
-        return self._pass(batches, None)
+        """Measure, and learn nothing; on a clock of its own unless the settings time it."""
+        observer, now_s = self._observer, self._settings.clock.now
+        if observer is None:
+            return self._pass(batches, None)
+        observer.on_items, observer._values = self.on_items, self.parameters or self._values
+        if observer._runs:
+            set_variables(observer.graph, observer._values)
+        return replace(observer._pass(batches, None), start_s=now_s, end_s=now_s)
 
     def _pass(self, batches: Iterable[Any], epochs: Iterator[float] | None) -> PassReport:
         clock, totals = self._settings.clock, PassTotals()
@@ -109,7 +124,9 @@ class ProgramEngine:
                 plan, objective = runs.valid if epochs is None else runs.train
                 if epochs is not None:
                     feeds[EPOCH] = next(epochs)
-                done = self.run(plan, feeds)
+                    done = self.run(plan, feeds)
+                else:
+                    done = self._measured(runs, feeds)
                 totals.instances += batch.rows
                 if not self._settings.is_abstract:
                     with user_code("the Objective of a program cannot be counted"):
@@ -129,6 +146,16 @@ class ProgramEngine:
             sent[what] = sent.get(what, 0) + count
         self._instance += 1
         return done
+
+    def _measured(self, runs: Runs, feeds: Mapping[str, Any]) -> FlowResult:
+        """Run an instance of validation: training draws what it draws without."""
+        for one in runs.drawn:
+            one.swap()
+        try:
+            return self.run(runs.valid[0], feeds)
+        finally:
+            for one in runs.drawn:
+                one.swap()
 
     def _report(self, objective: Objective, done: FlowResult, rows: int) -> LossReport:
         given: dict[Tensor | None, Any] = dict(zip(objective.asked, done.values, strict=True))
@@ -169,7 +196,9 @@ class ProgramEngine:
                 train = program.trained(stepped)
         if not self._runs:
             self._start()
-        runs = Runs((self._plan(train), train), (self._plan(valid), valid))
+        plans = self._plan(train), self._plan(valid)
+        drawn = set(_drawn(plans[0])) & set(_drawn(plans[1]))
+        runs = Runs((plans[0], train), (plans[1], valid), drawn)
         if not any(step.node is epoch.node for step in runs.train[0].steps):
             raise GraphError(
                 "train of a program must run what its minimize gives, got an Objective that does "
@@ -210,7 +239,7 @@ class ProgramEngine:
             count = self._named[node.name] = self._named.get(node.name, 0) + 1
             names.append(node.name if count == 1 else f"{node.name}, {count}")
         self._recorder.add_nodes(names)
-        for plan, _objective in runs:
+        for plan, _objective in (runs.train, runs.valid):
             for step in plan.steps:
                 name = self._recorder.nodes[step.node.index]
                 self._recorder.placed.setdefault(name, step.frame.worker)
@@ -227,3 +256,11 @@ class ProgramEngine:
                 (int(worker), [(time_s, [parts.get(one, 0.0) for one in MEMORY_CATEGORIES])])
             )
         self._recorder.memory = rows
+
+
+def _drawn(plan: Plan) -> Iterator[DrawnRuns]:
+    """The generators from which a plan draws."""
+    for step in plan.steps:
+        held = step.node.attributes.get("held")
+        if isinstance(held, DrawnRuns):
+            yield held

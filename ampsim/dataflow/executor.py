@@ -35,6 +35,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
+
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.host import Host
 from ampsim.dataflow.memory import DeviceTensor, bare, hold, release
@@ -162,7 +164,7 @@ class Executor:
 
     def _trigger(self, step: Step, iteration: Iteration) -> None:
         """Never dead: all that it waits for has run, or will not."""
-        self._deliver(step.targets[0], True, iteration)
+        self._deliver(step.targets[0], np.True_, iteration)
 
     def _enter(self, step: Step, iteration: Iteration) -> None:
         key = (iteration, step.child.name)

@@ -24,7 +24,6 @@ from ampsim.dataflow import operator as op
 from ampsim.dataflow.construct import (
     begun,
     cond,
-    fits,
     is_left,
     leave,
     repeat,
@@ -367,7 +366,7 @@ class _Builder:
 
     def _of_shape(self, tensor: Tensor, shape: Shape | None) -> Tensor:
         """A tensor of which it is known that it has a shape."""
-        if fits(tensor.shape, shape):
+        if op.fits(tensor.shape, shape):
             return tensor
         with self._graph.building(placed=tensor.node):
             known = apply("identity", tensor)

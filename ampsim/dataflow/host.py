@@ -29,7 +29,7 @@ from ampsim.trace import COMPUTE_LANE, DISPATCH_LANE, NO_STALENESS, START, Cause
 from ampsim.user_code import told
 
 _SHAPE: Final = attrgetter("shape")
-UPDATE: Final = int(Direction.UPDATE)
+BACKWARD, UPDATE = int(Direction.BACKWARD), int(Direction.UPDATE)
 
 
 class KernelCost(NamedTuple):
@@ -87,6 +87,7 @@ class Host:
     def __init__(
         self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, *, instant: Instant,
         transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
+        light_is_free: bool = False,
     ) -> None:  # fmt: skip
         self.worker = worker
         self.has_others = False  # whether other workers take part, who may make room here
@@ -98,6 +99,7 @@ class Host:
         self.caused_s = 0.0  # when something last ended, or arrived, that is followed
         self.device: Device = cluster.devices[worker]
         self._clock, self._recorder, self._is_abstract = clock, recorder, is_abstract
+        self._light_is_free = light_is_free
         self._instant = instant
         self._cost: KernelCost
         self._queue: deque[Queued] = deque()
@@ -258,12 +260,15 @@ class Host:
         is_light = not work.flop
         rows, elements = None, None
         if not is_light and node.direction != UPDATE:
-            rows, elements = shape[0], shapes[1][0] * shapes[1][1]
+            rows, elements = shape[0], math.prod(shapes[1])
+            is_turned = node.inputs[0].node.operator is op.OPERATORS["transpose"]
+            if is_turned and node.direction == BACKWARD:
+                rows, elements = shapes[1][0], math.prod(shape)  # Xᵀ G, of the rows of both
             if _handed_on(node.inputs[1]) in self._weights:
                 work = replace(work, weight_bytes=elements * itemsize)
         seconds_on = partial(
             occupancy_s, work=work, is_light=is_light, rows=rows, matrix_elements=elements,
-            is_backward=node.direction == 1,
+            is_backward=node.direction == BACKWARD,
             resident_bytes=self._weight_bytes,
             updated_bytes=self._updated_bytes if node.direction == UPDATE else None,
         )  # fmt: skip
@@ -271,10 +276,13 @@ class Host:
             (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),
             COMPUTE_LANE,
         )
-        self._recorder.kinds.seconds_on[kind] = seconds_on
+        is_free = is_light and self._light_is_free and node.direction != UPDATE
+        if not is_free:
+            self._recorder.kinds.seconds_on[kind] = seconds_on
         output = standin(shape, itemsize) if self._is_abstract else None
         steps = node.inputs[0].node.index if operator.name == op.STEP else None
-        seconds, size_bytes = seconds_on(self.device), math.prod(shape) * itemsize
+        seconds = 0.0 if is_free else seconds_on(self.device)
+        size_bytes = math.prod(shape) * itemsize
         return KernelCost(output, seconds, kind, size_bytes, steps)
 
     # --- a client that decides

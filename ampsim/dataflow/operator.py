@@ -135,6 +135,24 @@ def without_axis(x: Shape, *, axis: int | None) -> Shape:
     return (*x[:place], *x[place + 1 :])
 
 
+def fits(shape: Shape | None, declared: Shape | None) -> bool:
+    """Tell whether a shape is one of those that were declared."""
+    if declared is None:
+        return True
+    if shape is None or len(shape) != len(declared):
+        return False
+    return all(wanted in (None, one) for one, wanted in zip(shape, declared, strict=True))
+
+
+def may_be(one: Shape | None, other: Shape | None) -> bool:
+    """Tell whether two shapes may turn out to be the same."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(
+        a == b or None in (a, b) for a, b in zip(one, other, strict=True)
+    )
+
+
 def broadcast(*shapes: Shape, **attributes: Any) -> Shape:
     """The shape to which all inputs are broadcast.
 

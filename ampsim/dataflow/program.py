@@ -162,7 +162,8 @@ class Program:
             raise SimulationError(
                 f"feed of a program must return values by the names of inputs, got {short(given)}"
             )
-        return dict(cast("Mapping[str, Any]", given))
+        with user_code("feed of a program gave no arrays"):
+            return {name: np.asarray(one) for name, one in cast("Mapping[str, Any]", given).items()}
 
 
 def _objective(what: str, make: Callable[[], Any]) -> Objective:

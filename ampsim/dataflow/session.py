@@ -16,7 +16,6 @@ from ampsim.arguments import checked
 from ampsim.clock import Clock, SimClock
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.accounted import CountingExecutor, CountingHost
-from ampsim.dataflow.construct import fits
 from ampsim.dataflow.executor import Executor
 from ampsim.dataflow.graph import Tensor
 from ampsim.dataflow.host import Host
@@ -24,11 +23,11 @@ from ampsim.dataflow.memory import CATEGORIES, SWAP_THRESHOLD
 from ampsim.dataflow.partition import Placement
 from ampsim.dataflow.plan import DEAD, Plan
 from ampsim.dataflow.rendezvous import Rendezvous
+from ampsim.dataflow.variable import array_of
 from ampsim.errors import GraphError, OptionError, one_of
 from ampsim.hardware import Cluster, load_cluster
 from ampsim.ir import Standin, standin
 from ampsim.machine import Fabric, Instant
-from ampsim.text import shown
 from ampsim.trace import Recorder, critical_path, read_only
 
 Share: TypeAlias = Annotated[float, Ge(0), Lt(1)]
@@ -245,7 +244,7 @@ class Session:
 
     def __init__(
         self, cluster: Cluster, clock: Clock, recorder: Recorder, running: Running, *,
-        is_abstract: bool, seed: int,
+        is_abstract: bool, seed: int, light_is_free: bool = False,
     ) -> None:  # fmt: skip
         self._cluster, self._clock, self._recorder = cluster, clock, recorder
         self._running = running
@@ -254,7 +253,7 @@ class Session:
         self._is_abstract = is_abstract
         self._how: dict[str, Any] = {
             "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
-            "seed": seed, "round_trip_s": running.round_trip_s,
+            "seed": seed, "round_trip_s": running.round_trip_s, "light_is_free": light_is_free,
         }  # fmt: skip
         self.hosts: dict[int, Host] = {}  # of workers that have taken part
         self._host(0)
@@ -381,11 +380,8 @@ def _fitting(name: str, value: Any, tensor: Tensor, *, is_abstract: bool) -> Any
     if is_abstract and isinstance(value, Standin) and tensor.is_float:
         array: Any = standin(value.shape, tensor.dtype.itemsize)
     else:
-        array = np.asarray(value)
-        if not np.can_cast(array.dtype, tensor.dtype, "same_kind"):
-            raise OptionError(f"feeds: input {name!r} must be {tensor.dtype}, got {shown(value)}")
-        array = array.astype(tensor.dtype)
+        array = array_of(f"feeds: input {name!r}", value, tensor.dtype)
     shape = tensor.shape or ()
-    if not fits(array.shape, shape):
+    if not op.fits(array.shape, shape):
         raise OptionError(f"feeds: input {name!r} must have shape {shape}, got {array.shape}")
     return array

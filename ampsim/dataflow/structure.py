@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Tensor, apply, constant, tensors_of
 from ampsim.dataflow.operators import resource
 from ampsim.errors import GraphError, OptionError
@@ -36,6 +37,7 @@ class TensorArray:
     ) -> None:  # fmt: skip
         static = None if element_shape is None else tuple(element_shape)
         self._told: dict[str, Any] = {"static": static, "dtype": np.dtype(dtype)}
+        self._written: list[Tensor] = []  # shared with all that come of it
         self.handle = apply("array", size)
         self.flow = constant(0.0)
 
@@ -46,23 +48,40 @@ class TensorArray:
         return other
 
     def write(self, index: int | Tensor, value: Any) -> TensorArray:
-        """Write a place; the array as it is then."""
+        """Write a place; the array as it is then.
+
+        Raises:
+            GraphError: the value has not the elements' shape, or the type of those written before.
+        """
         (tensor,) = tensors_of([value])
-        if self._told["static"] is None:
-            self._told["static"] = tensor.shape
-        self._told["dtype"] = tensor.dtype
-        return self.with_flow(apply("array_write", self.handle, index, tensor, self.flow))
+        written = apply("array_write", self.handle, index, tensor, self.flow)
+        self._know(tensor, tensor.shape)
+        return self.with_flow(written)
 
     def read(self, index: int | Tensor) -> Tensor:
         """A place that was written before."""
         return apply("array_read", self.handle, index, self.flow, **self._told)
 
     def unstack(self, x: Tensor) -> TensorArray:
-        """Write all rows of x, the first at place 0; the array as it is then."""
+        """Write all rows of x, the first at place 0; the array as it is then.
+
+        Raises:
+            GraphError: as of `write`.
+        """
         (tensor,) = tensors_of([x])
-        static = None if tensor.shape is None else tensor.shape[1:]
-        self._told.update(static=static, dtype=tensor.dtype)
+        self._know(tensor, None if tensor.shape is None else tensor.shape[1:])
         return self.with_flow(apply("array_unstack", self.handle, tensor, self.flow))
+
+    def _know(self, tensor: Tensor, shape: tuple[int | None, ...] | None) -> None:
+        """Take what is known of elements that are written."""
+        told, dtype = self._told["static"], self._told["dtype"] if self._written else tensor.dtype
+        if not op.may_be(told, shape) or tensor.dtype != dtype:
+            raise GraphError(
+                f"write: elements of this array are {dtype} of shape {told}, got {tensor.dtype} of "
+                f"shape {shape}; give each array elements that are alike"
+            )
+        self._written.append(tensor)
+        self._told.update(static=shape if told is None else told, dtype=tensor.dtype)
 
     def stack(self) -> Tensor:
         """Stack all places into one tensor, with a new first axis."""

@@ -12,9 +12,10 @@ window, whichever draw comes first, and whatever is dead.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -38,6 +39,7 @@ from ampsim.errors import LOWER_RATE, GraphError, OptionError, SimulationError, 
 from ampsim.ir import Direction, Standin, Work
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.rng import stream
+from ampsim.text import shown
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -45,11 +47,12 @@ class Held:
     """The state of a variable between runs."""
 
     name: str
-    value: np.ndarray | None  # None while nobody has given one
+    value: np.ndarray | None  # None while nobody has given one; nobody writes into it
     trainable: bool = False  # whether it is one of the parameters that `minimize` steps
     slots: int = 0  # arrays of its size that an optimizer keeps beside it
-    state: Any = None  # that of the optimizer; None before its first step
+    states: dict[int, Any] = field(default_factory=dict[int, Any])  # by the optimizer's `id`
     _assigned: Any = None
+    _stepped: Any = None
 
     def assign(self, value: Any, index: np.ndarray | None = None) -> None:
         """Take what it is to have after the run, or what rows of it are to have.
@@ -68,21 +71,48 @@ class Held:
             )
         self._assigned = value, index
 
+    def step(self, key: int, state: Any) -> None:
+        """Take what an optimizer is to keep of it after the run."""
+        self._stepped = key, state
+
     def forget(self) -> None:
         """Leave what was assigned in a run that failed."""
-        self._assigned = None
+        self._assigned = self._stepped = None
 
     def commit(self) -> None:
         """Have what was assigned, after a run."""
         value, index = self._assigned or (None, None)
+        if self._stepped is not None:
+            self.states.update([self._stepped])
         self.forget()
         if value is None or isinstance(value, Standin):
             return
         if index is None or self.value is None:
-            self.value = np.asarray(value)
+            self.have(np.array(value))
         else:
-            self.value = self.value.copy()  # what was read of it stays
-            self.value[index] = value
+            rows = self.value.copy()  # what was read of it stays
+            rows[index] = value
+            self.have(rows)
+
+    def have(self, value: np.ndarray) -> None:
+        """Have a value, of which runs give views."""
+        value.setflags(write=False)
+        self.value = value
+
+
+def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
+    """Copy a value into an array, of its own type or of the one that is wanted.
+
+    Raises:
+        OptionError: its parts have several shapes, or it is of another kind; begins with `what`.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise OptionError(f"{what} must have one shape, got {shown(value)}") from None
+    if dtype is not None and not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise OptionError(f"{what} must be {dtype}, got {shown(value)}")
+    return array.astype(dtype or array.dtype)
 
 
 def variable(
@@ -106,7 +136,7 @@ def variable(
     """
     graph = open_graph()
     if value is not None:
-        value = np.array(value)
+        value = array_of(f"variable {name!r}", value)
         value = value.astype(np.int64) if value.dtype.kind == "i" else value
         shape, dtype = value.shape, value.dtype
     if shape is None:
@@ -124,7 +154,9 @@ def variable(
                 f"{known.told}, {what}, is there already; give another name"
             )
         return tensor
-    held = Held(name, value, trainable=trainable and np.dtype(dtype).kind == "f")
+    held = Held(name, None, trainable=trainable and np.dtype(dtype).kind == "f")
+    if value is not None:
+        held.have(value)
     return graph.source(op.VARIABLE, shape, dtype, name=name, held=held)
 
 
@@ -138,20 +170,21 @@ def set_variables(graph: FlowGraph, values: Mapping[str, Any]) -> None:
     """Give variables of a graph values; what optimizers keep of them starts anew.
 
     Raises:
-        OptionError: there is no such variable, or a shape does not fit.
+        OptionError: there is no such variable, or a type or a shape does not fit.
     """
     known = {node.name: node for node in graph.variables}
     for name, value in values.items():
         if name not in known:
             raise OptionError(one_of("variable", name, known))
         tensor = known[name].outputs[0]
-        array = np.array(value, tensor.dtype)
+        array = array_of(f"variable {name!r}", value, tensor.dtype)
         if array.shape != tensor.shape:
             raise OptionError(
                 f"variable {name!r} must have shape {tensor.shape}, got {array.shape}"
             )
         held = known[name].attributes["held"]
-        held.value, held.state = array, None
+        held.have(array)
+        held.states.clear()
 
 
 # --- what changes them
@@ -272,7 +305,7 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     shape, held = target.static_shape, target.node.attributes["held"]
     assert shape is not None, "a variable has a shape"
     held.slots = max(held.slots, optimizer.arrays)
-    kernel = partial(_step, held, optimizer.of_tensors([shape]))
+    kernel = partial(_step, held, optimizer.of_tensors([shape]), optimizer)
     work = partial(_update_work, optimizer)
     told = None if optimizer.first is None else partial(_work_of_stage, optimizer)
     update = op.Operator(op.STEP, kernel, op.first_shape, op.first_dtype, work, running_work=told)
@@ -281,9 +314,10 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
 
 
 def _step(
-    held: Held, method: Optimizer, theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray
-) -> np.ndarray:
-    """Step from theta; the optimizer's state goes on.
+    held: Held, method: Optimizer, of: Optimizer,
+    theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Step from theta; what the optimizer keeps of the variable goes on, if the run succeeds.
 
     Raises:
         DivergenceError: a number would stop being finite.
@@ -295,9 +329,11 @@ def _step(
     number = float(epoch)
     rate = _rate(method, number)
     flat = theta.reshape(-1)
-    state = method.init(flat) if held.state is None else held.state
+    kept = held.states.get(id(of))
+    state = method.init(flat) if kept is None else copy.deepcopy(kept)  # to be written over
     slope = gradient.astype(theta.dtype).reshape(-1)  # which may be written over
-    stepped, held.state = method.step(slope, state, flat, rate, diverged)
+    stepped, state = method.step(slope, state, flat, rate, diverged)
+    held.step(id(of), state)
     return stepped.reshape(theta.shape)
 
 
@@ -331,9 +367,18 @@ Place: TypeAlias = "tuple[int, tuple[tuple[str, int], ...]]"
 
 
 class DrawnRuns(Held):
-    """The number of runs that drew from a generator."""
+    """The number of runs that drew from a generator; those that measure count for themselves."""
 
-    __slots__ = ()
+    __slots__ = ("_others",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, np.array(0))
+        self._others = np.array(1 << 32)  # chosen: no run that learns is so late
+
+    def swap(self) -> None:
+        """Go over to runs that measure, or back to those that learn."""
+        assert self.value is not None, "a generator has drawn in some number of runs"
+        self.value, self._others = self._others, self.value
 
     def commit(self) -> None:
         """Count a run."""
@@ -392,7 +437,7 @@ class Generator:
             )
         known = graph.given.get(name)
         if known is None:
-            held = DrawnRuns(name, np.array(0))
+            held = DrawnRuns(name)
             known = graph.source(op.VARIABLE, (), op.INT, name=name, held=held).node
         if not isinstance(known.attributes.get("held"), DrawnRuns):
             raise OptionError(

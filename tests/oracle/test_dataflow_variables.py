@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -320,3 +321,63 @@ def test_a_run_that_failed_leaves_variables_as_they_were():
     assert flow.variables(graph)["w"] == 1.0
     flow.run([new, row], {"n": 1})
     assert flow.variables(graph)["w"] == 2.0
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_of_a_run_that_failed_an_optimizer_keeps_nothing_either(name):
+    """Also of those that write over what they kept; the run fails after the step."""
+    runs = {True: [1, 1], False: [1, 7, 1]}
+    found = {}
+    for is_whole, places in runs.items():
+        with flow.FlowGraph() as graph:
+            w, n = flow.variable("w", np.ones((2, 2))), flow.input("n", dtype="int64")
+            step, late = flow.minimize(flow.sum(flow.square(w)), OPTIMIZERS[name](0.1)), n
+            for _ in range(40):
+                late = late + 0
+            row = flow.pick(flow.constant([1.0, 2.0]), late)
+        for place in places:
+            if place == 7:
+                with pytest.raises(SimulationError, match="pick-1"):
+                    flow.run([step, row], {"n": place})
+            else:
+                flow.run([step, row], {"n": place})
+        found[is_whole] = flow.variables(graph)["w"]
+    np.testing.assert_array_equal(found[False], found[True])
+
+
+@pytest.mark.parametrize("names", [*permutations(OPTIMIZERS, 2)], ids="-".join)
+def test_two_optimizers_of_one_variable_keep_what_is_theirs(names):
+    methods = [OPTIMIZERS[name](0.1).of_tensors([(2,)]) for name in names]
+    with flow.FlowGraph() as graph:
+        w = flow.variable("w", [1.0, -2.0])
+        steps = [flow.minimize(flow.sum(flow.square(w)), OPTIMIZERS[one](0.1)) for one in names]
+    theta = np.array([1.0, -2.0])
+    states = [method.init(theta) for method in methods]
+    for which in (0, 1, 0, 1):
+        flow.run(steps[which])
+        method = methods[which]
+        theta, states[which] = method.update(2 * theta, states[which], theta, method.rate(0))
+    np.testing.assert_allclose(flow.variables(graph)["w"], theta, rtol=1e-12)
+
+
+def test_whoever_writes_into_what_a_run_gave_does_not_change_a_variable():
+    with flow.FlowGraph() as graph:
+        w = flow.variable("w", np.ones((2, 3)))
+        asked = [w, flow.transpose(w), flow.reshape(w, (6,)), flow.assign(w, w * 1.0)]
+    for value in flow.run(asked).values + flow.run(asked[:3]).values:
+        if value.flags.writeable:
+            value[...] = 7.0
+    np.testing.assert_array_equal(flow.variables(graph)["w"], np.ones((2, 3)))
+
+
+def test_what_a_variable_is_given_has_its_type_and_one_shape():
+    with flow.FlowGraph() as graph:
+        flow.variable("count", 1)
+    with pytest.raises(OptionError, match=r"^variable 'count' must be int64, got 1.7"):
+        flow.set_variables(graph, {"count": 1.7})
+    for give in (
+        lambda: flow.variable("ragged", [[1.0], [1.0, 2.0]]),
+        lambda: flow.set_variables(graph, {"count": [[1], [1, 2]]}),
+    ):
+        with graph, pytest.raises(OptionError, match=r"^variable '\w+' must have one shape, got"):
+            give()

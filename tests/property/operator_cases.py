@@ -26,7 +26,7 @@ def cases(n: int) -> Cases:
 
 
 def _of_elements(x: np.ndarray, label: np.ndarray) -> Cases:
-    drawn = {"held": DrawnRuns("dice", np.array(0)), "draw": 1, "shape": x.shape}
+    drawn = {"held": DrawnRuns("dice"), "draw": 1, "shape": x.shape}
     return {
         "add": ([x, x[0]], {}),
         "subtract": ([x, x[:, :1]], {}),

@@ -17,9 +17,11 @@ from covering import among
 from short_runs import MODELS, Few
 
 import ampsim
+from ampsim import flow
 from ampsim.dataflow import PROGRAMS
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, Link
+from ampsim.study.simulation import Simulation
 
 OPTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "dataflow": {
@@ -217,3 +219,88 @@ def test_what_has_no_meaning_together_is_refused_in_one_line(case):
     with pytest.raises(OptionError, match=text) as raised:
         made("rnn", ampsim.Dataflow(**options), "sleep", cluster_of(keys))
     assert "\n" not in str(raised.value)
+
+
+CURVES: dict[str, dict[str, Any]] = {
+    "by rows": {"efficiency": ((1, 0.01), (128, 1.0))},
+    "by matrix": {"matrix_efficiency": ((1, 0.01), (100_000, 1.0))},
+    "both": {"efficiency": ((1, 0.01), (128, 1.0)), "matrix_efficiency": ((1, 0.1), (9999, 1.0))},
+}
+
+
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_products_reach_the_share_of_the_rate_that_they_reach_in_a_step(batch, curve):
+    """A weight's gradient is looked up as its node's step is: k rows, d_in by d_out elements."""
+    model = ampsim.load_model("mlp", hidden=30, layers=3, data="synthetic", batch=batch)
+    cluster = cluster_of(CURVES[curve])
+    seconds = [
+        ampsim.simulate(model, cluster, schedule, instances=3 * batch, mode="sleep").spans
+        for schedule in (ampsim.Sequential(), ampsim.Dataflow())
+    ]
+    taken = [
+        (spans["end_s"] - spans["start_s"]).groupby(spans["direction"], observed=True).sum()
+        for spans in seconds
+    ]
+    for direction in ("forward", "backward"):
+        # A node is looked up by all of its parameters, the bias included.
+        assert taken[1][direction] == pytest.approx(taken[0][direction], rel=2e-3)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_light_work_a_program_takes_what_its_products_and_updates_take(name):
+    device = Device(name="test", flop_per_s=1e12, operation_overhead_s=1e-6)
+    cluster = Cluster(name="test", devices=(device,))
+    runs = [
+        Simulation(model_of("mlp"), cluster, PROGRAMS[name](), mode="sleep", light_is_free=free)
+        for free in (False, True)
+    ]
+    for run in runs:
+        run.run_epoch()
+    whole, heavy = (run.result() for run in runs)
+    spans = whole.spans
+    is_light = (spans["flop"] == 0) & (spans["direction"] != "update")
+    light_s = (spans["end_s"] - spans["start_s"])[is_light].sum()
+    assert heavy.makespan_s == pytest.approx(whole.makespan_s - light_s, rel=1e-9)
+    assert light_s > 0.3 * whole.makespan_s
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_validation_off_the_clock_takes_no_time_and_measures_the_same(name):
+    runs = [
+        Simulation(model_of("mlp"), cluster_of({}), PROGRAMS[name](), times_validation=is_timed)
+        for is_timed in (True, False)
+    ]
+    for run in runs:
+        for _epoch in range(2):
+            run.run_epoch()
+    timed, off = (run.result() for run in runs)
+    assert (timed.epochs["valid_s"] > 0).all() and (off.epochs["valid_s"] == 0).all()
+    assert off.makespan_s == pytest.approx(off.epochs["train_s"].sum(), rel=1e-12)
+    for column in ("loss", "valid_loss", "accuracy", "valid_instances", "instances"):
+        assert off.epochs[column].equals(timed.epochs[column])
+
+
+def noisy() -> Any:
+    """A linear program whose inputs are multiplied by noise, in validation too."""
+
+    def build() -> flow.Objective:
+        x, label = flow.input("x", (None, 784), "float32"), flow.input("label", (None,), "int64")
+        noise = flow.cast(flow.Generator("noise", 1).random((784,)), "float32")
+        logits = flow.linear("linear-1", x * noise, 10)
+        loss = flow.softmax_cross_entropy(logits, label)
+        return flow.Objective(loss, flow.count_right(logits, label))
+
+    return flow.Program(build, lambda batch: {"x": batch.images, "label": batch.labels})
+
+
+def test_how_often_one_measures_changes_nothing_that_is_learned():
+    whole = ampsim.load_model("mlp", layers=1, data="synthetic", batch=20)
+    model = replace(whole, make_program=noisy)
+    losses = [
+        ampsim.simulate(
+            model, "tflops-1", ampsim.Dataflow(), instances=200, epochs=2, validate_every=every
+        ).epochs["loss"].tolist()
+        for every in (None, 50)
+    ]  # fmt: skip
+    assert losses[0] == losses[1]

@@ -437,12 +437,12 @@ def test_a_step_that_fails_is_named_with_its_tag_and_time(x):
     refused(
         SimulationError,
         r"place 1 of the array of 2 was not written",
-        lambda: flow.run(rows.write(0, x).stack(), {"x": np.ones((2, 3))}),
+        lambda: flow.run(rows.write(0, flow.sum(x)).stack(), {"x": np.ones((2, 3))}),
     )
     refused(
         SimulationError,
         r"place -1 of the array is below 0",
-        lambda: flow.run(rows.write(-1, x).stack(), {"x": np.ones((2, 3))}),
+        lambda: flow.run(rows.write(-1, flow.sum(x)).stack(), {"x": np.ones((2, 3))}),
     )
 
 
@@ -572,3 +572,47 @@ def test_a_recv_that_nobody_serves_is_named_with_its_worker_and_tag(graph, monke
         r"has not served it; send that tensor in every iteration, live or dead$",
         lambda: flow.run(built, {"y": 1.0}, cluster=pair()),
     )
+
+
+def test_elements_of_an_array_are_alike(x):
+    """A gradient has the shape that is known of its element."""
+    row = flow.sum(x, axis=0)
+    array = flow.TensorArray(2).write(0, row)
+    for build in (
+        lambda: array.write(1, flow.sum(x, axis=1)),
+        lambda: array.write(1, flow.cast(row, "float32")),
+        lambda: array.unstack(flow.transpose(x)),
+        lambda: flow.TensorArray(2, element_shape=(4,)).write(0, row),
+    ):
+        refused(GraphError, r"^write: elements of this array are float64 of shape .*, got", build)
+
+
+def test_a_place_below_0_is_none(graph):
+    for build in (
+        lambda: flow.pick(flow.constant([1.0, 2.0]), np.array([-1])),
+        lambda: flow.embedding("table", flow.constant([1, -1]), 4, 2),
+    ):
+        refused(
+            SimulationError, r"IndexError: index -1 is below 0", lambda b=build: given(graph, b())
+        )
+
+
+def given(graph: flow.FlowGraph, tensor: flow.Tensor) -> Any:
+    """What a tensor is; a variable has ones."""
+    for node in graph.variables:
+        shape = node.outputs[0].static_shape
+        flow.set_variables(graph, {node.name: np.ones(shape)})
+    return flow.run(tensor).values
+
+
+def test_a_group_is_a_truth_value(x):
+    """It is taken by whatever takes one."""
+    met = flow.group(x)
+    asked = [flow.cast(met, "float64"), flow.where(met, x, -x), flow.reshape(met, (1,))]
+    values = flow.run(asked, {"x": np.ones((2, 3))}).values
+    assert [one.tolist() for one in values] == [1.0, [[1.0] * 3] * 2, [True]]
+
+
+def test_a_feed_has_one_shape(x):
+    told = r"^feeds: input 'x' must have one shape, got \[\[1\], \[1, 2\]\]"
+    refused(OptionError, told, lambda: flow.run(x, {"x": [[1], [1, 2]]}))

@@ -228,8 +228,18 @@ def _picked_shape(x: op.Shape, index: op.Shape) -> op.Shape:
 
 @listed(_picked_shape, _picked_dtype, op.copied, _picked_back)
 def pick(x: Array, index: Array) -> Any:
-    """Rows of x, by their places; an index of one number gives a row without its axis."""
-    return x[index]
+    """Rows of x, by their places; an index of one number gives a row without its axis.
+
+    Raises:
+        IndexError: there is no such row.
+    """
+    return x[_places(index)]
+
+
+def _places(index: np.ndarray) -> np.ndarray:
+    if index.min(initial=0) < 0:
+        raise IndexError(f"index {index.min()} is below 0")
+    return index
 
 
 def _scattered(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -244,7 +254,7 @@ def _scattered(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work
 def scatter_to(x: Array, index: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `pick`: rows added up at their places, in zeros of a shape."""
     whole = np.zeros(tuple(shape.tolist()), x.dtype)
-    np.add.at(whole, index, x)
+    np.add.at(whole, _places(index), x)
     return whole
 
 
