@@ -58,7 +58,6 @@ class Updater:
 
     Attributes:
         rate: the learning rate of the present epoch, or of the last update.
-        is_within_epochs: whether it changes within an epoch.
         averages_instances: divide a gradient by the number of instances in it (a mini-batch's
             mean, for schedules that drain) instead of applying the sum of its messages.
     """
@@ -68,7 +67,7 @@ class Updater:
         self._recorder = recorder
         self.averages_instances = averages_instances
         self.rate = optimizer.rate(0)
-        self.is_within_epochs = within_epochs(optimizer.rate)
+        self._is_within_epochs = within_epochs(optimizer.rate)
         self._by_node: dict[str, Optimizer] = {}
         self._epoch, self._first, self._batches = 0, 0, math.inf
 
@@ -111,7 +110,7 @@ class Updater:
         assert isinstance(node, ParameterizedNode)
         before = node.theta
         touched = node.take_rows()
-        if self.is_within_epochs:
+        if self._is_within_epochs:
             self._take_rate(node)
         if self._optimizer.first is not None:  # asked here, as it is once for each update
             self._optimizer.charge(node, self.rate)

@@ -32,7 +32,7 @@ from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_repli
 from ampsim.optim import Optimizer, within_epochs
 from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings, linear_algebra
-from ampsim.study.provenance import data_files
+from ampsim.study.provenance import code_digest, data_files
 from ampsim.study.user_data import UserData
 
 Learning: TypeAlias = Literal["live", "apart", "batched"]
@@ -154,7 +154,7 @@ class Subject:
             batches=is_batched,
         )
         store = None if folder is None else LearningStore(folder)
-        subject = _named(self.digest, files, linear_algebra(), arithmetic)
+        subject = _named(self.digest, files, linear_algebra(), arithmetic, code_digest())
         return LearningApart(replay, subject, store, arithmetic)
 
 
@@ -245,7 +245,7 @@ def _own_code(kind: type) -> Iterator[FunctionType]:
             yield from (method for method in vars(one).values() if isinstance(method, FunctionType))
 
 
-def chained(chain: str, order: PassOrder, epoch: int, rate: float, *batches: float) -> str:
+def chained(chain: str, order: PassOrder, epoch: int, rate: float, batches: float) -> str:
     """A digest of all passes of training so far: equal where equal passes were made.
 
     Args:
@@ -253,9 +253,9 @@ def chained(chain: str, order: PassOrder, epoch: int, rate: float, *batches: flo
         order: of the pass.
         epoch: which it is, or is a part of.
         rate: the learning rate that the epoch begins with.
-        batches: how many the epoch has; and had before, where that decides the rate.
+        batches: how many the epoch has.
     """
-    return _named(chain, order.digest, order.first_instance, epoch, rate, *batches)
+    return _named(chain, order.digest, order.first_instance, epoch, rate, batches)
 
 
 def _named(*what: object) -> str:

@@ -179,8 +179,7 @@ class ModelParallel:
         report = self._passes.run_pass(batches, is_training=True)
         self._end_s, self._before = report.end_s, before + controller.next_instance - first
         assert report.order is not None, "a pass of training has an order"
-        passed = [before] if before and updater.is_within_epochs else []
-        self.chain = chained(self.chain, report.order, epoch, rate, start[2], *passed)
+        self.chain = chained(self.chain, report.order, epoch, rate, start[2])
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)

@@ -311,8 +311,8 @@ def test_a_longer_run_goes_on_from_what_a_shorter_one_learned(tmp_path, monkeypa
     assert len(learned_here) == 1
 
 
-@pytest.mark.parametrize("name", ["data_files", "linear_algebra"])
-def test_what_other_files_or_kernels_gave_is_not_found(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["data_files", "linear_algebra", "code_digest"])
+def test_what_other_files_kernels_or_code_gave_is_not_found(name, tmp_path, monkeypatch):
     run(plan_of(tmp_path), ampsim.Amp(3))
     monkeypatch.setattr(apart, name, lambda *_model: "another")
     assert apart_in(tmp_path, "apart").learnings_found == 0
