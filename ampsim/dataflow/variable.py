@@ -305,7 +305,7 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     shape, held = target.static_shape, target.node.attributes["held"]
     assert shape is not None, "a variable has a shape"
     held.slots = max(held.slots, optimizer.arrays)
-    kernel = partial(_step, held, optimizer.of_tensors([shape]), optimizer)
+    kernel = partial(_step, held, method=optimizer.of_tensors([shape]), of=optimizer)
     work = partial(_update_work, optimizer)
     told = None if optimizer.first is None else partial(_work_of_stage, optimizer)
     update = op.Operator(op.STEP, kernel, op.first_shape, op.first_dtype, work, running_work=told)
@@ -314,8 +314,8 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
 
 
 def _step(
-    held: Held, method: Optimizer, of: Optimizer,
-    theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray,
+    held: Held, theta: np.ndarray, gradient: np.ndarray, epoch: np.ndarray, *,
+    method: Optimizer, of: Optimizer,
 ) -> np.ndarray:  # fmt: skip
     """Step from theta; what the optimizer keeps of the variable goes on, if the run succeeds.
 

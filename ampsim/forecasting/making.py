@@ -258,13 +258,13 @@ def _code_of(model: Model) -> str:
     Raises:
         OptionError: it was not, or was changed since.
     """
-    code, first = model.origin.get("sha256"), model.origin.get("parameters", "")
-    if code is None or (digest_of(model.given) if model.given else "") != first:
+    first = model.origin.get("parameters", "")
+    if not model.is_as_loaded or (digest_of(model.given) if model.given else "") != first:
         raise OptionError(
             f"finished runs are kept of models that load_model gave, not of {model.name}, which "
             "was made or changed in Python; leave keeping out"
         )
-    return code + first
+    return model.origin["sha256"] + first
 
 
 MAX_REPEATS: Final = 40

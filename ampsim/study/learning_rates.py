@@ -157,7 +157,7 @@ def methods_of(model: Model) -> dict[str, Model]:
         if {name, own} == {"sgd", "momentum"}:
             rate *= config.learning_rate / USUAL[own]
         other = replace(config, optimizer=name, learning_rate=rate)
-        found[name] = replace(model, config=other, optimizer=other.make_optimizer())
+        found[name] = model.told_by_config(config=other, optimizer=other.make_optimizer())
     return found
 
 

@@ -146,7 +146,8 @@ def _load(path: Path, shown: str, overrides: dict[str, Any]) -> Model:
     origin = {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()}
     if model.given:
         origin["parameters"] = digest_of(model.given)
-    return dataclasses.replace(model, origin=origin)
+    object.__setattr__(model, "is_as_loaded", True)
+    return model.told_by_config(origin=origin)
 
 
 def with_options(model: Model, options: Mapping[str, Any]) -> Model:
@@ -161,7 +162,7 @@ def with_options(model: Model, options: Mapping[str, Any]) -> Model:
         UnknownNameError: no such option.
     """
     source = _SOURCES.get(type(model.config).__module__)
-    if source is None or model.given:
+    if source is None or model.given or not model.is_as_loaded:
         raise OptionError(
             f"options of a model can vary where load_model gave it, not those of {model.name}, "
             "which was made or changed in Python; load it from a file"
@@ -389,8 +390,7 @@ _MAKING: Final = threading.RLock()
 
 
 def _reduce(model: Model) -> tuple[Any, ...]:
-    values = {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
-    return _made, (dict(_SOURCES), bytes_of(values))
+    return _made, (dict(_SOURCES), bytes_of(vars(model)))
 
 
 def _made(sources: dict[str, ModelSource], content: bytes) -> Model:
@@ -409,7 +409,9 @@ def _made(sources: dict[str, ModelSource], content: bytes) -> Model:
             with single_threaded():
                 exec(compile(source.content, source.path, "exec"), module.__dict__)
             _SOURCES[name] = source
-        return Model(**pickle.loads(content))
+        model = object.__new__(Model)
+        vars(model).update(pickle.loads(content))
+        return model
 
 
 copyreg.pickle(Model, _reduce)

@@ -114,6 +114,9 @@ class Model:
             no message comes to them.
         given: parameters to start from instead of drawing them; see `set_parameters`. Copied, so
             that two models share none.
+
+    Attributes:
+        is_as_loaded: whether its file builds it of its `config`; `dataclasses.replace` ends that.
     """
 
     name: str
@@ -135,6 +138,7 @@ class Model:
     make_program: Callable[[], Program] | None = None
     make_layers: Callable[[], Sequence[ParameterizedNode]] | None = None
     given: Parameters = field(default_factory=dict[str, np.ndarray])
+    is_as_loaded: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the options.
@@ -356,7 +360,7 @@ class Model:
         """
         graph = self.graph()
         _adopt(graph, parameters, self.dtype)
-        return self.with_parameters_of(graph)
+        return self.told_by_config(given=parameters_of(graph))
 
     def _repr_html_(self) -> str:
         """The options that it was built with, and how it is trained and measured."""
@@ -368,9 +372,11 @@ class Model:
         ]
         return html_table(f"model {self.name}", rows)
 
-    def with_parameters_of(self, graph: Graph) -> Model:
-        """Return this model holding the parameters that `graph` has now."""
-        return replace(self, given=parameters_of(graph))
+    def told_by_config(self, **fields: Any) -> Model:
+        """Return this model with other fields, which are those of its file's `config` still."""
+        made = replace(self, **fields)
+        object.__setattr__(made, "is_as_loaded", self.is_as_loaded)
+        return made
 
 
 def job_of(model: Model, graph: Graph) -> Job:

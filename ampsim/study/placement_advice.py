@@ -190,15 +190,11 @@ def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> _Tried
         race.go_on(race.instances)
         ratios = race.ratios()
         change = max((abs(one / before[name] - 1) for name, one in ratios.items()), default=0.0)
-        if race.instances >= INSTANCES_MIN and (change < STABLE or _is_clear(ratios, change)):
+        first, second, *_rest = sorted([*ratios.values(), 1.0, 0.0], reverse=True)
+        is_clear = first >= second * (1 + CLEAR * change)  # the default is among them
+        if race.instances >= INSTANCES_MIN and (change < STABLE or is_clear):
             break
     return ratios, change
-
-
-def _is_clear(ratios: Mapping[str, float], change: float) -> bool:
-    """Tell if the fastest, the default among them, is ahead by far more than the ratios change."""
-    first, second, *_rest = sorted([*ratios.values(), 1.0, 0.0], reverse=True)
-    return first >= second * (1 + CLEAR * change)
 
 
 def warn(advice: Advice | None) -> None:

@@ -29,7 +29,7 @@ from ampsim.study.apart import (
     why_live,
 )
 from ampsim.study.loading import load_model
-from ampsim.study.model import Model
+from ampsim.study.model import Model, parameters_of
 from ampsim.study.outages import outage_table
 from ampsim.study.placement_advice import Advice, advice_on
 from ampsim.study.placement_trials import DEFAULT, Trials
@@ -260,17 +260,12 @@ class Simulation:
         accuracy, trained = valid.totals.accuracy, epoch.trained.instances
         valid.totals.require_measured(self._model.measure, self._options.target)
         self.scores.append(accuracy if self._model.measure.is_rising else error)
-        self._training.recorder.validations.append(
-            (
-                self.epoch + trained / max(self.train_count, 1),
-                valid.end_s,
-                self.epoch * self.train_count + trained,
-                valid.totals.loss,
-                accuracy,
-                error,
-                valid.end_s - valid.start_s,
-            )
-        )
+        row = (
+            self.epoch + trained / max(self.train_count, 1), valid.end_s,
+            self.epoch * self.train_count + trained, valid.totals.loss, accuracy, error,
+            valid.end_s - valid.start_s,
+        )  # fmt: skip
+        self._training.recorder.validations.append(row)
 
     def latest_steps(self, count: int) -> list[LatestStep]:
         """The last steps, at most so many, in the order of their ends; for a live view."""
@@ -298,7 +293,7 @@ class Simulation:
             origin = origin if used == self.workers else {**origin, "assumptions": [told]}
         self._training.settle()
         return Result(
-            model=self._model.with_parameters_of(self._graph),
+            model=self._model.told_by_config(given=parameters_of(self._graph)),
             schedule=self._schedule,
             workers=self.workers,
             origin=origin,

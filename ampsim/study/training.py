@@ -99,19 +99,12 @@ class EpochTotals:
 
     def row(self, error_scale: float) -> tuple[float, ...]:
         """A row of the table of epochs, without the epoch."""
+        trained, valid = self.trained, self.valid
         return (
-            self.end_s,
-            self.trained.loss,
-            self.valid.accuracy,
-            self.trained.instances,
-            self.trained.accuracy,
-            self.valid.loss,
-            self.validated,
-            self.train_s,
-            self.valid_s,
-            self.valid.absolute_error * error_scale,
-            self.trained.absolute_error * error_scale,
-        )
+            self.end_s, trained.loss, valid.accuracy, trained.instances, trained.accuracy,
+            valid.loss, self.validated, self.train_s, self.valid_s,
+            valid.absolute_error * error_scale, trained.absolute_error * error_scale,
+        )  # fmt: skip
 
 
 Later: TypeAlias = Callable[[int], Iterable[Any]]

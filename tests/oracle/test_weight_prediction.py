@@ -13,6 +13,7 @@ from ampsim.data import Mnist
 from ampsim.ir import Direction
 from ampsim.model_parallel import Schedule
 from ampsim.optim import adam, momentum
+from ampsim.study.model import parameters_of
 
 LAYERS, RATE, GAMMA, SEED = 3, 0.02, 0.9, 4
 NAMES = [f"linear-{layer}" for layer in range(1, LAYERS + 1)]
@@ -89,7 +90,7 @@ class Replay:
 
 def replayed(result: Any, epochs: int) -> Replay:
     """What the steps of a trace compute, in the order in which they read weights."""
-    made = Replay(perceptron().with_parameters_of(perceptron().graph(SEED)).given)
+    made = Replay(parameters_of(perceptron().graph(SEED)))
     data, count = images(SEED, None), 30
     batches = [b for e in range(epochs) for b in data.batches("train", epoch=e, seed=SEED)]
     spans = result.spans[result.spans["node"].isin(NAMES)]

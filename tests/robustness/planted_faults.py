@@ -202,7 +202,7 @@ FAULTS = {
         "study/apart.py", "order.first_instance, epoch, rate", "order.first_instance, epoch, 0.0"
     ),
     "a key without the arithmetic": of_learning(
-        "study/apart.py", "linear_algebra(), arithmetic)", "linear_algebra())"
+        "study/apart.py", "linear_algebra(), arithmetic,", "linear_algebra(),"
     ),
     "a key without data files": of_learning(
         "study/apart.py", "_named(self.digest, files,", "_named(self.digest, (),"

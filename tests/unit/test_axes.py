@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -197,9 +198,12 @@ def test_workers_of_several_kinds_of_devices_cannot_vary(setup):
 
 
 def test_options_of_a_model_made_in_python_cannot_vary(setup):
-    changed = setup.model.set_parameters(setup.model.parameters())
-    with pytest.raises(AmpsimError, match="options of a model can vary where load_model gave it"):
-        axes_of(["model.hidden=8"], setup._replace(model=changed))
+    for changed in (
+        setup.model.set_parameters(setup.model.parameters()),
+        dataclasses.replace(setup.model, optimizer=ampsim.optim.sgd(0.5)),
+    ):
+        with pytest.raises(AmpsimError, match="options of a model can vary where load_model gave"):
+            axes_of(["model.hidden=8"], setup._replace(model=changed))
 
 
 def test_values_that_only_three_keys_together_allow_are_axes(setup):

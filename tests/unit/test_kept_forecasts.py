@@ -143,7 +143,7 @@ class KilledOnce:
 @pytest.mark.slow
 @pytest.mark.skipif("fork" not in METHODS, reason="this system cannot fork")
 def test_a_process_that_dies_costs_its_own_run_and_no_other(model, tmp_path):
-    fatal = dataclasses.replace(model, pump=KilledOnce(model.pump, tmp_path / "mark"))
+    fatal = model.told_by_config(pump=KilledOnce(model.pump, tmp_path / "mark"))
     first = make(fatal, RunCache(tmp_path / "kept"), jobs=2, repeats=3, max_epochs=2)
     assert 1 <= len(first.lost) <= 2  # another may begin before the mark is made
     again = Counted()
@@ -217,7 +217,8 @@ def test_what_is_forgotten_are_a_forecasts_own_runs(model, tmp_path):
 
 def test_a_model_that_no_file_holds_cannot_be_kept(model, tmp_path):
     for other in (
-        dataclasses.replace(model, origin={}),
+        dataclasses.replace(model, optimizer=ampsim.optim.sgd(1e-6)),
+        dataclasses.replace(model, dtype="float64"),
         model.set_parameters(model.parameters()),
     ):
         with pytest.raises(OptionError, match=r"^finished runs are kept of models that load_"):
