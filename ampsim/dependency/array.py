@@ -8,7 +8,7 @@ stand as the design notes of MXNet's engine write them (see `ampsim.dependency.C
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -37,7 +37,7 @@ class Expression:
         compute: gives the result from the inputs' values.
         shape: of the result.
         work: what its device is charged for.
-        rows, matrix_elements: size of what it works on, as for `DependencyEngine.push`.
+        rows, matrix_elements, is_backward: of what it works on, as for `DependencyEngine.push`.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Expression:
     work: Work = NO_WORK
     rows: int | None = None
     matrix_elements: int | None = None
+    is_backward: bool = False
 
     def __add__(self, other: Any) -> Expression:
         """The sum with one more array."""
@@ -265,7 +266,7 @@ class Array:
             return own - compute(*values)
 
         inputs = (self, *change.inputs)
-        self._push(Expression("update", inputs, subtracted, change.shape, work))
+        self._push(replace(change, name="update", inputs=inputs, compute=subtracted, work=work))
         return self
 
     def near(self, place: int) -> Array:
@@ -296,6 +297,7 @@ class Array:
             name=f"{self.name} {expression.name}",
             rows=expression.rows,
             matrix_elements=expression.matrix_elements,
+            is_backward=expression.is_backward,
         )
 
     def _require(self, shape: Shape) -> None:

@@ -72,11 +72,13 @@ def fullc_backward(gradient: Array, weight: Array) -> tuple[Expression, Expressi
         return data.T @ gradient
 
     to_data = Expression(
-        "backward", (gradient, weight), input_gradient, (rows, width), work, rows, size
-    )
+        "backward", (gradient, weight), input_gradient, (rows, width), work, rows, size,
+        is_backward=True,
+    )  # fmt: skip
     to_weight = Expression(
-        "gradient", (gradient, data), weight_gradient, (width, outputs), work, rows, size
-    )
+        "gradient", (gradient, data), weight_gradient, (width, outputs), work, rows, size,
+        is_backward=True,
+    )  # fmt: skip
     return to_data, to_weight
 
 

@@ -113,6 +113,7 @@ class DependencyEngine:
         priority: float = 0,
         rows: int | None = None,
         matrix_elements: int | None = None,
+        is_backward: bool = False,
     ) -> None:
         """Push an operation: it starts when all its variables have given it their turn.
 
@@ -129,6 +130,7 @@ class DependencyEngine:
             priority: of two that wait for one thread the one with more starts first.
             rows: of what it works on, for devices that name an efficiency of them.
             matrix_elements: likewise, of its matrix.
+            is_backward: whether these devices take it for a backward step.
 
         Raises:
             OptionError: an argument is none of these, or a variable is not this engine's, was
@@ -139,7 +141,7 @@ class DependencyEngine:
             require_function(function, is_optional=True)
         operation = self._operation(function, reads, mutates, lane)
         if work is not None:
-            operation.cost = self._places.cost(work, lane.place, rows, matrix_elements)
+            operation.cost = self._places.cost(work, lane.place, rows, matrix_elements, is_backward)
         if name is not None or priority:
             _label(operation, name, priority)
         self._execution.push(operation)

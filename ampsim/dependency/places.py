@@ -221,29 +221,30 @@ class Places:
             )  # fmt: skip
         return self._copy_lanes[pair]
 
-    def cost(self, work: Work, place: int, rows: Any, matrix_elements: Any) -> Cost:
-        """The cost of work at a place.
+    def cost(self, work: Work, place: int, *product: Any) -> Cost:
+        """The cost of work at a place; of a product by rows, matrix elements and `is_backward`.
 
         Raises:
-            OptionError: the work, or the size of what it works on, is none.
+            OptionError: the work, or one of these, is none.
         """
         if work.__class__ is not Work:
-            self._seconds(work, place, rows, matrix_elements)
+            self._seconds(work, place, *product)
         # the fields one by one: a dataclass takes longer to be hashed
-        key = (*_counts_of(work), place, rows, matrix_elements)
+        key = (*_counts_of(work), place, *product)
         try:
             known = self._costs.get(key)
         except TypeError:
             known = None
         if known is None:
-            seconds = self._seconds(work, place, rows, matrix_elements)
-            known = Cost(seconds, int(work.flop), int(work.bytes))
+            known = Cost(self._seconds(work, place, *product), int(work.flop), int(work.bytes))
             if len(self._costs) >= _COSTS_MAX:
                 self._costs.clear()
             self._costs[key] = known
         return known
 
-    def _seconds(self, work: object, place: int, rows: Any, matrix_elements: Any) -> float:
+    def _seconds(
+        self, work: object, place: int, rows: Any, matrix_elements: Any, is_backward: Any
+    ) -> float:
         if not isinstance(work, Work):
             raise OptionError(f"work must be an ampsim.Work or None, got {shown(work)}")
         for name in _WORK_FIELDS:
@@ -256,12 +257,15 @@ class Places:
         for name, count in (("rows", rows), ("matrix_elements", matrix_elements)):
             if count is not None and not as_float(count) >= 1:
                 raise OptionError(f"{name} must be a number >= 1 or None, got {shown(count)}")
+        if not isinstance(is_backward, bool):
+            raise OptionError(f"is_backward must be True or False, got {shown(is_backward)}")
         device = self._device(place)
         if device is None:
             return 0.0
         return occupancy_s(
-            device, work, is_light=not work.flop, rows=rows, matrix_elements=matrix_elements
-        )
+            device, work, is_light=not work.flop, rows=rows, matrix_elements=matrix_elements,
+            is_backward=is_backward,
+        )  # fmt: skip
 
     def _memory(self, place: int) -> Memory:
         if place == HOST:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ampsim
-from ampsim.dependency import Arrays
+from ampsim.dependency import Arrays, fullc_backward, fullc_forward
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, Device, Event, Link, MemoryRemedy
 
@@ -187,6 +187,28 @@ def test_operations_that_differ_in_passes_or_functions_alone_take_their_own_time
     engine.wait_for_all()
     times = engine.result.operations[["start_s", "end_s"]]
     assert (times["end_s"] - times["start_s"]).tolist() == pytest.approx([1 + 3, 1 + 7])
+
+
+def test_products_reach_the_fraction_of_forward_or_backward_steps_of_the_device_file():
+    """48 FLOP at half the rate, backward at a quarter; with the 12 of an update within one."""
+    engine = ampsim.DependencyEngine(
+        cluster(forward_efficiency=((1, 1, 0.5),), backward_efficiency=((1, 1, 0.25),))
+    )
+    data, weight, output, ograd, wgrad = (one[0] for one in Arrays(engine).new(*"abcde"))
+    data.assign(np.ones((2, 3)))
+    weight.assign(np.ones((3, 4)))
+    output.assign(fullc_forward(data, weight))
+    to_data, to_weight = fullc_backward(output, weight)
+    ograd.assign(to_data)
+    wgrad.assign(to_weight)
+    weight -= to_weight
+    for is_backward in (False, True):
+        work = ampsim.Work(flop=48)
+        engine.push(None, work=work, rows=2, matrix_elements=12, is_backward=is_backward)
+    engine.wait_for_all()
+    times = engine.result.operations[["start_s", "end_s"]].iloc[2:]
+    seconds = times["end_s"] - times["start_s"]
+    assert seconds.tolist() == pytest.approx([96, 192, 192, 240, 96, 192])
 
 
 ARITHMETIC: dict[str, tuple[Any, int, int]] = {

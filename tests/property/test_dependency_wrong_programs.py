@@ -98,7 +98,7 @@ class Wrong:
             lambda: engine.push(
                 function, reads, mutates, on=perhaps(0), work=perhaps(ampsim.Work(flop=5)),
                 name=perhaps(None), priority=perhaps(0), rows=perhaps(None),
-                matrix_elements=perhaps(None),
+                matrix_elements=perhaps(None), is_backward=perhaps(False),
             ),
             lambda: engine.push_copy(
                 function, reads, mutates, source=perhaps(0), target=perhaps("host"),

@@ -63,6 +63,9 @@ REFUSED: dict[str, Any] = {
         None, work=ampsim.Work(bytes=float("nan"))  # pyright: ignore[reportArgumentType]  # the test
     ),
     "rows must be a number >= 1 or None, got 0": lambda e, a: e.push(None, work=SECOND, rows=0),
+    "is_backward must be True or False, got 'no'": lambda e, a: e.push(
+        None, work=SECOND, is_backward="no"
+    ),
     "priority must be a finite number, got 'high'": lambda e, a: e.push(None, priority="high"),
     "priority must be a finite number, got nan": lambda e, a: e.push(None, priority=float("nan")),
     "name must be a text of one line or None, got 3": lambda e, a: e.push(None, name=3),
