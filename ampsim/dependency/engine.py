@@ -184,7 +184,7 @@ class DependencyEngine:
         require_function(function, is_optional=True)
         lane = self._places.copy_lane(*places)
         operation = self._operation(function, reads, mutates, lane, CopyOperation)
-        operation.channel = self._places.channel(*places)
+        operation.channel = self._places.fabric.channel(*places)
         operation.cost = Cost(bytes=size_of(size_bytes))
         if name is not None or priority:
             _label(operation, name, priority)

@@ -30,11 +30,9 @@ from ampsim.dependency.operation import Cost, Operation
 from ampsim.dependency.policies import LaneKind, Policy, Pool
 from ampsim.dependency.refusals import COUNT_MAX
 from ampsim.errors import OptionError
-from ampsim.hardware import HOST, Cluster, Device, Way, occupancy_s
-from ampsim.hardware.topology import Share
+from ampsim.hardware import HOST, Cluster, Device, occupancy_s
 from ampsim.ir.work import Work
-from ampsim.machine import Begun, Channel, Fabric, Instant, Memory, NothingFree, Processor, paced
-from ampsim.machine.first_come import Holder, QueuedChannel
+from ampsim.machine import Begun, Fabric, Instant, Memory, NothingFree, Processor, paced
 from ampsim.machine.pace import has_outages
 from ampsim.text import shown
 from ampsim.trace import Recorder
@@ -152,11 +150,12 @@ class Places:
         self.instant = Instant(clock)
         self.rows: list[Thread] = [Thread(HOST, "push", 0)]
         self.recorder = Recorder((), cluster.workers)
-        self.fabric = Fabric(cluster, clock, self.recorder, self.instant.settle, seed=seed)
+        self.fabric = Fabric(
+            cluster, clock, self.recorder, self.instant.settle, seed=seed, by_lane=True
+        )
         self.memories = {place: self._memory(place) for place in (*range(cluster.workers), HOST)}
         self._compute: dict[Any, ThreadLane] = {}
         self._copies: dict[tuple[int, LaneKind], ThreadLane] = {}
-        self._copy_lanes: dict[tuple[int, int], Channel] = {}
         self._costs: dict[Any, Cost] = {}
         self.dispatches = array("d")
 
@@ -202,24 +201,6 @@ class Places:
         if source == HOST:
             return self._copies[target, "copy-in"]
         return self._copies[source, "copy-out"]
-
-    def channel(self, source: int, target: int) -> Channel | None:
-        """The channel of a copy from one place to another; None where that takes no time.
-
-        Between a worker and the host it is the worker's own lane where its device names its rate,
-        and else the cluster's link.
-        """
-        pair = (source, target)
-        device = None if HOST not in pair else self._cluster.devices[max(pair)]
-        if device is None or device.copy_bandwidth_bytes_per_s is None:
-            return self.fabric.channel(*pair)
-        if pair not in self._copy_lanes:
-            share = Share((*pair, "copy lane"), device.copy_bandwidth_bytes_per_s)
-            self._copy_lanes[pair] = QueuedChannel(
-                Way(device.copy_latency_s, (share,)), [Holder()], pair, self._clock,
-                transfers=self.fabric.transfers, settle=self.instant.settle,
-            )  # fmt: skip
-        return self._copy_lanes[pair]
 
     def cost(self, work: Work, place: int, *product: Any) -> Cost:
         """The cost of work at a place; of a product by rows, matrix elements and `is_backward`.

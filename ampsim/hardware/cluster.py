@@ -240,26 +240,28 @@ class Cluster(ClusterKeys):
         return Link(latency_s=way.latency_s, bandwidth_bytes_per_s=way.narrowest_bytes_per_s)
 
     @checked
-    def way_between(self, source: int, target: int) -> Way:
+    def way_between(self, source: int, target: int, *, by_lane: bool = False) -> Way:
         """Find what a message from one place to another crosses: its edges or link, and both ports.
 
-        Ports are those of the two ends; what a worker only passes on does not enter its ports.
+        Ports are those of the two ends; what a worker only passes on does not enter its ports. With
+        `by_lane` it goes over the lane to the host, or from there, that the worker's device may
+        name: in place of the link, beside edges.
         """
         if source == target:
             return Way(0.0, ())
         network, link = self.network, self._routes.get((source, target), self.link)
+        way, latency_s, rate = Way(0.0, ()), link.latency_s, link.bandwidth_bytes_per_s
         if network is not None and (network.has_host or HOST not in (source, target)):
-            way = network.way(source, target)
-        else:
-            rate = link.bandwidth_bytes_per_s
-            shares = () if rate is None else (Share((source, target, "link"), rate),)
-            way = Way(link.latency_s, shares)
-        if self.ports is None:
-            return way
-        rates = (self.ports.rates(source)[0], self.ports.rates(target)[1])
-        names = ((source, "egress"), (target, "ingress"))
-        ports = [Share(of, rate) for of, rate in zip(names, rates, strict=True) if rate is not None]
-        return Way(way.latency_s, (*way.shares, *ports))
+            way, latency_s, rate = network.way(source, target), 0.0, None
+        device = self.devices[max(source, target)] if HOST in (source, target) else None
+        if by_lane and device is not None and device.copy_bandwidth_bytes_per_s is not None:
+            latency_s, rate = device.copy_latency_s, device.copy_bandwidth_bytes_per_s
+        rates: dict[tuple[int | str, ...], float | None] = {(source, target, "link"): rate}
+        if self.ports is not None:
+            rates[source, "egress"] = self.ports.rates(source)[0]
+            rates[target, "ingress"] = self.ports.rates(target)[1]
+        shares = (Share(of, one) for of, one in rates.items() if one is not None)
+        return Way(way.latency_s + latency_s, (*way.shares, *shares))
 
     @property
     def is_link_free(self) -> bool:

@@ -19,6 +19,7 @@ class Fabric:
         cluster: which links there are, or which edges and ports, and how they are shared.
         settle: called after each arrival, to do at once what has become possible.
         seed: of what befalls messages; None lets all of them arrive in time.
+        by_lane: whether what a worker and the host send each other takes the worker's copy lane.
     """
 
     def __init__(
@@ -29,8 +30,9 @@ class Fabric:
         settle: Callable[[], None],
         *,
         seed: int | None = None,
+        by_lane: bool = False,
     ) -> None:
-        self._cluster = cluster
+        self._cluster, self._by_lane = cluster, by_lane
         self._seed = seed
         self._settle = settle
         self._clock = clock
@@ -86,7 +88,7 @@ class Fabric:
     def _flight(self, pair: tuple[int, int]) -> Flight | None:
         """The way without losses; None where it takes no time, and nothing is lost there either."""
         source, target = pair
-        way = self._cluster.way_between(source, target)
+        way = self._cluster.way_between(source, target, by_lane=self._by_lane)
         if way.is_free and (source == target or not self._loses):
             return None
         if self._cluster.shares_fairly and not way.is_free:

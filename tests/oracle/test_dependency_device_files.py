@@ -11,7 +11,17 @@ import pytest
 import ampsim
 from ampsim.dependency import Arrays, fullc_backward, fullc_forward
 from ampsim.errors import OptionError, SimulationError
-from ampsim.hardware import Cluster, Device, Event, Link, MemoryRemedy
+from ampsim.hardware import (
+    Cluster,
+    Device,
+    Edge,
+    Event,
+    HostPorts,
+    Link,
+    MemoryRemedy,
+    Messages,
+    Ports,
+)
 
 POLICIES = [ampsim.Pooled(9), ampsim.PerDevice()]
 
@@ -134,6 +144,43 @@ def test_copies_between_worker_and_host_take_the_lane_of_its_device_file(way, th
     assert copies["end_s"].iloc[5] == pytest.approx(100)
     path = engine.result.critical_path
     assert (path["end_s"] - path["start_s"]).sum() == pytest.approx(100)
+
+
+SLOW: dict[str, Any] = {"latency_s": 1.0, "bandwidth_bytes_per_s": 10.0}
+BESIDE: dict[str, tuple[dict[str, Any], float]] = {
+    "edges between workers": ({"edges": (Edge(between=(0, 1), **SLOW),)}, 60 / 30 + 2),
+    "the host's port": ({"ports": Ports(host=HostPorts(egress_bytes_per_s=10.0))}, 120 / 10 + 2),
+    "the workers' ports": ({"ports": Ports(ingress_bytes_per_s=10.0)}, 60 / 10 + 2),
+    "edges to the host": (
+        {"edges": tuple(Edge(between=(one, "switch"), **SLOW) for one in (0, 1, "host"))},
+        120 / 10 + 2 + 1 + 1,
+    ),
+}
+"""What there is beside lanes, and when two workers have 60 bytes each from the host."""
+
+
+@pytest.mark.parametrize("sharing", ["fair", "first-come"])
+@pytest.mark.parametrize("what", BESIDE)
+def test_copies_over_lanes_share_edges_and_ports_on_their_way(what, sharing):
+    keys, seconds = BESIDE[what]
+    devices = cluster(2, copy_bandwidth_bytes_per_s=30.0, copy_latency_s=2.0).devices
+    engine = ampsim.DependencyEngine(Cluster(name="c", devices=devices, sharing=sharing, **keys))
+    for worker in range(2):
+        engine.push_copy(None, source="host", target=worker, size_bytes=60)
+    engine.wait_for_all()
+    assert engine.result.makespan_s == pytest.approx(seconds)
+
+
+def test_copies_over_lanes_are_lost_and_sent_again_as_over_links():
+    lossy = Messages(loss_probability=0.9, retry_after_s=1.0)
+    devices = cluster(copy_bandwidth_bytes_per_s=30.0, copy_latency_s=2.0).devices
+    engine = ampsim.DependencyEngine(Cluster(name="c", devices=devices, messages=lossy))
+    for _ in range(3):
+        engine.push_copy(None, source=0, target="host", size_bytes=60)
+    engine.wait_for_all()
+    sent = len(engine.result.transfers)
+    assert sent > 3
+    assert engine.result.makespan_s == pytest.approx(4 * sent + sent - 3)
 
 
 def test_the_jitter_of_a_host_is_that_of_its_steps():
