@@ -94,8 +94,8 @@ class _Prices:
         elif held.kind in on_link:
             yield ("link", held.source_worker, held.worker), on_link[held.kind], 1.0
         elif held.worker == HOST and host is not None:
-            known, messages_s = host.step_overhead_s, held.messages * host.message_overhead_s
-            size = known + messages_s if messages_s else held.size  # unvaried, where it is known
+            known, each_s = host.step_overhead_s, host.message_overhead_s  # which do not vary
+            size = known + held.messages * each_s if held.messages or not each_s else held.size
             for key, share in _split({"step_overhead_s": known}, "message_overhead_s", size):
                 yield HOST_PLACE, key, share
         else:

@@ -205,11 +205,19 @@ def test_messages_of_a_loss_that_waits_for_the_others_are_its_own():
 
 @pytest.mark.parametrize("link", [LATE, Link()])
 @pytest.mark.parametrize("jitter_cv", [0.0, 0.3])
-@pytest.mark.parametrize("key", ["step_overhead_s", "message_overhead_s"])
-def test_each_number_of_the_host_has_its_own(key, jitter_cv, link):
+@pytest.mark.parametrize(
+    ("key", "others"),
+    [
+        ("step_overhead_s", {}),
+        ("message_overhead_s", {}),
+        ("step_overhead_s", {"step_overhead_s": 3.1e-3, "message_overhead_s": 0.0}),
+        ("message_overhead_s", {"step_overhead_s": 0.0}),
+    ],
+)
+def test_each_number_of_the_host_has_its_own(key, others, jitter_cv, link):
     parts, _numbers, _waits = HARDWARE["host"]
     host, schedule = (
-        parts["host"].model_copy(update={"jitter_cv": jitter_cv}),
+        parts["host"].model_copy(update={"jitter_cv": jitter_cv, **others}),
         ampsim.Amp(max_active_keys=6),
     )
     parts = {**parts, "host": host, "link": link}
