@@ -348,6 +348,16 @@ def _without_effect(cluster: Cluster, network: Network | None) -> Iterator[str]:
         yield "edges and topology both say what the edges are; leave one of the two out"
     if cluster.sharing is not None and not cluster.has_shared_bandwidth:
         yield "sharing has no effect without ports, topology or edges; leave it out"
+    if cluster.messages is not None and not cluster.messages.loss_probability:
+        links = (cluster.link, *(route.link for route in cluster.links))
+        edges = () if network is None else network.edges
+        if not any(one.latency_s for one in (*links, *edges)) and not any(
+            one.copy_latency_s for one in cluster.devices
+        ):
+            yield (
+                "messages have no effect: none is lost, and no way has a latency that varies; "
+                "leave them out, or add one of the two"
+            )
     if network is None:
         return
     if network.has_host and not cluster.link.is_free:

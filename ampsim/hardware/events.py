@@ -160,6 +160,8 @@ class Messages(Consistent):
             yield "loss_probability needs retry_after_s, when to send again; add it"
         if self.retry_after_s is not None and not self.loss_probability:
             yield "retry_after_s has no effect without loss_probability; add it"
+        elif not self.loss_probability and not self.delay_cv:
+            yield "expected loss_probability or delay_cv, got neither; add one"
 
 
 def faults_of_events(

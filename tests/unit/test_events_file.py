@@ -136,6 +136,10 @@ REFUSED = {
     "loss_probability = 0.01|loss_probability = 1.0": "messages.loss_probability must be <= 0.99",
     "retry_after_s = 1e-3|": "messages: loss_probability needs retry_after_s",
     "loss_probability = 0.01|": "messages: retry_after_s has no effect without loss_probability",
+    "loss_probability = 0.01\nretry_after_s = 1e-3\ndelay_cv = 0.2|": "messages: expected "
+    "loss_probability or delay_cv, got neither; add one",
+    "loss_probability = 0.01\nretry_after_s = 1e-3|": "messages have no effect: none is lost, and "
+    "no way has a latency that varies; leave them out, or add one of the two",
     "delay_cv = 0.2|delay_cv = 11.0": "messages.delay_cv must be <= 10, got 11",
     f"delay_cv = 0.2\n{SOURCE}|delay_cv = 0.2": "messages has no key 'source'",
 }
@@ -167,6 +171,20 @@ def test_checkpoints_without_effect_and_stops_without_checkpoints_are_refused(lo
         load(HEAD + EVENT + free)
     load(HEAD + LOSING + free)
     load(HEAD + losing + free)
+
+
+@pytest.mark.parametrize(
+    "with_latency",
+    [
+        "[link]", "[[links]]\nfrom = 0\nto = 1", '[topology]\nkind = "ring"',
+        '[[edges]]\nbetween = [[0, 1], [0, 2]]',
+    ],
+)  # fmt: skip
+def test_delays_alone_have_an_effect_on_each_latency(load, with_latency):
+    delays = f"[messages]\ndelay_cv = 0.2\n{SOURCE}\n"
+    assert load(f"{HEAD}\n{with_latency}\nlatency_s = 1e-6\n{SOURCE}\n{delays}").messages
+    with pytest.raises(FileFormatError, match=r"^flaky.toml: messages have no effect: none is"):
+        load(HEAD + delays)
 
 
 def test_stops_of_one_worker_that_overlap_are_refused(load):
