@@ -206,6 +206,8 @@ def _read(images_path: Path, labels_path: Path) -> ImageSplit:
             f"{labels_path}: expected {len(images)} labels, as many as there are images in"
             f" {images_path.name}, got {len(labels)}"
         )
+    if labels.dtype.kind not in "iu":
+        raise FileFormatError(f"{labels_path}: expected whole numbers, got {labels.dtype.name}")
     wrong = np.flatnonzero((labels < 0) | (labels >= CLASSES))
     if len(wrong):
         raise FileFormatError(

@@ -179,6 +179,8 @@ def _read(path: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, np.dtype[An
                 f"{path}: {name}: expected {axes} {'axis' if axes == 1 else 'axes'}, got the shape "
                 f"{array.shape}"
             )
+        if name.endswith("_offset"):  # differences of unsigned numbers are no counts for NumPy
+            found[name] = frozen(array.astype(np.int64))
     return found
 
 
@@ -189,7 +191,7 @@ def _check_offset(name: str, offset: np.ndarray, end: int, where: str) -> None:
             f" {offset[-1]}"
         )
     least = 1 if name == "atom_offset" else 0
-    steps: np.ndarray = np.diff(offset.astype(np.int64))
+    steps: np.ndarray = np.diff(offset)
     place = _first(np.asarray(steps < least))
     if place is not None:
         raise FileFormatError(

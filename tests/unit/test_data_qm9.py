@@ -46,6 +46,16 @@ def test_molecules_are_read_as_they_stand(tmp_path: Path) -> None:
         assert not getattr(arrays, name).flags.writeable
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.uint64])
+def test_whole_numbers_of_any_width_are_read(tmp_path: Path, dtype: Any) -> None:
+    whole = {name: one.astype(dtype) for name, one in ARRAYS.items() if name != "mu"}
+    arrays = read_qm9(write(tmp_path, **whole))
+    found, known = (Molecules.of(one) for one in (arrays, Qm9Arrays(**ARRAYS)))
+    for name in ("atoms", "atom_offset", "source", "target", "edge_offset", "index"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
+    assert arrays.select(np.array([2, 0])).z.tolist() == [6, 8, 8, 8, 1, 1]
+
+
 def test_edges_go_both_ways_by_type() -> None:
     water, cyanide, _ = (Molecules.of(Qm9Arrays(**ARRAYS)).cut(one, 1, 2) for one in range(3))
     assert [edge.tolist() for edge in water.edges[0]] == [[0, 0, 1, 2], [1, 2, 0, 0]]

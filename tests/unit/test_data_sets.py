@@ -127,8 +127,9 @@ def write_mnist(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
     (folder / "mnist").mkdir(exist_ok=True)
     for part in ("train", "t10k"):
         for name, array in (("images-idx3", images), ("labels-idx1", labels)):
-            header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-            content = gzip.compress(header + array.astype(np.uint8).tobytes())
+            kind, dtype = (13, ">f4") if array.dtype.kind == "f" else (8, "u1")
+            header = bytes([0, 0, kind, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+            content = gzip.compress(header + array.astype(dtype).tobytes())
             (folder / "mnist" / f"{part}-{name}-ubyte.gz").write_bytes(content)
 
 
@@ -164,6 +165,8 @@ def test_the_first_images_of_a_file_can_be_had_alone(tmp_path: Path) -> None:
     [
         (IMAGES[:, :, :27], LABELS, "images-idx3-ubyte.gz: expected images of 28 x 28 bytes, got"),
         (IMAGES, LABELS[:4], "labels-idx1-ubyte.gz: expected 5 labels, .* got 4"),
+        (IMAGES, LABELS + 0.5, "labels-idx1-ubyte.gz: expected whole numbers, got float32"),
+        (IMAGES, LABELS * np.nan, "labels-idx1-ubyte.gz: expected whole numbers, got float32"),
         (IMAGES, np.array([3, 1, 10, 1, 5]), "ubyte.gz: label 2: expected 0 to 9, got 10"),
     ],
 )
