@@ -417,9 +417,10 @@ def build(config: Config) -> ampsim.Model:
     counts = IMAGES["cifar10" if config.network in ON_CIFAR else "imagenet"]
 
     def data(_seed: int, train_count: int | None) -> Unknown:
-        train = counts["train"] if train_count is None else train_count
-        valid = min(counts["valid"], max(config.batch, train // 10))
-        return Unknown({"train": train, "valid": valid}, config.batch)
+        if train_count is None:
+            return Unknown(counts, config.batch)
+        valid = min(counts["valid"], max(config.batch, train_count // 10))
+        return Unknown({"train": train_count, "valid": valid}, config.batch)
 
     def pump(instance: int, batch: Images) -> list[Pumped]:
         state = Instance(instance)

@@ -47,6 +47,13 @@ def test_shapes_give_the_published_totals(network):
     assert found == pytest.approx(multiplications, rel=tolerance)
 
 
+@pytest.mark.parametrize("network", PUBLISHED)
+def test_images_are_counted_as_the_data_set_has_them(network):
+    data = profile(network).data(0, None)
+    counts = (50_000, 10_000) if network in ("cifar10-full", "densenet-40") else (1_281_167, 50_000)
+    assert (data.count("train"), data.count("valid")) == counts
+
+
 def test_conv_totals_of_alexnet_are_those_of_its_layers_by_hand():
     """Output pixels times filters times what a filter sees, layer by layer."""
     by_hand = [
