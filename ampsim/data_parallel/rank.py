@@ -491,7 +491,8 @@ class ModelCopy(Rank):
         super().take_parameters()
         for node, placed in zip(self._nodes, self._placed, strict=True):
             if placed.footprint is not None:
-                take_parameters(node, placed.footprint.memory, is_predicted=False)
+                is_predicted = placed.prediction is not None
+                take_parameters(node, placed.footprint.memory, is_predicted=is_predicted)
         if self.feedback is not None:
             self.hold(GRADIENTS, 1)
 

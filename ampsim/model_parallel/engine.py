@@ -113,7 +113,7 @@ class Engine:
             one.start()
         for placed in self.placed_nodes:
             if placed.footprint is not None and placed.learner is not None:
-                is_predicted = placed.steps.prediction is not None
+                is_predicted = placed.prediction is not None
                 take_parameters(placed.learner, placed.footprint.memory, is_predicted=is_predicted)
 
     def _run(self) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from short_runs import LINKS, PAIRS, RUNS, cluster_of, schedule_of, small_model
 
-from ampsim import Amp, Dataflow, simulate
+from ampsim import Amp, Dataflow, LocalSGD, simulate
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.ir import Direction, Partition
 from ampsim.model_parallel.worker import Worker
@@ -240,11 +240,14 @@ def test_counting_changes_no_bit_of_the_run():
     assert runs[0].digest == runs[1].digest
 
 
-def test_predicted_weights_are_stashes_of_twice_their_size():
+@pytest.mark.parametrize(
+    "around", [lambda amp: amp, lambda amp: LocalSGD(1, inner=amp)], ids=["alone", "in a rank"]
+)
+def test_predicted_weights_are_stashes_of_twice_their_size(around):
     model = small_model("mlp")
     plain, predicted = (
         simulate(
-            model, "tflops-1", Amp(2, remedy=remedy), mode="sleep", counts_memory=True
+            model, "tflops-1", around(Amp(2, remedy=remedy)), mode="sleep", counts_memory=True
         ).peak_memory
         for remedy in ("none", "weight-prediction")
     )  # fmt: skip
