@@ -189,6 +189,9 @@ class SolverEngine:
             note_peaks(self._recorder, setting.memories.all, nodes)
         if part not in self._ended:
             self._require_done(epoch)
+        for copy in self._copies:
+            if not copy.controller.unfinished:  # others are at the next part
+                copy.require_drained()
         ended = self._ended.pop(part)
         self._part += 1
         self._last_end_s = ended.at_s

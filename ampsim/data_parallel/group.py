@@ -96,7 +96,7 @@ class RankGroup(Rank):
         """
         if batches.batches:
             self._queue.offer(batches)
-            cause = await all_of([train(one, self._rounds, cause) for one in self.members])
+            cause = await all_of([partial(train, one, self._rounds, cause) for one in self.members])
         self.ready_s = self._setting.clock.now
         return cause
 
@@ -111,7 +111,9 @@ class RankGroup(Rank):
                 charges[place] = step(place, now_s)
             return charges[place]
 
-        return await all_of([one.update_vectors(places, once, cause) for one in self.members])
+        return await all_of(
+            [partial(one.update_vectors, places, once, cause) for one in self.members]
+        )
 
     async def broadcast(self, cause: Cause) -> Cause:
         """Send what came to the first member on to the others."""

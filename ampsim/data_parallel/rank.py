@@ -92,14 +92,14 @@ def until(begin: Callable[[Resume], None], times: int = 1) -> Generator[Any, Any
     return value
 
 
-async def all_of(coroutines: Sequence[Coroutine[Any, Any, Value]]) -> Value:
-    """Await all of them, begun in their order; return what the last one to end returns."""
+async def all_of(made: Sequence[Callable[[], Coroutine[Any, Any, Value]]]) -> Value:
+    """Await what these make, begun in their order; return what the last one to end returns."""
 
     def begin(resume: Resume) -> None:
-        for coroutine in coroutines:
-            run(coroutine, resume)
+        for make in made:  # each when it begins: one before it may fail
+            run(make(), resume)
 
-    return await until(begin, len(coroutines))
+    return await until(begin, len(made))
 
 
 class Exchange(ABC):
@@ -320,19 +320,19 @@ class ModelCopy(Rank):
             updates_by_itself=setting.steps_at_server,  # of what it is to send
         )
         # where a server applies gradients, they have no staleness before
-        steps_at_server = setting.steps_at_server
         self.assembly = assemble(
             job,
             setting.cluster,
             list(placement),
             inside,
-            recorder=recorder.without_staleness() if steps_at_server else recorder,
+            recorder=recorder.without_staleness() if setting.steps_at_server else recorder,
             settings=setting.run,
             shared=shared,
         )
         self.controller = self.assembly.controller
         placed = self.assembly.placed_nodes
         self._placed: list[PlacedNode] = [placed[place] for place in setting.places]
+        self._name, self._epoch = f"{job.graph.name}, rank {numbers[1]}", 0
         self._nodes = job.graph.parameterized
         super().__init__(numbers, setting, job.optimizer, self._nodes)
         self._vector_of = {place: index for index, place in enumerate(setting.places)}
@@ -411,9 +411,20 @@ class ModelCopy(Rank):
 
     # its passes
 
+    def require_drained(self) -> None:
+        """Check that its passes have left nothing.
+
+        Raises:
+            StuckError: a cache is not empty.
+        """
+        self.assembly.require_drained(self._name, self._setting.clock.now)
+
     def _prepare(self, batches: Assignment, exchange: Exchange) -> None:
         """Let nodes know of the pass that is to come."""
         self._exchange = exchange
+        if batches.epoch != self._epoch:
+            self._epoch = batches.epoch
+            self.require_drained()
         for node in self._nodes:
             if node.gradient_count:  # the last pass's, which has been exchanged
                 node.updated()
@@ -453,12 +464,12 @@ class ModelCopy(Rank):
 
     def _end_cancellation(self) -> None:
         """Be as before the pass, of which nothing is in flight any more."""
+        self.require_drained()
         for worker in self._stoppable_workers():
             worker.resume()
         for placed in self.assembly.placed_nodes:
             placed.rejoin_links()
             node = placed.node
-            assert not [*node.pending()], f"{node.name} still holds what was cancelled"
             if isinstance(node, ParameterizedNode):
                 if node.gradient_count and not node.is_abstract:
                     node.take_gradient()

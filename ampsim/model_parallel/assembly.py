@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ampsim.errors import StuckError
 from ampsim.hardware import HOST, Cluster
 from ampsim.ir import Direction, ParameterizedNode
 from ampsim.machine import (
@@ -27,6 +28,7 @@ from ampsim.model_parallel.checkpoints import (
     require_single_steps,
 )
 from ampsim.model_parallel.controller import Admitting, Controller
+from ampsim.model_parallel.faults import why_stuck
 from ampsim.model_parallel.footprint import STASHES, Footprint
 from ampsim.model_parallel.grouping import GroupingWorker
 from ampsim.model_parallel.job import Job, RunSettings, require_sound_node, without_numbers
@@ -65,6 +67,26 @@ class Assembly:
     tasks: Sequence[tuple[Processor, Tasks]]
     checkpointed: Sequence[Checkpointed]
     barrier: Barrier | None
+
+    def require_drained(self, name: str, now_s: float) -> None:
+        """Check that a pass has left nothing; what it has in memory alone is let go.
+
+        Args:
+            name: of the graph, and of the copy where there are several.
+            now_s: when the pass is over.
+
+        Raises:
+            StuckError: instances are unfinished, or caches not empty.
+        """
+        queues = [worker.turn_queue for worker in self.workers if worker.turn_queue is not None]
+        out_of_turn = [told for queue in queues if (told := queue.told())]
+        nodes = [placed.node for placed in self.placed_nodes]
+        why = why_stuck(nodes, out_of_turn, self.controller.unfinished)
+        if why is not None:
+            raise StuckError(f"{name}: nothing is left to do at {now_s:.9g} s, but {why}")
+        for placed in self.placed_nodes:
+            if placed.footprint is not None:
+                placed.footprint.free_rest()
 
 
 def assemble(

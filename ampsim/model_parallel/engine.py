@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ampsim.clock import SimClock
-from ampsim.errors import StuckError
 from ampsim.hardware import HOST, Cluster, load_cluster
 from ampsim.ir import ParameterizedNode
 from ampsim.model_parallel.assembly import assemble
-from ampsim.model_parallel.faults import why_stuck
 from ampsim.model_parallel.footprint import ACTIVATIONS, MESSAGES, take_parameters
 from ampsim.model_parallel.job import Job, PassReport, RunSettings
 from ampsim.model_parallel.memories import note_peaks, own_machine
@@ -54,7 +52,7 @@ class Engine:
             shared=machine,
             order=self._order,
         )
-        self._graph = job.graph
+        self._assembly, self._graph = assembly, job.graph
         self._clock = clock = settings.clock
         self._recorder = recorder
         self._instant, self._fabric = machine.instant, machine.fabric
@@ -91,7 +89,8 @@ class Engine:
         finally:
             note_peaks(self._recorder, self.memories, self.placed_nodes)
             self._fabric.note_unfinished()
-        self._require_drained()
+        self._assembly.require_drained(self._graph.name, self._clock.now)
+        self._require_empty()
         if is_training:
             self.controller.send_updates(self.latest_cause())
             self._run()
@@ -130,17 +129,7 @@ class Engine:
         cause, received_s = self.controller.last_received
         return cause if received_s >= end_s else number
 
-    def _require_drained(self) -> None:
-        queues = [worker.turn_queue for worker in self.workers if worker.turn_queue is not None]
-        out_of_turn = [told for queue in queues if (told := queue.told())]
-        why = why_stuck(self._graph.nodes, out_of_turn, self.controller.unfinished)
-        if why is not None:
-            raise StuckError(
-                f"{self._graph.name}: nothing is left to do at {self._clock.now:.9g} s, but {why}"
-            )
-        for placed in self.placed_nodes:
-            if placed.footprint is not None:
-                placed.footprint.free_rest()
+    def _require_empty(self) -> None:
         for worker, memory in enumerate(self.memories):
             for category in (ACTIVATIONS, MESSAGES):
                 left = memory.held(category)

@@ -2,16 +2,17 @@
 
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import ampsim
 from ampsim.data import ArrayDataset, pump_arrays
+from ampsim.data.arrays import Instance
 from ampsim.errors import AmpsimError
-from ampsim.ir import Graph
-from ampsim.nodes import Linear, SoftmaxCrossEntropy
+from ampsim.ir import Graph, Node
+from ampsim.nodes import Group, Linear, SoftmaxCrossEntropy
 from ampsim.optim import sgd
 
 SPLIT = (np.linspace(-1.0, 1.0, 40).reshape(20, 2), np.arange(20) % 2)
@@ -60,6 +61,13 @@ def swallows(self, port, state, gradient) -> Any:
     return []
 
 
+def keeps(self, port, state, gradient) -> Any:
+    saved = self._saved[state]
+    sends = Linear.backward(self, port, state, gradient)
+    self._saved[state] = saved
+    return sends
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "backward gives nothing": (
         {"backward": lambda self, port, state, gradient: self._saved.pop(state) and None},
@@ -67,6 +75,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         "got NoneType",
     ),
     "backward swallows": ({"backward": swallows}, "first .* waits for the backward message of"),
+    "backward keeps what forward kept": (
+        {"backward": keeps},
+        r"nothing is left .*, but caches remain: own \(Own\) waits for the backward message of",
+    ),
     "no gradient": (
         {"take_gradient": lambda self: None},
         r"take_gradient of own \(Own\) must return an array as its parameters, float32\(6,\), "
@@ -127,20 +139,20 @@ def forecasted(model):
         raise AmpsimError(note)
 
 
+def with_solver(model):
+    ampsim.simulate(model, CLUSTER, ampsim.SyncSGD())
+
+
 WAYS = [simulated, forecasted, ampsim.try_out]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_line_that_names_the_node(fault, way):
     faults, message = FAULTS[fault]
     with pytest.raises(AmpsimError, match=message) as caught:
         way(model(**faults))
     assert "\n" not in str(caught.value)
-
-
-def with_solver(model):
-    ampsim.simulate(model, CLUSTER, ampsim.SyncSGD())
 
 
 @pytest.mark.parametrize("way", [*WAYS, with_solver], ids=lambda way: way.__name__)
@@ -162,14 +174,49 @@ def test_a_gradient_of_none_need_not_be_counted():
     assert len(result.updates) == 0
 
 
-UPDATES = ["no gradient", "gradient of another precision"]
-
-
-@pytest.mark.parametrize("fault", UPDATES)
-def test_a_solver_tells_what_does_not_fit_too(fault):
-    faults, message = FAULTS[fault]
+@pytest.mark.parametrize(
+    "solver",
+    [ampsim.SyncSGD(2, backup_ranks=1), ampsim.LocalSGD(1, inner=ampsim.SyncSGD(2))],
+    ids=["cancelled", "of a group"],
+)
+def test_caches_of_a_pass_are_told_where_another_rank_decides_when_it_ends(solver):
+    faults, message = FAULTS["backward keeps what forward kept"]
     with pytest.raises(AmpsimError, match=message):
-        with_solver(model(**faults))
+        ampsim.simulate(model(**faults), CLUSTER, solver)
+
+
+class Half(NamedTuple):
+    instance: int
+    number: int
+
+
+class Silent(Group):
+    """Joins messages of different states, and does not say what they wait for."""
+
+    joins = Node.joins
+
+
+def halved(instance, batch):
+    (port, _state, x), label = pump_arrays(instance, batch)
+    return [*((port, Half(instance, n), x[2 * n :][:2]) for n in range(2)), label]
+
+
+@pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.SyncSGD(1)])
+def test_memory_of_a_node_that_does_not_say_what_it_joins_does_not_grow(schedule):
+    def graph() -> Graph:
+        made = Graph("net")
+        x, label = made.controller(x=("rows", 2), label=("rows",))
+        both = made.add(Silent("both", lambda half: (Instance(half.instance), half.number, 2)), x)
+        made.end(SoftmaxCrossEntropy("loss"), made.add(Linear("last", 2, 2), both), label)
+        return made
+
+    once, thrice = (
+        ampsim.simulate(
+            replace(model(pump=halved), make_graph=graph), CLUSTER, schedule, epochs=epochs
+        ).peak_bytes
+        for epochs in (1, 3)
+    )
+    assert once.equals(thrice)
 
 
 def sends(change):
