@@ -238,13 +238,13 @@ class WeightAllReduce(AllReduce):
             if rank.members and len(self._ranks) > 1:
                 cause = await rank.broadcast(cause)
             self._record(rank)
-            cause = await self._take(rank, cause)
+            cause = await self._take(rank, batches, cause)
         if steps_first:
             self._note_end(rank, batches, has_reduced=is_due)
         self._setting.batches.close(batches)
         return cause
 
-    async def _take(self, rank: Rank, cause: Cause) -> Cause:
+    async def _take(self, rank: Rank, batches: Assignment, cause: Cause) -> Cause:
         """Let a rank have what the round gave: its step, the centre's, or weights at no cost."""
         setting, decisions = self._setting, self._setting.decisions
         every = range(len(rank.nodes))
@@ -253,7 +253,8 @@ class WeightAllReduce(AllReduce):
             return await rank.update_vectors(every, step, cause)
         if decisions.has_outer_step:
             method = self._outer.optimizer
-            more = 1 + method.arrays - rank.own.optimizer.arrays  # its own rest
+            own = rank.own.optimizer.stage(setting.rate(batches.at))
+            more = 1 + method.arrays - own.arrays  # which rest
             charge = Charge(OUTER, (method.arrays, *method.calls), more)
             take = partial(self._take_centre, rank, charge)
             return await rank.update_vectors(every, take, cause)

@@ -565,7 +565,8 @@ class Server(SomeFree):
         known = (self.worker, setting.centre_place, Direction.UPDATE)
         kind = (*known, work.flop, work.bytes, work.operations)
         hosted = self._hosted_bytes
-        updated = (2 + self._arrays) * hosted
+        arrays = setting.centre.optimizer.stage(rate).arrays if self._is_gradient else 0
+        updated = (2 + arrays) * hosted
         seconds_on = partial(
             occupancy_s, work=work, is_light=False, resident_bytes=hosted, updated_bytes=updated
         )

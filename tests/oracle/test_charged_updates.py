@@ -16,7 +16,7 @@ from ampsim import flow
 from ampsim.hardware import Checkpoints, Cluster, Device, Link
 from ampsim.ir import Cond, Graph, Phi
 from ampsim.nodes import Linear, SquaredError
-from ampsim.optim import OPTIMIZERS
+from ampsim.optim import OPTIMIZERS, Optimizer
 
 PARAMETERS, BYTES = 8, 64  # of 3 x 2 weights and 2 biases in float64
 BATCHES, RANKS = 24, 4
@@ -330,6 +330,28 @@ def test_each_epoch_of_two_stages_is_charged_its_own_optimizer(schedule, where, 
         half = len(lasted_s) // 2
         assert lasted_s[:half] == pytest.approx(expected[0])
         assert lasted_s[half:] == pytest.approx(expected[1])
+
+
+@pytest.mark.parametrize(
+    "solver", [ampsim.DiLoCo(2, period=2), ampsim.AsyncSGD(1), ampsim.SyncEASGD(2)], ids=str
+)
+def test_each_stage_finds_in_the_cache_what_its_own_arrays_leave_room_for(solver):
+    device = Device(
+        name="d", flop_per_s=1e24, pass_bandwidth_bytes_per_s=1.0,
+        cache_bytes=BYTES, cache_bandwidth_bytes_per_s=7.0,
+    )  # fmt: skip
+    workers = Cluster(name="c", devices=(device,) * 2, link=FREE)
+
+    def lasted_s(method: Optimizer) -> list[float]:
+        made = replace(model(8, 1), optimizer=method)
+        spans = ampsim.simulate(made, workers, solver, mode="sleep", epochs=2).spans
+        own = spans[spans["direction"] == "update"].sort_values(["start_s", "worker"])
+        return [one for one in own["end_s"] - own["start_s"] if one > 0]
+
+    first, second = (lasted_s(OPTIMIZERS[name](0.01)) for name in ("sgd", "adam"))
+    half = len(first) // 2
+    staged = lasted_s(OPTIMIZERS["two-stage"](0.01, epochs=1))
+    assert staged == pytest.approx(first[:half] + second[half:])
 
 
 @pytest.mark.parametrize("mode", ["numeric", "sleep"])
