@@ -73,7 +73,7 @@ def multistep(initial: float, epochs: Sequence[float], factor: float = 0.1) -> L
     PyTorch.
 
     Raises:
-        OptionError: a number is out of its range, or `epochs` are not in order.
+        OptionError: a number, or the last rate, is out of its range, or `epochs` are not in order.
 
     >>> [round(multistep(0.1, [30, 60])(epoch), 6) for epoch in (29, 30, 60)]
     [0.1, 0.01, 0.001]
@@ -89,7 +89,17 @@ def multistep(initial: float, epochs: Sequence[float], factor: float = 0.1) -> L
             f"{', '.join(map(str, epochs)) or 'none'}; try 30, 60, 80"
         )
     times = positive("factor of a multistep rate", factor, usual=0.1)
-    return _Multistep(positive("initial learning rate", initial, usual=0.001), steps, times)
+    made = _Multistep(positive("initial learning rate", initial, usual=0.001), steps, times)
+    try:
+        is_finite = made(steps[-1]) < math.inf
+    except OverflowError:  # of the factor's power alone
+        is_finite = False
+    if not is_finite:
+        raise OptionError(
+            f"factor of a multistep rate must leave the rate finite, got {shown(factor)}, "
+            f"{len(steps)} times over from {made.initial:g} on; try 0.1"
+        )
+    return made
 
 
 def warmup(rate: float | LearningRate, epochs: float, start: float = 0.1) -> LearningRate:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ampsim.errors import OptionError
-from ampsim.optim import as_schedule, constant, exponential
+from ampsim.optim import as_schedule, constant, exponential, multistep
+from ampsim.optim.learning import rate_of
 
 NOT_POSITIVE = [10**400, 0, -1e-3, math.nan, math.inf, "0.1", None, True]
 
@@ -59,6 +60,16 @@ def test_a_decay_is_a_finite_number_above_zero(decay: object) -> None:
 def test_a_rate_does_not_grow() -> None:
     with pytest.raises(OptionError, match=r"learning rate decay must be at most 1, got 1\.1; try"):
         exponential(0.1, 1.1)
+
+
+@pytest.mark.parametrize("initial", [1e-300, 1e200])
+def test_a_rate_that_grows_in_steps_stays_finite(initial: float) -> None:
+    assert multistep(initial, [1], 1e100)(1) == initial * 1e100
+    expected = r"^factor of a multistep rate must leave the rate finite, got 1e\+200, 2 times over "
+    with pytest.raises(OptionError, match=expected):
+        multistep(initial, [1, 2], 1e200)
+    with pytest.raises(OptionError, match=expected):
+        rate_of("multistep:1,2:1e200", initial)
 
 
 def test_a_function_that_gives_no_rate_is_told_with_the_epoch() -> None:
