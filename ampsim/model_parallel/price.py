@@ -88,8 +88,8 @@ class Prices:
     """
 
     __slots__ = (
-        "_device", "_elements", "_kinds", "_node", "_of_validation", "_place", "_prices",
-        "_resident_bytes", "_work", "_work_of_charge", "_worker", "free", "is_free",
+        "_device", "_elements", "_is_freed", "_kinds", "_node", "_of_validation", "_place",
+        "_prices", "_resident_bytes", "_work", "_work_of_charge", "_worker", "free", "is_free",
     )  # fmt: skip
 
     def __init__(
@@ -109,7 +109,8 @@ class Prices:
         self._kinds, self._work, self._resident_bytes = kinds, work, resident_bytes
         self._work_of_charge = work_of_charge
         is_light = not node.is_parameterized
-        self.is_free = device is None or (is_light and (light_is_free or is_free(device)))
+        self._is_freed = is_light and light_is_free
+        self.is_free = device is None or self._is_freed or (is_light and is_free(device))
         self._elements = _matrix_elements(node)
         self.free = tuple(Price(0.0, 0, 0, self.kind(d, 0, 0, 0), 0) for d in Direction)
         self._prices = tuple(dict[Any, Price]() for _ in Direction)
@@ -198,7 +199,7 @@ class Prices:
     def _occupancy(
         self, direction: Direction, work: Work, rows: int | None, more_arrays: int = 0
     ) -> Price:
-        if self._device is None:
+        if self._device is None or self._is_freed:
             return self.free[direction]
         node, updated = self._node, None
         if direction is Direction.UPDATE and isinstance(node, ParameterizedNode):

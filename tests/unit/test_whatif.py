@@ -134,6 +134,21 @@ def test_what_varies_and_what_is_light_can_only_be_left_out():
     }
 
 
+def test_light_work_is_left_out_as_well_where_messages_cost_something():
+    plain, charged = (
+        Device(name="a", flop_per_s=1e12, step_overhead_s=1e-5, message_overhead_s=overhead_s)
+        for overhead_s in (0.0, 1e-12)
+    )
+    changes = [
+        rows(ampsim.whatif(MODEL, Cluster(name="c", devices=(one,) * 2), "sequential", **HOW))[
+            "no light work", math.inf
+        ]["change"]
+        for one in (plain, charged)
+    ]
+    assert changes[0] < -0.1
+    assert changes[1] == pytest.approx(changes[0], rel=1e-5)
+
+
 def test_a_host_that_varies_is_steady_without_stragglers():
     host = Device(name="h", flop_per_s=1e9, step_overhead_s=3e-5, jitter_cv=0.5)
     cluster = Cluster(name="c", devices=(Device(name="a", flop_per_s=1e9),), host=host)
