@@ -74,6 +74,7 @@ class Optimizer:
         by_tensor: gives both functions for a vector of several tensors, where a step depends on
             where they begin; None where it does not.
         first: the method of an earlier stage, at rates that do not say `is_second`; None without.
+        first_epochs: how long that stage lasts.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Optimizer:
     calls: Calls = DESCENT
     by_tensor: ByTensor | None = None
     first: Optimizer | None = None
+    first_epochs: float = 0.0
 
     def stage(self, rate: float) -> Optimizer:
         """The method that steps at a rate."""

@@ -52,6 +52,7 @@ def two_stage(
         touches_all=first.touches_all,
         calls=second.calls,
         first=first,
+        first_epochs=last,
     )
 
 

@@ -159,7 +159,7 @@ class Subject:
 
 
 def _behaviour(optimizer: Optimizer) -> bytes:
-    """Try an optimizer on a few numbers for a few steps: equal methods give equal bytes.
+    """Try an optimizer, each of its stages, for a few steps: equal methods give equal bytes.
 
     A copy is asked, as far as there can be one: a rate may note for its user what it is asked.
     """
@@ -167,10 +167,11 @@ def _behaviour(optimizer: Optimizer) -> bytes:
         optimizer = copy.deepcopy(optimizer)
     optimizer = optimizer.of_tensors([(2, 2), (2,)])
     theta = np.linspace(-1.0, 1.0, 6)
-    state, seen = optimizer.init(theta), list[bytes]()
-    for step in range(2):
+    switch = [] if optimizer.first is None else [optimizer.first_epochs] * 2
+    state, seen = optimizer.init(theta), [np.array(switch).tobytes()]
+    for step, epoch in enumerate([0, 1, *switch]):
         gradient = np.cos(np.arange(6.0) + step)
-        theta, state = optimizer.update(gradient, state, theta, float(optimizer.rate(step)))
+        theta, state = optimizer.update(gradient, state, theta, optimizer.rate(epoch))
         seen.append(theta.tobytes())
     if within_epochs(optimizer.rate):  # others are in the chain, epoch by epoch
         seen.append(np.array([optimizer.rate(eighth / 8) for eighth in range(64)]).tobytes())

@@ -172,5 +172,4 @@ class _Scaled:
         return within_epochs(self.rate)
 
     def __call__(self, epoch: float) -> float:
-        rate = self.rate(epoch) * self.factor
-        return rate if self.decay == 1 else rate * self.decay**epoch
+        return self.rate(epoch) * self.factor * self.decay**epoch
