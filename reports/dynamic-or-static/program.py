@@ -23,15 +23,15 @@ own. Nothing is fitted.
 
 **What is found.**
 
-* The loop is slower, and less so the larger the batch, as in the paper: 2.1 times with batches up
-  to 32, 1.02 with 512. With small batches the host is what all wait for, and of 164 dispatches for
+* The loop is slower, and less so the larger the batch, as in the paper: 1.9 to 2.0 times with
+  batches up to 32, 1.02 with 512. With small batches the host is what all wait for, and of 164 dispatches for
   each step of a sequence the unrolled graph needs 70: it has no frames, no stacks and no counters.
   From 256 on the host is ahead of the device and is not seen.
-* With a host that takes no time a slowdown is left, 1.25 at most: of the device. The loop adds each
+* With a host that takes no time a slowdown is left, 1.21 at most: of the device. The loop adds each
   step's gradient of the weights to what it has of them, 17 MB read and 8 written each time; the
   unrolled graph adds up all of them at the end, each read once.
-* The ratio hardly depends on the length with batches of 16; with 128 it falls from 1.43 at 25 steps
-  to 1.30 at 200.
+* The ratio hardly depends on the length with batches of 16; with 128 it falls from 1.39 at 25 steps
+  to 1.28 at 200.
 * Those gradients are why the unrolled graph is out of memory first: each waits for the last, 8.4 MB
   for each step whatever the batch, where the loop keeps one sum. A batch of 16 has room for 30,000
   steps in the loop and for 1,400 unrolled. With 512 both end at the same length: a step's gradient
