@@ -32,6 +32,7 @@ from ampsim.exploring.finding import LONGEST, Finding, Lines
 from ampsim.exploring.making import How, Many, PointRuns, Query, question, rows_at
 from ampsim.exploring.sampling import JOURNAL, Proposals, SamplerName, Space
 from ampsim.exploring.trials import Aim, Evaluator, PointOutcome, objectives_of, reference_of
+from ampsim.hardware import load_cluster
 from ampsim.output_folder import Kind
 from ampsim.report.table import cell_text
 from ampsim.report.words import plain
@@ -176,6 +177,8 @@ class _Searcher:
     def proposals(self, sampler: str, in_flight: int) -> Proposals:
         """Open a sampler's proposals; another search has another name, so that it has others."""
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
+        named = [axis.values for axis in self._space.axes if axis.key in ("cluster", "device")]
+        told["files"] = [load_cluster(str(one)).digest for of in named for one in of]
         text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
             f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,

@@ -310,6 +310,30 @@ def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):
     assert not asked.head(5).equals(known.head(5)), "and no more"
 
 
+DEVICE = """flop_per_s = {rate}
+[sources]
+flop_per_s = {{ kind = "assumed", text = "a test" }}
+"""
+CLUSTER = """device = [{ file = "mine.toml", count = 2 }]
+[link]
+"""
+
+
+@pytest.mark.parametrize("key", ["device", "cluster"])
+def test_a_file_that_was_edited_is_another_search(setup, tmp_path, key):
+    """Also one that the file of a value names."""
+    mine, ring = tmp_path / "mine.toml", tmp_path / "ring.toml"
+    ring.write_text(CLUSTER)
+    over = {key: [str({"device": mine, "cluster": ring}[key])]}
+    for rate in (1e9, 8e9):
+        mine.write_text(DEVICE.format(rate=rate))
+        new, kept = (
+            ampsim.search(*setup, **{**TIMES, "over": over}, trials=1, keeping=keeping).table
+            for keeping in (None, RunCache(tmp_path / "kept"))
+        )
+        pd.testing.assert_frame_equal(kept, new)
+
+
 def test_conditions_hold_of_every_point_on_the_front(setup):
     free = ampsim.search(*setup, **TIMES, trials=24, sampler="random").front
     limit = sorted(free["peak_bytes"])[-1] - 1
