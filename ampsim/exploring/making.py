@@ -247,7 +247,7 @@ class PointRuns:
         self._end_s = math.inf if asked.budget_s is None else time.monotonic() + asked.budget_s
         self._maker = RunMaker(executor, self._tell, keeping)
         self._diverged: dict[str, str] = {}  # the rate of rows that are run again, by label
-        self._lost: dict[str, None] = {}
+        self.lost: dict[str, None] = {}  # sentences on runs that gave nothing
         self._ends: list[RunEnd] = []
         self._file = None if keeping is None else keeping.runs / TIMINGS
         self._known = {} if keeping is None or keeping.is_fresh else _read(self._file)
@@ -303,10 +303,11 @@ class PointRuns:
             self._keep(keys[left[index]], made)
             take(left[index], made)
 
-        self._maker.make_beside(
-            [tasks[place] for place in left], keep, timed,
-            lambda index, sentence: keep(index, FirstEpoch(failure=sentence)),
-        )  # fmt: skip
+        def lose(index: int, sentence: str) -> None:
+            self.lost[sentence] = None
+            keep(index, FirstEpoch(failure=sentence))
+
+        self._maker.make_beside([tasks[place] for place in left], keep, timed, lose)
         return [found[place] for place in range(len(tasks))]
 
     def _keep(self, key: str | None, made: FirstEpoch) -> None:
@@ -348,7 +349,7 @@ class PointRuns:
         try:
             made = self._maker.make(tasks)
         except SimulationError as error:  # none gave anything
-            self._lost[str(error)] = None
+            self.lost[str(error)] = None
             return [str(error)] * len(tasks)
         if made.interrupted is not None:
             raise KeyboardInterrupt
@@ -356,7 +357,7 @@ class PointRuns:
         found = {(run.label, run.seed): run for run in runs}
         goals = {row.label: row.plan.goal for row, _seed in wanted}
         self._ends += [end_of(goals[run.label], run) for run in runs]
-        self._lost |= dict.fromkeys(made.lost)
+        self.lost |= dict.fromkeys(made.lost)
         lost = iter(made.lost)
         return [found.get((row.label, seed)) or next(lost) for row, seed in wanted]
 
@@ -379,7 +380,7 @@ class PointRuns:
 
         Where none did, nothing is known of times to the target, whatever the hardware.
         """
-        said = [f"{one}: nothing is known of it." for one in self._lost]
+        said = [f"{one}: nothing is known of it." for one in self.lost]
         for label, rule in [*self._diverged.items()][:1]:
             more = f", one of {len(self._diverged)}" if len(self._diverged) > 1 else ""
             said.append(f"{label}{more}: its learning rate is {rule}.")

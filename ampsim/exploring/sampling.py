@@ -204,11 +204,6 @@ class Proposals:
         }
         return list(points.values())
 
-    def forget(self) -> None:
-        """Take its trials out of the journal."""
-        if self._kept is not None:
-            self._optuna.delete_study(study_name=self._name, storage=self._kept._storage)
-
     def batch(self, size: int, most: int) -> tuple[dict[int, dict[str, Value]], list[Told]]:
         """The points of the batch that is not all told yet, by number; fewer at the end.
 
@@ -240,8 +235,9 @@ class Proposals:
         return point
 
     def tell(self, number: int, outcome: PointOutcome) -> None:
-        """Say what came of a trial."""
-        for study in [one for one in (self._memory, self._kept) if one is not None]:
+        """Say what came of a trial; in the journal one with a lost run stays open."""
+        kept = None if outcome.is_lost else self._kept
+        for study in [one for one in (self._memory, kept) if one is not None]:
             asked = self._optuna.trial.Trial(study, _trials(study)[number]._trial_id)
             asked.set_user_attr(_TRIAL, json.dumps(asdict(outcome)))
             with warnings.catch_warnings(action="ignore"):  # that a killed process has set it

@@ -120,8 +120,6 @@ def search(
             stopped = runs.stopped(far if any(tried) else "")
     told = [one for proposals in of_each.values() for _point, one in proposals.known.values()]
     if not stopped and all(one.outcome == "failed" for one in told):
-        for proposals in of_each.values():
-            proposals.forget()  # so that the next call tries all of them again
         raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
     found = searcher.found(of_each, sampler, told)
     said = (*sentences_of(found), *runs.said())

@@ -61,6 +61,7 @@ class PointOutcome:
     violation: float = 0.0  # how far the conditions are from holding, 0 where they do
     seeds: int = 0  # of how many the runs went on to their end
     note: str = ""  # why it failed
+    is_lost: bool = False  # whether a run gave nothing, so that the next call asks for it again
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,8 @@ class Evaluator:
         return [self._failed(one) if isinstance(one, str) else next(trials) for one in rows]
 
     def _failed(self, why: str) -> PointOutcome:
-        return PointOutcome("failed", (math.inf,) * len(self.aim.objectives), note=why)
+        unknown, is_lost = (math.inf,) * len(self.aim.objectives), why in self.runs.lost
+        return PointOutcome("failed", unknown, note=why, is_lost=is_lost)
 
     def _learn(self, points: Sequence[_Candidate], front: Sequence[Values]) -> None:
         """Train what is left: more than half of the seeds first, all of them where need be."""
@@ -186,7 +188,7 @@ class Evaluator:
         ]
         for (one, seed, by), run in zip(asked, self.runs.learn_once(pairs), strict=True):
             if isinstance(run, str):
-                one.trial = PointOutcome("failed", self._values(one), note=run)
+                one.trial = PointOutcome("failed", self._values(one), note=run, is_lost=True)
                 continue
             one.runs[seed] = run
             reached_s = times_of(one.row.plan.goal, [run])[seed]

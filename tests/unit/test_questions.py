@@ -175,6 +175,35 @@ def test_a_search_of_which_every_trial_failed_is_tried_again_by_the_same_call(ca
     assert set(whole.table["outcome"]) == {"complete"}
 
 
+@pytest.mark.parametrize("where", ["time", "learn_once"])
+def test_a_trial_of_which_a_run_gave_nothing_is_tried_again_by_the_same_call(
+    where, tmp_path, monkeypatch
+):
+    usual, is_short = getattr(PointRuns, where), list[bool]()
+
+    def begun(*given: Any) -> Any:
+        is_short.extend([] if is_short else [True])
+        return usual(*given)
+
+    def make_data(seed: int, count: Any) -> Any:
+        if any(is_short):
+            is_short[0] = False
+            raise MemoryError("no room for once")
+        return MODEL.make_data(seed, count)
+
+    monkeypatch.setattr(PointRuns, where, begun)
+    how: dict[str, Any] = {**LEARNS, **QUESTIONS["search"][2]}
+    keeping, short = RunCache(tmp_path), replace(MODEL, make_data=make_data)
+    cut, later, whole = (
+        ampsim.search(short, CLUSTER, BOTH, **how, keeping=keeping),
+        ampsim.search(MODEL, CLUSTER, BOTH, **how, keeping=keeping),
+        ampsim.search(MODEL, CLUSTER, BOTH, **how),
+    )
+    assert {*cut.table["outcome"]} == {"complete", "failed"}
+    assert sum(one.endswith(": nothing is known of it.") for one in cut.sentences) == 1
+    assert later.to_json() == whole.to_json()
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ["explore", "search", "whatif"])
 def test_where_each_run_fails_it_is_written_said_and_no_success(name, call, only, tmp_path):
