@@ -20,6 +20,7 @@ from ampsim.exploring.making import FirstEpoch, PointRuns
 from ampsim.runs.rows import row_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row
+from ampsim.text import finite
 
 Outcome: TypeAlias = Literal["complete", "pruned", "infeasible", "not reached", "failed"]
 
@@ -215,8 +216,11 @@ class Evaluator:
         return min(math.floor(min(enough, one.epochs_max)) + 1, one.epochs_max)
 
     def _settled(self, one: _Candidate) -> PointOutcome:
-        runs = [one.runs[seed] for seed in self.aim.seeds]
-        columns = {**row_of(one.row.label, one.row.plan.goal, runs), **one.timed.columns}
+        runs, goal = [one.runs[seed] for seed in self.aim.seeds], one.row.plan.goal
+        columns = {**row_of(one.row.label, goal, runs), **one.timed.columns}
+        best, worst = goal.metric.best_column, -math.inf if goal.metric.is_rising else math.inf
+        own = [row_of("", goal, [run])[best] for run in runs]  # of a table's row it is the luckiest
+        columns[best] = finite(median(worst if of is None else of for of in own))
         if columns["time_to_target_s"] is None and self.aim.has_target:
             return PointOutcome("not reached", self._values(one), 1.0, len(runs))
         return self.aim.judged(self._values(one, is_settled=True), columns, len(runs))

@@ -345,6 +345,23 @@ def test_conditions_hold_of_every_point_on_the_front(setup):
     assert (bound.table.loc[bound.table["outcome"] == "infeasible", "violation"] > 0).all()
 
 
+def test_a_condition_on_what_is_learned_is_one_on_the_median_over_seeds():
+    model = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    how: dict[str, Any] = {"instances": 100, "target": 0.9, "max_epochs": 3, "repeats": 5}
+    made = ampsim.forecast(model, cluster, "sequential", placement="paper", **how)
+    *_worse, middle, _better, luckiest = sorted(run.looks["accuracy"].max() for run in made.runs)
+    assert middle < luckiest
+    outcomes = [
+        ampsim.search(
+            model, cluster, "sequential", over={"workers": [2]}, minimise="epoch_s",
+            subject_to=f"best_accuracy >= {least}", trials=1, **how,
+        ).table["outcome"].item()
+        for least in (middle, luckiest)
+    ]  # fmt: skip
+    assert outcomes == ["complete", "infeasible"]
+
+
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "column": ({"minimise": "time"}, "minimise: no column named 'time'"),
     "twice": ({"minimise": "time_s,time_to_target_s"}, "minimise must name columns that differ"),
