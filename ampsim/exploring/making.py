@@ -162,13 +162,12 @@ class Query:
 
 
 def rows_at(
-    rows: Sequence[Row], point: Point, labelled: Callable[[str], str], seed: int,
-    scaling: Scaling | None = None,
-) -> list[Row | str]:  # fmt: skip
+    rows: Sequence[Row], point: Point, labelled: Callable[[str], str], seed: int
+) -> list[Row | str]:
     """Rows at a point around where they are, ready to run; of one that does not fit there, why.
 
-    `labelled` makes a label of that of a row; the seed is that of the placement, and `scaling` the
-    rule of learning rates, None for that of each model.
+    `labelled` makes a label of that of a row; the seed is that of the placement. Learning rates are
+    scaled by the rule of each model, but for a row that sets its own.
 
     Raises:
         UnknownNameError: a value names nothing that there is.
@@ -180,7 +179,8 @@ def rows_at(
         try:
             at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), point)
             schedule = at.schedules[place]
-            rate = rate_of(at.model, schedule, at.cluster, row.plan.options.instances, scaling)
+            rule: Scaling | None = "none" if "learning_rate" in row.settings else None
+            rate = rate_of(at.model, schedule, at.cluster, row.plan.options.instances, rule)
             plan = replace(row.plan, model=at.model, cluster=at.cluster, rate=rate)
             (placed,) = require_fit(plan, [schedule], seed)
         except OptionError as error:

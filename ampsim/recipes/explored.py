@@ -48,9 +48,7 @@ from ampsim.text import to_toml
 
 MAP: Final = "index.html"
 _KIND: Final = "map"
-_OWN_OPTIONS: Final = (
-    "Rows have options of the model of their own, as the recipe says; else nothing is tuned."
-)
+_OWN_OPTIONS: Final = "Rows have options of the model of their own, as the recipe says"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +194,11 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         raise InterruptedReport(explorer.learnings, cells, "cells")
     labels = tuple(row.label for row in space.base.rows)
     evidence = Evidence(space.values, labels, explorer.methods, asked.repeats)
-    tuned = _OWN_OPTIONS if any(one.set for one in file.schedules) else NOT_TUNED
+    own, tuned = [one.set for one in file.schedules], NOT_TUNED
+    if any(own):
+        are_given = all("learning_rate" in one for one in own)
+        rest = "; else nothing is tuned." if are_given else f". Else n{NOT_TUNED[1:]}"
+        tuned = f"{_OWN_OPTIONS}{rest}"
     said = (tuned, *explorer.said, *runs.said())
     manifest = _manifest(space, [row.plan.cluster for row in ends])
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)

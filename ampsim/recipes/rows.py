@@ -131,8 +131,7 @@ class ExploredSpace:
     def rows_at(self, point: Point) -> list[Row | str]:
         """The rows of a point; of one that does not fit there, why."""
         there = {key: _beside(self.recipe, key, one) for key, one in point.items()}
-        file, labelled = self.recipe.file, partial(label_at, point)
-        return rows_at(self.base.rows, there, labelled, file.seeds[0], file.scale_rate)
+        return rows_at(self.base.rows, there, partial(label_at, point), self.recipe.file.seeds[0])
 
 
 def space_of(recipe: Recipe) -> ExploredSpace:

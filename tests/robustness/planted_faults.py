@@ -349,9 +349,9 @@ FAULTS = {
         "exploring/making.py", "self.as_given(row, runs[label])",
         "self.as_given(row, runs[label][:1])", ("unit/test_fair_comparison.py",),
     ),
-    "a map that scales what a recipe does not": Planted(
-        "exploring/making.py", "at.cluster, row.plan.options.instances, scaling)",
-        "at.cluster, row.plan.options.instances)", ("unit/test_recipe_explored.py",),
+    "a map that scales a rate that its row sets": Planted(
+        "exploring/making.py", '"none" if "learning_rate" in row.settings else None', "None",
+        ("unit/test_recipe_explored.py",),
     ),
     "a search by other seeds": Planted(
         "recipes/rows.py", '"seed": file.seeds[0], "repeats"', '"seed": 0, "repeats"',

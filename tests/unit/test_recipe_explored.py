@@ -25,6 +25,7 @@ from ampsim.recipes.redrawing import files_of, read_manifest, read_results, redr
 from ampsim.recipes.rows import make_rows, space_of
 from ampsim.recipes.running import InterruptedReport, RecipeOptions
 from ampsim.runs.task import Row
+from ampsim.study.learning_rates import Scaling
 
 HEAD = """
 title = "A test"
@@ -70,30 +71,39 @@ def test_a_trained_cell_is_what_a_forecast_of_the_row_gives_with_its_own_options
     table = pd.read_csv(made / "report.csv")
     assert len(table) == 8
     learned = table[table["basis"] == "learned"]
-    for label, method, own in (
-        ("pipeline", ampsim.Pipeline(4), {}),
-        ("ours", ampsim.Amp(4), {"learning_rate": 0.01}),
-    ):
+    rows: list[tuple[str, Any, dict[str, Any], Scaling | None]] = [
+        ("pipeline", ampsim.Pipeline(4), {}, None),
+        ("ours", ampsim.Amp(4), {"learning_rate": 0.01}, "none"),
+    ]
+    for label, method, own, rule in rows:
         row = learned[learned["schedule"] == label].iloc[0]
         model = ampsim.load_model("rnn", hidden=4, replicas=2, batch=20, **own)
         start = Setup(model, ampsim.load_cluster("tflops-1", workers=3), (method,))
         at = setup_at(start, {key: row[key] for key in ("latency_s", "device.flop_per_s")})
         known = ampsim.forecast(
             *at, target=0.09, max_epochs=3, repeats=2, instances=200, seed=1, placement="paper",
-            scale_rate="none",
+            scale_rate=rule,
         )  # fmt: skip
         time_s = known.table["time_to_target_s"].iloc[0]
         assert math.isfinite(time_s)
         assert row["time_to_target_s"] == pytest.approx(time_s, rel=1e-12)
 
 
-def test_rows_take_the_rate_as_given_at_every_point(tmp_path):
-    """A report scales none unless told, and a map cannot be told; a forecast scales by rule."""
-    (tmp_path / "recipe.toml").write_text(GOOD, encoding="utf-8")
+@pytest.mark.parametrize(("own", "factor"), [("", 2.0), ("set = { learning_rate = 0.003 }", 1.0)])
+def test_rows_take_rates_by_rule_as_in_explore_or_their_own_at_every_point(tmp_path, own, factor):
+    """The rule is the root of the four gradients that an update averages, for Adam."""
+    text = GOOD.replace('name = "pipeline"', f'name = "pipeline"\n{own}')
+    (tmp_path / "recipe.toml").write_text(text, encoding="utf-8")
     space = space_of(read_recipe(tmp_path))
-    rows = [row for point in space.points for row in space.rows_at(point)]
-    assert len(rows) == 8
-    assert {row.plan.rate.factor for row in rows if isinstance(row, Row)} == {1.0}
+    rows = [space.rows_at(point)[0] for point in space.points]
+    assert [row.plan.rate.factor for row in rows if isinstance(row, Row)] == [factor] * 4
+
+
+def test_a_page_says_that_rates_are_by_rule_but_for_rows_that_set_their_own(made):
+    said = (
+        "own, as the recipe says. Else nothing is tuned: learning rates are the model's own, raised"
+    )
+    assert said in (made / "report.md").read_text()
 
 
 def test_a_map_follows_and_is_drawn_again_from_what_was_kept(own):
