@@ -370,8 +370,7 @@ def _tiny_runs(
         found.faults.append(str(error))
         return found
     said = sequence(manifest.get("costs"))
-    clusters = rows.clusters if recipe.file.explore is None else [rows.cluster]
-    if any(one not in said for one in costs_of(clusters, rows.rows)):
+    if any(one not in said for one in costs_of(recipe, rows)):
         found.faults.append(f"{MANIFEST} tells other costs than are charged; make the report again")
     labels = [row.label for row in rows.rows]
     found.faults += [f"{WITNESS} says nothing of {one}" for one in labels if one not in before]

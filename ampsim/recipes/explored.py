@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from ampsim.exploring.axes import NAMES, point_words
+from ampsim.exploring.axes import point_words
 from ampsim.exploring.explore import (
     NOT_TUNED,
     Evidence,
@@ -25,12 +25,11 @@ from ampsim.exploring.explore import (
     exploration_of,
 )
 from ampsim.exploring.making import PointRuns, Query
-from ampsim.hardware import Cluster
 from ampsim.metric import Metric
 from ampsim.recipes.beside import FORMAT, OUTLINES_FILE, read_json, witnesses_to_text
 from ampsim.recipes.recipe import Recipe
 from ampsim.recipes.results import PAGE, TABLE, Reported
-from ampsim.recipes.rows import ExploredSpace, space_of
+from ampsim.recipes.rows import ExploredSpace, Rows, space_of
 from ampsim.recipes.running import (
     InterruptedReport,
     RecipeOptions,
@@ -179,9 +178,9 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
     rows = [space.rows_at(point) for point in space.points]
     cells = len(rows) * len(space.base.rows)
     with opened(options.executor, run_limit_s=options.run_limit_s) as executor:
-        ends = space.at_ends.rows
+        ends = space.at_ends
         try:
-            witnesses = witnesses_of(ends, space.base.goal, asked.seed, executor)
+            witnesses = witnesses_of(ends.rows, space.base.goal, asked.seed, executor)
         except KeyboardInterrupt:
             raise InterruptedReport(None, cells, "cells") from None
         runs = PointRuns(asked, executor)
@@ -200,21 +199,20 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         rest = "; else nothing is tuned." if are_given else f". Else n{NOT_TUNED[1:]}"
         tuned = f"{_OWN_OPTIONS}{rest}"
     said = (tuned, *explorer.said, *runs.said())
-    manifest = _manifest(space, [row.plan.cluster for row in ends])
+    manifest = _manifest(space, ends)
     found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
     found = replace(found, failed=runs.failed)
-    text = witnesses_to_text({row.label: witnesses[row.label] for row in ends})
+    text = witnesses_to_text({row.label: witnesses[row.label] for row in ends.rows})
     return Explored(recipe=recipe, found=found, said=said, witnesses=text)
 
 
-def _manifest(space: ExploredSpace, clusters: Sequence[Cluster]) -> dict[str, Any]:
-    """Build a map's manifest, as it will be read again; `clusters` are of its ends."""
+def _manifest(space: ExploredSpace, ends: Rows) -> dict[str, Any]:
+    """Build a map's manifest, as it will be read again; `ends` are its rows there."""
     recipe, base = space.recipe, space.base
     asked = recipe.file.explore
     assert asked is not None, "the recipe explores"
     made = manifest_of(recipe, base, [{} for _row in base.rows], [])
-    if any(key in NAMES for key in space.values):
-        made["costs"] = costs_of([base.cluster, *clusters], base.rows)
+    made["costs"] = costs_of(recipe, ends)
     over = {key: list(of) for key, of in space.values.items()}
     made["explore"] = {"over": over, "points": asked.points, "sure": asked.sure}
     return tomllib.loads(to_toml(made))

@@ -64,12 +64,6 @@ class Rows:
         return [row.plan.model.optimizer.name for row in self.rows]
 
     @property
-    def clusters(self) -> list[Cluster]:
-        """Clusters of the recipe and of single rows."""
-        every = [self.cluster, *(row.plan.cluster for row in self.rows)]
-        return list({one.digest: one for one in every}.values())
-
-    @property
     def origin(self) -> dict[str, Any]:
         """Model, cluster, rows and data files, as nested plain values."""
         data = {one["file"]: one for row in self.rows for one in row.data}

@@ -6,7 +6,7 @@ of the intervals of devices' numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Final
 import pandas as pd
 
 from ampsim.errors import SimulationError
+from ampsim.exploring.axes import NAMES
 from ampsim.forecasting.forecast import copies_of
 from ampsim.forecasting.intervals import Spreading, sentences_of, with_devices
 from ampsim.forecasting.making import (
@@ -29,7 +30,6 @@ from ampsim.forecasting.making import (
 )
 from ampsim.forecasting.settings import SettingSpace
 from ampsim.forecasting.tuning import BUDGET_MAX, SEEDS, Tuner
-from ampsim.hardware import Cluster
 from ampsim.metric import Goal
 from ampsim.recipes.beside import witnesses_to_text
 from ampsim.recipes.recipe import RECIPE, Recipe, RecipeFile
@@ -240,10 +240,18 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
     return f"in trials other placements than the default are faster ({'; '.join(said)})"
 
 
-def costs_of(clusters: Iterable[Cluster], rows: Iterable[Row]) -> list[dict[str, str]]:
-    """List what is charged on clusters, each sentence once; the rows tell what runs on them."""
-    schedules = [row.schedule for row in rows]
-    every = [one for cluster in clusters for one in costs(cluster, schedules)]
+def costs_of(recipe: Recipe, rows: Rows) -> list[dict[str, str]]:
+    """List what is charged on the rows' clusters, each sentence once; the recipe's comes first.
+
+    Of a map over numbers alone it is what is charged where nothing varies.
+    """
+    over, base = recipe.file.explore and recipe.file.explore.over, rows.cluster.digest
+    clusters = {row.plan.cluster.digest: row.plan.cluster for row in rows.rows}
+    if over and not any(key in NAMES for key in over):
+        clusters = {base: rows.cluster}
+    schedules = [row.schedule for row in rows.rows]
+    ordered = sorted(clusters, key=lambda digest: digest != base)
+    every = [one for digest in ordered for one in costs(clusters[digest], schedules)]
     return [one for place, one in enumerate(every) if one not in every[:place]]
 
 
@@ -328,7 +336,7 @@ def manifest_of(
         **{key: value for key, value in compared.items() if value is not None},
         **origin,
         **({"assumptions": assumed} if assumed else {}),
-        "costs": costs_of(rows.clusters, rows.rows),
+        "costs": costs_of(recipe, rows),
     }
 
 

@@ -56,6 +56,8 @@ def test_a_page_does_not_name_a_cluster_on_which_no_row_runs(folder, make_report
     assert make_report(folder).table["workers"].tolist() == [3, 3]
     page = (folder / "report.md").read_text(encoding="utf-8")
     assert " on slow: 3 workers, 1 repeat of each schedule." in page
+    assert {one["of"] for one in read_manifest(folder)["costs"]} == {"tflops-10", "links", "host"}
+    assert faults(folder) == ()
 
 
 def test_a_row_may_have_as_many_workers_as_it_likes(folder, make_report):

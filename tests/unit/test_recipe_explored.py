@@ -272,6 +272,14 @@ def test_cells_that_do_not_fit_say_so_and_the_others_are_asked(call, tmp_path):
     assert witnesses.count("1f1b, topology") == 2
 
 
+def test_a_map_over_names_says_what_is_charged_on_these_alone(report_of):
+    over = 'device = ["a100", "p100"], workers = [2, 4]'
+    folder = report_of(UNFIT.replace('topology = ["torus:2x2", "ring"], workers = [2, 4]', over))
+    charged = {one["of"] for one in read_manifest(folder)["costs"]}
+    assert charged == {"a100", "p100", "links", "host"}  # and not the base's, on which no row runs
+    assert check_report(read_recipe(folder), folder).faults == ()
+
+
 def test_a_map_that_is_interrupted_says_how_many_cells_are_kept(tmp_path):
     def stop(progress):
         raise KeyboardInterrupt
