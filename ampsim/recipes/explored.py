@@ -25,6 +25,7 @@ from ampsim.exploring.explore import (
     exploration_of,
 )
 from ampsim.exploring.making import PointRuns, Query
+from ampsim.forecasting.making import advised
 from ampsim.metric import Metric
 from ampsim.recipes.beside import FORMAT, OUTLINES_FILE, read_json, witnesses_to_text
 from ampsim.recipes.recipe import Recipe
@@ -181,9 +182,10 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         ends = space.at_ends
         try:
             witnesses = witnesses_of(ends.rows, space.base.goal, asked.seed, executor)
+            advice = advised(asked.rows[0].plan, asked.setup.schedules, asked.seed)
         except KeyboardInterrupt:
             raise InterruptedReport(None, cells, "cells") from None
-        runs = PointRuns(asked, executor)
+        runs = PointRuns(asked, executor, advice)
         explorer = Explorer(rows, asked, runs)
         try:
             stopped = bool(explorer.run(file.explore.sure))
@@ -199,8 +201,7 @@ def run_exploration(recipe: Recipe, folder: Path, options: RecipeOptions) -> Exp
         rest = "; else nothing is tuned." if are_given else f". Else n{NOT_TUNED[1:]}"
         tuned = f"{_OWN_OPTIONS}{rest}"
     said = (tuned, *explorer.said, *runs.said())
-    manifest = _manifest(space, ends)
-    found = _found(recipe, evidence, said, space.base.goal.metric, manifest)
+    found = _found(recipe, evidence, said, space.base.goal.metric, _manifest(space, ends))
     found = replace(found, failed=runs.failed)
     text = witnesses_to_text({row.label: witnesses[row.label] for row in ends.rows})
     return Explored(recipe=recipe, found=found, said=said, witnesses=text)

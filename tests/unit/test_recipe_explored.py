@@ -280,6 +280,13 @@ def test_a_map_over_names_says_what_is_charged_on_these_alone(report_of):
     assert check_report(read_recipe(folder), folder).faults == ()
 
 
+def test_a_map_says_of_a_faster_placement_what_explore_says(report_of):
+    text = HEAD.replace("workers = 3", 'cluster = "gflops-100:2,tflops-1:2"')
+    text = text.replace("hidden = 4", "hidden = 64").replace("max_epochs = 3", "max_epochs = 1")
+    folder = report_of(f"{text}over = {{ latency_s = [1e-7, 1e-6] }}\n{ROWS}")
+    assert "On 2 x gflops-100, 2 x tflops-1, devices differ: " in (folder / "report.md").read_text()
+
+
 def test_a_map_that_is_interrupted_says_how_many_cells_are_kept(tmp_path):
     def stop(progress):
         raise KeyboardInterrupt
