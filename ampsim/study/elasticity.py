@@ -61,10 +61,11 @@ class Elasticities:
 
 
 def elasticities(result: Result, cluster: Cluster) -> Elasticities:
-    """The elasticities of a run's makespan, from all its records; they add up to 1, or are none."""
-    spans, prices = result.recorder.columns("spans"), _Prices(result, cluster)
+    """The elasticities of the time of a run's epochs, from all its records; their sum is 1 or 0."""
+    recorder, prices = result.recorder, _Prices(result, cluster)
+    spans, until_s = recorder.columns("spans"), float(result.epochs["time_s"].max())
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
-    path = held_path(result.recorder, result.crossings, down_s, by_message=prices.counts_messages)
+    path = held_path(recorder, until_s, result.crossings, down_s, by_message=prices.counts_messages)
     total_s, found = sum(path.values()), defaultdict[tuple[Place, str], float](float)
     for held, seconds in path.items():
         for place, key, share in prices.shares(held):
@@ -134,8 +135,7 @@ class _Prices:
 
 def _slower(device: Device, key: str, factor: float) -> Device:
     """A device with a time constant that is so many times as large."""
-    value = getattr(device, key)
-    return device.model_copy(update={key: value / factor if sign_of(key) > 0 else value * factor})
+    return device.model_copy(update={key: getattr(device, key) * factor ** -sign_of(key)})
 
 
 def _split(parts: Mapping[str, float], rest: str, size: float) -> Iterator[tuple[str, float]]:

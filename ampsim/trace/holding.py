@@ -1,10 +1,10 @@
-"""The path through whoever held the device or link, of which derivatives of the makespan follow.
+"""The path through whoever held the device or link, of which derivatives of a run's time follow.
 
 `ampsim.trace.critical_path` follows messages, and shows a wait for a device as a wait. Were the
 device faster, the wait would be shorter: what takes its time is the step before. So this path
 follows a message only where nothing held it up; else it goes on with the step that had the device
-until then, or the transfer that had the link. Each second of the makespan then lies in one step,
-one transfer or a wait for a set time, and the derivative of the makespan by the logarithm of a time
+until then, or the transfer that had the link. Each second of the run then lies in one step, one
+transfer or a wait for a set time, and the derivative of its time by the logarithm of a time
 constant is the time on the path that is proportional to it, as long as no order changes
 (infinitesimal perturbation analysis). Where several paths are equally long, one is taken.
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from ampsim.trace.bounds import Crossings
 from ampsim.trace.critical_path import NOBODY, is_near
-from ampsim.trace.kinds import COMPUTE_LANE, KIND_SCHEMA, START, record_of
+from ampsim.trace.kinds import COMPUTE_LANE, KIND_SCHEMA, START, of_transfer, record_of
 from ampsim.trace.recorder import Recorder
 from ampsim.trace.table import Columns
 
@@ -57,15 +57,17 @@ _ROUNDING: Final = 1e-12
 
 def held_path(
     recorder: Recorder,
+    until_s: float,
     crossings: Crossings | None = None,
     down_s: np.ndarray | None = None,
     *,
     by_message: bool = False,
 ) -> dict[Holding, float]:
-    """Seconds of each part of the path, which add up to the makespan.
+    """Seconds of each part of the path, which add up to the time of what ended last.
 
     Args:
         recorder: a run's, which has kept all of its records.
+        until_s: when its last epoch ended; what ends later, such as weights sent on, is left out.
         crossings: what messages cross where they share links; None where each pair has its own.
         down_s: of each span, for how long its device was down meanwhile; None for not at all.
         by_message: whether steps are told apart by their messages, too.
@@ -80,11 +82,11 @@ def held_path(
         walk.down_s = dict(enumerate(of_spans))
     if by_message:
         walk.messages = recorder.messages
-    return walk.walked()
+    return walk.walked(until_s)
 
 
 class _Walk:
-    """A walk from the end of the last span back to time 0."""
+    """A walk from the last step or message of a run's epochs back to time 0."""
 
     def __init__(
         self, spans: Columns, transfers: Columns, admissions: Columns, crossings: Crossings | None
@@ -118,10 +120,13 @@ class _Walk:
             one.sort()
         return found
 
-    def walked(self) -> dict[Holding, float]:
+    def walked(self, until_s: float) -> dict[Holding, float]:
         """Walk, and give the seconds of each part."""
-        last = max(range(len(self._ends)), key=lambda number: (self._ends[number], number))
-        now_s, cause, from_link = self._ends[last], last, False
+        ends = [(end_s, number) for number, end_s in enumerate(self._ends)]
+        ends += [(float(one[3]), of_transfer(at)) for at, one in enumerate(self._transfers)]
+        last_s = until_s * (1 + _ROUNDING)
+        now_s, cause = max((one for one in ends if one[0] <= last_s), default=(0.0, START))
+        from_link = False
         for _ in range(2 * (len(self._ends) + len(self._transfers) + len(self._admissions)) + 2):
             if cause == START:
                 self._add(_WAIT, now_s)
