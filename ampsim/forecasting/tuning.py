@@ -78,8 +78,8 @@ COLUMNS: Final = (
 `setting` where more than rates were."""
 
 SLACK: Final = 1.5
-"""Times the epochs of a row's soonest trial after which others of it end (chosen: seeds differ by
-less, and what takes longer is not chosen)."""
+"""Times the epochs of a row's soonest trial after which others with as many in flight end; with more,
+epochs are shorter (chosen: seeds differ by less, and what takes longer is not chosen)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Tuner:
     def __init__(self, entries: Sequence[Row], seed: int, goal: Goal, maker: RunMaker) -> None:
         self._entries, self._seed, self._goal, self._maker = entries, seed, goal, maker
         self._spaces = [SettingSpace() for _ in entries]
-        self._caps: dict[int, int] = {}
+        self._caps: dict[tuple[int, int], int] = {}  # by row and in flight, epochs
         self._made: dict[Trial, dict[str, Any]] = {}
         self._runs: dict[Trial, Run] = {}
         self._asked: Counter[int] = Counter()
@@ -138,10 +138,10 @@ class Tuner:
     ) -> Tuned:
         """Give each row the best of its settings, of which it begins with `start`.
 
-        `caps` are epochs of a trial at most, by row. `is_spent` says whether trials have cost
-        enough: asked when the settings are halved, and then after each round of moves.
+        `caps` are epochs at most, by row, of trials with its own number in flight. `is_spent` says
+        whether trials have cost enough: asked when the settings are halved, then after each round.
         """
-        self._caps = dict(caps)
+        self._caps = {(row, 0): epochs for row, epochs in caps.items()}
 
         def is_enough(rounds: int) -> bool:
             return rounds >= rounds_of(start) and is_spent(self._runs.values())
@@ -159,16 +159,15 @@ class Tuner:
         return self._tuned([of[0].setting for of in found])
 
     def _try_capped(self, trials: Sequence[Trial]) -> Mapping[Trial, Score]:
-        """Make trials, and end those that follow when they take clearly longer than the best."""
+        """Make trials, and end later ones that take clearly longer than the soonest of their kind."""
         scores = self._try_all(trials)
-        for place in range(len(self._spaces)):
-            arrived = [
-                (made["time_to_target_s"], made["epochs_to_target"])
-                for (row, _setting, _seed), made in self._made.items()
-                if row == place and made["time_to_target_s"] is not None
-            ]
-            if arrived:
-                self._caps[place] = math.ceil(SLACK * min(arrived)[1])
+        arrived = [
+            (made["time_to_target_s"], made["epochs_to_target"], row, setting.in_flight)
+            for (row, setting, _seed), made in self._made.items()
+            if made["time_to_target_s"] is not None
+        ]
+        for _time_s, epochs, row, in_flight in sorted(arrived, reverse=True):
+            self._caps[row, in_flight] = math.ceil(SLACK * epochs)
         return scores
 
     def _tuned(self, best: Sequence[Choice]) -> Tuned:
@@ -222,8 +221,8 @@ class Tuner:
     def _entry(self, row: int, setting: Choice) -> Row:
         tried = self._spaces[row].row_at(self._entries[row], setting)
         words = ", ".join(filter(None, [f"rate {_rate(tried.plan):.3g}", setting.words]))
-        capped = {"epochs": self._caps[row]} if row in self._caps else {}
-        plan = tried.plan.having(is_explained=False, **capped)
+        epochs = self._caps.get((row, setting.in_flight), tried.plan.options.epochs)
+        plan = tried.plan.having(is_explained=False, epochs=epochs)
         return replace(tried, label=f"{tried.label}, {words}", plan=plan)
 
     def _score(self, trial: Trial) -> Score:

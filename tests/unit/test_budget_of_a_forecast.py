@@ -588,3 +588,26 @@ def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluste
     lengths = [len(run.epochs) for run in tuned.runs if run.seed == second["seed"].iloc[0]]
     assert max(lengths) <= math.ceil(1.5 * soonest) + 1
     assert all(run.made is None for run in tuned.runs)  # or their traces fill the memory
+
+
+def test_a_trial_ends_by_epochs_of_as_many_in_flight(model, cluster, monkeypatch):
+    """With 32 in flight 12 epochs take less than 6 with 8, by which they were ended."""
+    entries = rows_of(model, cluster, [ampsim.Amp()], epochs=14)
+    tuner = Tuner(entries, 0, entries[0].plan.goal, RunMaker(NOBODY, None, None))
+    asked: list[tuple[int, int]] = []
+
+    def try_all(trials):
+        for row, setting, seed in trials:
+            keys = setting.in_flight or 8
+            asked.append((keys, tuner._entry(row, setting).plan.options.epochs))
+            epochs = 4 + keys // 4
+            is_reached = epochs <= asked[-1][1]
+            tuner._made[row, setting, seed] = {
+                "time_to_target_s": epochs / keys if is_reached else None,
+                "epochs_to_target": epochs if is_reached else None,
+            }
+        return {one: Score(tuner._made[one]["time_to_target_s"] or math.inf) for one in trials}
+
+    monkeypatch.setattr(tuner, "_try_all", try_all)
+    tuner.settle(spaces_of(entries, ("learning_rate",), None), 4, {0: 9}, lambda _runs: True)
+    assert asked == [(8, 9), (16, 14), (4, 14), (32, 14), (32, 18), (16, 12)]
