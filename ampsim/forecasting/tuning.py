@@ -221,7 +221,7 @@ class Tuner:
     def _entry(self, row: int, setting: Choice) -> Row:
         tried = self._spaces[row].row_at(self._entries[row], setting)
         words = ", ".join(filter(None, [f"rate {_rate(tried.plan):.3g}", setting.words]))
-        epochs = self._caps.get((row, setting.in_flight), tried.plan.options.epochs)
+        epochs = min(tried.plan.options.epochs, self._caps.get((row, setting.in_flight), math.inf))
         plan = tried.plan.having(is_explained=False, epochs=epochs)
         return replace(tried, label=f"{tried.label}, {words}", plan=plan)
 

@@ -590,7 +590,9 @@ def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluste
     assert all(run.made is None for run in tuned.runs)  # or their traces fill the memory
 
 
-def test_a_trial_ends_by_epochs_of_as_many_in_flight(model, cluster, monkeypatch):
+def test_a_trial_ends_by_epochs_of_as_many_in_flight_and_within_those_of_a_run(
+    model, cluster, monkeypatch
+):
     """With 32 in flight 12 epochs take less than 6 with 8, by which they were ended."""
     entries = rows_of(model, cluster, [ampsim.Amp()], epochs=14)
     tuner = Tuner(entries, 0, entries[0].plan.goal, RunMaker(NOBODY, None, None))
@@ -610,4 +612,4 @@ def test_a_trial_ends_by_epochs_of_as_many_in_flight(model, cluster, monkeypatch
 
     monkeypatch.setattr(tuner, "_try_all", try_all)
     tuner.settle(spaces_of(entries, ("learning_rate",), None), 4, {0: 9}, lambda _runs: True)
-    assert asked == [(8, 9), (16, 14), (4, 14), (32, 14), (32, 18), (16, 12)]
+    assert asked == [(8, 9), (16, 14), (4, 14), (32, 14), (32, 14), (16, 12)]
