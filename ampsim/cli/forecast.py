@@ -160,7 +160,8 @@ def forecast(
     is_left_open = not (comparing.quick or comparing.by_hand or comparing.budget)
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
-    given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}]
+    said = [one.strip().casefold() for one in (schedule or "").split(",") if ":" in one]  # amp:8
+    given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}, *said]
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         told: dict[str, Any] = {} if quiet else {"say": complain}
         keeping = RunCache(folder.path, with_failures=False, **told)

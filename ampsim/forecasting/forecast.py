@@ -25,7 +25,7 @@ from annotated_types import Ge, Gt, Le
 
 from ampsim.arguments import checked
 from ampsim.data_parallel import Solver
-from ampsim.errors import AmpsimError, OptionError
+from ampsim.errors import AmpsimError, OptionError, UnknownNameError, one_of
 from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item, placed_alike
 from ampsim.forecasting.change import PARTS_STAY, contenders, what_each_buys, what_would_change
 from ampsim.forecasting.intervals import sentences_of, with_devices
@@ -43,6 +43,7 @@ from ampsim.forecasting.making import (
     run_rows,
     with_spreads,
 )
+from ampsim.forecasting.settings import BY_DECAY, IN_FLIGHT
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials, require_budget
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, Search
@@ -56,7 +57,7 @@ from ampsim.runs.run import Run, RunTable
 from ampsim.runs.store import RunCache
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import Rate, Scaling
-from ampsim.study.model import Model
+from ampsim.study.model import Model, options_of
 from ampsim.study.placement_advice import Advice, advice_on, warn
 from ampsim.study.placement_trials import Trials
 from ampsim.study.progress import OnProgress, Progress
@@ -271,8 +272,8 @@ def forecast(
         budget_s: seconds of two processors to spend on tuning, then on seeds; counted in work, so
             that the answer is the same on every machine. `repeats` above 1 is then the number of
             seeds. None tunes nothing, and makes `repeats` runs.
-        fixed: names of options of the model, "max_active_keys" and "placement", that are not
-            tuned, beside those whose value is not their default.
+        fixed: names of options of the model, "max_active_keys", also of one row as "amp:8", and
+            "placement", that are not tuned, beside those whose value is not their default.
         executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
             "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
         run_limit_s: seconds that a run may take; one that takes longer is ended, and `failures`
@@ -296,6 +297,10 @@ def forecast(
     plan = RunPlan(model, cluster, options)
     _require_compared(plan, sure, tune, budget_s)
     looks = looks_of(len(schedules), repeats, None if budget_s else sure, max_repeats)
+    known = {*BY_DECAY, IN_FLIGHT, "placement", *(one.name for one in options_of(model.config))}
+    for name in fixed:
+        if name not in known and ":" not in name:
+            raise UnknownNameError(one_of("option to be fixed", name, known))
     rates = None if tune is None else require_budget(tune)
     placements = require_fit(plan, schedules, seed, on_progress)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)

@@ -199,22 +199,26 @@ def spaces_of(
 ) -> list[SettingSpace]:
     """Find the settings to try of each row: none that is `fixed`, or that a user has changed.
 
+    How many are in flight stays where rows of a schedule differ in it, or "amp:8" is fixed.
     Momentum of a solver's servers leaves the optimizer to them; the rate is tuned beside it.
     """
     known: dict[int, dict[str, Model]] = {}
     found: list[SettingSpace] = []
     for one in entries:
-        model = one.plan.model
-        own = {*_changed(one.schedule)}
-        chosen = {*fixed, *_changed(model.config), *own.intersection([IN_FLIGHT])}
+        model, own = one.plan.model, {*_changed(one.schedule)}
+        name, keys = one.schedule.name, getattr(one.schedule, IN_FLIGHT, None)
+        alike = {
+            getattr(of.schedule, IN_FLIGHT, keys) for of in entries if of.schedule.name == name
+        }
+        is_own = IN_FLIGHT in own or len(alike) > 1 or f"{name}:{keys}" in fixed
+        chosen = {*fixed, *_changed(model.config), *[IN_FLIGHT] * is_own}
         methods = known.setdefault(id(model), methods_of(model))
         has_rate = not chosen.intersection(BY_RATE)
-        in_flight = None if IN_FLIGHT in chosen else getattr(one.schedule, IN_FLIGHT, None)
         found.append(
             SettingSpace(
                 methods if has_rate and "momentum" not in own else {model.optimizer.name: model},
                 has_rate,
-                in_flight if isinstance(in_flight, int) else 0,
+                keys if isinstance(keys, int) and IN_FLIGHT not in chosen else 0,
                 not chosen.intersection(BY_DECAY),
                 scaling,
                 tuple(name for name in (*BY_DECAY, IN_FLIGHT) if name in chosen),

@@ -78,8 +78,8 @@ COLUMNS: Final = (
 `setting` where more than rates were."""
 
 SLACK: Final = 1.5
-"""Times the epochs of a row's soonest trial after which others with as many in flight end; with more,
-epochs are shorter (chosen: seeds differ by less, and what takes longer is not chosen)."""
+"""Times the epochs of a row's soonest trial after which others with as many in flight end; those of
+more are shorter (chosen: seeds differ by less, and what takes longer is not chosen)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Tuner:
         return self._tuned([of[0].setting for of in found])
 
     def _try_capped(self, trials: Sequence[Trial]) -> Mapping[Trial, Score]:
-        """Make trials, and end later ones that take clearly longer than the soonest of their kind."""
+        """Make trials, and end later ones that take clearly longer than the best of their kind."""
         scores = self._try_all(trials)
         arrived = [
             (made["time_to_target_s"], made["epochs_to_target"], row, setting.in_flight)

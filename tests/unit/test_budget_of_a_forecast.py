@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.errors import OptionError
+from ampsim.errors import AmpsimError, OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
 from ampsim.forecasting.change import (
@@ -48,6 +48,7 @@ from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
 from ampsim.study.learning_rates import USUAL, Rate, methods_of
+from ampsim.study.schedule_names import schedules_of
 from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
@@ -122,8 +123,9 @@ def test_who_was_lucky_is_found_out_where_no_neighbour_is_left(cluster):
 
 def test_what_a_user_chose_is_not_tried(cluster):
     model = ampsim.load_model("rnn", hidden=4, learning_rate=0.01)
-    (amp, other) = spaces_of(
-        rows_of(model, cluster, [ampsim.Amp(), ampsim.Amp(max_active_keys=3)]), (), None
+    (amp,), (other,) = (
+        spaces_of(rows_of(model, cluster, [one]), (), None)
+        for one in (ampsim.Amp(), ampsim.Amp(max_active_keys=3))
     )
     asked, _best = trials_made(amp, 4, lambda one: 1.0)
     assert {one.factor for one, _seed in asked} == {1.0}
@@ -132,6 +134,26 @@ def test_what_a_user_chose_is_not_tried(cluster):
     assert not other.is_free and "learning_rate" in other.kept
     given = spaces_of(rows_of(model, cluster, [ampsim.Amp()]), ("max_active_keys",), None)
     assert not given[0].is_free
+    for fixed, names, numbers in [
+        ((), "amp:4,amp:8", [0, 0]),
+        (("amp:8",), "amp:8,pipeline,sync-sgd:2/pipeline:8", [0, 8, 0]),
+        ((), "amp:8,pipeline:8", [8, 8]),
+    ]:
+        rows = rows_of(model, cluster, schedules_of(names))
+        assert [one.in_flight for one in spaces_of(rows, fixed, None)] == numbers, names
+
+
+def test_a_number_behind_a_schedules_name_is_what_a_user_chose(call, monkeypatch):
+    """Also where it is the default: as `amp:8` beside `amp:4`, both rows had 4 in flight."""
+    asked: dict[str, Any] = {}
+
+    def forecast(*_given: Any, **options: Any) -> None:
+        asked.update(options)
+        raise OptionError("enough")
+
+    monkeypatch.setattr(ampsim, "forecast", forecast)
+    assert call("forecast", "mlp", "--schedule", "sequential, AMP:8").code == 2
+    assert asked["fixed"] == ["amp:8"]
 
 
 def test_momentum_of_servers_leaves_them_the_optimizer_and_its_rate_is_tuned(model, cluster):
@@ -267,9 +289,16 @@ def test_a_budget_that_would_do_is_enough_for_the_seeds_that_were_named(model, c
         assert (spending._start(once_s) is not None) == is_enough
 
 
-@pytest.mark.parametrize("more", [{"tune": 4}, {"mode": "sleep"}])
-def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more):
-    with pytest.raises(OptionError, match="budget_s"):
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"tune": 4}, "budget_s"),
+        ({"mode": "sleep"}, "budget_s"),
+        ({"fixed": ["learnig_rate"]}, "'learnig_rate'; did you mean 'learning_rate'"),
+    ],
+)
+def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more, said):
+    with pytest.raises(AmpsimError, match=said):
         ask(model, cluster, 1.0, **more)
 
 
