@@ -70,6 +70,8 @@ class Comparing:
         for other in ("--tune", "--no-tune", "--trials", "--max-repeats"):
             if self.budget is not None and other in by_hand:
                 raise OptionError(f"--budget says how much is tried and run; leave out {other}")
+        if self.budget is not None and self.repeats == 1:
+            raise OptionError("--repeats 1 ranks nothing, whatever --budget; leave one of them out")
         if self.tune is False and self.trials is not None:
             raise OptionError(
                 f"--no-tune tries no learning rates, and --trials {self.trials} does; leave one of "

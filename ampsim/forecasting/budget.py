@@ -97,7 +97,7 @@ class Allowance:
     def looks(self, rows: int, seeds: int) -> Looks:
         """After how many of so many seeds it is asked whether the order is clear."""
         if self.repeats > 1 or rows < 2:
-            return Looks((self.least(rows),), Sureness())
+            return Looks((self.least(rows),), Sureness(self.sure or SURE))
         return looks_of(rows, 1, self.sure or SURE, min(seeds, SEEDS_MAX))
 
 
@@ -186,7 +186,7 @@ class Spending:
         self._goal: Goal = entries[0].plan.goal
         self._spent_s = 0.0
         self._first: dict[str, Run] = {}
-        self._looks = Looks((1,), Sureness())
+        self._looks = Looks((1,), Sureness(budget.sure or SURE))
 
     @cached_property
     def _flop(self) -> float:

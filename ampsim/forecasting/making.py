@@ -321,10 +321,13 @@ def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> L
         doubled = [first * 2**look for look in range(count)]
         found = Looks((*doubled[:-1], max_repeats), sureness)
     if found is None:
-        needed = max(repeats, seeds_needed(rows, Sureness(sure)))
+        needed, what = seeds_needed(rows, Sureness(sure)), "sure"
+        why = f"fewer runs of {rows} schedules cannot be {sure:g} sure"
+        if repeats > needed:
+            needed, what, why = repeats, "repeats", "so many are asked for"
         raise OptionError(
-            f"max_repeats must be >= {needed}, for fewer runs of {rows} schedules cannot be "
-            f"{sure:g} sure, got {max_repeats}; raise it, or lower sure"
+            f"max_repeats must be >= {needed}, for {why}, got {max_repeats}; "
+            f"raise it, or lower {what}"
         )
     return found
 

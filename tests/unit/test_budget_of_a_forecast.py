@@ -310,6 +310,7 @@ def test_a_budget_that_cannot_be_spent_is_refused(model, cluster, more, said):
             "--quick runs each schedule once, as it is; leave out --re",
         ),
         (("--quick", "--budget", "3s"), "leave out --budget"),
+        (("--budget", "3s", "--repeats", "1"), "--repeats 1 ranks nothing, whatever --budget"),
         (("--budget", "3s", "--tune"), "--budget says how much is tried and run; leave out --tune"),
         (
             ("--budget", "soon"),

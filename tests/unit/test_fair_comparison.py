@@ -557,6 +557,10 @@ def test_looks_double_and_end_at_the_budget(rows, most):
     [
         ({"schedules": "amp", "sure": 0.9}, "sure compares schedules, got one"),
         ({"schedules": "amp,pipeline", "sure": 0.9, "max_repeats": 3}, "max_repeats must be >= 5"),
+        (
+            {"schedules": "amp,pipeline", "sure": 0.9, "repeats": 50},
+            "max_repeats must be >= 50, for so many are asked for, got 40; raise it, or lower rep",
+        ),
         ({"schedules": "amp,pipeline", "sure": 1.5}, "sure must be"),
         ({"schedules": "amp,pipeline", "sure": 0.9, "mode": "sleep"}, "there is none"),
     ],

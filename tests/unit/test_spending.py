@@ -18,7 +18,7 @@ from ampsim.forecasting.settings import spaces_of
 from ampsim.forecasting.tuning import Tuned, no_trials
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
-from ampsim.runs.ranking import Ranking
+from ampsim.runs.ranking import SURE, Ranking
 from ampsim.runs.run import SHARES, Run, run_of, to_plain
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import methods_of
@@ -89,6 +89,9 @@ def test_the_least_seeds_are_enough_to_be_as_sure_as_is_asked(count, sure):
     allowance = budget.Allowance(6.0, sure=sure)
     least = allowance.least(count)
     assert allowance.looks(count, least).counts == (least,)
+    for repeats in (1, 6):  # as many as it takes, and as many as a user named
+        named = budget.Allowance(6.0, sure=sure, repeats=repeats)
+        assert named.looks(count, 40).sureness.sure == (sure or SURE)
     with pytest.raises(OptionError, match="must be"):
         allowance.looks(count, least - 1)
 
