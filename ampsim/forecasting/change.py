@@ -36,7 +36,7 @@ from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
 from ampsim.hardware.device import NUMBERS, sign_of
 from ampsim.hardware.load import with_links
-from ampsim.model_parallel import PLACEMENTS, placement_of
+from ampsim.model_parallel import PLACEMENTS
 from ampsim.report.words import listed
 from ampsim.runs.ranking import SAME
 from ampsim.runs.rows import row_of, times_of
@@ -138,7 +138,9 @@ class Contender:
     def _run_on(self, cluster: Cluster) -> Result:
         plan = self._short.plan
         if cluster.workers != plan.cluster.workers:
-            plan = plan.having(placement=placement_of(plan.options.placed.origin["name"]))
+            origin = plan.options.placed.origin
+            own = {key: value for key, value in origin.items() if key == "hops"}
+            plan = plan.having(placement=PLACEMENTS[origin["name"]](**own))
         return replace(self._short, plan=replace(plan, cluster=cluster)).run(None)[0]
 
 
@@ -173,12 +175,11 @@ def what_would_change(
         return []
     cluster = entries[0].plan.cluster
     can_move = all(one.plan.options.placed.origin["name"] in PLACEMENTS for one in entries)
-    is_tie = rows[1].time_s <= (1 + SAME) * rows[0].time_s
     told = [
         (words, row, is_known)
         for axis in _axes(cluster, can_move=can_move)
-        for words, row, is_known in axis.told(rows)
-        if is_known or not is_tie  # who is as soon here is so right beside, too
+        for words, row, is_known in axis.told(rows)  # but who is as soon here is so right beside
+        if rows[1].time_s > (1 + (STILL if is_known else SAME)) * rows[0].time_s
     ]
     return [*_sentences(rows[0], told), *_hangs_on(rows), *_optimizers(trials)]
 

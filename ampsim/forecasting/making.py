@@ -447,10 +447,8 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
         return None, ()
     if entry.plan.cluster.varies:
         return Spread(ends, why="times vary, so that short runs tell nothing of whole ones"), ()
-    base = short_task(entry, seed)
-    try:  # whether mode "sleep" can run the row
-        whole = replace(base, plan=replace(base.plan, model=entry.plan.model))
-        whole.simulation(Tracker(None, entry.label))
+    try:
+        base = short_task(entry, seed)
     except AmpsimError as error:
         return Spread(ends, why=str(error)), ()
     at_ends = [
@@ -465,10 +463,16 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
 
 
 def short_task(entry: Row, seed: int) -> Task:
-    """A run of a row's leading instances in time alone, at its devices' numbers."""
-    plan = replace(entry.plan, model=leading(entry.plan.model, *leading_of(entry)))
-    short = replace(entry, plan=plan, label=f"{entry.label} at its devices' numbers").task(seed)
-    return short.having(mode="sleep", epochs=1, target=None, validate_every=None)
+    """A run of a row's leading instances in time alone, at its devices' numbers.
+
+    Raises:
+        AmpsimError: mode "sleep" cannot run the row.
+    """
+    whole = replace(entry, label=f"{entry.label} at its devices' numbers").task(seed)
+    whole = whole.having(mode="sleep", epochs=1, target=None, validate_every=None)
+    whole.simulation(Tracker(None, entry.label))
+    model = leading(entry.plan.model, *leading_of(entry))
+    return replace(whole, plan=replace(whole.plan, model=model))
 
 
 def traced(row: Row, seed: int) -> Result:

@@ -519,6 +519,38 @@ def test_the_short_run_of_a_row_is_of_the_seed_of_its_median_run(model, cluster,
     assert found._short.seed == seed
 
 
+def test_of_batches_that_grow_nothing_is_told_by_those_of_the_first_epoch(cluster):
+    """Those are smaller, so that what each step takes, whatever its batch, was too much of all."""
+    how: dict[str, Any] = {"instances": 40, "target": 0.05}
+    for epochs in (0, 2):
+        model = ampsim.load_model("mlp", **SMALL, batch_warmup_epochs=epochs)
+        entries = rows_of(model, cluster, [ampsim.Sequential()], **how)
+        (run,) = ampsim.forecast(model, cluster, [ampsim.Sequential()], max_epochs=9, **how).runs
+        assert bool(contenders(entries, {run.label: [run]})) == (not epochs)
+
+
+@pytest.mark.parametrize(("time_s", "count"), [(1.004, 0), (1.03, 1)])
+def test_rows_that_are_as_soon_here_are_not_told_to_be_so_right_beside(
+    model, cluster, time_s, count
+):
+    """What is known is told from half a per cent on: a latency of 1 ps was said to turn a tie."""
+    entries = rows_of(model, cluster, [ampsim.Sequential()] * 2, instances=400)
+    rows = [
+        Contender(one.label, of_s, (400.0, 0.0), short_task(one, 0))
+        for one, of_s in zip(entries, (1.0, time_s), strict=True)
+    ]
+    told = what_would_change(entries, rows, pd.DataFrame())
+    assert sum("what would change it" in one for one in told) == count
+
+
+def test_on_other_numbers_of_workers_a_placement_keeps_its_hops(model, cluster):
+    (entry,) = rows_of(model, cluster, [ampsim.Sequential()], instances=400)
+    placed = replace(entry, plan=entry.plan.having(placement=placement_of("1-hop")))
+    row = Contender("one", 1.0, (400.0, 0.0), short_task(placed, 0))
+    there = row._run_on(ampsim.load_cluster("tflops-1", workers=3))
+    assert there.origin["placement"]["hops"] == 1
+
+
 @pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])
 def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster, schedule):
     """On free links a FLOP rate twice as large halves each time; a latency is in every step."""
