@@ -180,7 +180,7 @@ def rows_at(
             at = setup_at(Setup(row.plan.model, row.plan.cluster, schedules), point)
             schedule = at.schedules[place]
             rule: Scaling | None = "none" if "learning_rate" in row.settings else None
-            rate = rate_of(at.model, schedule, at.cluster, row.plan.options.instances, rule)
+            rate = rate_of(at.model, schedule, at.cluster, row.plan.options, rule)
             plan = replace(row.plan, model=at.model, cluster=at.cluster, rate=rate)
             (placed,) = require_fit(plan, [schedule], seed)
         except OptionError as error:

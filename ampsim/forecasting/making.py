@@ -285,8 +285,7 @@ def entries_of(
     With schedules `beside`, rows are compared, too.
     """
     plans = [times_validation(plan, one, (*schedules, *beside)) for one in schedules]
-    items = plan.options.instances
-    rates = [rate_of(plan.model, one, plan.cluster, items, scaling) for one in schedules]
+    rates = [rate_of(plan.model, one, plan.cluster, plan.options, scaling) for one in schedules]
     parts = zip(labels_of(schedules), schedules, plans, rates, strict=True)
     return [Row(label, one, replace(own, rate=rate)) for label, one, own, rate in parts]
 

@@ -134,8 +134,8 @@ class SettingSpace:
             if setting.in_flight:
                 own: Any = schedule
                 schedule = replace(own, **{IN_FLIGHT: setting.in_flight})
-            cluster, instances = entry.plan.cluster, entry.plan.options.instances
-            rate = rate_of(model, schedule, cluster, instances, self.scaling)
+            cluster, options = entry.plan.cluster, entry.plan.options
+            rate = rate_of(model, schedule, cluster, options, self.scaling)
         rate = replace(
             rate, factor=rate.factor * setting.factor, decay=setting.decay, is_by_rule=False
         )

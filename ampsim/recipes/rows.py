@@ -233,7 +233,7 @@ def _row(
         placement=_told(recipe, f"{where}: placement", lambda: placement_of(placement)),
         validate_every=file.validate_every,
     )
-    rate = rate_of(model, schedule, own, file.instances, file.scale_rate)
+    rate = rate_of(model, schedule, own, options, file.scale_rate)
     plan = RunPlan(model, own, options, rate)
     if not (file.explore or file.search):  # else it need not fit where nothing varies
         _told(recipe, where, lambda: resolved(schedule, own))

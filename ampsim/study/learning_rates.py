@@ -8,7 +8,7 @@ parallelizing convolutional neural networks", 2014; Goyal et al., "Accurate, lar
 "Train longer, generalize better", 2017; Malladi et al., "On the SDEs and scaling rules for adaptive
 gradient algorithms", 2022). Which one is the optimizer's `scaling`. A schedule that sums gradients
 makes the larger step already, and keeps the rate. No update holds more gradients than an epoch has
-batches, whatever may be in flight.
+batches, or, but for solvers, than come up to a validation within it, whatever may be in flight.
 
 The rule is a guess, and may be a bad one: a run that diverges at a rate that it raised says so, and
 a forecast runs such a row again at the rate as given.
@@ -17,6 +17,7 @@ a forecast runs such a row again at the rate as given.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +29,8 @@ from ampsim.hardware import Cluster
 from ampsim.model_parallel import Schedule
 from ampsim.optim import Learning, LearningRate, within_epochs
 from ampsim.study.model import Model
-from ampsim.study.training import PROBE_SEED, resolved
+from ampsim.study.simulation import RunOptions
+from ampsim.study.training import PROBE_SEED, Parts, resolved
 
 Scaling: TypeAlias = Literal["none", "linear", "sqrt"]
 AS_GIVEN: Final = "as given"
@@ -68,12 +70,8 @@ class Rate:
         words = "" if self.rule == AS_GIVEN else f" × {self.rule}"
         words += "" if self.decay == 1 else f", and {self.decay:.3g} times as much each epoch"
         start = "tuned" if why_not is None else f"{_NOT_TUNED} ({why_not})"
-        return replace(
-            self,
-            factor=self.factor * factor,
-            rule=f"{start}: {factor:.4g}{words}",
-            is_by_rule=False,
-        )
+        rule = f"{start}: {factor:.4g}{words}"
+        return replace(self, factor=self.factor * factor, rule=rule, is_by_rule=False)
 
     def why_high(self, model: Model) -> str:
         """Words behind the error of a run that diverged: who raised the rate; empty if nobody."""
@@ -116,22 +114,24 @@ def averaged(schedule: Schedule) -> int | None:
 
 
 def rate_of(
-    model: Model, schedule: Schedule, cluster: Cluster, instances: int | None,
+    model: Model, schedule: Schedule, cluster: Cluster, options: RunOptions,
     scaling: Scaling | None = None,
 ) -> Rate:  # fmt: skip
-    """The rate of a row on a cluster, with so many items or all: by a rule, or the optimizer's."""
+    """The rate of a row on a cluster, with these options of its runs: by a rule, or as given."""
     with contextlib.suppress(OptionError):  # as its run says itself
         schedule = resolved(schedule, cluster)
     rule, count = scaling or model.optimizer.scaling, averaged(schedule) or 1
     if rule != "none" and count > 1:
         with contextlib.suppress(AmpsimError):  # so does it where there are no data
-            count = min(count, model.data(PROBE_SEED, instances).epoch_batches(0))
+            data = model.data(PROBE_SEED, options.instances)
+            every = None if isinstance(schedule, Solver) else options.validate_every
+            part = Parts(data.batches("train", epoch=0, seed=PROBE_SEED), every)
+            count = sum(1 for _ in itertools.islice(part.next_part(), count))
     if rule == "none" or count <= 1:
         return Rate()
     if rule == "linear":
         return Rate(float(count), f"linear: {count} averaged gradients", is_by_rule=True)
-    words = f"square root of {count} averaged gradients"
-    return Rate(math.sqrt(count), words, is_by_rule=True)
+    return Rate(math.sqrt(count), f"square root of {count} averaged gradients", is_by_rule=True)
 
 
 USUAL: Final[Mapping[str, float]] = {"sgd": 0.1, "momentum": 0.01, "adam": 0.001}
