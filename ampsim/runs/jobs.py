@@ -263,7 +263,7 @@ def loss_of(task: Task, error: SimulationError | MemoryError) -> Failure:
 def _result_of(task: Task, carried: Carried) -> Result:
     cluster = task.plan.cluster
     return Result(
-        model=replace(task.plan.model, given=carried.given),
+        model=replace(task.plan.rate.applied(task.plan.model), given=carried.given),
         schedule=resolved(task.schedule, cluster),
         workers=cluster.workers,
         origin=carried.origin,

@@ -74,7 +74,9 @@ def assert_same(one, two):
     assert two.manifest == one.manifest
     for before, after in zip(one.runs, two.runs, strict=True):
         assert after.result.schedule is before.result.schedule
-        np.testing.assert_equal(after.result.model.parameters(), before.result.model.parameters())
+        models = [one.result.model for one in (before, after)]
+        np.testing.assert_equal(*(one.parameters() for one in models))
+        assert len({one.optimizer.rate(0) for one in models}) == 1
         assert after.spans.equals(before.spans)
         assert after.learning_digest == before.learning_digest
         assert after.result.learning_digest == before.result.learning_digest
