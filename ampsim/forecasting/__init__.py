@@ -3,9 +3,4 @@
 from ampsim.forecasting.forecast import Forecast, forecast, stream
 from ampsim.runs.run import Run
 
-__all__ = [
-    "Forecast",
-    "Run",
-    "forecast",
-    "stream",
-]
+__all__ = ["Forecast", "Run", "forecast", "stream"]

@@ -298,9 +298,8 @@ def forecast(
     _require_compared(plan, sure, tune, budget_s)
     looks = looks_of(len(schedules), repeats, None if budget_s else sure, max_repeats)
     known = {*BY_DECAY, IN_FLIGHT, "placement", *(one.name for one in options_of(model.config))}
-    for name in fixed:
-        if name not in known and ":" not in name:
-            raise UnknownNameError(one_of("option to be fixed", name, known))
+    for name in (one for one in fixed if one not in known and ":" not in one):
+        raise UnknownNameError(one_of("option to be fixed", name, known))
     rates = None if tune is None else require_budget(tune)
     placements = require_fit(plan, schedules, seed, on_progress)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
@@ -376,12 +375,7 @@ def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]
 
 
 def _collect(
-    plan: RunPlan,
-    spent: Spent,
-    told: Mapping[str, list[str]],
-    *,
-    seed: int,
-    advice: Advice | None,
+    plan: RunPlan, spent: Spent, told: Mapping[str, list[str]], *, seed: int, advice: Advice | None
 ) -> Forecast:
     tuned, made, sureness = spent.tuned, spent.made, spent.sureness
     goal, entries = plan.goal, tuned.entries

@@ -159,9 +159,7 @@ Items: TypeAlias = tuple[float, float]
 
 
 def with_devices(
-    rows: Sequence[Mapping[str, Any]],
-    runs: Sequence[Sequence[Run]],
-    spreads: Sequence[Spreading],
+    rows: Sequence[Mapping[str, Any]], runs: Sequence[Sequence[Run]], spreads: Sequence[Spreading]
 ) -> list[dict[str, Any]]:
     """The rows of a table with what the intervals of their devices' numbers, if any, do to them."""
     if not any(spreads):

@@ -134,11 +134,9 @@ class SettingSpace:
             if setting.in_flight:
                 own: Any = schedule
                 schedule = replace(own, **{IN_FLIGHT: setting.in_flight})
-            cluster, options = entry.plan.cluster, entry.plan.options
-            rate = rate_of(model, schedule, cluster, options, self.scaling)
-        rate = replace(
-            rate, factor=rate.factor * setting.factor, decay=setting.decay, is_by_rule=False
-        )
+            rate = rate_of(model, schedule, entry.plan.cluster, entry.plan.options, self.scaling)
+        factor = rate.factor * setting.factor
+        rate = replace(rate, factor=factor, decay=setting.decay, is_by_rule=False)
         return replace(entry, schedule=schedule, plan=replace(entry.plan, model=model, rate=rate))
 
     def chosen(self, entry: Row, setting: Choice, why_not: str | None) -> Row:
