@@ -295,11 +295,8 @@ def forecast(
         placement=placement, validate_every=validate_every,
     )  # fmt: skip
     plan = RunPlan(model, cluster, options)
-    _require_compared(plan, sure, tune, budget_s)
+    _require_compared(plan, sure, tune, budget_s, fixed)
     looks = looks_of(len(schedules), repeats, None if budget_s else sure, max_repeats)
-    known = {*BY_DECAY, IN_FLIGHT, "placement", *(one.name for one in options_of(model.config))}
-    for name in (one for one in fixed if one not in known and ":" not in one):
-        raise UnknownNameError(one_of("option to be fixed", name, known))
     rates = None if tune is None else require_budget(tune)
     placements = require_fit(plan, schedules, seed, on_progress)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
@@ -327,13 +324,18 @@ def forecast(
 
 
 def _require_compared(
-    plan: RunPlan, sure: float | None, tune: int | None, budget_s: float | None
-) -> None:
+    plan: RunPlan, sure: float | None, tune: int | None, budget_s: float | None,
+    fixed: Sequence[str],
+) -> None:  # fmt: skip
     """Check that there are times to compare where something is to be sure of them.
 
     Raises:
         OptionError: there are none, or two options say how much is tuned.
+        UnknownNameError: one of `fixed` names no option.
     """
+    known = {*BY_DECAY, IN_FLIGHT, "placement", *(of.name for of in options_of(plan.model.config))}
+    for name in (one for one in fixed if one not in known and ":" not in one):
+        raise UnknownNameError(one_of("option to be fixed", name, known))
     what = "sure" if budget_s is None else "budget_s"
     asks = sure is not None or budget_s is not None
     if asks and (plan.options.target is None or plan.options.mode == "sleep"):

@@ -42,11 +42,9 @@ class End:
 
     def on(self, cluster: Cluster) -> Cluster:
         """The cluster with the number at this end."""
-        host = cluster.host
+        host = None if cluster.host is None else self._of(cluster.host)
         devices = tuple(map(self._of, cluster.devices))
-        return cluster.model_copy(
-            update={"devices": devices, "host": None if host is None else self._of(host)}
-        )
+        return cluster.model_copy(update={"devices": devices, "host": host})
 
     def _of(self, device: Device) -> Device:
         if device.name != self.device or self.value not in device.intervals.get(self.key, ()):

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.errors import AmpsimError, OptionError
+from ampsim.errors import AmpsimError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds, price_s
 from ampsim.forecasting.change import (
@@ -48,7 +48,6 @@ from ampsim.runs.jobs import opened
 from ampsim.runs.run import Run
 from ampsim.runs.task import RunPlan
 from ampsim.study.learning_rates import USUAL, Rate, methods_of
-from ampsim.study.schedule_names import schedules_of
 from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
@@ -134,26 +133,6 @@ def test_what_a_user_chose_is_not_tried(cluster):
     assert not other.is_free and "learning_rate" in other.kept
     given = spaces_of(rows_of(model, cluster, [ampsim.Amp()]), ("max_active_keys",), None)
     assert not given[0].is_free
-    for fixed, names, numbers in [
-        ((), "amp:4,amp:8", [0, 0]),
-        (("amp:8",), "amp:8,pipeline,sync-sgd:2/pipeline:8", [0, 8, 0]),
-        ((), "amp:8,pipeline:8", [8, 8]),
-    ]:
-        rows = rows_of(model, cluster, schedules_of(names))
-        assert [one.in_flight for one in spaces_of(rows, fixed, None)] == numbers, names
-
-
-def test_a_number_behind_a_schedules_name_is_what_a_user_chose(call, monkeypatch):
-    """Also where it is the default: as `amp:8` beside `amp:4`, both rows had 4 in flight."""
-    asked: dict[str, Any] = {}
-
-    def forecast(*_given: Any, **options: Any) -> None:
-        asked.update(options)
-        raise OptionError("enough")
-
-    monkeypatch.setattr(ampsim, "forecast", forecast)
-    assert call("forecast", "mlp", "--schedule", "sequential, AMP:8").code == 2
-    assert asked["fixed"] == ["amp:8"]
 
 
 def test_momentum_of_servers_leaves_them_the_optimizer_and_its_rate_is_tuned(model, cluster):
@@ -519,38 +498,6 @@ def test_the_short_run_of_a_row_is_of_the_seed_of_its_median_run(model, cluster,
     assert found._short.seed == seed
 
 
-def test_of_batches_that_grow_nothing_is_told_by_those_of_the_first_epoch(cluster):
-    """Those are smaller, so that what each step takes, whatever its batch, was too much of all."""
-    how: dict[str, Any] = {"instances": 40, "target": 0.05}
-    for epochs in (0, 2):
-        model = ampsim.load_model("mlp", **SMALL, batch_warmup_epochs=epochs)
-        entries = rows_of(model, cluster, [ampsim.Sequential()], **how)
-        (run,) = ampsim.forecast(model, cluster, [ampsim.Sequential()], max_epochs=9, **how).runs
-        assert bool(contenders(entries, {run.label: [run]})) == (not epochs)
-
-
-@pytest.mark.parametrize(("time_s", "count"), [(1.004, 0), (1.03, 1)])
-def test_rows_that_are_as_soon_here_are_not_told_to_be_so_right_beside(
-    model, cluster, time_s, count
-):
-    """What is known is told from half a per cent on: a latency of 1 ps was said to turn a tie."""
-    entries = rows_of(model, cluster, [ampsim.Sequential()] * 2, instances=400)
-    rows = [
-        Contender(one.label, of_s, (400.0, 0.0), short_task(one, 0))
-        for one, of_s in zip(entries, (1.0, time_s), strict=True)
-    ]
-    told = what_would_change(entries, rows, pd.DataFrame())
-    assert sum("what would change it" in one for one in told) == count
-
-
-def test_on_other_numbers_of_workers_a_placement_keeps_its_hops(model, cluster):
-    (entry,) = rows_of(model, cluster, [ampsim.Sequential()], instances=400)
-    placed = replace(entry, plan=entry.plan.having(placement=placement_of("1-hop")))
-    row = Contender("one", 1.0, (400.0, 0.0), short_task(placed, 0))
-    there = row._run_on(ampsim.load_cluster("tflops-1", workers=3))
-    assert there.origin["placement"]["hops"] == 1
-
-
 @pytest.mark.parametrize("schedule", [ampsim.Sequential(), ampsim.Amp(4)])
 def test_the_time_at_other_hardware_is_that_of_a_whole_sleep_run(model, cluster, schedule):
     """On free links a FLOP rate twice as large halves each time; a latency is in every step."""
@@ -650,28 +597,3 @@ def test_trials_end_when_they_take_clearly_longer_than_the_soonest(model, cluste
     lengths = [len(run.epochs) for run in tuned.runs if run.seed == second["seed"].iloc[0]]
     assert max(lengths) <= math.ceil(1.5 * soonest) + 1
     assert all(run.made is None for run in tuned.runs)  # or their traces fill the memory
-
-
-def test_a_trial_ends_by_epochs_of_as_many_in_flight_and_within_those_of_a_run(
-    model, cluster, monkeypatch
-):
-    """With 32 in flight 12 epochs take less than 6 with 8, by which they were ended."""
-    entries = rows_of(model, cluster, [ampsim.Amp()], epochs=14)
-    tuner = Tuner(entries, 0, entries[0].plan.goal, RunMaker(NOBODY, None, None))
-    asked: list[tuple[int, int]] = []
-
-    def try_all(trials):
-        for row, setting, seed in trials:
-            keys = setting.in_flight or 8
-            asked.append((keys, tuner._entry(row, setting).plan.options.epochs))
-            epochs = 4 + keys // 4
-            is_reached = epochs <= asked[-1][1]
-            tuner._made[row, setting, seed] = {
-                "time_to_target_s": epochs / keys if is_reached else None,
-                "epochs_to_target": epochs if is_reached else None,
-            }
-        return {one: Score(tuner._made[one]["time_to_target_s"] or math.inf) for one in trials}
-
-    monkeypatch.setattr(tuner, "_try_all", try_all)
-    tuner.settle(spaces_of(entries, ("learning_rate",), None), 4, {0: 9}, lambda _runs: True)
-    assert asked == [(8, 9), (16, 14), (4, 14), (32, 14), (32, 14), (16, 12)]

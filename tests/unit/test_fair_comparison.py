@@ -123,23 +123,14 @@ def test_a_solver_averages_as_many_ranks_as_there_is_room_for(solver, count, mod
 TWO_BW, RANKS = ampsim.PipeDream2BW(min_update_interval=30), ampsim.SyncSGD(inner="pipeline:8")
 
 
-@pytest.mark.parametrize(
-    ("instances", "every", "count"),
-    [(200, None, 10), (195, None, 10), (60, None, 3), (20, None, 1), (200, 45, 3), (195, 20, 1)],
-)
+@pytest.mark.parametrize(("instances", "count"), [(200, 10), (195, 10), (60, 3), (20, 1)])
 @pytest.mark.parametrize("schedule", [ampsim.Pipeline(64), TWO_BW, RANKS])
 def test_no_rate_is_scaled_by_more_gradients_than_an_epoch_has_batches(
-    schedule, instances, every, count, model, cluster
+    schedule, instances, count, model, cluster
 ):
-    """Of 64 in flight over 10 batches, 0.1 was made 6.4 for updates of 10 gradients.
-
-    Nor by more than come up to a validation, for which what is in flight ends; a solver's does not.
-    """
-    made = ampsim.forecast(
-        model, cluster, [schedule], max_epochs=1, instances=instances, validate_every=every
-    )
+    """Of 64 in flight over 10 batches, 0.1 was made 6.4 for updates of 10 gradients."""
+    made = ampsim.forecast(model, cluster, [schedule], max_epochs=1, instances=instances)
     (row,) = made.table.to_dict("records")
-    count = 10 if every and schedule is RANKS else count
     assert row["learning_rate"] == pytest.approx(0.1 * count)
     words = f"linear: {count} averaged gradients" if count > 1 else "as given"
     assert row["learning_rate_rule"] == words
@@ -567,10 +558,7 @@ def test_looks_double_and_end_at_the_budget(rows, most):
     [
         ({"schedules": "amp", "sure": 0.9}, "sure compares schedules, got one"),
         ({"schedules": "amp,pipeline", "sure": 0.9, "max_repeats": 3}, "max_repeats must be >= 5"),
-        (
-            {"schedules": "amp,pipeline", "sure": 0.9, "repeats": 50},
-            "max_repeats must be >= 50, for so many are asked for, got 40; raise it, or lower rep",
-        ),
+        ({"schedules": "amp,pipeline", "sure": 0.9, "repeats": 50}, ">= 50, for so many are asked"),
         ({"schedules": "amp,pipeline", "sure": 1.5}, "sure must be"),
         ({"schedules": "amp,pipeline", "sure": 0.9, "mode": "sleep"}, "there is none"),
     ],

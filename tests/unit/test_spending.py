@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import Any
@@ -14,14 +15,15 @@ from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds
 from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of
-from ampsim.forecasting.settings import spaces_of
-from ampsim.forecasting.tuning import Tuned, no_trials
+from ampsim.forecasting.settings import Score, spaces_of
+from ampsim.forecasting.tuning import Tuned, Tuner, no_trials
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
 from ampsim.runs.ranking import SURE, Ranking
 from ampsim.runs.run import SHARES, Run, run_of, to_plain
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.learning_rates import methods_of
+from ampsim.study.schedule_names import schedules_of
 from ampsim.study.simulation import RunOptions
 
 NOBODY: Any = None
@@ -120,6 +122,56 @@ def test_a_trial_may_take_half_as_many_epochs_again_as_the_first_run(rows):
     within = pd.DataFrame({"accuracy": [0.1, 0.7, 0.5], "epochs": [0.5, 1.5, 2], "time_s": 1.0})
     spending._first["pipeline"] = Run(epochs=tables["pipeline"], validations=within)
     assert spending._caps() == {0: 5, 1: 3}  # and this one within its second, and not at its end
+
+
+def test_a_trial_ends_by_epochs_of_as_many_in_flight_and_within_those_of_a_run(rows, monkeypatch):
+    """With 32 in flight 12 epochs take less than 6 with 8, by which they were ended."""
+    (entry,) = rows(ampsim.Amp())
+    short = replace(entry, plan=entry.plan.having(epochs=14))
+    tuner = Tuner([short], 0, short.plan.goal, RunMaker(NOBODY, None, None))
+    asked: list[tuple[int, int]] = []
+
+    def try_all(trials):
+        for row, setting, seed in trials:
+            keys = setting.in_flight or 8
+            asked.append((keys, tuner._entry(row, setting).plan.options.epochs))
+            epochs = 4 + keys // 4
+            is_reached = epochs <= asked[-1][1]
+            tuner._made[row, setting, seed] = {
+                "time_to_target_s": epochs / keys if is_reached else None,
+                "epochs_to_target": epochs if is_reached else None,
+            }
+        return {one: Score(tuner._made[one]["time_to_target_s"] or math.inf) for one in trials}
+
+    monkeypatch.setattr(tuner, "_try_all", try_all)
+    tuner.settle(spaces_of([short], ("learning_rate",), None), 4, {0: 9}, lambda _runs: True)
+    assert asked == [(8, 9), (16, 14), (4, 14), (32, 14), (32, 14), (16, 12)]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "names", "numbers"),
+    [
+        ((), "amp:4,amp:8", [0, 0]),
+        (("amp:8",), "amp:8,pipeline,sync-sgd:2/pipeline:8", [0, 8, 0]),
+        ((), "amp:8,pipeline:8", [8, 8]),
+    ],
+)
+def test_a_number_in_flight_is_tried_of_rows_that_do_not_say_theirs(rows, fixed, names, numbers):
+    spaces = spaces_of(rows(*schedules_of(names)), fixed, None)
+    assert [one.in_flight for one in spaces] == numbers
+
+
+def test_a_number_behind_a_schedules_name_is_what_a_user_chose(call, monkeypatch):
+    """Also where it is the default: as `amp:8` beside `amp:4`, both rows had 4 in flight."""
+    asked: dict[str, Any] = {}
+
+    def forecast(*_given: Any, **options: Any) -> None:
+        asked.update(options)
+        raise OptionError("enough")
+
+    monkeypatch.setattr(ampsim, "forecast", forecast)
+    assert call("forecast", "mlp", "--schedule", "sequential, AMP:8").code == 2
+    assert asked["fixed"] == ["amp:8"]
 
 
 def test_a_first_run_is_one_by_which_rows_are_compared_where_nothing_was_tuned(rows, monkeypatch):

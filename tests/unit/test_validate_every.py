@@ -107,3 +107,16 @@ def test_solvers_and_schedules_of_one_table_are_read_within_epochs():
     both = min(len(solver), len(alone))
     assert solver["time_s"].tolist()[:both] == alone["time_s"].tolist()[:both]
     assert often.table["epochs_to_target"][1] <= seldom.table["epochs_to_target"][1]
+
+
+@pytest.mark.parametrize(("every", "count"), [(20, 1), (45, 3), (150, 8), (1000, 10)])
+@pytest.mark.parametrize("solves", [False, True])
+def test_no_rate_is_scaled_by_more_gradients_than_come_up_to_a_validation(every, count, solves):
+    """Of 64 in flight by parts of a batch, 0.1 was made 1. A solver does not end what is so."""
+    schedule = ampsim.SyncSGD(ranks=2, inner="pipeline:8") if solves else ampsim.Pipeline(64)
+    made = ampsim.forecast(
+        ampsim.load_model("mlp", **SMALL), ampsim.load_cluster("tflops-1", workers=4), [schedule],
+        max_epochs=1, instances=200, validate_every=every,
+    )  # fmt: skip
+    assert made.table["learning_rate"].tolist() == pytest.approx([0.1 * (10 if solves else count)])
+    assert made.runs[0].result.updates["gradient_count"].max() == count or solves

@@ -1,0 +1,51 @@
+"""What would change a forecast's answer, where its short runs tell it, and where not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import ampsim
+from ampsim.forecasting.change import Contender, contenders, what_would_change
+from ampsim.forecasting.making import entries_of, short_task
+from ampsim.model_parallel import placement_of
+from ampsim.runs.task import Row, RunPlan
+from ampsim.study.simulation import RunOptions
+
+SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
+CLUSTER = ampsim.load_cluster("tflops-1", workers=4)
+
+
+def rows_of(count: int = 1, placement: str = "paper", **settings: Any) -> list[Row]:
+    """Rows in turn, all alike but for their labels."""
+    options = RunOptions(placement=placement_of(placement), instances=40, target=0.05)
+    plan = RunPlan(ampsim.load_model("mlp", **SMALL, **settings), CLUSTER, options)
+    return entries_of(plan, [ampsim.Sequential()] * count)
+
+
+@pytest.mark.parametrize(("epochs", "is_told"), [(0, True), (2, False)])
+def test_of_batches_that_grow_nothing_is_told_by_those_of_the_first_epoch(epochs, is_told):
+    """Those are smaller, so that what each step takes, whatever its batch, was too much of all."""
+    (row,) = rows_of(batch_warmup_epochs=epochs)
+    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 9}
+    (run,) = ampsim.forecast(row.plan.model, CLUSTER, [row.schedule], **how).runs
+    assert bool(contenders([row], {run.label: [run]})) == is_told
+
+
+@pytest.mark.parametrize(("time_s", "count"), [(1.004, 0), (1.03, 1)])
+def test_rows_that_are_as_soon_here_are_not_told_to_be_so_right_beside(time_s, count):
+    """What is known is told from half a per cent on: a latency of 1 ps was said to turn a tie."""
+    entries = rows_of(2)
+    times = zip(entries, (1.0, time_s), strict=True)
+    rows = [Contender(one.label, it, (400.0, 0.0), short_task(one, 0)) for one, it in times]
+    told = what_would_change(entries, rows, pd.DataFrame())
+    assert sum("what would change it" in one for one in told) == count
+
+
+def test_on_other_numbers_of_workers_a_placement_keeps_its_hops():
+    (row,) = rows_of(placement="1-hop")
+    contender = Contender("one", 1.0, (40.0, 0.0), short_task(row, 0))
+    there = contender._run_on(ampsim.load_cluster("tflops-1", workers=3))
+    assert there.origin["placement"]["hops"] == 1
