@@ -138,13 +138,14 @@ def only_dtype(module: Any) -> str:
 
 def require_alike(inputs: tuple[Any, ...], data: Dataset) -> None:
     """Check that data are what the example is: inputs, and a target."""
-    is_ragged, count = isinstance(data, BatchList), len(inputs)
+    count = len(inputs)
     arrays = data.train[0] if isinstance(data, BatchList) else data.train
     if len(arrays) not in (count, count + 1):
         raise OptionError(
             f"data must have an array for each of the {count} example inputs and one for the "
             f"target, got {len(arrays)}; give (inputs, target)"
         )
+    is_ragged = len(examples(data)) > 1
     for place, (example, array) in enumerate(zip(inputs, arrays, strict=False)):
         expected, got = tuple(example.shape[1:]), array.shape[1:]
         is_alike = len(expected) == len(got) if is_ragged else expected == got

@@ -30,7 +30,7 @@ from ampsim.interop.imported_model import (
 )
 from ampsim.interop.lowering import Refusal
 from ampsim.interop.plan import without_dropout
-from ampsim.interop.training import Arrays, BatchList, Method, dataset_of, method_of
+from ampsim.interop.training import Arrays, BatchList, Method, dataset_of, examples, method_of
 from ampsim.optim import Optimizer, sgd
 from ampsim.study import Model, Result, simulate
 from ampsim.text import short
@@ -135,7 +135,7 @@ def _imported(
         made = imported_graph(module, loss, how, options)
     except Branching as branching:
         made = torch_program(module, branching.args[0])
-        if isinstance(how[0], BatchList):
+        if len(examples(how[0])) > 1:
             what = "sequences must have one length beside torch.scan"
             raise Refusal(what, "pad them") from None
         options |= {"make_program": made, "make_layers": made.layers}

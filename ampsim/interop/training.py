@@ -32,7 +32,7 @@ Method: TypeAlias = "partial[Optimizer]"
 
 @dataclass(frozen=True, eq=False)
 class BatchList:
-    """Batches of sequences of several lengths; "train" comes in another order in each epoch.
+    """Batches, also of several sizes or lengths; "train" comes in another order in each epoch.
 
     Args:
         train: for each batch its arrays, the batch along the first axis of each.
@@ -44,7 +44,7 @@ class BatchList:
     train: Sequence[Arrays]
     valid: Sequence[Arrays]
     name: str = "batches"
-    description: str = "batches in memory, of several lengths"
+    description: str = "batches in memory, of several sizes or lengths"
 
     def for_run(self, seed: int, train_count: int | None) -> BatchList:
         """The data set with training batches of at least `train_count` items; None for all."""
@@ -91,10 +91,12 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
         [tuple(a.astype(dtype) if a.dtype.kind == "f" else a for a in one) for one in split]
         for split in (train, valid)
     ]
-    is_even = {len(one[0]) for one in train[:-1]} <= {max(len(one[0]) for one in train)}
+    batch = len(train[0][0])
+    sizes = [[len(one[0]) for one in split] for split in both]
+    is_even = all({*most} <= {batch} and last <= batch for *most, last in sizes)
     if is_even and all(len({tuple(a.shape[1:] for a in b) for b in split}) == 1 for split in both):
         whole = [[np.concatenate(column) for column in zip(*split, strict=True)] for split in both]
-        return ArrayDataset(whole[0], whole[1], len(train[0][0]), dtype)
+        return ArrayDataset(whole[0], whole[1], batch, dtype)
     return BatchList(both[0], both[1])
 
 

@@ -193,6 +193,20 @@ def test_it_is_forecast_by_dataflow_and_goes_to_other_processes():
         ampsim.simulate(model, "tflops-1", "amp")
 
 
+def test_batches_of_a_program_may_differ_in_size():
+    _module, _model, (x, y) = imported(MODULES[0])
+    module = Choosing().double()
+    splits = [[*zip(x.split(sizes), y.split(sizes), strict=True)] for sizes in ([9, 27], [36])]
+    model = ampsim.from_torch(
+        module, x[:9], loss=nn.CrossEntropyLoss(), data=splits,
+        optimizer=torch.optim.Adam(module.parameters(), 2e-2),
+    )  # fmt: skip
+    expected, _losses = trained(module, model, 2)
+    result = ampsim.simulate(model, "tflops-1", "dataflow", epochs=2)
+    for name, values in ampsim.to_torch(result).items():
+        np.testing.assert_allclose(values, expected[name], rtol=0, atol=1e-9, err_msg=name)
+
+
 def refused(module: Any, loss: Any, y: Any, x: Any) -> str:
     with pytest.raises(GraphError) as error:
         ampsim.from_torch(

@@ -115,17 +115,27 @@ def test_an_option_of_a_loss_is_refused_by_its_name(what):
         imported(nn.Linear(4, 3), x, loss=loss, data=((x, y), (x, y)))
 
 
-@pytest.mark.parametrize("given", [(4, 16, 8, 4), (12, 12, 8), (4, 16), (9,)])
-def test_batches_of_a_list_stay_as_they_are(given):
+@pytest.mark.parametrize(
+    ("train", "valid"),
+    [
+        ((4, 16, 8, 4), (4,)), ((12, 12, 8), (12, 5)), ((4, 16), (4,)), ((9,), (9,)),
+        ((6, 6), (9, 9)), ((6, 6), (4, 6)), ((6, 5), (11,)),
+    ],
+)  # fmt: skip
+def test_batches_of_a_list_stay_as_they_are(train, valid):
     """Also where they differ in their count of items, and in no length."""
-    items = torch.randn(sum(given), 4).split(list(given))
-    batches = [(x, torch.zeros(len(x)).long()) for x in items]
-    model = imported(nn.Linear(4, 3), batches[0][0], data=(batches, batches[:1]))
-    found = [len(one.arrays[0]) for one in model.data(0).batches("train", epoch=0, seed=0)]
-    assert sorted(found) == sorted(given)
-    assert model.config.batch == max(given)
+    batches = [
+        [(torch.randn(rows, 4), torch.zeros(rows).long()) for rows in split]
+        for split in (train, valid)
+    ]
+    model = imported(nn.Linear(4, 3), batches[0][0][0], data=batches)
+    data: Any = model.data(0)
+    for split, given in (("train", train), ("valid", valid)):
+        found = [len(one.arrays[0]) for one in data.batches(split, epoch=0, seed=0)]
+        assert sorted(found) == sorted(given)
+    assert model.config.batch == max(train)
     result = ampsim.simulate(model, "tflops-1", "sequential")
-    assert len(result.updates) == len(given)
+    assert len(result.updates) == len(train)
 
 
 class Masked(nn.Module):
