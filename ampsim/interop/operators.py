@@ -341,15 +341,18 @@ def _averaged(given: Arguments, wire: Ref, factor: Callable[[int], float] | None
     return wire
 
 
-def _norm_of(given: Arguments) -> Value:
-    """The root of the sum of squares."""
+def _rooted(squares: Callable[[Arguments], Ref], given: Arguments) -> Value:
+    """The root of squares, with slope 0 where all are 0."""
+    return _applied(given, "root", squares(given))
+
+
+def _square_sum(given: Arguments) -> Ref:
     if given["ord"] not in (None, 2):
         raise given.refused("a norm is not that of order 2", "take order 2")
-    whole = _averaged(given, _squared(given, given.wire()), float)
-    return given.kept(_applied(given, "sqrt", whole))
+    return given.kept(_averaged(given, _squared(given, given.wire()), float))
 
 
-def _variance(given: Arguments) -> Value:
+def _variance(given: Arguments) -> Ref:
     """The mean square of differences to the mean, as of one number fewer unless told."""
     x, shape = given.wire(), [*given.shape_of()]
     less = 1.0 if given["correction"] is None else float(given["correction"])
@@ -473,7 +476,7 @@ _RULES: Final[dict[str, Rule]] = {
     "gru.input lstm.input": recurrent,
     "gru_cell lstm_cell": cell,
     "layer_norm": partial(norm, nodes.LayerNorm),
-    "linalg_vector_norm": _norm_of,
+    "linalg_vector_norm": partial(_rooted, _square_sum),
     "linear": linear,
     "log_softmax.int": partial(_softmax, is_log=True),
     "masked_fill.Scalar masked_fill.Tensor where.Scalar where.ScalarOther where.ScalarSelf "
@@ -494,6 +497,7 @@ _RULES: Final[dict[str, Rule]] = {
     "slice.Tensor": _slice,
     "softmax.int": _softmax,
     "stack": _stack,
+    "std.correction": partial(_rooted, _variance),
     "sub.Tensor": partial(_plus, -1),
     "sum.dim_IntList": partial(_mean, factor=float),
     "tanh": _node(nodes.Tanh),

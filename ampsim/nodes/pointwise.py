@@ -178,13 +178,15 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "mish": _by_x(lambda x: x * np.tanh(_softplus(x)), _slope_of_mish),
     "pow": Function(_power, _slope_of_power, numbers=(2.0,)),
     "reciprocal": _by_y(lambda x: 1.0 / x, lambda y: -y * y),
+    "root": _by_y(np.sqrt, lambda y: 0.5 / np.where(y, y, np.inf)),
     "rsqrt": _by_y(lambda x: 1.0 / np.sqrt(x), lambda y: -0.5 * y * y * y),
     "silu": _by_x(lambda x: x * _sigmoid(x), _slope_of_silu),
     "sin": _by_x(np.sin, np.cos),
     "softplus": Function(_thresholded, _slope_of_thresholded, numbers=(1.0, 20.0)),
     "sqrt": _by_y(np.sqrt, lambda y: 0.5 / y),
 }
-"""By the names of PyTorch's operators; both forms of gelu have one of their own."""
+"""By the names of PyTorch's operators; both forms of gelu have one of their own, and "root" is the
+sqrt of its norm and std, with slope 0 at 0."""
 
 
 class Pointwise(Elementwise):

@@ -268,6 +268,30 @@ def test_parts_of_a_parameter_of_one_axis_get_pytorch_s_gradient(part):
 
 
 @pytest.mark.parametrize(
+    "of",
+    [
+        lambda x: x * x.norm(dim=1, keepdim=True),
+        lambda x: torch.nn.functional.normalize(x, dim=1),
+        lambda x: x / (x.std(1, keepdim=True) + 1e-6),
+        lambda x: x + x.std(1, correction=0).unsqueeze(1),
+    ],
+    ids=["norm", "normalize", "std", "std of all"],
+)
+def test_vectors_of_zeros_get_pytorch_s_gradient(of):
+    torch.manual_seed(2)
+    seen = []
+
+    def part(x, w):
+        x = torch.relu(x - 0.3) * w
+        seen.append(x)
+        return of(x)
+
+    assert_gradients_of_pytorch(case("mlp"), Parts(part).double())
+    zero = (seen[-1] == 0).all(1)
+    assert zero.any() and not zero.all()
+
+
+@pytest.mark.parametrize(
     ("part", "said"),
     [
         (

@@ -10,8 +10,9 @@ from ampsim.errors import OptionError, UnknownNameError
 from ampsim.nodes import COMPARISONS, FUNCTIONS, Compare, Pointwise, Softmax
 
 POINTS = np.concatenate([np.linspace(-30, 30, 241), [-3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 20.0]])
-POSITIVE = ("log", "log1p", "reciprocal", "rsqrt", "sqrt")
+POSITIVE = ("log", "log1p", "reciprocal", "root", "rsqrt", "sqrt")
 NUMBERS = {"pow": (3.0,), "clamp_max": (0.7,), "elu": (0.5, 1.2, 0.8), "softplus": (2.0, 5.0)}
+OPERATORS = {"gelu_tanh": "gelu", "root": "sqrt"}
 BENT = {"clamp_max": (1.0,), "clamp_min": (0.0,)}
 
 
@@ -19,7 +20,7 @@ def pytorch_s(
     name: str, x: np.ndarray, numbers: tuple[float, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     given = torch.from_numpy(x.copy()).requires_grad_()
-    operator = getattr(torch.ops.aten, name.removesuffix("_tanh"))
+    operator = getattr(torch.ops.aten, OPERATORS.get(name, name))
     y = operator(given, *numbers, **({"approximate": "tanh"} if name == "gelu_tanh" else {}))
     y.sum().backward()
     return y.detach().numpy(), given.grad.numpy()
