@@ -175,7 +175,7 @@ def _require_agreement(model: Model, module: Any, loss: Loss) -> None:
 def _ours(model: Model, arrays: Arrays) -> dict[str, np.ndarray]:
     """Read our gradients off a step of gradient descent with rate 1."""
     data = BatchList([arrays], [arrays])
-    one = replace(model, make_data=data.for_run, optimizer=sgd(1.0))
+    one = replace(model, make_data=data.for_run, optimizer=sgd(1.0), error_scale=1.0)
     result = simulate(one, "tflops-1", "dataflow" if one.is_program_only else "sequential")
     before, after = (state_now(each) for each in (one, result))
     with np.errstate(invalid="ignore"):  # of infinities in a mask, which stay
