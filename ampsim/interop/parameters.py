@@ -94,5 +94,5 @@ def held_in(module: Any, program: Any) -> dict[str, Learned | np.ndarray]:
         if spec.kind.name == "PARAMETER" and own is not None:
             found[holder.name] = Learned(first_names[id(own)], own)
         else:
-            found[holder.name] = tensors[spec.target].detach().numpy()
+            found[holder.name] = tensors[spec.target].detach().numpy().copy()
     return found

@@ -122,7 +122,7 @@ def _batches(given: Any) -> Arrays | list[Arrays]:
 
 
 def _array(given: Any) -> np.ndarray:
-    return given.detach().cpu().numpy() if hasattr(given, "detach") else np.asarray(given)
+    return np.array(given.detach().cpu().numpy() if hasattr(given, "detach") else given)
 
 
 def examples(data: ArrayDataset | BatchList) -> list[Arrays]:

@@ -462,6 +462,22 @@ def test_buffers_as_weights_stay_and_a_weight_may_be_calculated_with():
         np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-8, err_msg=name)
 
 
+@pytest.mark.parametrize("sizes", [[30], [12, 18]])
+def test_what_is_written_over_afterwards_was_imported_as_it_was(sizes):
+    module = Fixed().double()
+    x, y = torch.randn(30, 4, dtype=torch.float64), torch.randint(0, 3, (30,))
+    batches = [*zip(x.split(sizes), y.split(sizes), strict=True)]
+    split = batches if len(sizes) > 1 else (x, y)
+    method = torch.optim.Adam(module.parameters(), 0.02)
+    given = Case(module, torch.nn.CrossEntropyLoss(), method, (split, split))
+    model = model_of(given, x[: sizes[0]])
+    before = ampsim.simulate(model, "tflops-1", "sequential").epochs
+    with torch.no_grad():
+        for one in (x, y, *module.state_dict().values()):
+            one.zero_()
+    assert ampsim.simulate(model, "tflops-1", "sequential").epochs.equals(before)
+
+
 def test_dropout_drops_in_training_only():
     """Masks are another stream's; what is kept grows, and validation drops nothing."""
     torch.manual_seed(0)

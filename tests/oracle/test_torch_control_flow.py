@@ -207,6 +207,33 @@ def test_batches_of_a_program_may_differ_in_size():
         np.testing.assert_allclose(values, expected[name], rtol=0, atol=1e-9, err_msg=name)
 
 
+class Masking(Choosing):
+    """A branch has a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(6))
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return torch.cond(x.sum() > 0, self.one, lambda h: self.other(h * self.mask), (h,))
+
+
+def test_a_buffer_that_is_written_over_afterwards_was_imported_as_it_was():
+    module, (x, y) = Masking().double(), imported(MODULES[0])[2]
+    model: Any = ampsim.from_torch(
+        module, x[:9], loss=nn.CrossEntropyLoss(), data=((x, y), (x, y)),
+        optimizer=torch.optim.SGD(module.parameters(), 0.1),
+    )  # fmt: skip
+    before, digest = (
+        ampsim.simulate(model, "tflops-1", "dataflow").epochs,
+        model.make_program.digest,
+    )
+    module.mask.zero_()
+    assert ampsim.simulate(model, "tflops-1", "dataflow").epochs.equals(before)
+    assert model.make_program.digest == digest
+
+
 def refused(module: Any, loss: Any, y: Any, x: Any) -> str:
     with pytest.raises(GraphError) as error:
         ampsim.from_torch(
