@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import builtins
 import keyword
+import os
 import re
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from functools import partial
@@ -82,7 +84,8 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
         How many lines the text has, and the path of the arrays.
 
     Raises:
-        OptionError: the model came from elsewhere, or its optimizer is none of PyTorch's.
+        OptionError: the model came from elsewhere, its optimizer is none of PyTorch's, or NAME.npz
+            is another's file.
         OutputError: a file cannot be written.
     """
     made = model.make_graph
@@ -102,12 +105,25 @@ def write_model_file(model: Model, path: Path, source: str) -> tuple[int, Path]:
             "Adam of it"
         )
     arrays = path.with_suffix(".npz")
+    if os.path.isfile(arrays) and not _is_ours(arrays):
+        raise OptionError(
+            f"{arrays}: is no file of an earlier import, and would be written over; move it, or "
+            f"give {path.name} another name"
+        )
     with replacing(arrays) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, **_arrays(model, made))
     about = Path(source).name, arrays.name, sha256_of(arrays)
     text = _text(replace(model, error_scale=model.error_scale_of(made.data)), made, method, about)
     write_text(path, text)
     return text.count("\n"), arrays
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether a file has arrays such as `_arrays` names alone."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as held:
+        return all(re.match(r"(weight|fixed|(train|valid)/\d{6})/", n) for n in held.namelist())
 
 
 def _arrays(model: Model, made: ImportedGraph) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import ampsim
 from ampsim.cli.entry import app
-from ampsim.errors import AmpsimError
+from ampsim.errors import AmpsimError, OptionError
 from ampsim.interop import write_model_file
 from ampsim.interop.imported_model import OPTIONS as IMPORTED
 
@@ -201,6 +201,31 @@ def test_it_never_writes_over_what_it_reads(source):
     done = run("import", f"{source}:make", "--out", source)
     assert "is the file to import from; name another" in str(done.exception)
     assert source.read_text() == SOURCE
+
+
+@pytest.mark.parametrize("is_archive", [False, True])
+def test_it_never_writes_over_arrays_of_another(is_archive, source, tmp_path):
+    arrays = tmp_path / "points.npz"
+    if is_archive:
+        held: dict[str, Any] = {"weight/1": np.ones(3), "x": np.ones(4)}
+        np.savez(arrays, **held)
+    else:
+        arrays.write_text("mine")
+    before = arrays.read_bytes()
+    done = run("import", f"{source}:make", "--out", tmp_path / "points.py")
+    assert isinstance(done.exception, OptionError)
+    said = str(done.exception)
+    assert said.startswith(
+        f"{arrays}: is no file of an earlier import, and would be written over; "
+    )
+    assert list(tmp_path.iterdir()) == [arrays] and arrays.read_bytes() == before
+
+
+def test_it_writes_over_what_it_wrote(source, tmp_path):
+    out = tmp_path / "model.py"
+    for _ in range(2):
+        assert run("import", f"{source}:make", "--out", out).exit_code == 0
+    assert ampsim.load_model(out).name == "Linear"
 
 
 def test_the_file_to_write_is_python(source, tmp_path):
