@@ -18,7 +18,7 @@ from ampsim.calibration.least_squares import SingularFit, Solution, least_square
 from ampsim.errors import FileFormatError, one_of
 from ampsim.files import expanded, sha256_of
 from ampsim.hardware import Cluster, Device
-from ampsim.hardware.device import NUMBERS, sign_of
+from ampsim.hardware.device import NUMBERS, REMARKS, sign_of
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.model_parallel import SCHEDULES, Placement, Schedule, placement_of
@@ -149,6 +149,8 @@ def _faults_of_fit(file: TableFile) -> Iterator[str]:
             yield f"fit.{key}.start must be from min to max, {low:g} to {high:g}, got {start:g}"
         if key in file.device:
             yield f"device.{key} is fitted too; leave it out here, or out of fit"
+    keys = (*NUMBERS, *REMARKS.values())
+    yield from (f"device: {one_of('number', k, keys)}" for k in file.device if k not in keys)
     if "flop_per_s" not in file.fit and "flop_per_s" not in file.device:
         yield "flop_per_s is neither fitted nor known; add [fit.flop_per_s] or device.flop_per_s"
 
@@ -162,6 +164,7 @@ def _faults_of_row(entry: RowEntry, earlier: list[str]) -> Iterator[str]:
         yield f"must have one of the keys {', '.join(QUANTITIES)}; give what was published"
     if entry.is_fitted and entry.device:
         yield "has a device of its own, and cannot be fitted; leave device or is_fitted out"
+    yield from (f"device has no number {one!r}" for one in entry.device if one not in NUMBERS)
     for key, value in entry.set.items():
         is_plain = isinstance(value, bool | int | float | str)
         if not is_plain or (isinstance(value, float) and not math.isfinite(value)):
@@ -239,8 +242,6 @@ def make_rows(table: Table) -> list[TableRow]:
     first = make_device(table, {key: one.start for key, one in file.fit.items()}).numbers
     for index, entry in enumerate(file.rows):
         where = f"{table.label}: rows[{index}]"
-        if unknown := [one for one in entry.device if one not in NUMBERS]:
-            raise FileFormatError(f"{where}: device has no number {unknown[0]!r}")
         located(f"{where}: device", partial(Device, name=file.name, **{**first, **entry.device}))
         train, valid, placed = (getattr(entry, one) or getattr(file, one) for one in _OVERRULED)
         name, placed = _beside(table, entry.model, ".py"), _beside(table, placed, ".toml")

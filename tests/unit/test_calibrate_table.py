@@ -279,6 +279,19 @@ MISTAKES = {
         f"[device]\nstep_overhead_s = 1e-3\n{FIT}",
         "device.step_overhead_s is fit",
     ),
+    **{
+        f"{key} of the device": (
+            FIT,
+            f"[device]\n{key} = {value}\n{FIT}",
+            f"device: no number .*{key}'",
+        )
+        for key, value in {
+            "name": '"mine"',
+            "description": '"as measured"',
+            "measured_on": "{ cpu = 'a' }",
+            "sources": "{}",
+        }.items()
+    },
     "no effect": (
         "max_active_keys = 1",
         'schedule = "sequential"\nmax_active_keys = 1',
