@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, cast
@@ -175,12 +177,14 @@ def _found(module: Any, loss: Loss, data: Dataset) -> Lowering:
     batches = examples(data)
     found = [imported(module, loss, each) for each in batches]
     if len(found) == 2:
-        _make_of_any_length(found, batches)
+        _make_of_any_length(found, batches, [*data.train, *data.valid])
     return found[0]
 
 
-def _make_of_any_length(found: list[Lowering], batches: list[Arrays]) -> None:
-    """Make the first import, of two for different lengths, one for any."""
+def _make_of_any_length(
+    found: list[Lowering], batches: list[Arrays], every: Sequence[Arrays]
+) -> None:
+    """Make the first import, of two for different lengths, one for any that a batch has."""
     one, other = (each.plan for each in found)
     if len(one.ports) != len(other.ports) or len(one.calls) != len(other.calls):
         raise Refusal(*LOOP_IS_FIXED)
@@ -193,10 +197,13 @@ def _make_of_any_length(found: list[Lowering], batches: list[Arrays]) -> None:
         shape = ["steps" if axis in differing else it for axis, it in enumerate(mine.shape)]
         ports.append(replace(mine, shape=tuple(shape)))
         lengths |= {(cast("int", mine.array), axis) for axis in differing}
-    steps = {tuple(arrays[array].shape[axis] for arrays in batches) for array, axis in lengths}
-    if len(steps) != 1:
-        what = f"batches differ in {len(steps)} lengths, and one may"
+    used = [port.array for port in ports if port.array is not None]
+    axes = [[it for n in used for it in (arrays[n].ndim, *arrays[n].shape[1:])] for arrays in every]
+    unlike = {column for column in itertools.zip_longest(*axes) if len({*column}) > 1}
+    if len(unlike) != 1 or not lengths:
+        what = f"batches differ in {len(unlike) if lengths else 0} lengths, and one may"
         raise Refusal(what, "pad all but one of them")
+    steps = {tuple(arrays[array].shape[axis] for arrays in batches) for array, axis in lengths}
     plans = [each.changed(of_any_length).calls for each in (one, other)]
     for mine, theirs, *both in zip(one.calls, other.calls, *plans, strict=True):
         loops = zip(mine.arguments, theirs.arguments, strict=False)

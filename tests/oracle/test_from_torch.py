@@ -410,6 +410,52 @@ def test_a_module_made_for_one_length_says_so(kind):
         )
 
 
+class Translating(torch.nn.Module):
+    """Reads a sequence, and then another."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.others = torch.nn.Embedding(30, 4), torch.nn.Embedding(30, 4)
+        self.source, self.target = (torch.nn.LSTM(4, 5, batch_first=True) for _ in range(2))
+        self.out = torch.nn.Linear(5, 3)
+
+    def forward(self, source, target):
+        _, state = self.source(self.words(source))
+        return self.out(self.target(self.others(target), state)[0][:, -1])
+
+
+@pytest.mark.parametrize(
+    ("train", "valid"),
+    [
+        ([(3, 4), (5, 6)], [(3, 4)]),
+        ([(3, 3), (5, 5), (3, 5)], [(3, 3)]),
+        ([(3, 3), (5, 5)], [(4, 4), (5, 3)]),
+        ([(3, 4), (5, 4), (3, 5)], [(3, 4)]),
+        ([(3, 3), (5, 5)], [(3, 3), (5, 5)]),
+    ],
+)
+def test_two_lengths_are_refused_wherever_they_part(train, valid):
+    def batch(source, target):
+        words = (torch.randint(0, 30, (4, steps)) for steps in (source, target))
+        return (*words, torch.randint(0, 3, (4,)))
+
+    torch.manual_seed(0)
+    module = Translating()
+    given = {
+        "loss": torch.nn.CrossEntropyLoss(),
+        "data": [[batch(*one) for one in split] for split in (train, valid)],
+        "optimizer": torch.optim.SGD(module.parameters(), 0.1),
+    }
+    example = tuple(given["data"][0][0])
+    if train == valid:
+        model: Any = ampsim.from_torch(module, example, **given)
+        assert model.make_graph.plan.length == (0, 1)
+        return
+    said = "^Translating: batches differ in 2 lengths, and one may; pad all but one of them$"
+    with pytest.raises(GraphError, match=said):
+        ampsim.from_torch(module, example, **given)
+
+
 def data_forms(given: Case) -> dict[str, Any]:
     """The same data as PyTorch users have them."""
     utils = torch.utils.data
