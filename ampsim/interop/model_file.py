@@ -164,7 +164,7 @@ def _variables(plan: GraphPlan) -> dict[Ref, str]:
     refs = [Ref(port.name) for port in plan.ports]
     refs += [Ref(call.name, port) for call in plan.calls for port in range(call.outputs)]
     names: dict[Ref, str] = {}
-    taken = {"graph", "np", "ampsim", "interop", "nodes", *dir(builtins), *keyword.kwlist}
+    taken = {"graph", "Graph", "np", "ampsim", "interop", "nodes", *dir(builtins), *keyword.kwlist}
     for ref in refs:
         wanted = re.sub(r"\W|^(?=\d)", "_", ref.call) + (f"_{ref.port}" if ref.port else "")
         while wanted in taken:

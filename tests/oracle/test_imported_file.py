@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,22 @@ def imported(name: str) -> Any:
     )
 
 
+NAMES = ("Graph", "graph", "interop", "nodes", "ampsim", "str")
+
+
+def namesakes() -> Any:
+    """Layers that are called as what a model file imports, and as its variables are."""
+    torch.manual_seed(0)
+    module, widths = torch.nn.Sequential(), itertools.pairwise((16, 8, 7, 6, 5, 4, 5))
+    for name, (width, after) in zip(NAMES, widths, strict=True):
+        module.add_module(name, torch.nn.Linear(width, after))
+    given = case("mlp")
+    return ampsim.from_torch(
+        module.double(), given.data[0][0][:6], loss=given.loss, data=given.data,
+        optimizer=torch.optim.SGD(module.parameters(), 0.1),
+    )  # fmt: skip
+
+
 def ragged() -> Any:
     """A GRU over batches of several lengths."""
     torch.manual_seed(0)
@@ -62,10 +79,20 @@ def ragged() -> Any:
 
 @pytest.mark.parametrize(
     "name",
-    ["mlp", "regression", "lenet", "transformer encoder", "loop over cells", "gpt", "ragged"],
+    [
+        "mlp",
+        "regression",
+        "lenet",
+        "transformer encoder",
+        "loop over cells",
+        "gpt",
+        "ragged",
+        "namesakes",
+    ],
 )
 def test_a_file_learns_as_the_model_that_it_is_of(name, tmp_path):
-    model = ragged() if name == "ragged" else imported(name)
+    make = {"ragged": ragged, "namesakes": namesakes}.get(name)
+    model = make() if make else imported(name)
     path = tmp_path / "model.py"
     lines, arrays = write_model_file(model, path, "my_net.py:make")
     text = path.read_text()
