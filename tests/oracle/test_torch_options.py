@@ -248,6 +248,17 @@ def test_what_a_loop_in_python_calls_in_each_step_is_one_node():
     assert sorted(steps[[node.name for node in model.graph().parameterized]]) == [1, 2, 4, 4]
 
 
+class WithMore(nn.Linear):
+    def get_extra_state(self):
+        return {"version": 1}
+
+
+def test_a_state_that_is_no_tensor_is_refused():
+    said = "^WithMore: _extra_state in the state_dict is no tensor, but dict; leave get_extra_state"
+    with pytest.raises(GraphError, match=said):
+        imported(WithMore(4, 3), ITEMS["rows"])
+
+
 class Recursive(nn.Module):
     """A cell over a tree of tuples."""
 
