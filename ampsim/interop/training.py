@@ -18,7 +18,7 @@ import numpy as np
 
 from ampsim.data import ArrayDataset, Split
 from ampsim.data.arrays import ArrayBatch
-from ampsim.data.dataset import order, pick
+from ampsim.data.dataset import limit, order, pick
 from ampsim.errors import FileFormatError, OptionError
 from ampsim.files import sha256_of
 from ampsim.optim import Optimizer, adam, momentum, nesterov, sgd
@@ -47,9 +47,12 @@ class BatchList:
     description: str = "batches in memory, of several sizes or lengths"
 
     def for_run(self, seed: int, train_count: int | None) -> BatchList:
-        """The data set with training batches of at least `train_count` items; None for all."""
-        if train_count is None:
-            return self
+        """The data set with training batches of at least `train_count` items; None for all.
+
+        Raises:
+            OptionError: there are fewer.
+        """
+        train_count = limit("train_count", train_count, self.count("train"))
         before = itertools.accumulate((len(arrays[0]) for arrays in self.train), initial=0)
         kept = [one for one, count in zip(self.train, before, strict=False) if count < train_count]
         return replace(self, train=kept)

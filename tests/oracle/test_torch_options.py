@@ -136,6 +136,8 @@ def test_batches_of_a_list_stay_as_they_are(train, valid):
     assert model.config.batch == max(train)
     result = ampsim.simulate(model, "tflops-1", "sequential")
     assert len(result.updates) == len(train)
+    with pytest.raises(OptionError, match=rf"^train_count must be at most {sum(train)}, all that"):
+        model.data(0, sum(train) + 1)
 
 
 class Masked(nn.Module):
