@@ -24,9 +24,9 @@ own. Nothing is fitted.
 **What is found.**
 
 * The loop is slower, and less so the larger the batch, as in the paper: 1.9 to 2.0 times with
-  batches up to 32, 1.02 with 512. With small batches the host is what all wait for, and of 164 dispatches for
-  each step of a sequence the unrolled graph needs 70: it has no frames, no stacks and no counters.
-  From 256 on the host is ahead of the device and is not seen.
+  batches up to 32, 1.02 with 512. With small batches the host is what all wait for, and of 164
+  dispatches for each step of a sequence the unrolled graph needs 70: it has no frames, no stacks
+  and no counters. From 256 on the host is ahead of the device and is not seen.
 * With a host that takes no time a slowdown is left, 1.21 at most: of the device. The loop adds each
   step's gradient of the weights to what it has of them, 17 MB read and 8 written each time; the
   unrolled graph adds up all of them at the end, each read once.
