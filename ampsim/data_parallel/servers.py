@@ -557,21 +557,21 @@ class Server(SomeFree):
         push.measure(theta, centre)
 
     def _price(self, key: tuple[tuple[int, ...], bool], rate: float) -> tuple[float, int]:
-        """Seconds of a merge, by its nodes and the optimizer's stage, and its span's kind."""
+        """Seconds of a merge, by its nodes and the optimizer's stage, and its span's kind; or 0."""
         setting, (places, _stage) = self._setting, key
         for place in places if self._is_gradient else ():
             setting.centre.optimizer.charge(setting.nodes[place], rate)
         work = reduce(add, map(self._work, places), Work(operations=0))
         known = (self.worker, setting.centre_place, Direction.UPDATE)
         kind = (*known, work.flop, work.bytes, work.operations)
-        hosted = self._hosted_bytes
-        arrays = setting.centre.optimizer.stage(rate).arrays if self._is_gradient else 0
-        updated = (2 + arrays) * hosted
+        hosted, stage = self._hosted_bytes, setting.centre.optimizer.stage(rate)
+        updated = (2 + stage.arrays * self._is_gradient) * hosted
         seconds_on = partial(
             occupancy_s, work=work, is_light=False, resident_bytes=hosted, updated_bytes=updated
         )
-        price = seconds_on(self._device), setting.recorder.kinds.number(kind)
-        setting.recorder.kinds.seconds_on[price[1]] = seconds_on
+        price = seconds_on(self._device) if places else 0.0, setting.recorder.kinds.number(kind)
+        if places:  # a push has a gradient of one of them
+            setting.recorder.kinds.seconds_on[price[1]] = seconds_on
         self._prices[key] = price
         return price
 

@@ -180,7 +180,7 @@ def work_in_rank(node: ParameterizedNode, of: WorkOf, charge: Charge) -> Work:
         steps, pulls = counts
         return reduce(add, [elastic_work(node)] * pulls, own if steps else Work(operations=0))
     if charge.kind == OUTER:
-        return outer_work(node, own, counts)
+        return outer_work(node, node.work(Direction.UPDATE, None), counts)  # nothing is predicted
     if charge == SUM:
         return sum_and_step(node, own)[0]
     if charge.kind == SELECTION:

@@ -93,7 +93,8 @@ def cc_ratio(model: Model) -> float | None:
         OptionError, SimulationError: as of `flop_per_item`.
     """
     flop = flop_per_item(model)
-    count = sum(node.parameter_count for node in model.graph().parameterized)
+    counts = {node.seed_name: node.parameter_count for node in model.graph().parameterized}
+    count = sum(counts.values())  # of replicas, through one of which an item goes, once
     return None if flop is None or not count else flop / count
 
 

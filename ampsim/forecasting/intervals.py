@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -37,8 +37,13 @@ class End:
 
     device: str
     key: str
-    value: float
+    interval: tuple[float, float]  # by which devices of one name are told apart
     is_high: bool
+
+    @property
+    def value(self) -> float:
+        """The number there."""
+        return self.interval[self.is_high]
 
     def on(self, cluster: Cluster) -> Cluster:
         """The cluster with the number at this end."""
@@ -47,7 +52,7 @@ class End:
         return cluster.model_copy(update={"devices": devices, "host": host})
 
     def _of(self, device: Device) -> Device:
-        if device.name != self.device or self.value not in device.intervals.get(self.key, ()):
+        if device.name != self.device or device.intervals.get(self.key) != self.interval:
             return device
         return device.model_copy(update={self.key: self.value})
 
@@ -66,22 +71,13 @@ class Throughputs:
 
 def ends_of(cluster: Cluster) -> list[End]:
     """The ends of all intervals that the cluster's devices have, and its host, of what it takes."""
-    intervals = [
-        (device.name, key, interval)
-        for device in dict.fromkeys(cluster.devices)
-        for key, interval in device.intervals.items()
-    ]
+    held = [(one.name, one.intervals.items()) for one in cluster.devices]
     if cluster.host is not None:
         of_host = cluster.host.intervals
-        intervals += [
-            (cluster.host.name, key, of_host[key]) for key in HOST_NUMBERS if key in of_host
-        ]
-    found = [
-        End(device, key, value, is_high)
-        for device, key, interval in intervals
-        for is_high, value in zip((False, True), interval, strict=True)
-    ]
-    return list(dict.fromkeys(found))
+        known = {key: of_host[key] for key in HOST_NUMBERS if key in of_host}
+        held.append((cluster.host.name, known.items()))
+    numbers = dict.fromkeys((name, *number) for name, own in held for number in own)
+    return [End(*one, is_high) for one in numbers for is_high in (False, True)]
 
 
 def combined(ratios: Sequence[float]) -> tuple[float, float]:
@@ -119,7 +115,8 @@ Spreading: TypeAlias = "Spread | None"
 
 def to_plain(spread: Spread) -> dict[str, Any]:
     """Write it as JSON can hold it."""
-    ends = [asdict(one) for one in spread.ends]
+    names = ("device", "key", "value", "is_high")
+    ends = [{name: getattr(one, name) for name in names} for one in spread.ends]
     if spread.why:
         return {"ends": ends, "why": spread.why}
     rates = [[finite(one.train_per_s), finite(one.valid_per_s)] for one in spread.rates]
@@ -132,7 +129,12 @@ def from_plain(content: Mapping[str, Any]) -> Spread:
     Raises:
         KeyError, TypeError, ValueError: it gave nothing like it.
     """
-    ends = tuple(End(**one) for one in content["ends"])
+    told = content["ends"]
+    ends = tuple(
+        End(low["device"], low["key"], (low["value"], high["value"]), is_high)
+        for low, high in zip(told[::2], told[1::2], strict=True)
+        for is_high in (False, True)
+    )
     if "why" in content:
         return Spread(ends, why=str(content["why"]))
     rates = [
@@ -266,12 +268,9 @@ def _unknown(rows: Sequence[Mapping[str, Any]], spreads: Sequence[Spreading]) ->
 
 
 def _order(
-    ends: Sequence[End],
-    rows: Sequence[Mapping[str, Any]],
-    items: Sequence[Items],
-    spreads: Sequence[Spreading],
-    places: Sequence[Sequence[int]],
-) -> list[str]:
+    ends: Sequence[End], rows: Sequence[Mapping[str, Any]], items: Sequence[Items],
+    spreads: Sequence[Spreading], places: Sequence[Sequence[int]],
+) -> list[str]:  # fmt: skip
     """At which ends another row would be first; nothing where no two rows can be compared.
 
     First is the least time to the target; where no row arrived, the highest training throughput.

@@ -123,8 +123,8 @@ class _SquaredError(_Loss):
         self, prediction: np.ndarray, wanted: np.ndarray, counts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int | None, float | None]:
         difference = prediction - wanted
-        flat = difference.reshape(len(difference), -1).astype(np.float64)
-        outputs = flat.shape[1]
+        outputs = math.prod(difference.shape[1:])
+        flat = difference.reshape(len(difference), outputs).astype(np.float64)
         error = float(np.abs(flat).sum()) / outputs
         scale = (2.0 / (np.maximum(counts, 1) * outputs)).astype(prediction.dtype).repeat(counts)
         difference *= scale.reshape(-1, *[1] * (difference.ndim - 1))

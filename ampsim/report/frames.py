@@ -165,8 +165,9 @@ def runs_by_row(forecast: RunTable) -> dict[str, list[Run]]:
     """The runs of each row of the table under the row's label (`row_labels`)."""
     groups: list[list[Run]] = []
     for run in forecast.runs:
-        last = groups[-1][-1] if groups else None
-        if last is None or last.schedule != run.schedule or last.repeat >= run.repeat:
+        last = groups[-1][-1] if groups else run  # of a row others may be lost than of the next
+        is_same = (last.schedule, last.label) == (run.schedule, run.label)
+        if not is_same or last.repeat >= run.repeat:
             groups.append([])
         groups[-1].append(run)
     labels = row_labels(forecast.table)

@@ -207,9 +207,14 @@ class Result(ReadOff):
 
     @property
     def wait_share(self) -> float:
-        """Share of their time that ranks could do nothing for an exchange; NaN without a solver."""
-        copies = getattr(self.schedule, "copies", None) or 0
-        return wait_share(self.exchanges, self.origin["schedule"], copies, self.makespan_s)
+        """Share of their time that ranks could do nothing for an exchange; NaN without a solver.
+
+        NaN, too, where the trace has only the first of its exchanges.
+        """
+        copies, kept = getattr(self.schedule, "copies", None) or 0, self.exchanges
+        if len(kept) < self.recorder.exchanges.count:
+            return math.nan
+        return wait_share(kept, self.origin["schedule"], copies, self.makespan_s)
 
     @property
     def never_met(self) -> str:

@@ -207,6 +207,29 @@ def test_a_server_is_charged_for_those_nodes_of_which_a_push_has_a_gradient(mode
     assert result.staleness_mean == result.updates["staleness"].mean()
 
 
+def test_a_server_does_nothing_for_nodes_of_which_a_push_has_no_gradient():
+    """Hogwild's comes to each node by itself, and half of them are of no node of the push."""
+    device = Device(name="d", flop_per_s=1e24, step_overhead_s=1.0)
+    workers = Cluster(name="c", devices=(device,) * 3, link=FREE)
+    result = ampsim.simulate(parity(12), workers, ampsim.Hogwild(2), mode="sleep")
+    merges = result.spans[result.spans["node"] == "centre"]
+    lasted_s = sorted(merges["end_s"] - merges["start_s"])
+    assert lasted_s == pytest.approx([0.0] * 12 + [1.0] * 12)
+
+
+def test_an_outer_step_predicts_nothing():
+    """It is charged alike whether the steps within it predict weights."""
+    device = Device(name="d", flop_per_s=1.0)
+    workers = Cluster(name="c", devices=(device,) * 2, link=FREE)
+    outer = []
+    for remedy in ("none", "weight-prediction"):
+        solver = ampsim.DiLoCo(2, period=2, inner=ampsim.Amp(2, remedy=remedy))
+        spans = ampsim.simulate(model(8, 1), workers, solver, mode="sleep").spans
+        updates = spans[spans["direction"] == "update"]
+        outer.append(updates.loc[updates["bytes"] == (3 + 2) * BYTES, "flop"].tolist())
+    assert outer[0] == outer[1] == [6 + PARAMETERS] * 4
+
+
 @pytest.mark.parametrize("optimizer", STEPS)
 @pytest.mark.parametrize("share", [0.3, 2.0])
 def test_updates_of_a_program_find_their_arrays_in_the_cache_as_those_of_a_graph_do(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 
 import pytest
@@ -13,6 +14,7 @@ from ampsim.errors import OutOfMemoryError
 from ampsim.hardware import Cluster, Device
 from ampsim.hardware.topology import Ports
 from ampsim.runs.run import from_plain, run_of, to_plain
+from ampsim.study.simulation import Simulation
 from ampsim.trace.kinds import record_of
 
 SPEEDS = [1e9, 2e9, 0.6e9, 1.3e9]
@@ -84,6 +86,17 @@ def test_a_run_ends_when_its_last_exchange_has(name):
     assert end_s - link.latency_s * (1 + 1e-9) <= result.makespan_s <= end_s
     assert not result.waits["end_s"].max() > result.makespan_s
     assert result.critical_path["end_s"].iloc[-1] == result.makespan_s
+
+
+def test_of_the_first_exchanges_alone_nobody_knows_a_share_of_the_whole():
+    hosts = Cluster(name="test", devices=(Device(name="one", flop_per_s=1e9),) * 3)
+    made = ampsim.load_model("mlp", data="synthetic", hidden=16, batch=10)
+    shares = []
+    for kept in (None, 5):
+        run = Simulation(made, hosts, ampsim.AsyncSGD(2), instances=200, spans_kept=kept)
+        run.run_epoch()
+        shares.append(run.result().wait_share)
+    assert 0 <= shares[0] <= 1 and math.isnan(shares[1])
 
 
 def test_ranks_of_a_run_that_fails_in_an_exchange_wait_for_a_part_of_it():

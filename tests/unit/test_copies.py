@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.forecasting.forecast import to_json
+from ampsim.forecasting.forecast import cc_ratio, to_json
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.results import Results
@@ -52,6 +52,11 @@ def test_the_cc_ratio_is_forward_operations_of_an_image_over_parameters():
     parameters = sum(rows * columns + columns for rows, columns in sizes)
     (found,) = made(perceptron(), [ampsim.Sequential()]).table["cc_ratio"]
     assert found == pytest.approx(products / parameters, rel=0.01)
+
+
+def test_an_item_goes_through_one_replica_so_that_a_cc_ratio_hangs_on_no_other():
+    ratios = [cc_ratio(ampsim.load_model("rnn", replicas=count)) for count in (1, 4)]
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-12) and ratios[0] > 1
 
 
 def test_without_its_data_a_model_has_no_cc_ratio_and_json_says_null():

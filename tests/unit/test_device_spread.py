@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -10,7 +11,15 @@ import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError
-from ampsim.forecasting.intervals import Spread, Throughputs, combined, ends_of, widened
+from ampsim.forecasting.intervals import (
+    Spread,
+    Throughputs,
+    combined,
+    ends_of,
+    from_plain,
+    to_plain,
+    widened,
+)
 from ampsim.forecasting.making import entries_of, leading_of
 from ampsim.hardware import Checkpoints, Cluster, Event
 from ampsim.hardware.events import Messages
@@ -143,16 +152,20 @@ def test_row_and_manifest_say_what_was_assumed_and_at_which_end_another_row_is_f
     assert all("of the device alone, 95 %" in note for note in found.table["note"])
 
 
-def test_devices_of_one_name_have_each_their_own_ends(tmp_path):
-    """As of two files of one name in two folders."""
+@pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (0.8, 2.0), (0.5, 1.25)])
+def test_devices_of_one_name_have_each_their_own_ends(low, high, tmp_path):
+    """As of two files of one name in two folders, which may have an end in common."""
     files = []
-    for name, ends in (("a", "low = 5e8\nhigh = 2e9"), ("b", "low = 8e8\nhigh = 1.25e9")):
+    first = f"low = {1e9 * low}\nhigh = {1e9 * high}"
+    for name, ends in (("a", first), ("b", "low = 8e8\nhigh = 1.25e9")):
         (tmp_path / name).mkdir()
         files.append(device(tmp_path / name, ends))
     devices = tuple(ampsim.load_cluster(one, workers=1).devices[0] for one in files)
     cluster = Cluster(name="two", devices=devices)
     at = [[one.flop_per_s for one in end.on(cluster).devices] for end in ends_of(cluster)]
-    assert at == [[5e8, 1e9], [2e9, 1e9], [1e9, 8e8], [1e9, 1.25e9]]
+    assert at == [[1e9 * low, 1e9], [1e9 * high, 1e9], [1e9, 8e8], [1e9, 1.25e9]]
+    spread = Spread(tuple(ends_of(cluster)), why="of no matter")
+    assert from_plain(json.loads(json.dumps(to_plain(spread)))) == spread
 
 
 def test_a_forecast_on_devices_without_intervals_has_none_of_it():

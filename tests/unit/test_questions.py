@@ -121,7 +121,7 @@ def short_of_memory_at(wrong: int) -> Any:
             raise MemoryError(f"no room for seed {wrong}")
         return MODEL.make_data(seed, count)
 
-    return replace(MODEL, make_data=make_data)
+    return MODEL.told_by_config(make_data=make_data)
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_a_trial_of_which_a_run_gave_nothing_is_tried_again_by_the_same_call(
 
     monkeypatch.setattr(PointRuns, where, begun)
     how: dict[str, Any] = {**LEARNS, **QUESTIONS["search"][2]}
-    keeping, short = RunCache(tmp_path), replace(MODEL, make_data=make_data)
+    keeping, short = RunCache(tmp_path), MODEL.told_by_config(make_data=make_data)
     cut, later, whole = (
         ampsim.search(short, CLUSTER, BOTH, **how, keeping=keeping),
         ampsim.search(MODEL, CLUSTER, BOTH, **how, keeping=keeping),

@@ -236,7 +236,7 @@ _NAMED: Final = 4
 
 
 def rows_at_first_look(forecast: RunTable) -> list[str]:
-    """Rows that had reached the target when they were first validated, in half of their runs."""
+    """Rows that had reached the target when they were first validated, in most of their runs."""
     if forecast.target is None:
         return []
     goal = Goal(forecast.metric, forecast.target)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from ampsim.metric import ACCURACY
+from ampsim.report.frames import runs_by_row
 from ampsim.report.page.text import beside_answer, rows_at_first_look
 from ampsim.runs.run import Run, RunTable
 
@@ -98,3 +100,15 @@ def test_an_end_is_that_of_the_rates_of_one_optimizer():
     ])  # fmt: skip
     (said,) = beside_answer(made([run("amp", 1, LATE)], tried))
     assert said == "amp has the highest rate of those tried: others may be better"
+
+
+def test_rows_of_one_schedule_that_lost_unlike_runs_stay_rows():
+    """The first lost its second run, the next its first."""
+    runs = [
+        Run(schedule="amp", label=f"amp, {many} in flight", repeat=repeat, epochs=pd.DataFrame())
+        for many, repeat in ((2, 1), (8, 2))
+    ]
+    table = pd.DataFrame({"schedule": ["amp", "amp"], "max_active_keys": [2, 8]})
+    rows = runs_by_row(replace(made(runs), table=table))
+    assert [[one.label for one in of] for of in rows.values()] == [[one.label] for one in runs]
+    assert len(rows) == 2
