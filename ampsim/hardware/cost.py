@@ -54,6 +54,7 @@ def occupancy_s(
     matrix_elements: int | None = None,
     is_backward: bool = False,
     updated_bytes: int | None = None,
+    again: Work = NO_WORK,
 ) -> float:
     """Seconds for which a step of one node keeps its device from taking the next.
 
@@ -71,6 +72,7 @@ def occupancy_s(
         updated_bytes: weights, gradients and optimizer's arrays that updates on the worker pass
             over; the part of them that the device's cache has room for is the part of the passes
             that moves at the cache's bandwidth. None where the step is no update.
+        again: of a backward step, the work of the forward step if it does that again.
 
     Source: AMPNet, Appendix C; Williams, Waterman and Patterson (2009) where bandwidth is named;
     Ilic, Pratas and Sousa, "Cache-aware roofline model" (2014) for the cache's.
@@ -83,7 +85,14 @@ def occupancy_s(
     operations = 0 if is_view else work.operations
     overhead_s = device.step_overhead_s + operations * device.operation_overhead_s
     passes_s = _passes_s(device, work, updated_bytes, is_light=is_light)
-    return overhead_s + max(work.flop / rate, memory_s) + passes_s
+    seconds = overhead_s + max(work.flop / rate, memory_s) + passes_s
+    if again == NO_WORK:
+        return seconds
+    forward_s = occupancy_s(
+        device, again, is_light=is_light, rows=rows, resident_bytes=resident_bytes,
+        matrix_elements=matrix_elements,
+    )  # fmt: skip
+    return seconds + forward_s - device.step_overhead_s
 
 
 def rate_flop_per_s(

@@ -38,7 +38,6 @@ from ampsim.model_parallel.message_overhead import WithMessageOverhead, far_port
 from ampsim.model_parallel.order import OrderLog
 from ampsim.model_parallel.placed_node import FarPorts, Message, PlacedNode, send
 from ampsim.model_parallel.price import Prices, resident_bytes
-from ampsim.model_parallel.remedies import with_forward_again
 from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_sound
 from ampsim.model_parallel.schedules.turns import Admitted, WorkerStages
 from ampsim.model_parallel.schedules.values import VersionRule
@@ -266,7 +265,6 @@ def _placed(
     of_charge = None
     if work_of is not None and isinstance(node, ParameterizedNode):
         of_charge = partial(work_of, node, steps.work)
-    recomputes = setup.lanes.recomputes(node)
     order = setup.order
     noted = order.of(node) if order and isinstance(node, ParameterizedNode) else None
     prices = Prices(
@@ -275,10 +273,11 @@ def _placed(
         worker,
         setup.cluster.devices[worker] if worker >= 0 else None,
         setup.recorder.kinds,
-        work=with_forward_again(steps.work) if recomputes else steps.work,
+        work=steps.work,
         work_of_charge=of_charge,
         resident_bytes=setup.resident_bytes[worker],
         light_is_free=setup.settings.light_is_free,
+        recomputes=setup.lanes.recomputes(node),
     )
     has_turns = setup.schedule.order.turns is not None and place in setup.stages
     return PlacedNode(

@@ -81,6 +81,7 @@ class Prices:
         resident_bytes: weights that the worker hosts; they stay in a cache that has room, and so
             does, of an update, what the optimizer keeps of them.
         light_is_free: whether light steps take no time, whatever the device says.
+        recomputes: whether backward steps that bring a gradient do the forward step's work again.
 
     Attributes:
         is_free: whether no step of the node ever takes device time.
@@ -89,7 +90,8 @@ class Prices:
 
     __slots__ = (
         "_device", "_elements", "_is_freed", "_kinds", "_node", "_of_validation", "_place",
-        "_prices", "_resident_bytes", "_work", "_work_of_charge", "_worker", "free", "is_free",
+        "_prices", "_recomputes", "_resident_bytes", "_work", "_work_of_charge", "_worker", "free",
+        "is_free",
     )  # fmt: skip
 
     def __init__(
@@ -104,10 +106,11 @@ class Prices:
         work_of_charge: WorkOfCharge | None = None,
         resident_bytes: int = 0,
         light_is_free: bool = False,
+        recomputes: bool = False,
     ) -> None:
         self._node, self._place, self._worker, self._device = node, place, worker, device
         self._kinds, self._work, self._resident_bytes = kinds, work, resident_bytes
-        self._work_of_charge = work_of_charge
+        self._work_of_charge, self._recomputes = work_of_charge, recomputes
         is_light = not node.is_parameterized
         self._is_freed = is_light and light_is_free
         self.is_free = device is None or self._is_freed or (is_light and is_free(device))
@@ -163,13 +166,17 @@ class Prices:
         for shape, inputs in zip(shapes, needed, strict=True):
             alike.setdefault(inputs, []).append(shape)
         works: list[Work] = []
+        again: list[Work] = []
         rows: list[int] = []
         for inputs, group in alike.items():
             whole = _by_rows(group)
             works += [self._required(direction, shape, inputs) for shape in whole]
+            again += [self._again(direction, shape) for shape in whole]
             rows += [self._rows(direction, shape) for shape in whole if shape is not None]
         works = [one for one in works if one != NO_WORK] or [NO_WORK]
-        return self._occupancy(direction, reduce(add, works), sum(rows) if rows else None)
+        more = reduce(add, [one for one in again if one != NO_WORK] or [NO_WORK])
+        together = sum(rows) if rows else None
+        return self._occupancy(direction, reduce(add, works), together, again=more)
 
     def _work_out(self, direction: Direction, charged: Charged, needed: Needed | None) -> Price:
         if charged == WAITS:
@@ -181,7 +188,13 @@ class Prices:
         rows = None
         if direction is not Direction.UPDATE and charged is not None:
             rows = self._rows(direction, charged)
-        return self._occupancy(direction, self._required(direction, charged, needed), rows)
+        work, again = self._required(direction, charged, needed), self._again(direction, charged)
+        return self._occupancy(direction, work, rows, again=again)
+
+    def _again(self, direction: Direction, shape: Extents) -> Work:
+        """Return the forward work that a backward step does again."""
+        is_again = self._recomputes and direction is Direction.BACKWARD and shape is not None
+        return self._required(Direction.FORWARD, shape, None) if is_again else NO_WORK
 
     def _required(self, direction: Direction, shape: Extents, needed: Needed | None) -> Work:
         """Return the work of a step that sends these gradients, as the node tells it."""
@@ -197,8 +210,9 @@ class Prices:
         return self._node.product_rows(direction, shape) if shape else 1
 
     def _occupancy(
-        self, direction: Direction, work: Work, rows: int | None, more_arrays: int = 0
-    ) -> Price:
+        self, direction: Direction, work: Work, rows: int | None, more_arrays: int = 0,
+        again: Work = NO_WORK,
+    ) -> Price:  # fmt: skip
         if self._device is None or self._is_freed:
             return self.free[direction]
         node, updated = self._node, None
@@ -214,7 +228,9 @@ class Prices:
             matrix_elements=None if direction is Direction.UPDATE else self._elements,
             is_backward=direction is Direction.BACKWARD,
             updated_bytes=updated,
+            again=again,
         )
+        work = work if again == NO_WORK else work + again
         flop, moved, operations = work.flop, work.bytes, work.operations
         kind = self.kind(direction, flop, moved, operations)
         self._kinds.seconds_on[kind] = seconds_on

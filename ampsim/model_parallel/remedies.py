@@ -21,12 +21,11 @@ from typing import Literal
 
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
-from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State, Work
+from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State
 from ampsim.machine import CopyLanes, LaneTask, Memory, Processor
 from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel.footprint import ACTIVATIONS, Footprint
 from ampsim.model_parallel.placed_node import Accept, Message
-from ampsim.model_parallel.price import Extents, WorkOf
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.model_parallel.step import Ended
 from ampsim.nodes.linear import MatrixNode
@@ -172,17 +171,6 @@ def require_same_weights(schedule: Schedule, cluster: Cluster) -> None:
             f"memory.remedy 'recompute' needs the weights of a forward step when its backward step "
             f"comes, but {who} may have others by then; {instead}, or take the remedy 'offload'"
         )
-
-
-def with_forward_again(work: WorkOf) -> WorkOf:
-    """Add the forward work to that of backward steps that bring a gradient: they do it again."""
-
-    def work_of(direction: Direction, shape: Extents) -> Work:
-        own = work(direction, shape)
-        is_again = direction is BACKWARD and shape is not None
-        return own + work(FORWARD, shape) if is_again else own
-
-    return work_of
 
 
 class RecomputingFootprint(Footprint):

@@ -268,8 +268,9 @@ def _checked(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
             "another version of ampsim wrote it, so run again"
         )
     needed = [("model", "name"), *(("cluster", key) for key in ("name", "workers", "groups"))]
-    needed.append(("schedule", "name"))
+    needed += [("schedule", "name"), ("seed",)]
     kept = [name for name in SELDOM if _at(manifest, ("files", name)) is not None]
+    needed += [("schedule", "ranks")] * ("exchanges" in kept)
     needed += [("files", name, key) for name in (*TABLES, *kept) for key in ("sha256", "rows")]
     for keys in needed:
         value = _at(manifest, keys)
@@ -308,9 +309,8 @@ def _are_groups(value: Any) -> bool:
 
 
 _KINDS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
-    "name": ("text", lambda value: isinstance(value, str)),
-    "sha256": ("text", lambda value: isinstance(value, str)),
-    "rows": ("a whole number >= 0", _is_count),
+    **dict.fromkeys(("name", "sha256"), ("text", lambda value: isinstance(value, str))),
+    **dict.fromkeys(("rows", "seed", "ranks"), ("a whole number >= 0", _is_count)),
     "workers": (f"1 to {WORKERS_MAX}", lambda value: _is_count(value) and 0 < value <= WORKERS_MAX),
     "groups": ("a list of tables, each with device and workers", _are_groups),
 }

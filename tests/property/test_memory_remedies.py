@@ -11,7 +11,7 @@ import pytest
 from short_runs import LINKS, schedule_of, small_model
 from short_runs import cluster_of as plain_cluster
 
-from ampsim import GPipe, Pipeline, Sequential, simulate
+from ampsim import GPipe, Pipeline, Sequential, load_model, simulate
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.hardware import Checkpoints, Cluster, Device, Event, Link, MemoryRemedy
 from ampsim.model_parallel import SCHEDULES, needs_chain
@@ -265,3 +265,23 @@ def test_recomputing_keeps_the_inputs_of_a_cell_alone_and_learns_the_same():
 
 def test_categories_have_the_places_that_tests_name():
     assert MEMORY_CATEGORIES[ACTIVATIONS] == "activations"
+
+
+@pytest.mark.parametrize(("ahead", "back"), [(1.0, 0.1), (0.1, 1.0), (0.5, 0.5)])
+def test_what_is_computed_again_is_as_efficient_as_a_forward_step(ahead, back):
+    """A backward step takes as long as before, and as long as the forward step that it repeats."""
+    surfaces: dict[str, Any] = {
+        f"{name}_efficiency": ((1, 1, fraction),)
+        for name, fraction in (("forward", ahead), ("backward", back))
+    }
+    one = Device(name="one", flop_per_s=1e9, step_overhead_s=1e-6, **surfaces)
+    given = load_model("lstm_mnist", hidden=8, batch=4, data="synthetic")
+    taken = {}
+    for memory in (None, RECOMPUTE):
+        cluster = Cluster(name="c", devices=(one,), memory=memory)
+        spans = simulate(given, cluster, Sequential(), instances=4, mode="sleep").spans
+        own = spans[(spans["node"] == "lstm") & (spans["end_s"] > spans["start_s"])]
+        lasted_s = (own["end_s"] - own["start_s"]).groupby(own["direction"], observed=True)
+        taken[memory] = lasted_s.max()
+    repeated_s = taken[None]["forward"] - 1e-6
+    assert taken[RECOMPUTE]["backward"] == pytest.approx(taken[None]["backward"] + repeated_s)

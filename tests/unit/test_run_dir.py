@@ -225,6 +225,25 @@ def test_a_manifest_without_a_tables_hash_is_refused(outcome, tmp_path):
         load_run(tmp_path)
 
 
+EDITED = {
+    r"^seed = .*\n": ("", r"missing key 'seed'; run again"),
+    r"^seed = .*": ('seed = "x"', r"seed must be a whole number >= 0, got 'x'; run again"),
+    r"^ranks = .*\n": ("", r"missing key 'schedule\.ranks'; run again"),
+    r"^ranks = .*": ("ranks = -1", r"schedule\.ranks must be a whole number >= 0, got -1"),
+}
+
+
+@pytest.mark.parametrize("line", EDITED, ids=range(len(EDITED)))
+def test_a_manifest_without_what_waits_are_told_by_is_refused(line, chain, make_cluster, tmp_path):
+    one = chain(((1, 2, 1), (1, 2, 1)), instances=8, valid=2)
+    job = (one.model(), make_cluster(4), ampsim.EASGD(2))
+    write_run(run_to_keep(*job, RunOptions(epochs=1)), tmp_path)
+    path, (put, said) = tmp_path / "manifest.toml", EDITED[line]
+    path.write_text(re.sub(line, put, path.read_text(), count=1, flags=re.MULTILINE))
+    with pytest.raises(FileFormatError, match=said):
+        load_run(tmp_path)
+
+
 def test_a_manifest_that_cannot_be_read_is_named(outcome, tmp_path, monkeypatch):
     write_run(outcome, tmp_path)
 
