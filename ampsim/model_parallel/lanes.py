@@ -146,7 +146,7 @@ class Lanes:
         self.all: list[Lane] = []
         self._recomputes = cluster.memory is not None and cluster.memory.remedy == "recompute"
         if self._recomputes:
-            require_same_weights(schedule, cluster)
+            require_same_weights(schedule)
         for worker in workers:
             device = cluster.devices[worker]
             for key in device.message_numbers if schedule.order.max_group > 1 else ():

@@ -20,10 +20,8 @@ from functools import partial
 from typing import Literal
 
 from ampsim.errors import OptionError
-from ampsim.hardware import Cluster
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State
 from ampsim.machine import CopyLanes, LaneTask, Memory, Processor
-from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel.footprint import ACTIVATIONS, Footprint
 from ampsim.model_parallel.placed_node import Accept, Message
 from ampsim.model_parallel.schedules.base import Schedule
@@ -153,23 +151,19 @@ def keeps_more(node: Node) -> bool:
     return isinstance(node, MatrixNode) and own is not ParameterizedNode.kept_bytes
 
 
-def require_same_weights(schedule: Schedule, cluster: Cluster) -> None:
+def require_same_weights(schedule: Schedule) -> None:
     """Check that a backward step has the weights that its forward step had.
 
     Raises:
-        OptionError: a node may be updated between the two, or its device go back to a checkpoint,
-            and it reads the latest.
+        OptionError: a node may be updated between the two, and reads the latest.
     """
-    weights, who, instead = schedule.weights, "", "take a schedule that drains or stashes weights"
+    weights = schedule.weights
     is_same = schedule.updates.is_at_drain or weights.versions is not None
     if not is_same or weights.remedy != "none":
-        who = schedule.name
-    elif any(loses_weights(cluster, worker) for worker in range(cluster.workers)):
-        who, instead = "a device that goes back to a checkpoint", "let devices keep their weights"
-    if who:
         raise OptionError(
             f"memory.remedy 'recompute' needs the weights of a forward step when its backward step "
-            f"comes, but {who} may have others by then; {instead}, or take the remedy 'offload'"
+            f"comes, but {schedule.name} may have others by then; take a schedule that drains or "
+            "stashes weights, or the remedy 'offload'"
         )
 
 

@@ -13,7 +13,7 @@ from short_runs import cluster_of as plain_cluster
 
 from ampsim import GPipe, Pipeline, Sequential, load_model, simulate
 from ampsim.errors import OptionError, OutOfMemoryError
-from ampsim.hardware import Checkpoints, Cluster, Device, Event, Link, MemoryRemedy
+from ampsim.hardware import Cluster, Device, Link, MemoryRemedy
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.model_parallel.footprint import ACTIVATIONS
 from ampsim.model_parallel.worker import Worker
@@ -200,15 +200,6 @@ def test_recomputing_is_refused_where_weights_may_be_others_by_then(chain, sched
     else:
         with pytest.raises(OptionError, match=f"but {made.name} may have others by then; take"):
             simulate(model, cluster_of(RECOMPUTE), made, mode="sleep")
-
-
-def test_recomputing_is_refused_where_a_device_goes_back_to_a_checkpoint(chain):
-    stop = Event(kind="stop", worker=0, from_s=1e-8, until_s=2e-8, weights="checkpoint")
-    cluster = cluster_of(RECOMPUTE).model_copy(
-        update={"events": (stop,), "checkpoints": Checkpoints(every_s=1.0)}
-    )
-    with pytest.raises(OptionError, match="but a device that goes back to a checkpoint may have"):
-        simulate(chain(COSTS, instances=3).model(), cluster, Sequential(), mode="sleep")
 
 
 @pytest.mark.parametrize("model", CELLS)
