@@ -557,7 +557,7 @@ class Server(SomeFree):
         push.measure(theta, centre)
 
     def _price(self, key: tuple[tuple[int, ...], bool], rate: float) -> tuple[float, int]:
-        """Seconds of a merge, by its nodes and the optimizer's stage, and its span's kind; or 0."""
+        """Seconds of a merge of nodes in a stage of the optimizer, 0 of none; its span's kind."""
         setting, (places, _stage) = self._setting, key
         for place in places if self._is_gradient else ():
             setting.centre.optimizer.charge(setting.nodes[place], rate)
@@ -570,7 +570,7 @@ class Server(SomeFree):
             occupancy_s, work=work, is_light=False, resident_bytes=hosted, updated_bytes=updated
         )
         price = seconds_on(self._device) if places else 0.0, setting.recorder.kinds.number(kind)
-        if places:  # a push has a gradient of one of them
+        if places:
             setting.recorder.kinds.seconds_on[price[1]] = seconds_on
         self._prices[key] = price
         return price

@@ -149,19 +149,20 @@ def addition_work(node: ParameterizedNode) -> Work:
     return Work(node.parameter_count, moved, 1, pass_bytes=moved)
 
 
-def outer_work(node: ParameterizedNode, own: Work, counts: tuple[int, ...]) -> Work:
+def outer_work(node: ParameterizedNode, counts: tuple[int, ...]) -> Work:
     """The work of a step from the centre along its difference to the mean of all ranks' weights.
 
     Args:
-        node: whose parameters they are.
-        own: of its own update, of which it has the FLOP beside those of the difference.
+        node: whose parameters they are; of its own update, in which nothing is predicted, it has
+            the FLOP beside those of the difference.
         counts: of an `OUTER` charge.
     """
     arrays, operations, passes, functions = counts
     count = node.parameter_count
     size_bytes = count * node.theta.itemsize
     moved, passed = (3 + 2 * arrays) * size_bytes, (3 + passes) * size_bytes
-    return Work(own.flop + count, moved, 1 + operations, 0, passed, functions * count)
+    flop = node.work(Direction.UPDATE, None).flop
+    return Work(flop + count, moved, 1 + operations, 0, passed, functions * count)
 
 
 def sum_and_step(node: ParameterizedNode, own: Work) -> tuple[Work, Work]:
@@ -180,7 +181,7 @@ def work_in_rank(node: ParameterizedNode, of: WorkOf, charge: Charge) -> Work:
         steps, pulls = counts
         return reduce(add, [elastic_work(node)] * pulls, own if steps else Work(operations=0))
     if charge.kind == OUTER:
-        return outer_work(node, node.work(Direction.UPDATE, None), counts)  # nothing is predicted
+        return outer_work(node, counts)
     if charge == SUM:
         return sum_and_step(node, own)[0]
     if charge.kind == SELECTION:

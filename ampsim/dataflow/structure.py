@@ -37,7 +37,7 @@ class TensorArray:
     ) -> None:  # fmt: skip
         static = None if element_shape is None else tuple(element_shape)
         self._told: dict[str, Any] = {"static": static, "dtype": np.dtype(dtype)}
-        self._written: list[Tensor] = []  # shared with all that come of it
+        self._written: list[Tensor] = []  # the first; shared with all that come of it
         self.handle = apply("array", size)
         self.flow = constant(0.0)
 
@@ -80,7 +80,8 @@ class TensorArray:
                 f"write: elements of this array are {dtype} of shape {told}, got {tensor.dtype} of "
                 f"shape {shape}; give each array elements that are alike"
             )
-        self._written.append(tensor)
+        if not self._written:
+            self._written.append(tensor)
         self._told.update(static=shape if told is None else told, dtype=tensor.dtype)
 
     def stack(self) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ampsim.learning.operation import OfLearner, needing
 from ampsim.learning.rows import Item
+from ampsim.nodes.embedding import require_places
 from ampsim.nodes.linear import product_of_few
 
 
@@ -85,8 +86,7 @@ class OfEmbedding(OfLearner):
     def forward(self, items: list[Item]) -> None:
         """Compute what items give, and in training keep what is needed."""
         (indices,) = self.inputs(items)
-        if indices.size and indices.min() < 0:
-            raise IndexError(f"index {indices.min()} is below 0")
+        require_places(indices)
         self.give(items, self.node.weight[indices])
 
     def backward(self, items: list[Item]) -> None:

@@ -25,6 +25,16 @@ others, the copy in the order of their rows, and the sum."""
 FEW_ROWS: Final = 64  # chosen: a one-hot product is the faster up to about this many rows
 
 
+def require_places(index: np.ndarray) -> None:
+    """Check places of rows, of which NumPy counts those below 0 from the end.
+
+    Raises:
+        IndexError: one is below 0.
+    """
+    if index.min(initial=0) < 0:
+        raise IndexError(f"index {index.min()} is below 0")
+
+
 class Embedding(ParameterizedNode, CachingNode):
     """Rows of a table of `vocabulary` x `width`, looked up by integer payloads of any shape.
 
@@ -98,8 +108,7 @@ class Embedding(ParameterizedNode, CachingNode):
 
     def forward(self, port: int, state: State, payload: Payload) -> Sends:
         """Send the rows; record the indices and the table's version under the state."""
-        if payload.size and payload.min() < 0:
-            raise IndexError(f"index {payload.min()} is below 0")
+        require_places(payload)
         if self.is_training:
             self._saved[state] = (payload, self.version)
         if self.is_abstract:

@@ -381,3 +381,33 @@ def test_what_a_variable_is_given_has_its_type_and_one_shape():
     ):
         with graph, pytest.raises(OptionError, match=r"^variable '\w+' must have one shape, got"):
             give()
+
+
+def test_a_place_below_0_is_none():
+    with flow.FlowGraph():
+        table = flow.variable("table.weight", np.ones((4, 2)))
+        every = (
+            flow.pick(flow.constant([1.0, 2.0]), np.array([-1])),
+            flow.embedding("table", flow.constant([1, -1]), 4, 2),
+            flow.scatter(np.ones((1, 2)), np.array([-1]), table),
+        )
+    for asked in every:
+        with pytest.raises(SimulationError, match="IndexError: index -1 is below 0"):
+            flow.run(asked)
+
+
+def test_a_group_is_a_truth_value():
+    """It is taken by whatever takes one."""
+    with flow.FlowGraph():
+        x = flow.input("x", (2, 3))
+        met = flow.group(x)
+        asked = [flow.cast(met, "float64"), flow.where(met, x, -x), flow.reshape(met, (1,))]
+    values = flow.run(asked, {"x": np.ones((2, 3))}).values
+    assert [one.tolist() for one in values] == [1.0, [[1.0] * 3] * 2, [True]]
+
+
+def test_a_feed_has_one_shape():
+    with flow.FlowGraph():
+        x = flow.input("x", (2, 3))
+    with pytest.raises(OptionError, match=r"^feeds: input 'x' must have one shape, got \[\[1\]"):
+        flow.run(x, {"x": [[1], [1, 2]]})

@@ -572,3 +572,19 @@ def test_a_recv_that_nobody_serves_is_named_with_its_worker_and_tag(graph, monke
         r"has not served it; send that tensor in every iteration, live or dead$",
         lambda: flow.run(built, {"y": 1.0}, cluster=pair()),
     )
+
+
+UNLIKE: dict[str, Callable[[flow.TensorArray, flow.Tensor], object]] = {
+    "another length": lambda array, x: array.write(1, flow.sum(x, axis=1)),
+    "another type": lambda array, x: array.write(1, flow.cast(flow.sum(x, axis=0), "float32")),
+    "other rows": lambda array, x: array.unstack(flow.transpose(x)),
+    "as was said": lambda _array, x: flow.TensorArray(2, element_shape=(4,)).write(0, x),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_elements_of_an_array_are_alike(x, case):
+    """A gradient has the shape that is known of its element."""
+    array = flow.TensorArray(2).write(0, flow.sum(x, axis=0))
+    with pytest.raises(GraphError, match=r"^write: elements of this array are float64 of shape"):
+        UNLIKE[case](array, x)

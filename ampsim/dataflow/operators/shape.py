@@ -12,6 +12,7 @@ from ampsim.arguments import checked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import Array, Operand, Tensor, apply, listed
 from ampsim.ir.work import NO_WORK, Work, placed_work
+from ampsim.nodes.embedding import require_places
 
 
 def _rank_shape(x: op.Shape) -> op.Shape:
@@ -233,13 +234,8 @@ def pick(x: Array, index: Array) -> Any:
     Raises:
         IndexError: there is no such row.
     """
-    return x[_places(index)]
-
-
-def _places(index: np.ndarray) -> np.ndarray:
-    if index.min(initial=0) < 0:
-        raise IndexError(f"index {index.min()} is below 0")
-    return index
+    require_places(index)
+    return x[index]
 
 
 def _scattered(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work:
@@ -253,8 +249,9 @@ def _scattered(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work
 )  # fmt: skip
 def scatter_to(x: Array, index: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `pick`: rows added up at their places, in zeros of a shape."""
+    require_places(index)
     whole = np.zeros(tuple(shape.tolist()), x.dtype)
-    np.add.at(whole, _places(index), x)
+    np.add.at(whole, index, x)
     return whole
 
 
