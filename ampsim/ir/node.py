@@ -322,6 +322,10 @@ class ParameterizedNode(Node):
         """Use `theta` as parameters from now on; subclasses bind their views here."""
         self.theta = theta
 
+    def read_as(self, version: int) -> None:
+        """Let steps count the weights that they read as this version of them."""
+        self.version = version
+
     def parts(self, vector: np.ndarray) -> list[np.ndarray]:
         """Cut a flat vector into this node's parameters, in their order; views, not copies."""
         return [vector[place].reshape(shape) for place, shape in self._parts]

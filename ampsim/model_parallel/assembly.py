@@ -19,6 +19,7 @@ from ampsim.machine import (
     checkpointed,
     paced,
 )
+from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel.budget import Budget, debts_of
 from ampsim.model_parallel.called_off import StoppableWorker
 from ampsim.model_parallel.checkpoints import (
@@ -227,13 +228,14 @@ def _placed_nodes(
 
 def _steps(setup: AssemblySetup, place: int, rule: VersionRule | None) -> Steps:
     """Build the steps of a node whose backward steps are not split."""
-    node = setup.nodes[place]
+    node, worker = setup.nodes[place], setup.placement[place]
     return steps_of(
         node,
         rule=rule,
         note_stash=_note_of_stash(setup, place),
         debt=setup.debts.get(node) if isinstance(node, ParameterizedNode) else None,
         predicts=setup.schedule.weights.remedy == "weight-prediction",
+        computes_again=setup.lanes.recomputes(node) and loses_weights(setup.cluster, worker),
     )
 
 

@@ -115,7 +115,7 @@ class Stash:
     def _use(self, theta: np.ndarray, version: int) -> None:
         if self._node.theta is not theta:
             self._node.adopt(theta)
-        self._node.version = version
+        self._node.read_as(version)
 
     def _forget(self) -> None:
         """Drop the versions that nobody will read, and measure what is left."""

@@ -1,14 +1,17 @@
 """Steps of a node: its backward step split or not, with the weights that a schedule asks for.
 
 A step is built here once, from the inside out, and nothing is changed afterwards: the node's step,
-the version of the weights that it reads, what it owes to a staleness budget, the weights that are
-predicted for it. `PlacedNode.serve` counts the activations that it keeps, and charges for it.
+what it computes again, the version of the weights that it reads, what it owes to a staleness
+budget, the weights that are predicted for it. `PlacedNode.serve` counts the activations that it
+keeps, and charges for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+
+import numpy as np
 
 from ampsim.errors import OptionError
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State, Work
@@ -61,6 +64,39 @@ class SplitBackward:
         return self._node.work_of_halves(shape)[1]
 
 
+class ComputedAgain:
+    """Steps of a node whose backward step computes again what its forward step has not kept.
+
+    With the weights of the forward step that gives the same bits, so that it is not done. Where a
+    stop has taken these back meanwhile, the forward step is done once more, with those that the
+    device came back with; the gradient is as late as it would have been.
+    """
+
+    def __init__(self, node: ParameterizedNode) -> None:
+        self._node = node
+        self._taken: dict[State, list[tuple[int, Payload]]] = {}
+        self._read: dict[State, tuple[np.ndarray, int]] = {}
+
+    def forward(self, port: int, state: State, payload: Payload) -> Sends:
+        """Serve a forward message; in training, note it and the weights that it met."""
+        node = self._node
+        if node.is_training:
+            self._taken.setdefault(state, []).append((port, payload))
+            self._read[state] = node.theta, node.version
+        return node.forward(port, state, payload)
+
+    def backward(self, port: int, state: State, gradient: Payload) -> Sends:
+        """Serve a backward message, with what the weights of the moment make of the inputs."""
+        node, latest = self._node, self._node.version
+        taken, (theta, version) = self._taken.pop(state), self._read.pop(state)
+        if gradient is not None and theta is not node.theta:
+            node.read_as(version)
+            for its_port, payload in taken:
+                node.forward(its_port, state, payload)
+            node.read_as(latest)
+        return node.backward(port, state, gradient)
+
+
 class Steps(NamedTuple):
     """The functions that serve the messages of one node at one place.
 
@@ -91,6 +127,7 @@ def steps_of(
     note_stash: Callable[[int], None] | None = None,
     debt: Debt | None = None,
     predicts: bool = False,
+    computes_again: bool = False,
 ) -> Steps:
     """Build the pipeline of a node's steps.
 
@@ -100,6 +137,8 @@ def steps_of(
         note_stash: told how many bytes of other versions are kept, where there is a `rule`.
         debt: counts the gradients that instances owe to the node; None where nobody asks.
         predicts: whether forward steps read predicted weights.
+        computes_again: whether backward steps compute again what forward steps have not kept, and
+            may have other weights by then.
 
     Raises:
         OptionError: the node's updates write its weights, of which versions are asked for.
@@ -108,6 +147,9 @@ def steps_of(
     if not isinstance(node, ParameterizedNode):
         return Steps(forward, backward, work)
     stash = prediction = None
+    if computes_again:
+        again = ComputedAgain(node)
+        forward, backward = again.forward, again.backward
     if rule is not None:
         assert note_stash is not None, "nobody is told how many bytes are stashed"
         stash = Stash(node, forward, backward, rule, note_stash)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from lost_weights import (
     BACKWARD,
     BATCH,
@@ -23,6 +24,11 @@ from lost_weights import (
 )
 
 import ampsim
+from ampsim.data import ArrayDataset, pump_arrays
+from ampsim.hardware import Checkpoints, Cluster, Device, MemoryRemedy
+from ampsim.ir import Graph
+from ampsim.nodes import GRUCell, Linear, SoftmaxCrossEntropy
+from ampsim.optim import sgd
 from ampsim.study.model import parameters_of
 
 STOPS = {
@@ -99,3 +105,76 @@ def test_a_stop_in_the_last_moment_of_a_run_takes_weights_back_for_whoever_reads
     for name, values in result.model.parameters().items():
         before = first if name.startswith("linear-2") else usual.model.parameters()
         np.testing.assert_array_equal(values, before[name])
+
+
+NAMES = {
+    "weight_input": "weight_ih", "weight_state": "weight_hh", "bias_input": "bias_ih",
+    "bias_state": "bias_hh",
+}  # fmt: skip
+"""Parameters of a GRU cell, and PyTorch's names of them."""
+
+
+def cell_graph() -> Graph:
+    graph = Graph("cell")
+    x, h, label = graph.controller(x=("rows", 4), h=("rows", 3), label=("rows",))
+    after = graph.add(Linear("linear", 3, 2), graph.add(GRUCell("gru", 4, 3), x, h))
+    graph.end(SoftmaxCrossEntropy("loss"), after, label)
+    return graph
+
+
+def cell_model() -> ampsim.Model:
+    random = np.random.default_rng(0)
+    arrays = random.normal(size=(10, 4)), random.normal(size=(10, 3)), random.integers(0, 2, 10)
+    data = ArrayDataset(train=arrays, valid=arrays, batch=5, dtype="float64")
+    how = {"dtype": "float64"}
+    return ampsim.Model("cell", None, cell_graph, data.for_run, pump_arrays, sgd(0.5), **how)
+
+
+def torch_cell(theta: dict[str, Any]) -> Any:
+    made = torch.nn.GRUCell(4, 3).double()
+    for name, other in NAMES.items():
+        getattr(made, other).data = torch.tensor(np.array(theta[f"gru.{name}"].T))
+    return made
+
+
+@pytest.mark.parametrize("remedy", [None, "recompute"])
+def test_what_is_computed_again_after_a_stop_has_the_weights_that_it_left(remedy):
+    """PyTorch's cell: the device of the cell stops while the next one computes, in instance 1.
+
+    The gates are those of the first weights where they are computed again, and kept otherwise.
+    """
+    memory = None if remedy is None else MemoryRemedy(remedy=remedy)
+    devices = (Device(name="d", flop_per_s=1.0),) * 2
+    plain = Cluster(name="two", devices=devices, memory=memory)
+    made, given = cell_model(), {"instances": 10, "seed": SEED, "placement": "paper"}
+    spans = ampsim.simulate(made, plain, ampsim.GPipe(1), mode="sleep", **given).spans
+    after = spans[(spans["node"] == "linear") & (spans["instance"] == 1)]["start_s"].min()
+    flaky = plain.model_copy(
+        update={
+            "events": (stop(after + 1.0, after + 2.0, worker=0),),
+            "checkpoints": Checkpoints(every_s=1e9),
+        }
+    )
+    result = ampsim.simulate(made, flaky, ampsim.GPipe(1), **given)
+    assert result.outages["updates_lost"].tolist() == [1]
+    first = parameters_of(made.graph(SEED))
+    cells = [torch_cell(first), torch_cell(first)]  # the second is stepped, and lost
+    weight, bias = (torch.tensor(first[f"linear.{name}"]) for name in ("weight", "bias"))
+    weight.requires_grad_(), bias.requires_grad_()
+    for number, batch in enumerate(made.make_data(SEED, 10).batches("train", epoch=0, seed=SEED)):
+        x, h, label = map(torch.tensor, batch.arrays)
+        hidden = cells[1](x, h)
+        seen = hidden.detach().requires_grad_()
+        torch.nn.functional.cross_entropy(seen @ weight + bias, label).backward()
+        if number and remedy:
+            hidden = cells[0](x, h)
+        hidden.backward(seen.grad)
+        for one in (*cells[1].parameters(), weight, bias) if not number else (weight, bias):
+            one.data -= 0.5 * one.grad
+            one.grad = None
+    for name, other in NAMES.items():
+        left = getattr(cells[0], other)
+        moved = getattr(cells[0 if remedy else 1], other).grad
+        found = result.model.parameters()[f"gru.{name}"].T
+        np.testing.assert_allclose(found, (left - 0.5 * moved).detach(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(result.model.parameters()["linear.weight"], weight.detach())
