@@ -43,6 +43,7 @@ from ampsim.model_parallel.schedules.base import Schedule, needs_chain, require_
 from ampsim.model_parallel.schedules.turns import Admitted, WorkerStages
 from ampsim.model_parallel.schedules.values import VersionRule
 from ampsim.model_parallel.stages import stages_of
+from ampsim.model_parallel.stash import PREDICTED_ARRAYS
 from ampsim.model_parallel.steps import Steps, split_steps_of, steps_of
 from ampsim.model_parallel.wiring import AssemblySetup, Barrier, Wiring
 from ampsim.model_parallel.worker import Inbox, Shared, TurnQueue, Worker
@@ -280,6 +281,7 @@ def _placed(
         resident_bytes=setup.resident_bytes[worker],
         light_is_free=setup.settings.light_is_free,
         recomputes=setup.lanes.recomputes(node),
+        predicted_arrays=0 if steps.prediction is None else PREDICTED_ARRAYS,
     )
     has_turns = setup.schedule.order.turns is not None and place in setup.stages
     return PlacedNode(

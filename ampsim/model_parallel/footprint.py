@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ampsim.ir import Direction, Node, ParameterizedNode, Payload, Sends, State
 from ampsim.machine import Memory
+from ampsim.model_parallel.stash import PREDICTED_ARRAYS
 from ampsim.model_parallel.step import Ended, Step
 from ampsim.trace import MEMORY_CATEGORIES
 
@@ -168,7 +169,7 @@ def take_parameters(node: ParameterizedNode, memory: Memory, *, is_predicted: bo
     """Take what a node's parameters need throughout: each of an array of their size.
 
     Gradients are accumulated in one such array; those of a sparse table are few rows, which are
-    left out. Predicted weights need two: what the prediction rests on, and the prediction.
+    left out.
 
     Raises:
         OutOfMemoryError: there is no room.
@@ -179,4 +180,4 @@ def take_parameters(node: ParameterizedNode, memory: Memory, *, is_predicted: bo
     if not node.is_sparse:
         memory.take(GRADIENTS, size_bytes)
         if is_predicted:
-            memory.take(STASHES, 2 * size_bytes)
+            memory.take(STASHES, PREDICTED_ARRAYS * size_bytes)

@@ -82,6 +82,8 @@ class Prices:
             does, of an update, what the optimizer keeps of them.
         light_is_free: whether light steps take no time, whatever the device says.
         recomputes: whether backward steps that bring a gradient do the forward step's work again.
+        predicted_arrays: of the parameters' size, which an update that has no `Charge` passes over
+            to predict weights.
 
     Attributes:
         is_free: whether no step of the node ever takes device time.
@@ -90,8 +92,8 @@ class Prices:
 
     __slots__ = (
         "_device", "_elements", "_is_freed", "_kinds", "_node", "_of_validation", "_place",
-        "_prices", "_recomputes", "_resident_bytes", "_work", "_work_of_charge", "_worker", "free",
-        "is_free",
+        "_predicted_arrays", "_prices", "_recomputes", "_resident_bytes", "_work",
+        "_work_of_charge", "_worker", "free", "is_free",
     )  # fmt: skip
 
     def __init__(
@@ -107,10 +109,12 @@ class Prices:
         resident_bytes: int = 0,
         light_is_free: bool = False,
         recomputes: bool = False,
+        predicted_arrays: int = 0,
     ) -> None:
         self._node, self._place, self._worker, self._device = node, place, worker, device
         self._kinds, self._work, self._resident_bytes = kinds, work, resident_bytes
         self._work_of_charge, self._recomputes = work_of_charge, recomputes
+        self._predicted_arrays = predicted_arrays
         is_light = not node.is_parameterized
         self._is_freed = is_light and light_is_free
         self.is_free = device is None or self._is_freed or (is_light and is_free(device))
@@ -189,7 +193,7 @@ class Prices:
         if direction is not Direction.UPDATE and charged is not None:
             rows = self._rows(direction, charged)
         work, again = self._required(direction, charged, needed), self._again(direction, charged)
-        return self._occupancy(direction, work, rows, again=again)
+        return self._occupancy(direction, work, rows, self._predicted_arrays, again)
 
     def _again(self, direction: Direction, shape: Extents) -> Work:
         """Return the forward work that a backward step does again."""

@@ -143,6 +143,9 @@ PREDICTING: Final = Calls(6, 15)
 PREDICTING_ARRAYS: Final = 7
 """Arrays of the parameters' size that these read or write at least: four for v, three then."""
 
+PREDICTED_ARRAYS: Final = 2
+"""Arrays that are kept for it: the smoothed step, and the prediction."""
+
 
 class Prediction:
     """Forward steps of a node that read predicted weights, in training.

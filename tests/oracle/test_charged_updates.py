@@ -120,6 +120,41 @@ def test_weight_prediction_is_charged_for_its_own_calls_beside_those_of_the_upda
     assert found == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("share", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("remedy", "more"), [("none", 0), ("weight-prediction", 2)])
+@pytest.mark.parametrize("around", [False, True], ids=["alone", "in a rank"])
+@pytest.mark.parametrize("optimizer", STEPS)
+def test_a_cache_has_the_arrays_of_weight_prediction_beside_those_of_an_update(
+    optimizer, around, remedy, more, share
+):
+    """An outer step around it passes over its own: the centre, and Nesterov's velocity."""
+    arrays = {"sgd": 2, "momentum": 3, "adam": 4}[optimizer] + more
+    device = Device(
+        name="d", flop_per_s=1e24, pass_bandwidth_bytes_per_s=1.0,
+        cache_bytes=round(share * arrays * BYTES), cache_bandwidth_bytes_per_s=4.0,
+    )  # fmt: skip
+    schedule: Any = ampsim.Amp(2, remedy=remedy)
+    if around:
+        schedule = ampsim.DiLoCo(1, period=BATCHES, inner=schedule)
+    result = ampsim.simulate(
+        model(BATCHES, 1, optimizer=optimizer), Cluster(name="c", devices=(device,)), schedule,
+        mode="sleep",
+    )  # fmt: skip
+    updates = result.spans[result.spans["direction"] == "update"]
+    lasted_s = [one for one in updates["end_s"] - updates["start_s"] if one]
+    passes = STEPS[optimizer].passes + (15 if more else 0)
+    assert lasted_s[:BATCHES] == pytest.approx([seconds_of(passes, min(1.0, share))] * BATCHES)
+    if around:
+        of_outer = (2 + 2) * BYTES  # weights, their difference, the centre, the velocity
+        room = min(1.0, device.cache_bytes / of_outer) if device.cache_bytes else 0.0
+        assert lasted_s[BATCHES:] == pytest.approx([seconds_of(OUTER.passes, room)])
+
+
+def seconds_of(passes: int, share: float) -> float:
+    """Of passes over all parameters, of which a share is four times as fast."""
+    return passes * BYTES * (share / 4.0 + 1.0 - share)
+
+
 @pytest.mark.parametrize(("remedy", "arrays"), [("none", 3), ("weight-prediction", 4)])
 def test_a_checkpoint_takes_the_bytes_of_all_that_a_device_comes_back_with(remedy, arrays):
     """Weights, Adam's two arrays, and the smoothed step of weight prediction."""
