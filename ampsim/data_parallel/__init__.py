@@ -2,7 +2,7 @@
 
 from ampsim.data_parallel.all_reduce import OF_GROUP
 from ampsim.data_parallel.collectives import COLLECTIVES, Collective, Hop
-from ampsim.data_parallel.engine import SolverEngine, cluster_of_rank
+from ampsim.data_parallel.engine import SolverEngine, cluster_of_rank, with_groups
 from ampsim.data_parallel.inside import FIXED, GROUPS, blocks_of, kind_named, name_of
 from ampsim.data_parallel.setting import CENTRE
 from ampsim.data_parallel.solver import (
@@ -27,6 +27,6 @@ __all__ = [
     "CENTRE", "COLLECTIVES", "FIXED", "GROUPS", "OF_GROUP", "SOLVERS", "Collected", "Collective",
     "CollectiveSolver", "Decisions", "Hop", "Locks", "Meets", "ParameterServerSolver", "Sends",
     "Served", "Solver", "SolverEngine", "Sparsified", "Step", "Vector", "Waits", "blocks_of",
-    "cluster_of_rank", "kind_named", "name_of",
+    "cluster_of_rank", "kind_named", "name_of", "with_groups",
 ]  # fmt: skip
 __all__ += registry.__all__

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from ampsim.arguments import check_fields, checked
 from ampsim.clock import Clock, SimClock
+from ampsim.data_parallel import Solver, with_groups
 from ampsim.dataflow import OfProgram
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, load_cluster
@@ -340,7 +341,8 @@ def _settings_of(
     if chosen is None:
         limits = any(one.memory_bytes is not None for one in cluster.devices)
         is_own = isinstance(schedule, OfProgram) or options.clock is not None
-        needs_numbers = is_own or any(node.reads_values for node in graph.nodes)
+        solvers = with_groups(schedule) if isinstance(schedule, Solver) else []
+        needs_numbers = is_own or any(one.reads_values for one in (*graph.nodes, *solvers))
         chosen = limits or (options.mode == "numeric" and needs_numbers)
     return RunSettings(
         clock=SimClock() if options.clock is None else options.clock,

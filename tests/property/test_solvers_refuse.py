@@ -80,7 +80,8 @@ def test_a_solver_that_reads_values_is_refused_in_sleep_mode():
         lambda: ampsim.simulate(made, hosts, Nosy(), mode="sleep"),
         "mode 'sleep' has no numbers, but sync-sgd decides by them; use mode 'numeric'",
     )
-    ampsim.simulate(made, hosts, Nosy())
+    for solver in (Nosy(3), ampsim.LocalSGD(1, inner=Nosy(3))):
+        assert (ampsim.simulate(made, hosts, solver).peak_bytes > 0).all()
 
 
 def test_models_of_which_ranks_cannot_share_weights_are_refused():
