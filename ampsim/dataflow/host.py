@@ -125,12 +125,13 @@ class Host:
         """
         variables = [one for one in nodes if one.operator is op.VARIABLE]
         self._weights = {one for one in variables if one.attributes["held"].trainable}
-        self._weight_bytes = self._updated_bytes = 0
+        self._weight_bytes, self._updated = 0, list[tuple[int, int]]()
         for one in self._weights:
             shape, itemsize = one.outputs[0].static_shape, one.outputs[0].dtype.itemsize
             assert shape is not None, "a variable has a shape"
-            self._weight_bytes += math.prod(shape) * itemsize
-            self._updated_bytes += (2 + one.attributes["held"].slots) * math.prod(shape) * itemsize
+            size_bytes = math.prod(shape) * itemsize
+            self._weight_bytes += size_bytes
+            self._updated.append((one.attributes["held"].slots, size_bytes))
 
     def start(self, run: Callable[[Step, Iteration], None]) -> None:
         """Begin to run what is ready."""
@@ -259,7 +260,8 @@ class Host:
         work = rule(shapes, shape, charged_bytes)
         is_light = not work.flop
         rows, elements = None, None
-        if not is_light and node.direction != UPDATE:
+        is_update = node.direction == UPDATE
+        if not is_light and not is_update:
             rows, elements = shape[0], math.prod(shapes[1])
             is_turned = node.inputs[0].node.operator is op.OPERATORS["transpose"]
             if is_turned and node.direction == BACKWARD:
@@ -270,13 +272,13 @@ class Host:
             occupancy_s, work=work, is_light=is_light, rows=rows, matrix_elements=elements,
             is_backward=node.direction == BACKWARD,
             resident_bytes=self._weight_bytes,
-            updated_bytes=self._updated_bytes if node.direction == UPDATE else None,
+            updated_bytes=self._updated_bytes(operator, inputs) if is_update else None,
         )  # fmt: skip
         kind = self._recorder.kinds.number(
             (self.worker, node.index, node.direction, work.flop, work.bytes, work.operations),
             COMPUTE_LANE,
         )
-        is_free = is_light and self._light_is_free and node.direction != UPDATE
+        is_free = is_light and self._light_is_free and not is_update
         if not is_free:
             self._recorder.kinds.seconds_on[kind] = seconds_on
         output = standin(shape, itemsize) if self._is_abstract else None
@@ -284,6 +286,14 @@ class Host:
         seconds = 0.0 if is_free else seconds_on(self.device)
         size_bytes = math.prod(shape) * itemsize
         return KernelCost(output, seconds, kind, size_bytes, steps)
+
+    def _updated_bytes(self, operator: op.Operator, inputs: list[Any]) -> int:
+        """What updates on the worker pass over; a stage of an optimizer may keep less."""
+        told, kept = operator.running_slots, self._updated
+        if told is not None:
+            most = told(*inputs)
+            kept = [(min(slots, most), size_bytes) for slots, size_bytes in kept]
+        return sum((2 + slots) * size_bytes for slots, size_bytes in kept)
 
     # --- a client that decides
 

@@ -76,6 +76,8 @@ class Operator:
     running_shape: Callable[..., tuple[int, ...]] | None = None
     # the rule of its work from the inputs themselves, where it is not always the same
     running_work: Callable[..., WorkRule] | None = None
+    # arrays that an optimizer's step passes over beside, from the inputs, where likewise
+    running_slots: Callable[..., int] | None = None
     reads_shapes: bool = False  # whether the kernel needs no more of floats than their shapes
     is_stateful: bool = False  # whether it reads or changes a resource, and runs in every mode
     needs_tag: bool = False  # whether the kernel's first argument is (node's number, tag's path)

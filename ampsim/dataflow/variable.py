@@ -307,8 +307,13 @@ def _stepped(target: Tensor, slope: Tensor, epoch: Any, optimizer: Optimizer) ->
     held.slots = max(held.slots, optimizer.arrays)
     kernel = partial(_step, held, method=optimizer.of_tensors([shape]), of=optimizer)
     work = partial(_update_work, optimizer)
-    told = None if optimizer.first is None else partial(_work_of_stage, optimizer)
-    update = op.Operator(op.STEP, kernel, op.first_shape, op.first_dtype, work, running_work=told)
+    told = None, None
+    if optimizer.first is not None:
+        told = partial(_work_of_stage, optimizer), partial(_slots_of_stage, optimizer)
+    update = op.Operator(
+        op.STEP, kernel, op.first_shape, op.first_dtype, work, running_work=told[0],
+        running_slots=told[1],
+    )  # fmt: skip
     with open_graph().building(placed=target.node):
         return build(update, (target, slope, epoch), {})
 
@@ -341,11 +346,18 @@ def _rate(method: Optimizer, epoch: float) -> float:
     return method.rate(epoch if within_epochs(method.rate) else math.floor(epoch))
 
 
+def _stage(optimizer: Optimizer, epoch: Any) -> Optimizer:
+    """The epoch's stage; the last one where `sleep` mode computes no epoch."""
+    is_known = not isinstance(epoch, Standin)
+    return optimizer.stage(_rate(optimizer, float(epoch))) if is_known else optimizer
+
+
 def _work_of_stage(optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any) -> op.WorkRule:
-    """The work of the epoch's stage; of the last one where `sleep` mode computes no epoch."""
-    if not isinstance(epoch, Standin):
-        optimizer = optimizer.stage(_rate(optimizer, float(epoch)))
-    return partial(_update_work, optimizer)
+    return partial(_update_work, _stage(optimizer, epoch))
+
+
+def _slots_of_stage(optimizer: Optimizer, _theta: Any, _gradient: Any, epoch: Any) -> int:
+    return _stage(optimizer, epoch).arrays
 
 
 def _update_work(

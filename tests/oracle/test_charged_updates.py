@@ -390,19 +390,34 @@ def test_each_epoch_of_two_stages_is_charged_its_own_optimizer(schedule, where, 
         assert lasted_s[half:] == pytest.approx(expected[1])
 
 
+def program() -> flow.Program:
+    """Weights and biases are stepped each for itself."""
+
+    def build() -> flow.Objective:
+        x, y = flow.input("x", (None, 3)), flow.input("y", (None, 2))
+        return flow.Objective(flow.sum(flow.square(flow.linear("linear-1", x, 2) - y)))
+
+    return flow.Program(build, lambda batch: {"x": batch.x, "y": batch.y})
+
+
 @pytest.mark.parametrize(
-    "solver", [ampsim.DiLoCo(2, period=2), ampsim.AsyncSGD(1), ampsim.SyncEASGD(2)], ids=str
-)
-def test_each_stage_finds_in_the_cache_what_its_own_arrays_leave_room_for(solver):
+    "method",
+    [
+        ampsim.DiLoCo(2, period=2), ampsim.AsyncSGD(1), ampsim.SyncEASGD(2), ampsim.Sequential(),
+        ampsim.Dataflow(), ampsim.Unrolled(),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_stage_finds_in_the_cache_what_its_own_arrays_leave_room_for(method):
     device = Device(
         name="d", flop_per_s=1e24, pass_bandwidth_bytes_per_s=1.0,
         cache_bytes=BYTES, cache_bandwidth_bytes_per_s=7.0,
     )  # fmt: skip
     workers = Cluster(name="c", devices=(device,) * 2, link=FREE)
 
-    def lasted_s(method: Optimizer) -> list[float]:
-        made = replace(model(8, 1), optimizer=method)
-        spans = ampsim.simulate(made, workers, solver, mode="sleep", epochs=2).spans
+    def lasted_s(optimizer: Optimizer) -> list[float]:
+        made = replace(model(8, 1), optimizer=optimizer, make_program=program)
+        spans = ampsim.simulate(made, workers, method, mode="sleep", epochs=2).spans
         own = spans[spans["direction"] == "update"].sort_values(["start_s", "worker"])
         return [one for one in own["end_s"] - own["start_s"] if one > 0]
 
@@ -415,15 +430,8 @@ def test_each_stage_finds_in_the_cache_what_its_own_arrays_leave_room_for(solver
 @pytest.mark.parametrize("mode", ["numeric", "sleep"])
 @pytest.mark.parametrize("schedule", [ampsim.Dataflow(), ampsim.Unrolled(), ampsim.OutOfGraph(0)])
 def test_each_epoch_of_two_stages_is_charged_its_own_optimizer_in_a_program(schedule, mode):
-    """Weights and biases are stepped each for itself."""
-
-    def build() -> flow.Objective:
-        x, y = flow.input("x", (None, 3)), flow.input("y", (None, 2))
-        return flow.Objective(flow.sum(flow.square(flow.linear("linear-1", x, 2) - y)))
-
-    program = flow.Program(build, lambda batch: {"x": batch.x, "y": batch.y})
     method = OPTIMIZERS["two-stage"](0.01, epochs=2)
-    made = replace(model(4, 1), optimizer=method, make_program=lambda: program)
+    made = replace(model(4, 1), optimizer=method, make_program=program)
     for told, field in ((1.0, None), (None, 1.0)):
         device = Device(
             name="d", flop_per_s=1e24, operation_overhead_s=told or 0.0,
