@@ -452,7 +452,7 @@ class ModelCopy(Rank):
             assert self.assignment is not None
             self.feedback.weigh(place, self.assignment.share)
             self.gradients[place] = self.feedback.sent(place, gradient, count, now_s)
-        return Charge(SELECTION, (count, int(self._setting.steps_at_server)))
+        return Charge(SELECTION, (count, int(self._setting.steps_at_server)), 1)
 
     def cancel(self) -> None:
         """Let what is left of its pass go through without time; its gradient is not wanted."""

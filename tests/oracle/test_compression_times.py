@@ -13,6 +13,7 @@ from solver_cases import cluster, model, weights
 from test_solvers_times import LATENCY_S, RATE, SLOW, unlike
 
 import ampsim
+from ampsim.hardware import Cluster, Device
 
 
 def first_step(ranks: int, share: float, as_messages: bool, **options: Any) -> ampsim.Result:
@@ -74,6 +75,26 @@ def test_a_selection_and_an_addition_pass_over_memory_as_often_as_they_say():
         took_s = (own["end_s"] - own["start_s"]).tolist()
         assert took_s == pytest.approx([one / 1e9 for one in moved], rel=1e-9)
         assert own["operations"].tolist() == [5, 4]
+
+
+@pytest.mark.parametrize("solver", [ampsim.SyncSGD, ampsim.AsyncSGD])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_selection_finds_in_the_cache_what_is_kept_beside_the_arrays_of_an_update(
+    optimizer, solver
+):
+    """Weights, gradient, the optimizer's arrays where ranks step, and what was kept back."""
+    arrays = 3 + (2 if optimizer == "adam" and solver is ampsim.SyncSGD else 0)
+    lasted_s = []
+    for cache_bytes in (None, arrays * 64 // 2, arrays * 64):
+        room = {} if cache_bytes is None else {"cache_bytes": cache_bytes}
+        room |= {} if cache_bytes is None else {"cache_bandwidth_bytes_per_s": 4.0}
+        device = Device(name="d", flop_per_s=1e24, pass_bandwidth_bytes_per_s=1.0, **room)
+        hosts = Cluster(name="c", devices=(device,) * 3)
+        made = model(2, 1, optimizer=optimizer)
+        spans = ampsim.simulate(made, hosts, solver(2, compression=0.5), mode="sleep").spans
+        own = spans[(spans["direction"] == "update") & (spans["worker"] == 0)].iloc[0]
+        lasted_s.append(own["end_s"] - own["start_s"])
+    assert lasted_s == pytest.approx([lasted_s[0] * one for one in (1, 1 / 2 + 1 / 8, 1 / 4)])
 
 
 def test_with_all_entries_ranks_learn_what_they_learn_without_indices_in_another_time():
