@@ -126,8 +126,9 @@ def cell_model() -> ampsim.Model:
     random = np.random.default_rng(0)
     arrays = random.normal(size=(10, 4)), random.normal(size=(10, 3)), random.integers(0, 2, 10)
     data = ArrayDataset(train=arrays, valid=arrays, batch=5, dtype="float64")
-    how = {"dtype": "float64"}
-    return ampsim.Model("cell", None, cell_graph, data.for_run, pump_arrays, sgd(0.5), **how)
+    return ampsim.Model(
+        "cell", None, cell_graph, data.for_run, pump_arrays, sgd(0.5), dtype="float64"
+    )
 
 
 def torch_cell(theta: dict[str, Any]) -> Any:
@@ -146,7 +147,8 @@ def test_what_is_computed_again_after_a_stop_has_the_weights_that_it_left(remedy
     memory = None if remedy is None else MemoryRemedy(remedy=remedy)
     devices = (Device(name="d", flop_per_s=1.0),) * 2
     plain = Cluster(name="two", devices=devices, memory=memory)
-    made, given = cell_model(), {"instances": 10, "seed": SEED, "placement": "paper"}
+    made = cell_model()
+    given: Any = {"instances": 10, "seed": SEED, "placement": "paper"}
     spans = ampsim.simulate(made, plain, ampsim.GPipe(1), mode="sleep", **given).spans
     after = spans[(spans["node"] == "linear") & (spans["instance"] == 1)]["start_s"].min()
     flaky = plain.model_copy(
@@ -159,8 +161,9 @@ def test_what_is_computed_again_after_a_stop_has_the_weights_that_it_left(remedy
     assert result.outages["updates_lost"].tolist() == [1]
     first = parameters_of(made.graph(SEED))
     cells = [torch_cell(first), torch_cell(first)]  # the second is stepped, and lost
-    weight, bias = (torch.tensor(first[f"linear.{name}"]) for name in ("weight", "bias"))
-    weight.requires_grad_(), bias.requires_grad_()
+    weight, bias = (
+        torch.tensor(first[f"linear.{name}"], requires_grad=True) for name in ("weight", "bias")
+    )
     for number, batch in enumerate(made.make_data(SEED, 10).batches("train", epoch=0, seed=SEED)):
         x, h, label = map(torch.tensor, batch.arrays)
         hidden = cells[1](x, h)
@@ -170,6 +173,7 @@ def test_what_is_computed_again_after_a_stop_has_the_weights_that_it_left(remedy
             hidden = cells[0](x, h)
         hidden.backward(seen.grad)
         for one in (*cells[1].parameters(), weight, bias) if not number else (weight, bias):
+            assert one.grad is not None
             one.data -= 0.5 * one.grad
             one.grad = None
     for name, other in NAMES.items():
