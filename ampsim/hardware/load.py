@@ -222,10 +222,14 @@ def _with_edges(cluster: Cluster, numbers: dict[str, Any], label: str) -> Cluste
 def replaced(cluster: Cluster, **parts: Any) -> Cluster:
     """A cluster with other parts, checked as one that is read.
 
+    Delays of messages stay where the latencies around which they lie become 0, and mean nothing.
+
     Raises:
         OptionError: the parts do not fit.
     """
-    return Cluster(**{**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts})
+    every = {**{key: getattr(cluster, key) for key in Cluster.model_fields}, **parts}
+    made = Cluster(**{**every, "messages": None})
+    return made.model_copy(update={"messages": every["messages"]})
 
 
 def with_links(cluster: Cluster, changed: Callable[[Any], Any]) -> Cluster:

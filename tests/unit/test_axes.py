@@ -19,7 +19,9 @@ from ampsim.exploring.axes import (
     setup_at,
     texts_over,
 )
+from ampsim.hardware import Messages, Topology
 from ampsim.hardware.device import HOST_NUMBERS
+from ampsim.hardware.load import replaced
 
 
 def axes_of(texts: list[str], setup: Setup) -> tuple[Axis, ...]:
@@ -72,6 +74,19 @@ def test_a_point_has_the_value_and_else_what_there_was(setup, key):
     same = [one == other for one, other in zip(at, setup, strict=True)]
     assert sum(same) == 2, "one of model, cluster and schedules changes"
     assert at.schedules[1] == ampsim.Sequential()
+
+
+@pytest.mark.parametrize("key", ["device.flop_per_s", "host.step_overhead_s", *POINTS])
+def test_a_latency_of_0_goes_with_each_key_where_messages_are_late(setup, key):
+    value, read = POINTS.get(key, (1e-6, lambda at: 1e-6))
+    late = setup.cluster.model_copy(
+        update={"link": ampsim.Link(latency_s=1e-6), "messages": Messages(delay_cv=0.5)}
+    )
+    ring = replaced(late, topology=Topology(kind="ring", latency_s=1e-6))
+    for cluster in (late,) if key == "topology" else (late, ring):
+        at = setup_at(setup._replace(cluster=cluster), {"latency_s": 0.0, key: value})
+        assert read(at) == value
+        assert at.cluster.messages == late.messages
 
 
 VALUES = {"jitter_cv": 0.1, "memory_bytes": 10**9}

@@ -21,6 +21,7 @@ from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.whatif import OUTAGES_MOVE, sentence_of
 from ampsim.forecasting.change import PARTS_STAY
 from ampsim.hardware import Cluster, Device, Event, Messages, Ports
+from ampsim.hardware.load import replaced
 from ampsim.metric import Goal
 from ampsim.runs import RunCache
 from ampsim.runs.rows import times_of
@@ -75,6 +76,22 @@ def test_links_of_a_hierarchy_are_made_faster_in_each_of_its_levels():
     row = rows(ampsim.whatif(MODEL, slow, "sequential", **HOW))["latency of links", math.inf]
     run = ampsim.simulate(MODEL, free, "sequential", mode="sleep", instances=200)
     assert row["epoch_s"] == run.makespan_s
+
+
+@pytest.mark.parametrize("topology", [None, "ring", "hierarchy:2x2"])
+@pytest.mark.parametrize(
+    "keys", [{"delay_cv": 0.5}, {"loss_probability": 0.1, "retry_after_s": 0.0}]
+)
+def test_messages_that_are_late_alone_do_not_keep_a_latency_from_becoming_nothing(keys, topology):
+    slow, free = (
+        ampsim.load_cluster("tflops-1", workers=4, latency_s=latency_s, topology=topology)
+        for latency_s in (1e-6, 0.0)
+    )
+    late = replaced(slow, messages=Messages(**keys))
+    row = rows(ampsim.whatif(MODEL, late, "sequential", **HOW))["latency of links", math.inf]
+    kept = free.model_copy(update={"messages": late.messages})
+    run = ampsim.simulate(MODEL, kept, "sequential", mode="sleep", instances=200)
+    assert row["epoch_s"] == run.epochs["time_s"].iloc[0]
 
 
 def test_the_round_trip_of_a_client_counts_for_the_schedule_not_for_a_link():
