@@ -381,6 +381,11 @@ def cluster_of(table: Mapping[str, Any], path: Path, label: str) -> Cluster:
                 f"{label}: {key} has no key 'source'; say where its numbers come from, "
                 f'as in source = {{kind = "assumed", text = "..."}}'
             )
+        if part is not None and part.source is not None and part.source.low is not None:
+            raise FileFormatError(
+                f"{label}: {key}.source: low and high have an effect on numbers of devices alone; "
+                "leave them out"
+            )
     content = {
         **{key: getattr(file, key) for key in ClusterKeys.model_fields},
         "devices": tuple(devices),

@@ -240,7 +240,8 @@ def faults_of_route(pair: tuple[int, int], workers: int, twin: int | None) -> It
         if place >= workers:
             yield f"{key} must be a worker below {workers} or 'host', got {place}"
     if pair[0] == pair[1]:
-        yield f"from and to must differ, got {pair[0]} twice; messages within a worker are free"
+        name = place_name(pair[0])
+        yield f"from and to must differ, got {name} twice; messages within a worker are free"
     if twin is not None:
         yield f"repeats from and to of links[{twin}]; keep one of the two"
 

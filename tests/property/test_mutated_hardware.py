@@ -250,6 +250,20 @@ def assert_link_as_written(link: Any, entry: dict[str, Any]) -> None:
     assert held == entry.get("source")
 
 
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_an_interval_of_what_a_cluster_file_says_itself_is_refused(folder, name):
+    whole = CLUSTERS[name]
+    paths = [place for place, (_held, key) in enumerate(places(whole)) if key == "source"]
+    for place in paths:
+        table = copy.deepcopy(whole)
+        held, key = places(table)[place]
+        held[key] = SOURCE | {"low": 1e-9, "high": 1.0}
+        in_folder(folder, tomli_w.dumps(table))
+        with pytest.raises(AmpsimError, match=r"^spoilt\.toml: \S+\.source: low and high have an"):
+            load_cluster("spoilt.toml")
+    assert len(paths) >= 1
+
+
 @pytest.mark.slow
 @HUNDREDS
 @given(text=st.sampled_from(list(CLUSTERS.values())).flatmap(spoilt))

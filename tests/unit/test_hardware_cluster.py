@@ -203,6 +203,11 @@ def test_impossible_link_option_is_rejected(option, value, said):
         ),
         (
             'from = "host"\nto = 1',
+            'from = "host"\nto = "host"',
+            "links[1]: from and to must differ, got host twice; messages within a worker are free",
+        ),
+        (
+            'from = "host"\nto = 1',
             "from = 0\nto = 2",
             "links[1]: repeats from and to of links[0]; keep one of the two",
         ),
