@@ -34,6 +34,7 @@ from ampsim.model_parallel import Schedule
 from ampsim.study.model import Model
 from ampsim.study.process_settings import linear_algebra
 from ampsim.study.read_off import UPKEEP
+from ampsim.text import distinct
 
 WITHOUT_EFFECT: Final = ("cli", "figures.py", "report", "_shipped")
 """Parts that show numbers and decide none; shipped models have hashes of their own."""
@@ -203,12 +204,13 @@ def cluster_origin(cluster: Cluster) -> dict[str, Any]:
 
     `groups` says which workers have which: so many in a row, from worker 0 on.
     """
-    rows = itertools.groupby(cluster.devices, key=_group_of)
+    rows, kinds = itertools.groupby(cluster.devices, key=_group_of), dict.fromkeys(cluster.devices)
+    names = distinct([one.name for one in kinds])
     return {
         "name": cluster.name,
         "sha256": cluster.digest,
         "workers": cluster.workers,
-        "devices": {device.name: device.digest for device in dict.fromkeys(cluster.devices)},
+        "devices": {name: one.digest for name, one in zip(names, kinds, strict=True)},
         "groups": [
             {"device": name, "workers": len(list(row)), **dict(upkeep)}
             for (name, upkeep), row in rows

@@ -69,6 +69,11 @@ def test_a_cluster_tells_each_kind_of_device_once():
     told = provenance.cluster_origin(cluster)
     assert (told["workers"], told["sha256"]) == (3, cluster.digest)
     assert told["devices"] == {"tflops-1": cluster.devices[0].digest}
+    other = cluster.devices[0].model_copy(update={"flop_per_s": 2e12})
+    two = provenance.cluster_origin(
+        cluster.model_copy(update={"devices": (other, *cluster.devices)})
+    )
+    assert [*two["devices"].values()] == [other.digest, cluster.devices[0].digest]
 
 
 def test_costs_say_what_links_charge(make_cluster):
