@@ -313,15 +313,14 @@ def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
         lambda value: f"at {value:.2g} times the FLOP rate",
         f"at {listed([f'{one:g}' for one in FACTORS])} times the FLOP rate",
     )
-    is_one = len(set(cluster.devices)) == 1 and not (cluster.events or cluster.ports)
+    names_some = cluster.events or getattr(cluster.failures, "worker", "all") != "all"
+    is_one = len(set(cluster.devices)) == 1 and not (names_some or cluster.ports)
     if is_even and is_one and can_move:
         counts = [*(1 << place for place in range((count - 1).bit_length())), 2 * count]
         yield _Axis(
             count,
             counts,
-            lambda value: cluster.model_copy(
-                update={"devices": cluster.devices[:1] * round(value)}
-            ),
+            lambda many: cluster.model_copy(update={"devices": cluster.devices[:1] * round(many)}),
             lambda value: f"with {round(value)} worker{'s' * (value >= 1.5)} (now {count})",
             f"with {listed([*map(str, counts)])} workers",
         )

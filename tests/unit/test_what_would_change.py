@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.forecasting.change import Contender, contenders, what_would_change
+from ampsim.forecasting.change import Contender, _axes, contenders, what_would_change
 from ampsim.forecasting.making import entries_of, short_task
+from ampsim.hardware import Failures
 from ampsim.model_parallel import placement_of
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.simulation import RunOptions
@@ -49,3 +50,10 @@ def test_on_other_numbers_of_workers_a_placement_keeps_its_hops():
     contender = Contender("one", 1.0, (40.0, 0.0), short_task(row, 0))
     there = contender._run_on(ampsim.load_cluster("tflops-1", workers=3))
     assert there.origin["placement"]["hops"] == 1
+
+
+@pytest.mark.parametrize(("worker", "count"), [("all", 3), ((3,), 2), ((0, 1, 2, 3), 2)])
+def test_workers_that_a_file_names_one_by_one_are_not_left_out_or_added(worker, count):
+    failures = Failures(worker=worker, mean_time_between_s=1.0, mean_time_to_repair_s=1e-3)
+    cluster = CLUSTER.model_copy(update={"failures": failures})
+    assert len([*_axes(cluster, can_move=True)]) == count
