@@ -13,7 +13,7 @@ from ampsim.ir import Graph, Node, ParameterizedNode
 from ampsim.model_parallel.placed_node import PlacedNode
 from ampsim.model_parallel.price import Charged
 from ampsim.model_parallel.stash import Prediction, Stash
-from ampsim.optim import Optimizer, within_epochs
+from ampsim.optim import Optimizer, copied, within_epochs
 from ampsim.text import short
 from ampsim.trace import Recorder
 from ampsim.user_code import user_code
@@ -81,6 +81,13 @@ class Updater:
         """
         self.rate = self._optimizer.rate(epoch)
         self._epoch, self._first, self._batches = epoch, first, batches
+
+    def rates(self, first: int, until: int) -> list[float]:
+        """The rates of updates from each of these instances on; one where the epoch has but one."""
+        if not self._is_within_epochs:
+            return [self.rate]
+        rate, start = copied(self._optimizer).rate, self._first
+        return [rate(self._epoch + (i - start) / self._batches) for i in range(first, until)]
 
     def _take_rate(self, node: ParameterizedNode) -> None:
         if node.instances:

@@ -1,7 +1,7 @@
 """Optimizers as pairs of pure functions, and learning rates; one file per method, or per kind."""
 
 from ampsim.optim.adam import adagrad, adam
-from ampsim.optim.base import LearningRate, Optimizer, State, Vector, within_epochs
+from ampsim.optim.base import LearningRate, Optimizer, State, Vector, copied, within_epochs
 from ampsim.optim.lars import lars
 from ampsim.optim.learning import OPTIMIZERS, Learning, OptimizerName
 from ampsim.optim.learning_rate import (
@@ -17,6 +17,6 @@ from ampsim.optim.two_stage import two_stage
 
 __all__ = [
     "OPTIMIZERS", "Learning", "LearningRate", "Optimizer", "OptimizerName", "State", "Vector",
-    "adagrad", "adam", "as_schedule", "constant", "exponential", "lars", "momentum", "multistep",
-    "nesterov", "polynomial", "sgd", "two_stage", "warmup", "within_epochs",
+    "adagrad", "adam", "as_schedule", "constant", "copied", "exponential", "lars", "momentum",
+    "multistep", "nesterov", "polynomial", "sgd", "two_stage", "warmup", "within_epochs",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ weights themselves, since they are what a later weight version keeps.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -170,6 +171,14 @@ def _require_finite(theta: Vector, told: Callable[[], str]) -> None:
 def _whole(is_array: bool, whole: Any, of_block: Any) -> Any:
     """The part of a state that is there after a block: the array itself, or the latest scalar."""
     return whole if is_array else of_block
+
+
+def copied(optimizer: Optimizer) -> Optimizer:
+    """A copy to be tried, as far as there can be one: a rate may note what it is asked."""
+    try:
+        return copy.deepcopy(optimizer)
+    except TypeError:  # a part cannot be copied
+        return optimizer
 
 
 def within_epochs(rate: LearningRate) -> bool:

@@ -8,7 +8,6 @@ what it decided is learned afterwards (`ampsim.learning`); passes of equal diges
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import hashlib
 import json
@@ -29,7 +28,7 @@ from ampsim.ir import Graph, ParameterizedNode
 from ampsim.learning import WHY_ALONE, Arrays, LearningStore, Replay, pumped, why_by_message
 from ampsim.machine.pace import loses_weights
 from ampsim.model_parallel import PassOrder, PassTotals, Schedule, average_replicas
-from ampsim.optim import Optimizer, within_epochs
+from ampsim.optim import Optimizer, copied
 from ampsim.study.model import Model, job_of
 from ampsim.study.process_settings import fixed_settings, linear_algebra
 from ampsim.study.provenance import code_digest, data_files
@@ -161,11 +160,9 @@ class Subject:
 def _behaviour(optimizer: Optimizer) -> bytes:
     """Try an optimizer, each of its stages, for a few steps: equal methods give equal bytes.
 
-    A copy is asked, as far as there can be one: a rate may note for its user what it is asked.
+    All of its learning rates are in the chain, epoch by epoch.
     """
-    with contextlib.suppress(TypeError):  # a part cannot be copied
-        optimizer = copy.deepcopy(optimizer)
-    optimizer = optimizer.of_tensors([(2, 2), (2,)])
+    optimizer = copied(optimizer).of_tensors([(2, 2), (2,)])
     theta = np.linspace(-1.0, 1.0, 6)
     switch = [] if optimizer.first is None else [optimizer.first_epochs] * 2
     state, seen = optimizer.init(theta), [np.array(switch).tobytes()]
@@ -173,8 +170,6 @@ def _behaviour(optimizer: Optimizer) -> bytes:
         gradient = np.cos(np.arange(6.0) + step)
         theta, state = optimizer.update(gradient, state, theta, optimizer.rate(epoch))
         seen.append(theta.tobytes())
-    if within_epochs(optimizer.rate):  # others are in the chain, epoch by epoch
-        seen.append(np.array([optimizer.rate(eighth / 8) for eighth in range(64)]).tobytes())
     return b"".join(seen)
 
 
@@ -246,17 +241,17 @@ def _own_code(kind: type) -> Iterator[FunctionType]:
             yield from (method for method in vars(one).values() if isinstance(method, FunctionType))
 
 
-def chained(chain: str, order: PassOrder, epoch: int, rate: float, batches: float) -> str:
+def chained(chain: str, order: PassOrder, epoch: int, rates: list[float], batches: float) -> str:
     """A digest of all passes of training so far: equal where equal passes were made.
 
     Args:
         chain: that of the passes before; empty of none.
         order: of the pass.
         epoch: which it is, or is a part of.
-        rate: the learning rate that the epoch begins with.
+        rates: the epoch's learning rate, or those of each batch where it changes within the epoch.
         batches: how many the epoch has.
     """
-    return _named(chain, order.digest, order.first_instance, epoch, rate, batches)
+    return _named(chain, order.digest, order.first_instance, epoch, *rates, batches)
 
 
 def _named(*what: object) -> str:

@@ -167,12 +167,12 @@ class ModelParallel:
         first, before = controller.next_instance, self._before
         start = epoch, first - before, self._batches_of(epoch)
         updater.start_epoch(*start)
-        rate = updater.rate
         batches = batches if self._apart is None else list(batches)
         report = self._passes.run_pass(batches, is_training=True)
         self._end_s, self._before = report.end_s, before + controller.next_instance - first
         assert report.order is not None, "a pass of training has an order"
-        self.chain = chained(self.chain, report.order, epoch, rate, start[2])
+        rates = updater.rates(first, controller.next_instance)
+        self.chain = chained(self.chain, report.order, epoch, rates, start[2])
         if self._apart is None:
             return report
         self._apart.replay.updater.start_epoch(*start)

@@ -239,9 +239,9 @@ def test_a_sum_and_a_mean_of_one_order_are_told_apart():
 
 def test_a_chain_has_all_passes_in_it_and_their_rates():
     """Each change of one of two passes is another chain, also where the last pass is the same."""
-    passes = [(PassOrder("a", 0), 0, 0.1, 6.0), (PassOrder("b", 6), 1, 0.1, 6.0)]
-    changes = [(0, (PassOrder("c", 0), 0, 0.1, 6.0)), (0, (PassOrder("a", 0), 0, 0.2, 6.0))]
-    changes += [(1, (PassOrder("c", 6), 1, 0.1, 6.0)), (1, (PassOrder("b", 6), 1, 0.2, 6.0))]
+    passes = [(PassOrder("a", 0), 0, [0.1], 6.0), (PassOrder("b", 6), 1, [0.1], 6.0)]
+    changes = [(0, (PassOrder("c", 0), 0, [0.1], 6.0)), (0, (PassOrder("a", 0), 0, [0.2], 6.0))]
+    changes += [(1, (PassOrder("c", 6), 1, [0.1], 6.0)), (1, (PassOrder("b", 6), 1, [0.2], 6.0))]
     found = set()
     for place, changed in [(0, passes[0]), *changes]:
         chain = ""

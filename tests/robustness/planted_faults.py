@@ -199,7 +199,7 @@ FAULTS = {
         "study/apart.py", "_named(chain, order.digest", '_named("", order.digest'
     ),
     "a chain without the rate": of_learning(
-        "study/apart.py", "order.first_instance, epoch, rate", "order.first_instance, epoch, 0.0"
+        "study/apart.py", "order.first_instance, epoch, *rates", "order.first_instance, epoch"
     ),
     "a key without the arithmetic": of_learning(
         "study/apart.py", "linear_algebra(), arithmetic,", "linear_algebra(),"

@@ -27,7 +27,7 @@ from ampsim.nodes import (
     ReLU,
     SoftmaxCrossEntropy,
 )
-from ampsim.optim import Optimizer, momentum, sgd, two_stage, warmup
+from ampsim.optim import Optimizer, momentum, multistep, sgd, two_stage, warmup
 from ampsim.study import Simulation
 
 
@@ -117,6 +117,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a number of an optimizer": {"optimizer": momentum(0.1, 0.6)},
     "a rate within epochs": {"optimizer": sgd(warmup(0.1, 0.5))},
     "a slower rate within epochs": {"optimizer": sgd(warmup(0.1, 1.0))},
+    "a step within an epoch": {"optimizer": sgd(multistep(0.1, [0.3]))},
+    "a step one batch later": {"optimizer": sgd(multistep(0.1, [0.31]))},
     "a second stage": {"optimizer": two_stage(0.1, epochs=0.3)},
     "a later second stage": {"optimizer": two_stage(0.1, epochs=0.6)},
 }
