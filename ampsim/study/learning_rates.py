@@ -28,6 +28,7 @@ from ampsim.errors import AmpsimError, OptionError
 from ampsim.hardware import Cluster
 from ampsim.model_parallel import Schedule
 from ampsim.optim import Learning, LearningRate, within_epochs
+from ampsim.optim.learning_rate import KnownRate
 from ampsim.study.model import Model
 from ampsim.study.simulation import RunOptions
 from ampsim.study.training import PROBE_SEED, Parts, resolved
@@ -162,7 +163,7 @@ def methods_of(model: Model) -> dict[str, Model]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scaled:
+class _Scaled(KnownRate):
     rate: LearningRate
     factor: float
     decay: float

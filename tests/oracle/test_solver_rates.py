@@ -12,6 +12,7 @@ from solver_cases import Link, cluster, model, solver, stacked, weights
 
 import ampsim
 from ampsim.optim import polynomial, sgd, warmup
+from ampsim.study.learning_rates import Rate
 
 SLOW = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e8)
 EPOCHS = 3
@@ -122,3 +123,15 @@ def test_the_rate_over_staleness_is_that_of_each_gradient_and_changes_no_time():
     fresh = ampsim.simulate(made, hosts, one)
     other = ampsim.simulate(made, hosts, replace(one, staleness_rate=False))
     assert weights(fresh).tobytes() == weights(other).tobytes()
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5])
+def test_a_rate_that_a_row_scales_ends_at_zero_under_a_momentum_of_the_solver(factor):
+    """As "polynomial" does, whose rate is 0 from then on."""
+    chosen, hosts = ampsim.AsyncSGD(ranks=1, momentum=0.5), cluster([1e9, 1e9])
+    made = replace(model(24, 3), optimizer=sgd(polynomial(0.08, epochs=1.5)))
+    plain = replace(made, optimizer=sgd(polynomial(0.08 * factor, epochs=1.5)))
+    found, expected = (
+        ampsim.simulate(one, hosts, chosen, epochs=3) for one in (Rate(factor).applied(made), plain)
+    )
+    assert weights(found).tobytes() == weights(expected).tobytes()
