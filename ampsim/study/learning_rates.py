@@ -126,7 +126,8 @@ def rate_of(
         with contextlib.suppress(AmpsimError):  # so does it where there are no data
             data = model.data(PROBE_SEED, options.instances)
             every = None if isinstance(schedule, Solver) else options.validate_every
-            part = Parts(data.batches("train", epoch=0, seed=PROBE_SEED), every)
+            epoch = options.epochs - 1 if data.grows else 0  # of the largest batches
+            part = Parts(data.batches("train", epoch=epoch, seed=PROBE_SEED), every)
             count = sum(1 for _ in itertools.islice(part.next_part(), count))
     if rule == "none" or count <= 1:
         return Rate()

@@ -13,6 +13,8 @@ import ampsim
 from ampsim.data import BatchWarmup
 from ampsim.errors import OptionError
 from ampsim.optim import polynomial, sgd
+from ampsim.study.learning_rates import rate_of
+from ampsim.study.simulation import RunOptions
 
 ROWS, BATCH, WARMUP, EPOCHS = 47, 20, 4, 6
 SIZES = [2, 6, 11, 16, 20, 20]
@@ -107,6 +109,14 @@ def test_gradient_descent_then_adam_may_have_it_as_in_figure_3():
     ends = result.epochs["time_s"].to_numpy()
     steps = np.diff([0, *(int((updates["time_s"] <= end).sum()) for end in ends)])
     assert steps.tolist() == [10, 2, 1]  # 40, 8 and 4 batches, four to a step
+
+
+@pytest.mark.parametrize(("epochs", "count"), [(1, 16), (3, 5), (EPOCHS, 3)])
+def test_no_rate_is_scaled_by_more_gradients_than_the_last_epoch_has_batches(epochs, count):
+    """Of 16 in flight, with 24 batches in the first epoch."""
+    what = warmed_up(), ampsim.Pipeline(16), cluster([1e9, 1e9])
+    assert rate_of(*what, RunOptions(epochs=epochs)).factor == count
+    assert rate_of(*what, RunOptions(epochs=EPOCHS, validate_every=BATCH)).factor == 1
 
 
 def test_data_need_no_name_and_no_description():
