@@ -7,6 +7,7 @@ A model file's `Config` may inherit `Learning`, so that all of it can be set fro
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -15,7 +16,7 @@ from annotated_types import Ge, Le, Lt
 
 from ampsim.errors import OptionError, one_of
 from ampsim.optim.adam import adagrad, adam
-from ampsim.optim.base import LearningRate, Optimizer
+from ampsim.optim.base import LearningRate, Optimizer, within_epochs
 from ampsim.optim.lars import lars
 from ampsim.optim.learning_rate import constant, exponential, multistep, polynomial, warmup
 from ampsim.optim.sgd import momentum, nesterov, sgd
@@ -50,7 +51,8 @@ class Learning:
         momentum: of a method that has it; None for its own default.
         weight_decay: times the weights is added to the gradient.
         rate_policy: how the rate changes: "constant", "exponential:FACTOR" an epoch,
-            "polynomial:EPOCHS[:POWER]", or "multistep:EPOCH,EPOCH,…[:FACTOR]".
+            "polynomial:EPOCHS[:POWER]", or "multistep:EPOCH,EPOCH,…[:FACTOR]"; in "two-stage" that
+            of gradient descent.
         warmup_epochs: in which the rate grows from a tenth in a straight line; in "two-stage" those
             of gradient descent, before Adam.
         second_rate: of Adam in "two-stage"; None for 0.001.
@@ -90,6 +92,14 @@ class Learning:
                 raise OptionError(
                     "optimizer two-stage needs warmup_epochs, those of gradient descent, above 0, "
                     "got 0; try 5"
+                )
+            last = math.nextafter(self.warmup_epochs, 0.0)
+            last = last if within_epochs(rate) else math.floor(last)
+            if self.rate_policy != "constant" and rate(last) == rate(0):
+                raise OptionError(
+                    "rate_policy in optimizer two-stage is of gradient descent alone, and must "
+                    f"change its rate within {self.warmup_epochs:g} epochs, got "
+                    f"{shown(self.rate_policy)}; leave it out"
                 )
             return maker(rate, epochs=self.warmup_epochs, **{"second_rate": SECOND_RATE} | options)
         if self.warmup_epochs:

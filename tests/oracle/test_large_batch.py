@@ -220,6 +220,11 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {"optimizer": "two-stage"},
         "optimizer two-stage needs warmup_epochs, those of gradient descent, above 0, got 0; try 5",
     ),
+    "of the second stage": (
+        {"optimizer": "two-stage", "warmup_epochs": 2, "rate_policy": "multistep:2,4"},
+        "rate_policy in optimizer two-stage is of gradient descent alone, and must change its rate "
+        "within 2 epochs, got 'multistep:2,4'; leave it out",
+    ),
 }
 
 
@@ -229,6 +234,15 @@ def test_an_option_that_would_be_ignored_or_cannot_be_read_is_refused(name):
     with pytest.raises(OptionError) as caught:
         load_model("mlp", data="synthetic", **options)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    "policy", ["multistep:1", "multistep:1.9,3", "exponential:0.5", "polynomial:9"]
+)
+def test_a_policy_of_the_first_stage_is_taken(policy):
+    options: dict[str, Any] = {"optimizer": "two-stage", "warmup_epochs": 2, "rate_policy": policy}
+    rate = load_model("mlp", data="synthetic", **options).optimizer.rate
+    assert rate(1.95) < rate(0) and rate(2) == 0.001
 
 
 @pytest.mark.parametrize("start", [0, 1.5, -1, math.nan])
