@@ -6,7 +6,6 @@ numbers.
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,14 +46,16 @@ class BatchList:
     description: str = "batches in memory, of several sizes or lengths"
 
     def for_run(self, seed: int, train_count: int | None) -> BatchList:
-        """The data set with training batches of at least `train_count` items; None for all.
+        """The data set with its first `train_count` training items, also where that cuts a batch.
 
         Raises:
             OptionError: there are fewer.
         """
-        train_count = limit("train_count", train_count, self.count("train"))
-        before = itertools.accumulate((len(arrays[0]) for arrays in self.train), initial=0)
-        kept = [one for one, count in zip(self.train, before, strict=False) if count < train_count]
+        left, kept = limit("train_count", train_count, self.count("train")), list[Arrays]()
+        for arrays in self.train:
+            if left > 0:
+                kept.append(tuple(array[:left] for array in arrays))
+            left -= len(arrays[0])
         return replace(self, train=kept)
 
     def count(self, split: Split) -> int:
