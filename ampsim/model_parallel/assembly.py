@@ -45,6 +45,7 @@ from ampsim.model_parallel.schedules.values import VersionRule
 from ampsim.model_parallel.stages import stages_of
 from ampsim.model_parallel.stash import PREDICTED_ARRAYS
 from ampsim.model_parallel.steps import Steps, split_steps_of, steps_of
+from ampsim.model_parallel.update import Updater
 from ampsim.model_parallel.wiring import AssemblySetup, Barrier, Wiring
 from ampsim.model_parallel.worker import Inbox, Shared, TurnQueue, Worker
 from ampsim.trace import Recorder
@@ -363,8 +364,10 @@ def _tasks_of(
     where = (worker.processor, clock, cluster)
     if not learners or not has_checkpoints(cluster, worker.index):
         return paced(tasks, *where, seed=seed), None
-    kept = KeptWeights(worker.index, learners, setup.recorder)
-    return checkpointed(Foretelling(tasks, worker, overhead_s), *where, kept, seed=seed)
+    kept, updater = KeptWeights(worker.index, learners, setup.recorder), setup.shared.updater
+    assert isinstance(updater, Updater), "ranks of solvers keep no checkpoints"
+    foretold = Foretelling(tasks, worker, overhead_s, updater.charge)
+    return checkpointed(foretold, *where, kept, seed=seed)
 
 
 def _paced(setup: AssemblySetup, lane: Lane, *, computes: bool) -> Tasks:

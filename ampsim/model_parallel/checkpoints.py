@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -160,14 +160,22 @@ class Foretelling:
         tasks: the worker's, with what its messages cost.
         worker: whose tasks they are; it serves messages one by one.
         overhead_s: what each message from or to another place costs it.
+        charge: lets the next update of a node cost what the optimizer's stage does.
     """
 
-    __slots__ = ("_overhead_s", "_tasks", "_worker", "begin", "do_free", "end", "queues")
+    __slots__ = ("_charge", "_overhead_s", "_tasks", "_worker", "begin", "do_free", "end", "queues")
 
-    def __init__(self, tasks: Tasks, worker: Worker, overhead_s: float) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        worker: Worker,
+        overhead_s: float,
+        charge: Callable[[ParameterizedNode], None],
+    ) -> None:
         self.queues: dict[Any, deque[Any]] = tasks.queues
         self.begin, self.end, self.do_free = tasks.begin, tasks.end, tasks.do_free
         self._tasks, self._worker, self._overhead_s = tasks, worker, overhead_s
+        self._charge = charge
 
     @property
     def has_free(self) -> bool:
@@ -185,6 +193,8 @@ class Foretelling:
         if placed.learner is None:
             return 0.0
         try:
+            if kind is Direction.UPDATE:
+                self._charge(placed.learner)
             needed = placed.needed(kind, state)
             seconds = placed.prices.price(kind, _shape(kind, message), needed).seconds
         except OURS_TO_PASS:

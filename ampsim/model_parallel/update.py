@@ -89,6 +89,13 @@ class Updater:
         rate, start = copied(self._optimizer).rate, self._first
         return [rate(self._epoch + (i - start) / self._batches) for i in range(first, until)]
 
+    def charge(self, node: ParameterizedNode) -> None:
+        """Take the rate of a node's next update, and let that cost what its stage does."""
+        if self._is_within_epochs:
+            self._take_rate(node)
+        if self._optimizer.first is not None:
+            self._optimizer.charge(node, self.rate)
+
     def _take_rate(self, node: ParameterizedNode) -> None:
         if node.instances:
             passed = (min(node.instances) - self._first) / self._batches
@@ -117,10 +124,7 @@ class Updater:
         assert isinstance(node, ParameterizedNode)
         before = node.theta
         touched = node.take_rows()
-        if self._is_within_epochs:
-            self._take_rate(node)
-        if self._optimizer.first is not None:  # asked here, as it is once for each update
-            self._optimizer.charge(node, self.rate)
+        self.charge(node)
         if not node.is_abstract:
             if placed.optimizer_state is None:
                 placed.optimizer_state = self._method(node).init(node.theta)

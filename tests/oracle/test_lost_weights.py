@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from lost_weights import (
     FORWARD,
     ITEMS,
     METHODS,
+    RATE,
     SEED,
     UPDATE,
     WHOLE,
@@ -25,10 +27,10 @@ from lost_weights import (
 
 import ampsim
 from ampsim.data import ArrayDataset, pump_arrays
-from ampsim.hardware import Checkpoints, Cluster, Device, MemoryRemedy
+from ampsim.hardware import Checkpoints, Cluster, Device, Event, MemoryRemedy
 from ampsim.ir import Graph
 from ampsim.nodes import GRUCell, Linear, SoftmaxCrossEntropy
-from ampsim.optim import sgd
+from ampsim.optim import sgd, two_stage
 from ampsim.study.model import parameters_of
 
 STOPS = {
@@ -182,3 +184,31 @@ def test_what_is_computed_again_after_a_stop_has_the_weights_that_it_left(remedy
         found = result.model.parameters()[f"gru.{name}"].T
         np.testing.assert_allclose(found, (left - 0.5 * moved).detach(), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(result.model.parameters()["linear.weight"], weight.detach())
+
+
+@pytest.mark.parametrize("share", [0.2, 0.9])
+def test_a_stop_in_the_first_update_of_a_second_stage_takes_all_back(share):
+    """Adam's first update takes twice as long as those before, and is known to beforehand."""
+    made = replace(model(), optimizer=two_stage(RATE, epochs=1, second_rate=0.01))
+    plain = cluster(1e9, stop(5e8, 6e8))
+    slow = [one.model_copy(update={"memory_bandwidth_bytes_per_s": 0.1}) for one in plain.devices]
+
+    def run(*stops: Event) -> ampsim.Result:
+        hosts = plain.model_copy(update={"devices": tuple(slow), "events": stops})
+        return ampsim.simulate(
+            made, hosts, ampsim.Sequential(), instances=ITEMS, epochs=2, seed=SEED,
+            placement="paper",
+        )  # fmt: skip
+
+    def updates(result: ampsim.Result) -> Any:
+        spans = result.spans
+        return spans[(spans["node"] == "linear-2") & (spans["direction"] == "update")]
+
+    whole = updates(run(stop(5e8, 6e8)))
+    first, each = whole.iloc[ITEMS // BATCH], whole["end_s"] - whole["start_s"]
+    assert each.iloc[ITEMS // BATCH] > 1.5 * each.iloc[0]
+    at_s = first["start_s"] + share * (first["end_s"] - first["start_s"])
+    result = run(stop(at_s, at_s + 1.0))
+    assert result.outages["updates_lost"].tolist() == [ITEMS // BATCH]
+    again = updates(result).iloc[ITEMS // BATCH]
+    assert again["end_s"] == pytest.approx(at_s + 1.0 + first["end_s"] - first["start_s"])
