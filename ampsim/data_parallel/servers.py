@@ -9,7 +9,7 @@ leads to happens when it ends.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -18,14 +18,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ampsim.data_parallel.batch_queue import Assignment
 from ampsim.data_parallel.rank import Exchange, Rank, Resume, run, until
-from ampsim.data_parallel.setting import Setting, addition_work, elastic_work, sum_and_step
-from ampsim.data_parallel.top_k import addition_of_entries
+from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.turns import Bound, TurnLock
 from ampsim.hardware import occupancy_s
 from ampsim.ir import Direction, Work
 from ampsim.machine import Begun, Processor, SomeFree
 from ampsim.model_parallel.footprint import MESSAGES, OPTIMIZER, WEIGHTS
-from ampsim.model_parallel.price import required_work
 from ampsim.optim import Vector
 from ampsim.trace import NO_STALENESS, Cause
 from ampsim.trace.recorder import SENDS, WAITS
@@ -37,7 +35,10 @@ MERGE: Final = "merge"
 
 
 Merged: TypeAlias = tuple[int, float, float]
-"""A merge: the most staleness of a vector, when it began, and when it ended or is cut."""
+"""A merge: the most merges since a vector was read, when it began, when it ended or is cut."""
+
+Versions: TypeAlias = dict[int, tuple[int, int]]
+"""By place, the steps of a vector, and the merges, of which some have no gradient of its node."""
 
 
 class PushPull(Exchange):
@@ -67,7 +68,9 @@ class PushPull(Exchange):
         self._parts = [parts_of(rank, self.servers, setting) for rank in ranks]
         each = [[part.server.index for part in parts] for parts in self._parts]
         self._to_arrive = [{one: of_rank.count(one) for one in of_rank} for of_rank in each]
-        self._read = [list(setting.centre.versions) for _ in ranks]
+        self._read: list[Versions] = [
+            dict.fromkeys(range(len(setting.nodes)), (0, 0)) for _ in ranks
+        ]
         self._latest: dict[int, Push] = {}
         self._noted: set[Push] = set()
         self._in_weights: list[tuple[Push, Sequence[Merged]]] = []
@@ -138,7 +141,7 @@ class PushPull(Exchange):
         times = (push.ready_s, push.sent_s, start_s, ends_s[-1], end_s, push.stalled_s)
         size_bytes = sum(part.sent_bytes for part in push.parts)
         distance = math.sqrt(push.square) if is_known else math.nan
-        what = (size_bytes, max(stale), distance, len(set(push.versions)) > 1)
+        what = (size_bytes, max(stale), distance, len({n for _, n in push.versions.values()}) > 1)
         setting.recorder.exchanges.append((*numbers, *times, WAITS.index(waits), *what))
 
 
@@ -148,7 +151,7 @@ class PushGradients(PushPull):
     async def with_others(self, rank: Rank, batches: Assignment, cause: Cause) -> Cause:
         """Push the gradient, in turn where ranks have turns; adopt the weights of the answer."""
         setting, number, parts = self._setting, rank.number, self._parts[rank.number]
-        what = (rank.gradients, rank.counts, self._read[number], [0] * len(rank.nodes))
+        what = (rank.gradients, rank.counts, self._read[number])
         push = Push(rank, batches, parts, {**self._to_arrive[number]}, setting.clock.now, *what)
         if self._lock is not None:
             cause = await until(partial(self._lock.acquire, number, cause))
@@ -247,7 +250,7 @@ class PushWeights(PushPull):
         if not self._setting.is_abstract:
             vectors = [node.theta for node in rank.nodes]
         number, parts, now_s = rank.number, self._parts[rank.number], self._setting.clock.now
-        what = (vectors, rank.counts, self._read[number], [0] * len(vectors))
+        what = (vectors, rank.counts, self._read[number])
         return Push(rank, batches, parts, {**self._to_arrive[number]}, now_s, *what)
 
     def _pull(self, push: Push, cause: Cause, resume: Resume) -> None:
@@ -299,11 +302,10 @@ class Push:
         vectors: one for each node, None where there is none.
         counts: gradients in each vector that has any; also in `sleep` mode.
         read: versions of the centre that the vectors rest on.
-        versions: those that the rank gets; 0 of what has not been answered.
-        reply: vectors of the centre that the rank gets, by place.
+        versions, reply: those that the rank gets, and the centre's vectors, by place.
         arrivals_s: when all parts were at a server, the first one first.
         merges: those that have ended.
-        under_way: of those that have not, by server, the staleness and the beginning.
+        under_way: of those that have not, by server, what is first in `Merged`.
         following: called with a cause when all is merged.
         sent_s, end_s: when it left the rank, and when that had the answer; NaN before.
         stalled_s: how long the rank could do nothing for it.
@@ -319,8 +321,8 @@ class Push:
     ready_s: float
     vectors: list[Vector | None]
     counts: dict[int, int]
-    read: list[int]
-    versions: list[int]
+    read: Versions
+    versions: Versions = field(default_factory=dict[int, Any])
     reply: dict[int, Vector | None] = field(default_factory=dict[int, "Vector | None"])
     arrivals_s: list[float] = field(default_factory=list[float])
     merges: list[Merged] = field(default_factory=list[Merged])
@@ -434,7 +436,7 @@ class Server(SomeFree):
         super().__init__()
         self.index, self.worker = index, worker
         self.processor = processor = Processor(worker, setting.clock, setting.instant)
-        self.places = tuple(places)
+        self.places, self._merges = tuple(places), Counter[int]()
         self._setting = setting
         decisions = setting.decisions
         self._is_gradient = decisions.sends == "gradient"
@@ -476,16 +478,16 @@ class Server(SomeFree):
     def begin(self, kind: Any, queue: deque[Any]) -> Begun:
         """Merge the first push, or one node's part of it."""
         queued, now_s = queue.popleft(), self._setting.clock.now
-        left = queued.left
+        push, left = queued.push, queued.left
         places = tuple(left) if self._is_whole else (left[0],)
         del left[: len(places)]
         if left:
             queue.append(queued)
-        push = queued.push
         merged = tuple(one for one in places if not self._is_gradient or one in push.counts)
         staleness, rate = self._merge(push, merged, now_s), self._setting.rate(push.batches.at)
         key = (merged, getattr(rate, "is_second", False))
-        push.under_way[self.index] = (max(staleness, 0), now_s)
+        push.under_way[self.index] = (self._merges[places[0]] - push.read[places[0]][1], now_s)
+        self._merges.update(places)  # all at once, or one by one; also those without a gradient
         seconds, number = self._prices.get(key) or self._price(key, rate)
         return seconds, _Merge(queued, places, now_s, number, staleness)
 
@@ -520,7 +522,7 @@ class Server(SomeFree):
         """Send this server's part of the centre: as it is, or what weights were merged with."""
         setting, centre = self._setting, self._setting.centre
         for place in self.places:
-            push.versions[place] = centre.versions[place]
+            push.versions[place] = centre.versions[place], self._merges[place]
             push.reply.setdefault(place, None if setting.is_abstract else centre.thetas[place])
         for server, worker, size_bytes, _sent in push.parts:
             if server is self:
@@ -532,7 +534,7 @@ class Server(SomeFree):
         setting, solver, centre = self._setting, self._setting.solver, self._setting.centre
         stalest = NO_STALENESS if self._is_gradient else 0
         for place in places:
-            staleness = centre.versions[place] - push.read[place]
+            staleness = centre.versions[place] - push.read[place][0]
             stalest = max(stalest, staleness)
             if not setting.is_abstract:
                 vector = push.vectors[place]
@@ -561,7 +563,7 @@ class Server(SomeFree):
         setting, (places, _stage) = self._setting, key
         for place in places if self._is_gradient else ():
             setting.centre.optimizer.charge(setting.nodes[place], rate)
-        work = reduce(add, map(self._work, places), Work(operations=0))
+        work = reduce(add, map(setting.merge_work, places), Work(operations=0))
         known = (self.worker, setting.centre_place, Direction.UPDATE)
         kind = (*known, work.flop, work.bytes, work.operations)
         hosted, stage = self._hosted_bytes, setting.centre.optimizer.stage(rate)
@@ -574,18 +576,6 @@ class Server(SomeFree):
             setting.recorder.kinds.seconds_on[price[1]] = seconds_on
         self._prices[key] = price
         return price
-
-    def _work(self, place: int) -> Work:
-        node = self._setting.nodes[place]
-        if self._setting.decisions.asks_first:
-            return addition_work(node)
-        if self._setting.decisions.is_elastic:
-            return elastic_work(node)
-        own = required_work(node, Direction.UPDATE, None, node.work(Direction.UPDATE, None))
-        work = sum_and_step(node, own)[1]
-        if self._setting.decisions.compression is not None:
-            work += addition_of_entries(node, 1, self._setting.kept_count(place))
-        return work
 
 
 def parts_of(rank: Rank, servers: Sequence[Server], setting: Setting) -> list[PushPart]:

@@ -19,7 +19,7 @@ from ampsim.ir import Direction, ParameterizedNode, Work
 from ampsim.machine import Fabric, Instant
 from ampsim.model_parallel import RunSettings
 from ampsim.model_parallel.memories import WorkerMemories
-from ampsim.model_parallel.price import Charge, WorkOf
+from ampsim.model_parallel.price import Charge, WorkOf, required_work
 from ampsim.trace import Recorder
 
 CENTRE: Final = "centre"
@@ -114,6 +114,19 @@ class Setting:
         if self.decisions.compression is None:
             return self.bytes_of(place)
         return self.kept_count(place) * entry_bytes(self.nodes[place])
+
+    def merge_work(self, place: int) -> Work:
+        """The work of a server that merges what it was sent of one node."""
+        node = self.nodes[place]
+        if self.decisions.asks_first:
+            return addition_work(node)
+        if self.decisions.is_elastic:
+            return elastic_work(node)
+        own = required_work(node, Direction.UPDATE, None, node.work(Direction.UPDATE, None))
+        work = sum_and_step(node, own)[1]
+        if self.decisions.compression is not None:
+            work += addition_of_entries(node, 1, self.kept_count(place))
+        return work
 
     def shards(self, servers: int) -> list[list[int]]:
         """The vectors of each server: the largest first, to who has the fewest parameters.

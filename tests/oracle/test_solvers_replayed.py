@@ -187,6 +187,23 @@ def test_each_gradient_at_a_server_is_as_stale_as_updates_of_its_node_are_many(n
     assert Counter((one.node, one.gradient_count) for one in known) == pushed
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("async-sgd", {"servers": 1}), ("ssp", {"servers": 1}), ("hogwild", {"ranks": 1})],
+)
+def test_an_exchange_counts_merges_whichever_nodes_they_have_gradients_of(name, options, seed):
+    """Where one server merges whole pushes, or one rank is all, an answer is of one version."""
+    exchanges = case_of(name, seed, **options).result.exchanges
+    assert not exchanges["is_mixed"].any()
+    if name == "ssp":  # answers when a bound lets go, and others have merged by then
+        return
+    ranks = exchanges.sort_values("merge_start_s", kind="stable")["rank"].reset_index(drop=True)
+    since = ranks.index - ranks.groupby(ranks).transform(lambda own: own.index.to_series().shift())
+    by_merge = exchanges.sort_values("merge_start_s", kind="stable")["staleness"].tolist()
+    assert by_merge == (since.fillna(ranks.index.to_series() + 1) - 1).tolist()
+
+
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("name", [one for one in SOLVERS if one not in AT_SERVERS])
 def test_what_steps_by_its_own_weights_is_not_stale_and_steps_once(name, seed):
