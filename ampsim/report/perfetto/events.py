@@ -136,7 +136,7 @@ class Flows:
         self._next_id = 1
         self._nodes: Collection[str] = ()
         self._forwards: OrderedDict[tuple[str, int], dict[str, list[Place]]] = OrderedDict()
-        self._gradients: dict[str, list[Place]] = {}
+        self._gradients: dict[tuple[str, str], list[Place]] = {}  # by node and track: ranks' copies
 
     def start(self, nodes: Collection[str]) -> None:
         """Begin another schedule, in which `nodes` have updates; others get no arrows."""
@@ -154,10 +154,10 @@ class Flows:
             if len(self._forwards) > _WAITING_MAX:
                 self._forwards.popitem(last=False)
         elif step.direction == "update":
-            for gradient in self._gradients.pop(step.node, ()):
+            for gradient in self._gradients.pop((step.node, place[0]), ()):
                 self.join(lines, "gradient", gradient, place)
         elif step.staleness >= 0:
-            self._gradients.setdefault(step.node, []).append(place)
+            self._gradients.setdefault((step.node, place[0]), []).append(place)
             activation = self._activation_of(step)
             if activation:
                 self.join(lines, "activation", activation, place)

@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from program_models import PROGRAMS_ONLY
+from solver_cases import cluster, solver
+from solver_cases import model as solver_model
 
 import ampsim
 from ampsim.assets import names
+from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError, OutputError
 from ampsim.report.perfetto.events import in_microseconds, in_nanoseconds
 from ampsim.report.perfetto.trace import Trace, write_perfetto
@@ -131,6 +134,24 @@ def test_an_arrow_leads_from_forward_to_backward_to_the_update_of_the_same_node(
             assert tail["args"]["instance"] == head["args"]["instance"]
     gradients = sum(int((result.spans["staleness"] >= 0).sum()) for result in results)
     assert kinds == {"activation": gradients, "gradient": gradients}
+
+
+@pytest.mark.parametrize("name", sorted(SOLVERS))
+def test_of_ranks_each_has_arrows_to_its_own_updates(name, tmp_path):
+    """Ranks have nodes of the same names, and their gradients may wait at the same time."""
+    hosts, chosen = cluster([1e9, 0.7e9, 1.3e9, 1e9]), solver(name, ranks=3, period=2)
+    result = ampsim.simulate(solver_model(40, 2, layers=2), hosts, chosen)
+    write_perfetto([result_trace(result)], tmp_path / "run.json")
+    found = arrows_in(read(tmp_path / "run.json"))
+    assert all(tail["tid"] == head["tid"] for _name, tail, head in found)
+    spans = result.spans[result.spans["end_s"] > result.spans["start_s"]]
+    place = ["worker", "node"]
+    last = spans[spans["direction"] == "update"].groupby(place, observed=True)["start_s"].max()
+    gradients = spans[(spans["staleness"] >= 0) & (spans["direction"] == "backward")]
+    used = gradients.join(last.rename("last_s"), on=place)  # some ranks end before they update
+    assert [name for name, *_ends in found].count("gradient") == (
+        used["end_s"] <= used["last_s"]
+    ).sum()
 
 
 @pytest.mark.slow
