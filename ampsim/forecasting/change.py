@@ -145,14 +145,28 @@ class Contender:
 
 
 def contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> list[Contender]:
-    """Rows that reached the target, the soonest first; none where their times cannot be told.
+    """Rows that reached the target, the soonest first.
 
-    `entries` are the rows as they ran, `runs` are by their labels.
+    The short runs have the seed of the row's median run, as instances differ in size by seed; its
+    data are read once. `entries` are the rows as they ran, `runs` are by their labels.
+
+    Raises:
+        AmpsimError: mode "sleep" cannot tell the time of one, as where its batches grow.
     """
-    try:
-        return sorted(_contenders(entries, runs), key=lambda one: one.time_s)
-    except AmpsimError:
-        return []
+    rows: list[Contender] = []
+    for one in entries:
+        of = runs.get(one.label, ())
+        time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"] if of else None
+        if time_s is None:
+            continue
+        times = times_of(one.plan.goal, of)
+        middle = sorted(times, key=times.__getitem__)[(len(times) - 1) // 2]
+        model = replace(one.plan.model, make_data=cache(one.plan.model.make_data))
+        short = short_task(replace(one, plan=replace(one.plan, model=model)), middle)
+        found = Contender(one.label, time_s, items_of(of), short)
+        if 0 < found.base.train_per_s < math.inf:
+            rows.append(found)
+    return sorted(rows, key=lambda one: one.time_s)
 
 
 def what_each_buys(rows: Sequence[Contender]) -> pd.DataFrame:
@@ -195,25 +209,6 @@ def _sentences(lead: Contender, told: Sequence[Told]) -> Iterator[str]:
         said += [f"{lead.label} stays ahead {'; '.join(same)}"] if same else []
         if said:
             yield f"{start}: {'. '.join(said)}"
-
-
-def _contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> Iterator[Contender]:
-    """Rows that reached the target, each with its data read once.
-
-    The short runs have the seed of the row's median run, as instances differ in size by seed.
-    """
-    for one in entries:
-        of = runs.get(one.label, ())
-        time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"] if of else None
-        if time_s is None:
-            continue
-        times = times_of(one.plan.goal, of)
-        middle = sorted(times, key=times.__getitem__)[(len(times) - 1) // 2]
-        model = replace(one.plan.model, make_data=cache(one.plan.model.make_data))
-        short = short_task(replace(one, plan=replace(one.plan, model=model)), middle)
-        found = Contender(one.label, time_s, items_of(of), short)
-        if 0 < found.base.train_per_s < math.inf:
-            yield found
 
 
 def _optimizers(trials: pd.DataFrame) -> Iterator[str]:

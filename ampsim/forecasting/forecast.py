@@ -373,6 +373,9 @@ def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]
         said, buys = what_would_change(tuned.entries, rows, tuned.trials), what_each_buys(rows)
     except KeyboardInterrupt:  # the answer is there
         return ["what would change it was not asked: interrupted"], pd.DataFrame()
+    except AmpsimError as error:
+        why = str(error).partition("; ")[0]  # without the remedy, which is of another question
+        return [f"what would change it is unknown: {why}"], pd.DataFrame()
     shares_fairly = any(one.plan.cluster.shares_fairly for one in tuned.entries)
     return said + [PARTS_STAY] * (shares_fairly and len(buys) > 0), buys
 
