@@ -100,9 +100,11 @@ class GroupingWorker(Worker):
     def _end_group(self, seconds: float, group: _Group) -> None:
         placed, members, price, number = group.placed, group.members, group.price, START
         end_s = self._clock.now if seconds else group.start_s
-        self._summary.count_group(placed.index, len(members))
         whole = (group.start_s, end_s, price.flop, price.bytes, price.operations)
         parts = _side_by_side(whole, group.own_flop)
+        place = placed.index, placed.worker, int(group.direction)
+        lasting = sum(begin_s < until_s for begin_s, until_s, *_charged in parts)
+        self._summary.count_group(place, len(members), lasting)
         for member, (*times_s, flop, moved, operations) in zip(members, parts, strict=True):
             charged = flop, moved, operations
             kind = placed.prices.kind_of_part(group.direction, charged, price.kind)

@@ -30,7 +30,7 @@ class Summary:
         lane_s: of the host and of other lanes, seconds of service by (worker, lane).
         worked_s: seconds of service, (workers, directions), those as in `DIRECTIONS`.
         spent: of each (node, worker, direction), how many steps took time, and their seconds; under
-            a solver a node has copies on several workers.
+            a solver a node has copies on several workers. Messages merged into one step are one.
         staleness: per node, {staleness in updates: count of gradients}; a merge of several nodes'
             gradients counts each of them.
         in_flight_max: per node, the most forward steps whose backward had not run; the engine
@@ -134,10 +134,16 @@ class Summary:
             node = np.full(len(updates["node"]), self._merged_at)
             self._add_staleness(node, updates["staleness"].astype(np.int64))
 
-    def count_group(self, node: int, size: int) -> None:
-        """Add one step of `node` that served `size` messages."""
-        of_node = self.group_sizes.setdefault(node, {})
+    def count_group(self, place: tuple[int, int, int], size: int, lasting: int) -> None:
+        """Add one step at (node, worker, direction) of `size` messages, `lasting` of which last.
+
+        Their spans count as a step each, whenever they come.
+        """
+        of_node = self.group_sizes.setdefault(place[0], {})
         of_node[size] = of_node.get(size, 0) + 1
+        steps, spent_s = self.spent.get(place, (0, 0.0))
+        if lasting > 1:
+            self.spent[place] = steps - (lasting - 1), spent_s
 
     @property
     def busy_s(self) -> np.ndarray:

@@ -157,6 +157,9 @@ def test_what_is_counted_is_what_the_trace_shows():
     merged = sizes.assign(messages=sizes["size"] * sizes["count"]).groupby("node")["messages"].sum()
     assert merged.to_dict() == served.groupby("node", observed=True).size().to_dict()
     assert result.group_size_mean == pytest.approx(merged.sum() / sizes["count"].sum())
+    table = result.time_by_node
+    steps_of = table[table["direction"] != "update"].groupby("node")["steps"].sum()
+    assert steps_of.to_dict() == sizes.groupby("node")["count"].sum().to_dict()
     alone = grouped("tree_lstm")
     assert alone.group_sizes.empty and math.isnan(alone.group_size_mean)
 
