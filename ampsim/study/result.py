@@ -393,6 +393,9 @@ class Result(ReadOff):
         for name, array in chain(columns, self.model.parameters().items()):
             hasher.update(name.encode())
             hasher.update(np.ascontiguousarray(array).tobytes())
+        if any(len(self._frame(one)) < getattr(self.recorder, one).count for one in tables[:2]):
+            for chunk in chain(*(log.chunks() for log in self.recorder.records()[:2])):
+                hasher.update(chunk.tobytes())  # of what is not kept, causes and times are logged
         return hasher.hexdigest()
 
     def __repr__(self) -> str:

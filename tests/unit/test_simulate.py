@@ -8,9 +8,10 @@ import pytest
 
 from ampsim import Amp, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.errors import DivergenceError, OptionError
+from ampsim.hardware import Event
 from ampsim.optim import sgd
 from ampsim.runs.folder import run_to_keep
-from ampsim.study import Simulation, training
+from ampsim.study import Result, Simulation, training
 from ampsim.study.model import parameters_of
 from ampsim.study.simulation import RunOptions
 
@@ -121,6 +122,21 @@ def test_the_same_seed_gives_the_same_bits_and_another_gives_others(rnn, cluster
         simulate(rnn, cluster, Amp(4), instances=DATA, seed=seed).digest for seed in (0, 0, 1)
     ]
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_the_digest_is_over_what_is_not_kept_of_a_trace_too(model, make_cluster):
+    """A device is slow for a while, earlier or later: weights, epochs and what is kept are same."""
+    results = list[Result]()
+    for start_s in (100.0, 100.0, 200.0):
+        slow = Event(kind="slow", worker=0, from_s=start_s, until_s=start_s + 8, factor=2.0)
+        cluster = make_cluster(1).model_copy(update={"events": (slow,)})
+        run = Simulation(model, cluster, Sequential(), spans_kept=2)
+        run.run_epoch()
+        results.append(run.result())
+    early, again, late = results
+    assert max(early.spans["end_s"].max(), early.updates["time_s"].max()) < 100
+    assert early.epochs.equals(late.epochs)
+    assert early.digest == again.digest != late.digest
 
 
 def test_the_digest_is_over_trace_and_weights(model, make_cluster):
