@@ -32,7 +32,6 @@ from ampsim.dataflow.graph import (
     build,
     constant,
     open_graph,
-    output_of,
     tensors_of,
 )
 from ampsim.errors import LOWER_RATE, GraphError, OptionError, SimulationError, one_of
@@ -259,11 +258,16 @@ def _require_once(what: str) -> None:
         )
 
 
+def _grouped(*_tensors: Any) -> Any:
+    return np.True_
+
+
+GROUP = op.Operator("group", _grouped, op.scalar, op.truth, is_stateful=True)
+
+
 def group(*tensors: Tensor) -> Tensor:
     """A truth value that is there when all of these are, to be asked for in their place."""
-    graph = open_graph()
-    node = graph.add(op.TRIGGER, tensors_of(tensors))
-    return output_of(node, (), op.BOOL, graph.context)
+    return build(GROUP, tensors, {})
 
 
 @checked

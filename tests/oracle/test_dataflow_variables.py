@@ -406,6 +406,32 @@ def test_a_group_is_a_truth_value():
     assert [one.tolist() for one in values] == [1.0, [[1.0] * 3] * 2, [True]]
 
 
+@pytest.mark.parametrize("broadcast_dead", [False, True])
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_a_group_of_a_branch_that_is_not_taken_is_dead(is_taken, broadcast_dead):
+    """So the value is that of the branch that is taken, however late it comes, on any worker."""
+    slow = Device(name="slow", flop_per_s=1.0, memory_bandwidth_bytes_per_s=8.0)
+    cluster = Cluster(name="two", devices=(slow, slow))
+    with flow.FlowGraph() as graph:
+        taken, x = flow.input("taken", (), "bool"), flow.input("x", (2,))
+        weight = flow.variable("weight", [1.0, 2.0])
+
+        def stepped() -> tuple[flow.Tensor, ...]:
+            done = flow.minimize(flow.sum(weight * x), sgd(0.5))
+            twice = x + x
+            with flow.device(1):
+                return done, flow.logical_not(done), twice * 2.0
+
+        def measured() -> tuple[flow.Tensor, ...]:
+            return flow.sum(x) < 0.0, flow.sum(x) > 0.0, x
+
+        asked = flow.cond(taken, stepped, measured)
+    feeds = {"taken": is_taken, "x": [1.0, 1.0]}
+    result = flow.run(asked, feeds, cluster=cluster, broadcast_dead=broadcast_dead)
+    assert [one.tolist() for one in result.values[:2]] == [is_taken, not is_taken]
+    assert flow.variables(graph)["weight"].tolist() == ([0.5, 1.5] if is_taken else [1.0, 2.0])
+
+
 def test_a_feed_has_one_shape():
     with flow.FlowGraph():
         x = flow.input("x", (2, 3))
