@@ -74,7 +74,8 @@ def cond(predicate: Operand, true_fn: Callable[[], Any], false_fn: Callable[[], 
     _require_predicate(tensor, "the predicate of cond")
     known = None if graph.known is None else graph.known.value(tensor)
     if known is not None:
-        return true_fn() if known else false_fn()
+        given = true_fn() if known else false_fn()
+        return rebuilt(given, leaves_of(given, f"cond of {tensor.node.told}"))
     built: list[Any] = []
     branches: list[Branch] = []
     for side, function in ((False, false_fn), (True, true_fn)):

@@ -139,7 +139,9 @@ class ProgramEngine:
         return PassReport(start_s, clock.now, totals)
 
     def run(self, plan: Plan, feeds: Mapping[str, Any]) -> FlowResult:
-        """Run one instance."""
+        """Run one instance; an input may have decided how it is unrolled, or be for training."""
+        idle = self.graph.inputs.difference(plan.inputs)
+        feeds = {name: value for name, value in feeds.items() if name not in idle}
         done = self._session.run(plan, feeds, self._instance)
         sent = self._recorder.sent
         for what, count in done.sent.items():
@@ -225,7 +227,8 @@ class ProgramEngine:
             what = "variable" if name in self._values else "parameter of the model"
             raise GraphError(
                 f"a program must have the parameters of its model as variables, got no {what} "
-                f"for {name!r}; call a layer as its node is called"
+                f"for {name!r}; call a layer as its node is called, and where loops are unrolled "
+                "make it before a branch or loop that an instance may not take"
             )
         set_variables(self.graph, self._values)
 

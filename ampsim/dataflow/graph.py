@@ -261,6 +261,11 @@ class FlowGraph:
         """Nodes that are variables."""
         return [node for node in self.given.values() if node.operator is op.VARIABLE]
 
+    @property
+    def inputs(self) -> set[str]:
+        """Names of its inputs."""
+        return {name for name, node in self.given.items() if node.operator is op.INPUT}
+
     @contextlib.contextmanager
     def building(self, **how: Any) -> Generator[None]:
         """Build nodes in another `context`, of another `direction`, or `placed` elsewhere."""

@@ -124,6 +124,7 @@ class Plan:
         steps: all of them, in the order of the graph.
         names: of the nodes, by their numbers in the graph.
         asked: how many tensors are asked for.
+        inputs: names of the inputs that are needed.
         beside: nodes that are not of the graph, but join its parts.
     """
 
@@ -144,6 +145,7 @@ class Plan:
             self._connect(node, worker)
         self._ask(asked)
         self.steps = list(self._steps.values())
+        self.inputs = [node.name for node in nodes if node.operator is op.INPUT]
         named = {node.index: node.name for node, _worker in cut.placed}
         count = 1 + max(named, default=-1)
         self.names = [named.get(number, f"node {number}") for number in range(count)]

@@ -369,10 +369,9 @@ def _fed_to(plan: Plan, feeds: Mapping[str, Any], *, is_abstract: bool) -> dict[
             continue
         is_shape = is_abstract and node.outputs[0].is_float and "is_number" not in node.attributes
         fed[name] = standin(value.shape, value.itemsize) if is_shape else value
-    inputs = [step.node.name for step in plan.steps if step.node.operator is op.INPUT]
     for name in feeds:
-        if name not in inputs:
-            raise OptionError(f"feeds: {one_of('needed input', name, inputs, label='needed')}")
+        if name not in plan.inputs:
+            raise OptionError(f"feeds: {one_of('needed input', name, plan.inputs, label='needed')}")
     return fed
 
 

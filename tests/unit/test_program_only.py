@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ampsim
-from ampsim import nodes
+from ampsim import flow, nodes
 from ampsim.data import pump_arrays
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import GraphError, OptionError
@@ -71,7 +71,34 @@ def model(file: Path) -> Any:
     return ampsim.load_model(file)
 
 
-def test_schedules_of_programs_train_it_alike(model):
+def counted() -> flow.Program:
+    """What goes on by numbers that are fed for that alone."""
+
+    def build() -> flow.Objective:
+        x, label = flow.input("x", (None, 4)), flow.input("label", (None,), "int64")
+        trips, is_even = flow.input("trips", (), "int64"), flow.input("is_even", (), "bool")
+        given = flow.linear("layer", x, 3)
+        factor = flow.cond(is_even, lambda: 2, lambda: 3)
+        assert factor.shape == ()
+
+        def body(i: Any, y: Any) -> Any:
+            return i + 1, y * factor + given
+
+        _, logits = flow.while_loop(lambda i, y: i < trips, body, (0, given))
+        loss = flow.softmax_cross_entropy(logits, label)
+        return flow.Objective(loss, flow.count_right(logits, label))
+
+    def feed(batch: Any) -> dict[str, Any]:
+        x, label = batch.arrays
+        trips = int(label.sum()) % 3
+        return {"x": x, "label": label, "trips": trips, "is_even": trips % 2 < 1}
+
+    return flow.Program(build, feed)
+
+
+@pytest.mark.parametrize("program", [None, counted], ids=["by value", "by what is fed"])
+def test_schedules_of_programs_train_it_alike(model, program):
+    model = replace(model, make_program=program) if program else model
     found = [
         ampsim.simulate(model, "tflops-1", name, epochs=2).model.parameters()
         for name in ("dataflow", "out-of-graph", "unrolled")
