@@ -97,6 +97,8 @@ def imported_model(
     data, method = how
     state = made.state
     _require_labels(data, made.classes)
+    if made.classes and "error_scale" in options:
+        raise OptionError("error_scale has no effect on a classifier's accuracy; leave it out")
     is_ragged = isinstance(data, BatchList)
     batch = max(len(one[0]) for one in data.train) if is_ragged else data.batch
     optimizer = method() if isinstance(method, partial) else method

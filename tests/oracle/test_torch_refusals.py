@@ -560,6 +560,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a number for a loss": ({"loss": 3}, "loss must be a function of output and target"),
     "a number for inputs": ({"example_inputs": 3}, "example_inputs must be a tensor"),
     "an option that is none": ({"frog": 3}, "no option named 'frog'"),
+    "a scale of an accuracy": ({"error_scale": 2.0}, "error_scale has no effect on a classifier"),
     "no batch": ({"batch": 0}, "batch must be a whole number >= 1, got 0"),
 }
 

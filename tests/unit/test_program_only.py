@@ -150,6 +150,15 @@ def test_placements_refuse_it(model, tmp_path):
         ampsim.simulate(model, "tflops-1", "dataflow", placement=tmp_path / "place.toml")
 
 
+@pytest.mark.parametrize(
+    "options", [{"min_update_interval": 3}, {"node_update_intervals": {"layer": 2}}]
+)
+def test_intervals_of_messages_are_refused(model, options):
+    text = "^update intervals have no effect on model choice, a program only; leave them out$"
+    with pytest.raises(OptionError, match=text):
+        replace(model, **options)
+
+
 def test_sleep_refuses_what_decides_by_numbers(model):
     with pytest.raises(OptionError, match=r"^greater-1 .* decides by floating-point .*numeric"):
         ampsim.simulate(model, "tflops-1", "dataflow", mode="sleep")
