@@ -103,7 +103,8 @@ def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
     """Copy a value into an array, of its own type or of the one that is wanted.
 
     Raises:
-        OptionError: its parts have several shapes, or it is of another kind; begins with `what`.
+        OptionError: its parts have several shapes, or it is of another kind, or a whole number that
+            the type does not hold; begins with `what`.
     """
     try:
         array = np.asarray(value)
@@ -111,7 +112,10 @@ def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
         raise OptionError(f"{what} must have one shape, got {shown(value)}") from None
     if dtype is not None and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise OptionError(f"{what} must be {dtype}, got {shown(value)}")
-    return array.astype(dtype or array.dtype)
+    made = array.astype(dtype or array.dtype)
+    if made.dtype.kind == "i" and (made != array).any():
+        raise OptionError(f"{what} must be within {dtype}, got {shown(value)}")
+    return made
 
 
 def variable(

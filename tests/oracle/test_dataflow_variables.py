@@ -375,6 +375,8 @@ def test_what_a_variable_is_given_has_its_type_and_one_shape():
         flow.variable("count", 1)
     with pytest.raises(OptionError, match=r"^variable 'count' must be int64, got 1.7"):
         flow.set_variables(graph, {"count": 1.7})
+    with pytest.raises(OptionError, match=r"^variable 'count' must be within int64, got"):
+        flow.set_variables(graph, {"count": np.uint64(1 << 63)})
     for give in (
         lambda: flow.variable("ragged", [[1.0], [1.0, 2.0]]),
         lambda: flow.set_variables(graph, {"count": [[1], [1, 2]]}),
@@ -432,8 +434,10 @@ def test_a_group_of_a_branch_that_is_not_taken_is_dead(is_taken, broadcast_dead)
     assert flow.variables(graph)["weight"].tolist() == ([0.5, 1.5] if is_taken else [1.0, 2.0])
 
 
-def test_a_feed_has_one_shape():
+def test_a_feed_has_one_shape_and_is_within_its_type():
     with flow.FlowGraph():
-        x = flow.input("x", (2, 3))
+        x, count = flow.input("x", (2, 3)), flow.input("count", (), "int8")
+    with pytest.raises(OptionError, match=r"^feeds: input 'count' must be within int8, got 300$"):
+        flow.run(count, {"count": 300})
     with pytest.raises(OptionError, match=r"^feeds: input 'x' must have one shape, got \[\[1\]"):
         flow.run(x, {"x": [[1], [1, 2]]})
