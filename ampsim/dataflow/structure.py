@@ -27,7 +27,7 @@ class TensorArray:
 
     Args:
         size: how many places there are; writing beyond makes it longer.
-        dtype: the type of the elements.
+        dtype: the type of the elements, unless what is written before any is read has another.
         element_shape: the shape of each; by default what is written first has.
     """
 
@@ -37,7 +37,8 @@ class TensorArray:
     ) -> None:  # fmt: skip
         static = None if element_shape is None else tuple(element_shape)
         self._told: dict[str, Any] = {"static": static, "dtype": np.dtype(dtype)}
-        self._written: list[Tensor] = []  # the first; shared with all that come of it
+        # what its type was first taken from; shared with all that come of it
+        self._known: list[Tensor] = []
         self.handle = apply("array", size)
         self.flow = constant(0.0)
 
@@ -60,6 +61,7 @@ class TensorArray:
 
     def read(self, index: int | Tensor) -> Tensor:
         """A place that was written before."""
+        self._known.append(self.flow)
         return apply("array_read", self.handle, index, self.flow, **self._told)
 
     def unstack(self, x: Tensor) -> TensorArray:
@@ -74,14 +76,14 @@ class TensorArray:
 
     def _know(self, tensor: Tensor, shape: tuple[int | None, ...] | None) -> None:
         """Take what is known of elements that are written."""
-        told, dtype = self._told["static"], self._told["dtype"] if self._written else tensor.dtype
+        told, dtype = self._told["static"], self._told["dtype"] if self._known else tensor.dtype
         if not op.may_be(told, shape) or tensor.dtype != dtype:
             raise GraphError(
                 f"write: elements of this array are {dtype} of shape {told}, got {tensor.dtype} of "
-                f"shape {shape}; give each array elements that are alike"
+                f"shape {shape}; give each array elements that are alike, and say dtype= of one "
+                "that is read first"
             )
-        if not self._written:
-            self._written.append(tensor)
+        self._known.append(tensor)
         self._told.update(static=shape if told is None else told, dtype=tensor.dtype)
 
     def stack(self) -> Tensor:

@@ -11,6 +11,7 @@ from operator_cases import RESOURCES, cases
 from ampsim import flow
 from ampsim.dataflow.graph import Tensor, apply, open_graph
 from ampsim.dataflow.operator import OPERATORS, no_work
+from ampsim.errors import GraphError, SimulationError
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Standin, standin
 from ampsim.nodes import SoftmaxCrossEntropy
@@ -182,3 +183,13 @@ def test_the_gradient_of_a_loss_is_its_nodes_to_the_bit(rows, dtype):
     assert found[2] == report.correct
     rounding = 0.0 if dtype == "float64" else 1e-6  # the node sums in double precision
     assert found[0] == pytest.approx(report.loss_sum / rows, rel=rounding, abs=0)
+
+
+def test_whole_numbers_are_cut_within_their_axis():
+    """These cost nothing, so that nobody asks for the shape that they give."""
+    with flow.FlowGraph():
+        x = flow.input("x", (None,), "int64")
+        with pytest.raises(GraphError, match=r"fit: -2 to -1 is not within axis 0$"):
+            flow.cut(x, -2, -1, axis=0)
+        with pytest.raises(SimulationError, match=r"ValueError: 0 to 5 is not within axis 0$"):
+            flow.run(flow.cut(x, 0, 5, axis=0), {"x": [1, 2, 3]})

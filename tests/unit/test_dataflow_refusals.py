@@ -392,6 +392,10 @@ WRONG_LENGTHS: dict[str, tuple[Callable[..., flow.Tensor], str]] = {
     "concat": (lambda x, y: flow.concat([x, y]), "ValueError: all axes but one must be alike"),
     "reshape_to": (lambda x, y: flow.reshape(x, (5, -1)), "ValueError: cannot reshape array"),
     "cut": (lambda x, y: flow.cut(x, 2, 5), "ValueError: 2 to 5 is not within axis 1"),
+    "scatter_to": (
+        lambda x, y: flow.scatter(x, np.array([0, 1]), y),
+        r"ValueError: rows \(2, 4\) are",
+    ),
 }
 
 
@@ -579,6 +583,10 @@ UNLIKE: dict[str, Callable[[flow.TensorArray, flow.Tensor], object]] = {
     "another type": lambda array, x: array.write(1, flow.cast(flow.sum(x, axis=0), "float32")),
     "other rows": lambda array, x: array.unstack(flow.transpose(x)),
     "as was said": lambda _array, x: flow.TensorArray(2, element_shape=(4,)).write(0, x),
+    "as was read": lambda array, x: (
+        (other := flow.TensorArray(2)).read(1),
+        other.write(0, flow.cast(x, "float32")),
+    ),
 }
 
 

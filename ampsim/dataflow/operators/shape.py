@@ -177,7 +177,7 @@ def _between(x: np.ndarray, first: int, last: int, axis: int) -> np.ndarray:
 
 def _cut_shape(x: op.Shape, *, first: int, last: int, axis: int) -> op.Shape:
     length = x[axis]
-    if length is not None and not 0 <= first <= last <= length:
+    if not 0 <= first <= last or (length is not None and last > length):
         raise ValueError(f"{first} to {last} is not within axis {axis}")
     shape = list(x)
     shape[axis] = last - first
@@ -192,6 +192,7 @@ def _cut_back(of: Any, gradient: Tensor) -> list[Tensor]:
 @listed(_cut_shape, op.first_dtype, gradient=_cut_back)
 def cut(x: Array, first: int, last: int, axis: int = 1) -> Any:
     """Slice from `first` to before `last` along an axis."""
+    _cut_shape(x.shape, first=first, last=last, axis=axis)  # of whole numbers nobody else asks
     return _between(x, first, last, axis)
 
 
@@ -243,14 +244,25 @@ def _scattered(inputs: op.Sizes, output: tuple[int, ...], itemsize: int) -> Work
     return _placed(inputs, output, itemsize) + added
 
 
+def _scattered_shape(x: op.Shape, index: op.Shape, _rank: Any, *, static: Any) -> Any:
+    wanted = None if static is None else (*index, *static[1:])
+    if not op.may_be(x, wanted):
+        raise ValueError(f"rows {wanted} are expected")
+    return static
+
+
+def _scattered_to(x: Any, index: Any, shape: np.ndarray, *, static: Any = None) -> tuple[int, ...]:
+    return _scattered_shape(x.shape, index.shape, None, static=tuple(shape.tolist()))
+
+
 @listed(
-    *_TOLD, _scattered, lambda of, gradient: [pick(gradient, of.input(1)), None, None],
-    running_shape=_as_told,
+    _scattered_shape, op.first_dtype, _scattered,
+    lambda of, gradient: [pick(gradient, of.input(1)), None, None], running_shape=_scattered_to,
 )  # fmt: skip
 def scatter_to(x: Array, index: Array, shape: Array, static: op.Shape | None = None) -> Any:
     """The reverse of `pick`: rows added up at their places, in zeros of a shape."""
     require_places(index)
-    whole = np.zeros(tuple(shape.tolist()), x.dtype)
+    whole = np.zeros(_scattered_to(x, index, shape), x.dtype)
     np.add.at(whole, index, x)
     return whole
 
