@@ -117,10 +117,10 @@ def from_torch(
     if unknown := {*options} - {*OPTIONS}:
         raise UnknownNameError(one_of("option", min(unknown), OPTIONS))
     options["dtype"] = only_dtype(module)
-    dataset = dataset_of(data, options.pop("batch", len(inputs[0])), options["dtype"])
+    dataset = dataset_of(data, options.pop("batch", None), options["dtype"], len(inputs[0]))
     try:
         require_trainable(module)
-        method = method_of(optimizer, len(list(module.parameters())))
+        method = method_of(optimizer, [*module.parameters()])
         require_alike(inputs, dataset)
         return _imported(module, loss, (dataset, method), options)
     except Refusal as refusal:

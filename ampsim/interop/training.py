@@ -73,8 +73,8 @@ class BatchList:
         return (ArrayBatch(arrays[place]) for place in places)
 
 
-def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
-    """The data set of (train, valid), in batches of `batch` items where they come in none.
+def dataset_of(data: Any, batch: int | None, dtype: str, rows: int) -> ArrayDataset | BatchList:
+    """The data set of (train, valid), in batches of `batch` items, or `rows`, if they come in none.
 
     Each is a tuple of tensors or arrays with a row for each item, a map-style
     `torch.utils.data.Dataset`, or a list or loader of batches of such tuples; else that is an
@@ -90,7 +90,10 @@ def dataset_of(data: Any, batch: int, dtype: str) -> ArrayDataset | BatchList:
     if isinstance(train, list) != isinstance(valid, list):
         raise OptionError("train and valid must both come in batches, or both as whole tensors")
     if not isinstance(train, list) or not isinstance(valid, list):
+        batch = rows if batch is None else batch
         return ArrayDataset(cast("Arrays", train), cast("Arrays", valid), batch, dtype)
+    if batch is not None:
+        raise OptionError("batch has no effect on data that come in batches; leave it out")
     both = [
         [tuple(a.astype(dtype) if a.dtype.kind == "f" else a for a in one) for one in split]
         for split in (train, valid)
@@ -181,26 +184,28 @@ _USUAL: Final[dict[str, dict[str, Any]]] = {
 """Options that must be as usual, by the names of PyTorch's classes."""
 
 
-def method_of(given: Any, parameters: int) -> Method | Optimizer:
+def method_of(given: Any, parameters: Sequence[Any]) -> Method | Optimizer:
     """Our optimizer of the same method and numbers as PyTorch's; one of `ampsim.optim` as it is.
 
     Raises:
-        OptionError: there is none, or it trains other than so many parameters.
+        OptionError: there is none, or it trains other than these parameters.
     """
     if isinstance(given, Optimizer):
         return given
-    kind = type(given).__name__
-    if not hasattr(given, "param_groups") or kind not in _USUAL:
+    kind, home = type(given).__name__, type(given).__module__
+    if kind not in _USUAL or not home.startswith("torch.optim."):  # where others may have its name
         raise OptionError(
             f"optimizer must be one of torch.optim's {' or '.join(_USUAL)}, or of ampsim.optim, "
-            f"got {kind}; try torch.optim.Adam(module.parameters(), 1e-3)"
+            f"got {kind} of {home}; try torch.optim.Adam(module.parameters(), 1e-3)"
         )
-    groups = given.param_groups
-    if len(groups) != 1 or len(groups[0]["params"]) != parameters:
-        trained = sum(len(one["params"]) for one in groups)
+    groups, own = given.param_groups, {*map(id, parameters)}
+    trained = [{*map(id, one["params"])} for one in groups]
+    if trained != [own]:
+        count, mine = sum(map(len, trained)), sum(len(one & own) for one in trained)
+        told = f"{count} in {len(groups)}" if mine == count else f"{count - mine} of another module"
         raise OptionError(
-            f"optimizer must train all {parameters} parameters of the module in one group, got "
-            f"{trained} in {len(groups)}; give it module.parameters()"
+            f"optimizer must train all {len(own)} parameters of the module in one group, got "
+            f"{told}; give it module.parameters()"
         )
     if given.state:
         raise OptionError(

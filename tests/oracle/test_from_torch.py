@@ -42,7 +42,7 @@ def copied(name: str, optimizer: str = "adam") -> tuple[Case, Any]:
     given, model = prepared(name)
     module = copy.deepcopy(given.module)
     method = METHODS[optimizer](module.parameters())
-    ours = method_of(method, len(list(module.parameters())))
+    ours = method_of(method, [*module.parameters()])
     assert isinstance(ours, partial)
     return given._replace(module=module, optimizer=method), replace(model, optimizer=ours())
 

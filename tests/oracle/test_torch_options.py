@@ -220,6 +220,26 @@ def test_hooks_of_an_optimizer_s_steps_are_refused(when):
         imported(module, ITEMS["rows"], optimizer=optimizer)
 
 
+class SGD(torch.optim.SGD):
+    """A method of its own, under PyTorch's name."""
+
+
+@pytest.mark.parametrize("what", ["a class", "a module"])
+def test_an_optimizer_of_another_class_or_module_is_refused(what):
+    module, other = nn.Linear(4, 3), nn.Linear(4, 3)
+    optimizer, said = SGD(module.parameters(), 0.1), rf"got SGD of {__name__}; try torch.optim.Adam"
+    if what == "a module":
+        optimizer, said = torch.optim.SGD(other.parameters(), 0.1), "got 2 of another module; give"
+    with pytest.raises(OptionError, match=said):
+        imported(module, ITEMS["rows"], optimizer=optimizer)
+
+
+def test_a_size_of_batches_is_refused_where_data_come_in_batches():
+    rows = [(ITEMS["rows"], LABELS)]
+    with pytest.raises(OptionError, match=r"^batch has no effect on data that come in batches"):
+        imported(nn.Linear(4, 3), ITEMS["rows"], data=(rows, rows), batch=5)
+
+
 def test_a_hook_that_only_accumulated_gradients_call_is_refused():
     """It does nothing where gradients are asked for, as they are to compare them."""
     module = nn.Linear(4, 3)
