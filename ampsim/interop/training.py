@@ -68,9 +68,8 @@ class BatchList:
 
     def batches(self, split: Split, *, epoch: int, seed: int) -> Iterator[ArrayBatch]:
         """Every batch of a split once."""
-        arrays = pick(split, self.train, self.valid)
-        places = order(split, len(arrays), epoch=epoch, seed=seed)
-        return (ArrayBatch(arrays[place]) for place in places)
+        of = pick(split, self.train, self.valid)
+        return (ArrayBatch(of[one]) for one in order(split, len(of), epoch=epoch, seed=seed))
 
 
 def dataset_of(data: Any, batch: int | None, dtype: str, rows: int) -> ArrayDataset | BatchList:
