@@ -38,7 +38,7 @@ from ampsim.report.table import cell_text
 from ampsim.report.words import plain
 from ampsim.runs.rows import table_of
 from ampsim.runs.task import Row
-from ampsim.study.provenance import code_digest
+from ampsim.study.provenance import code_digest, data_files
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
 from ampsim.units import format_percent, unit_of
 
@@ -177,6 +177,7 @@ class _Searcher:
         told = {**self._origin, "sampler": sampler, "in_flight": in_flight, "code": code_digest()}
         named = [axis.values for axis in self._space.axes if axis.key in ("cluster", "device")]
         told["files"] = [load_cluster(str(one)).digest for of in named for one in of]
+        told["data"] = data_files(self.asked.setup.model)
         text, keeping = json.dumps(told, sort_keys=True, default=str), self.asked.keeping
         return Proposals(
             f"ampsim {hashlib.sha256(text.encode()).hexdigest()[:16]}", self._space,

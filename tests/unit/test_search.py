@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import math
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -332,6 +334,35 @@ def test_a_file_that_was_edited_is_another_search(setup, tmp_path, key):
             for keeping in (None, RunCache(tmp_path / "kept"))
         )
         pd.testing.assert_frame_equal(kept, new)
+
+
+def write_mnist(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    folder.mkdir(exist_ok=True)
+    for part, (name, array) in itertools.product(
+        ("train", "t10k"), {"images-idx3": images, "labels-idx1": labels}.items()
+    ):
+        head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+        content = gzip.compress(head + array.astype("u1").tobytes())
+        (folder / f"{part}-{name}-ubyte.gz").write_bytes(content)
+
+
+def test_a_data_set_that_was_replaced_is_another_search(setup, tmp_path):
+    images, labels = np.arange(20 * 784).reshape(20, 28, 28) % 251, np.arange(20) % 2
+    model = ampsim.load_model("mlp", hidden=4, data="mnist", folder=str(tmp_path), batch=10)
+    asked: dict[str, Any] = {
+        "over": {"workers": [1]}, "minimise": "epochs", "target": 0.5, "max_epochs": 2,
+        "repeats": 1, "trials": 1,
+    }  # fmt: skip
+    outcomes: list[str] = []
+    for wanted in (labels, 9 - np.arange(20) % 10):
+        write_mnist(tmp_path / "mnist", images, wanted)
+        new, kept = (
+            ampsim.search(model, setup.cluster, "sequential", **asked, keeping=keeping).table
+            for keeping in (None, RunCache(tmp_path / "kept"))
+        )
+        pd.testing.assert_frame_equal(kept, new)
+        outcomes += new["outcome"].tolist()
+    assert outcomes == ["complete", "not reached"]
 
 
 def test_conditions_hold_of_every_point_on_the_front(setup):
