@@ -170,12 +170,13 @@ class RunMaker:
         self.on_run: OnRow = lambda _run: None  # told of each run as soon as it has ended
         self._files: dict[int, tuple[Model, str, tuple[dict[str, str], ...]]] = {}
 
-    def make(self, tasks: Sequence[Task], known: Sequence[RunKey] | None = None) -> ForecastRuns:
+    def make(
+        self, tasks: Sequence[Task], known: Sequence[RunKey] | None = None, *, is_more: bool = False
+    ) -> ForecastRuns:
         """Make every run of `tasks`, a row's beside each other, kept under `known`.
 
         Raises:
-            SimulationError: no run gave anything.
-            KeyboardInterrupt: it came before anything was made or taken.
+            SimulationError: no run gave anything, nor did one before, as `is_more` says.
         """
         made: dict[int, Run] = {}
         lost: dict[int, str] = {}
@@ -187,8 +188,7 @@ class RunMaker:
         interrupted, listeners = None, Listeners(keep, lost.__setitem__, self._on_progress)
         try:
             if self._keeping is None:
-                learning = [self._learning(one) for one in tasks]
-                run_all(learning, self._executor, listeners, is_whole=True)
+                run_all([*map(self._learning, tasks)], self._executor, listeners, is_whole=True)
             else:
                 known = known or [self._known(one) for one in tasks]
                 take_or_make(tasks, known, self._keeping, self._executor, listeners)
@@ -199,7 +199,7 @@ class RunMaker:
                 f"({', '.join(dict.fromkeys(left))})"
             )
         sentences = tuple(lost[one] for one in sorted(lost))
-        if lost and not made:
+        if lost and not made and not is_more:
             error = SimulationError(sentences[0])
             if isinstance(sentences[0], Failure) and sentences[0].traceback:
                 error.add_note(sentences[0].traceback)
@@ -360,16 +360,16 @@ def run_rows(
     there = {(run.label, run.seed) for of in rows.values() for run in of}
     for count in looks.counts:
         tasks = _tasks(entries, seed, range(done, count))
-        made = maker.make([one for one in tasks if (one.label, one.seed) not in there])
+        left = [one for one in tasks if (one.label, one.seed) not in there]
+        made = maker.make(left, is_more=any(rows.values()))
         done, lost = count, lost + made.lost
         for of_row in made.rows:
             rows[of_row[0].label] = (*rows[of_row[0].label], *of_row)
         given = where_diverged(entries, rows)
         if given and not made.interrupted:
-            made = maker.make(_tasks([*given.values()], seed, range(count)))
+            made = maker.make(_tasks([*given.values()], seed, range(count)), is_more=True)
             lost += made.lost
-            again = {of_row[0].label: of_row for of_row in made.rows}
-            rows |= again
+            rows |= (again := {of_row[0].label: of_row for of_row in made.rows})
             entries = [given[one.label] if one.label in again else one for one in entries]
         ranking = ranking_of(entries, [one for one in rows.values() if one], looks.sureness)
         if made.interrupted or (ranking is not None and ranking.is_clear):

@@ -29,8 +29,8 @@ from typing import Any, Final
 
 import pandas as pd
 
-from ampsim.errors import OptionError, SimulationError
-from ampsim.forecasting.making import ForecastRuns, RunMaker
+from ampsim.errors import OptionError
+from ampsim.forecasting.making import RunMaker
 from ampsim.forecasting.settings import (
     Choice,
     Score,
@@ -203,12 +203,7 @@ class Tuner:
         ]
         self._asked.update(row for row, _setting, _place in trials)
         by_label = {(task.label, task.seed): one for task, one in zip(tasks, trials, strict=True)}
-        try:
-            made = self._maker.make(tasks)
-        except SimulationError as error:  # the process of every trial of this round died
-            if not self._made:
-                raise
-            made = ForecastRuns((), None, (str(error),))
+        made = self._maker.make(tasks, is_more=bool(self._made))
         self._lost += made.lost
         for run in (run for row in made.rows for run in row):
             trial = by_label[run.label, run.seed]

@@ -237,8 +237,8 @@ def test_what_a_budget_counts_is_each_run_that_was_made_once(model, cluster, fix
         maker = RunMaker(makes, None, None)
         usual = maker.make
 
-        def make(tasks: Any) -> Any:
-            made = usual(tasks)
+        def make(tasks: Any, **how: Any) -> Any:
+            made = usual(tasks, **how)
             priced.extend(price_s(run, flop) for of in made.rows for run in of)
             return made
 

@@ -311,13 +311,13 @@ class Losing(RunMaker):
 
     made = 0
 
-    def make(self, tasks):
+    def make(self, tasks, **how):
         kept = []
         for one in tasks:
             self.made += one.label.startswith("pipeline")
             if not one.label.startswith("pipeline") or self.made <= 4:
                 kept.append(one)
-        made = super().make(kept) if kept else ForecastRuns((), None, ())
+        made = super().make(kept, **how) if kept else ForecastRuns((), None, ())
         return ForecastRuns(
             made.rows, made.interrupted, ("a process died",) * (len(tasks) - len(kept))
         )

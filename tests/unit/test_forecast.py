@@ -20,7 +20,7 @@ from ampsim import (
     forecast,
     simulate,
 )
-from ampsim.errors import OptionError
+from ampsim.errors import OptionError, SimulationError
 from ampsim.forecasting.forecast import row_values
 from ampsim.metric import ACCURACY, Goal
 from ampsim.optim import sgd
@@ -248,6 +248,28 @@ def test_an_exception_of_on_progress_is_the_callers_own(model, cluster):
 
     with pytest.raises(LookupError, match=r"^mine$"):
         forecast(model, cluster, ALL, on_progress=fails)
+
+
+def test_a_look_at_seeds_that_give_nothing_takes_none_from_those_before(model, cluster):
+    """Where no seed at all gives anything, there is no answer."""
+
+    def ask(first_lost):
+        def make_data(seed, count):
+            if seed >= first_lost:
+                raise OSError("no such list")
+            return model.make_data(seed, count)
+
+        mine = replace(model, make_data=make_data)
+        return forecast(
+            mine, cluster, ALL[:2], sure=0.9, target=0.2, max_epochs=2, max_repeats=13
+        )  # fmt: skip
+
+    made = ask(2)
+    assert {*made.table["repeats"]} == {2}
+    assert "too few seeds" in {*made.table["standing"]}
+    assert len(made.lost) == 2 * 11
+    with pytest.raises(SimulationError, match=r"^sequential, seed 0: make_data .* no such list"):
+        ask(0)
 
 
 def test_progress_counts_every_item_of_every_epoch(model, cluster):
