@@ -98,7 +98,9 @@ def report(report_of) -> Path:
 
 
 def forecast(folder: Path, schedules, **more) -> ampsim.Forecast:
-    cluster = ampsim.load_cluster(folder / "fitted.toml", workers=2, **more)
+    fitted = folder / "fitted.toml"
+    workers = None if "count =" in fitted.read_text() else 2
+    cluster = ampsim.load_cluster(fitted, workers=workers, **more)
     return ampsim.forecast(
         ampsim.load_model("mlp", **OPTIONS), cluster, schedules, target=0.11, max_epochs=4,
         instances=200, repeats=2, seed=3, scale_rate="none", placement="paper",
@@ -115,6 +117,21 @@ def test_a_recipes_intervals_are_those_of_a_forecast_to_the_digit(report):
     for name in names:
         assert table[name].tolist() == made.table[name].tolist(), name
     assert read_manifest(report)["assumptions"] == made.manifest["assumptions"]
+
+
+def test_devices_of_one_name_whose_intervals_share_an_end_have_each_their_own(tmp_path):
+    for folder, ends, flop in (("one", (5e8, 1e9), 7e8), ("two", (1e9, 2e9), 1.5e9)):
+        (tmp_path / folder).mkdir()
+        low, high = ends
+        text = device(f"low = {low}\nhigh = {high}", flop=flop, step=None)
+        (tmp_path / folder / "mine.toml").write_text(text)
+    names = '"one/mine.toml"', '"two/mine.toml"'
+    both = ", ".join(f"{{ file = {name}, count = 1 }}" for name in names)
+    folder = put(tmp_path, HEAD.replace("workers = 2\n", "") + PAIR, f"device = [{both}]\n[link]\n")
+    found = run_recipe(read_recipe(folder), folder).table
+    made = forecast(folder, [ampsim.Sequential(), ampsim.Amp(2)]).table
+    for name in COLUMNS:
+        assert found[name].tolist() == made[name].tolist(), name
 
 
 def test_under_a_solver_they_are_those_of_a_forecast_and_of_whole_runs(tmp_path):
