@@ -233,15 +233,15 @@ def _row(
         placement=_told(recipe, f"{where}: placement", lambda: placement_of(placement)),
         validate_every=file.validate_every,
     )
-    rate = rate_of(model, schedule, own, options, file.scale_rate)
+    scaling = "none" if "learning_rate" in entry.set else file.scale_rate
+    rate = rate_of(model, schedule, own, options, scaling)
     plan = RunPlan(model, own, options, rate)
     if not (file.explore or file.search):  # else it need not fit where nothing varies
         _told(recipe, where, lambda: resolved(schedule, own))
         (placed,) = _told(recipe, where, lambda: require_fit(plan, [schedule], file.seeds[0]))
         plan = plan.having(placement=placed)
-    has_own = bool(entry.hardware)
     plan = times_validation(plan, schedule, schedules)
-    return Row(entry.title, schedule, plan, entry.set, data, code, has_own)
+    return Row(entry.title, schedule, plan, entry.set, data, code, bool(entry.hardware))
 
 
 def _require_choice(model: Model, tune: int | None) -> None:

@@ -80,6 +80,19 @@ def test_a_recipe_tunes_and_validates_as_a_forecast_with_the_same_options(report
     assert looks["instances"].head(4).tolist() == [60, 120, 180, 200]
 
 
+def test_a_row_keeps_a_rate_of_its_own_beside_a_rule(tmp_path):
+    """As decision 15 says of any recipe; those of the recipe are scaled."""
+    own = RECIPE.replace("tune = 3\n", "") + "set = { learning_rate = 0.02 }\n"
+    (tmp_path / "recipe.toml").write_text(RECIPE.replace("hidden", "learning_rate = 0.02, hidden"))
+    of_all = make_rows(read_recipe(tmp_path)).rows
+    (tmp_path / "recipe.toml").write_text(own)
+    rates = [
+        [row.plan.rate.columns(row.plan.model)["learning_rate"] for row in rows]
+        for rows in (of_all, make_rows(read_recipe(tmp_path)).rows)
+    ]
+    assert rates == [[0.02, 0.06], [0.1, 0.02]]
+
+
 @pytest.mark.slow
 def test_page_and_manifest_say_what_was_tried(report):
     page, manifest = (report / "report.md").read_text(), read_manifest(report)
