@@ -195,8 +195,7 @@ class _Searcher:
             front = [one.values for one in known.values() if one.outcome == "complete"]
             new = {_text(point): point for point in points.values()}
             rows = {t: self._row(point) for t, point in new.items() if t not in known}
-            made = evaluator.evaluate([*rows.values()], front)
-            known |= zip(rows, made, strict=True)
+            known |= zip(rows, evaluator.evaluate([*rows.values()], front), strict=True)
             for number, point in points.items():
                 trials.tell(number, known[_text(point)])
 

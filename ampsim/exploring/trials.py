@@ -85,10 +85,13 @@ class Aim:
         return self.has_target or any(one.is_learned for one in self.conditions)
 
     def judged(
-        self, values: Values, columns: Mapping[str, float | None], seeds: int = 0
+        self, label: str, values: Values, columns: Mapping[str, float | None], seeds: int = 0
     ) -> PointOutcome:
         """Judge a point by its values; without seeds, by what timing tells alone."""
         wanted = [one for one in self.conditions if seeds or not one.is_learned]
+        for name, _schedule in (value for one in wanted for value in one.values):
+            if columns.get(name) is None and columns.get("repeats_reached", 0) == seeds:
+                raise OptionError(f"subject_to: {label} says no {name}; ask for another column")
         violation = sum(_violation(one, columns) for one in wanted)
         return PointOutcome("infeasible" if violation else "complete", values, violation, seeds)
 
@@ -125,10 +128,7 @@ class _Candidate:
         return adds.get(name)
 
     def taken(self, name: str, seed: int, *, is_settled: bool) -> float:
-        """Return what a run takes to the target, as a forecast does.
-
-        Of one that is not there, what it has spent, or, where that is settled, infinite.
-        """
+        """Return what a run takes to the target; else what it spent, or, if settled, infinite."""
         if (run := self.runs.get(seed)) is None:
             return 0.0
         found = row_of("", self.row.plan.goal, [run])
@@ -149,7 +149,7 @@ class Evaluator:
 
         Raises:
             KeyboardInterrupt: what has finished is kept, if runs are.
-            OptionError: an objective is unknown, as devices have no price or power.
+            OptionError: an objective or a condition is unknown, as devices have no price or power.
         """
         aim, fit = self.aim, [row for row in rows if isinstance(row, Row)]
         timed = self.runs.time([(row, aim.seeds.start) for row in fit])
@@ -158,7 +158,7 @@ class Evaluator:
             if one.timed.failure is not None:
                 one.trial = self._failed(one.timed.failure)
                 continue
-            judged = aim.judged(self._values(one), one.timed.columns)
+            judged = aim.judged(one.row.label, self._values(one), one.timed.columns)
             one.trial = judged if judged.violation or not aim.learns else None
         self._learn([one for one in points if one.trial is None], front)
         trials = iter([one.trial for one in points if one.trial is not None])
@@ -223,7 +223,9 @@ class Evaluator:
         columns[best] = finite(median(worst if of is None else of for of in own))
         if columns["time_to_target_s"] is None and self.aim.has_target:
             return PointOutcome("not reached", self._values(one), 1.0, len(runs))
-        return self.aim.judged(self._values(one, is_settled=True), columns, len(runs))
+        return self.aim.judged(
+            one.row.label, self._values(one, is_settled=True), columns, len(runs)
+        )
 
     def _values(self, one: _Candidate, *, is_settled: bool = False) -> Values:
         """Medians over all seeds; as long as it is not settled, what the point takes at least."""

@@ -400,6 +400,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "of another": ({"subject_to": "epoch_s(amp) <= 1"}, r"got epoch_s\(amp\); leave \(amp\) out"),
     "no price": ({"minimise": "dollars", "trials": 1}, "cost_to_target_usd is unknown of .*prices"),
     "no power": ({"minimise": "joules", "trials": 1}, "energy_to_target_j is unknown of"),
+    "price in a condition": (
+        {**LEARNS, "minimise": "epoch_s", "subject_to": "dollars <= 5", "trials": 1, "repeats": 1},
+        "subject_to: .* says no cost_to_target_usd; ask for another column",
+    ),
+    "no such time": (
+        {"over": {"schedule": ["sync-sgd:2"]}, "subject_to": "valid_per_s >= 1"},
+        "subject_to: .*sync-sgd:2.* says no valid_per_s; ask for another column",
+    ),
     "twice said": (
         {"over": {"schedule": ["amp:4", "pipeline:8"], "max_active_keys": [2, 3]}},
         "amp:4 says max_active_keys itself, got 2 besides",
