@@ -39,7 +39,7 @@ from ampsim.model_parallel import Schedule
 from ampsim.report.plot.grid import cluster_words
 from ampsim.report.words import plain
 from ampsim.study.loading import with_options
-from ampsim.study.model import Model
+from ampsim.study.model import Model, options_of
 from ampsim.study.schedule_names import option_types, schedules_of
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike, cluster_of, model_of
 from ampsim.study.simulation import schedules_of as schedules_like
@@ -147,8 +147,7 @@ def value_words(key: str, value: Any) -> str:
 
 def keys_of(setup: Setup) -> list[str]:
     """Every key that can vary around a setup."""
-    config = setup.model.config
-    options = [] if config is None else [one.name for one in fields(config)]
+    options = [one.name for one in options_of(setup.model.config)]
     return [
         *NAMES, "workers", *LINKS,
         *(f"device.{key}" for key in DEVICE_NUMBERS),

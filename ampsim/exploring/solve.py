@@ -98,6 +98,8 @@ def solve(
     beside = tuple(one for own in topics.values() for one in own)
     varies = is_learned or setup.cluster.varies or axis.key.endswith("_cv")
     asked = Query(setup=setup, beside=beside, repeats=repeats if varies else 1, mode=mode, **how)
+    if asked.aimed_at is None and {*SHORT.values()} & {column for column, _of in condition.values}:
+        raise OptionError(f"{setup.model.name} has no target, and {until!r} needs one; give target")
     width = LEARNED if is_learned else EXACT
     with asked.runs() as runs:
         about = list[_Points]()

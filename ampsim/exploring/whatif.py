@@ -163,9 +163,8 @@ class _Question:
         return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
 
     def _tried(self, change: Change, factor: float) -> _Tried:
-        plan = self.row.plan
-        cluster, schedule = change.on(plan.cluster, self.row.schedule, factor)
-        plan = replace(plan, cluster=cluster)
+        cluster, schedule = change.on(self.row.plan.cluster, self.row.schedule, factor)
+        plan = replace(self.row.plan, cluster=cluster)
         plan = plan.having(light_is_free=True) if change.frees_light else plan
         label = f"{self.row.label}, {change.what} {_times(factor)}"
         return _Tried(change, factor, replace(self.row, label=label, schedule=schedule, plan=plan))

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -377,6 +378,14 @@ def test_mistakes_are_one_line(mistake, words):
     if "epoch_s" not in until:  # of which a target means nothing
         arguments += ("--target", "0.05")
     assert MISTAKES[words] in mistake("solve", *SMALL, "--max-epochs", "1", *arguments)
+
+
+@pytest.mark.parametrize("until", ["time_s <= 1", "epochs >= 1", "epoch_s <= 1 * joules"])
+def test_what_is_to_a_target_is_not_asked_where_there_is_none(until):
+    model = replace(ampsim.load_model("mlp", hidden=4, data="synthetic", batch=20), target=None)
+    how: dict[str, Any] = {"over": {"latency_s": "1e-6..1e-3"}, "until": until}
+    with pytest.raises(AmpsimError, match=r"^mlp has no target, and '.*' needs one; give target$"):
+        ampsim.solve(model, "tflops-1", "amp", **how, instances=40, max_epochs=1, repeats=1)
 
 
 @pytest.mark.parametrize("question", ["explore", "search", "solve", "whatif"])
