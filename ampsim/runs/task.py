@@ -151,7 +151,7 @@ class Task:
             raise SimulationError(
                 f"{self.schedule.name}, seed {self.seed}: what was found under learning digest "
                 f"{result.learning_digest} is not what the run learns; this is a fault of ampsim, "
-                "please report it, and run again with --fresh"
+                "please report it, remove the folder .runs of its output, and run again"
             )
 
 

@@ -19,6 +19,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 import ampsim
+from ampsim.cli.option_table import TABLE
 from ampsim.data_parallel import SOLVERS
 from ampsim.dataflow import PROGRAMS
 from ampsim.errors import AmpsimError
@@ -42,6 +43,7 @@ from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.runs.folder import SCHEMAS
 from ampsim.study import Simulation
 from ampsim.study.result import Result
+from ampsim.study.schedule_names import option_types
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "reports" / "README.md"])
@@ -50,6 +52,12 @@ ONE_MESSAGE = ROOT / "docs" / "one-message.md"
 API = ROOT / "docs" / "api.md"
 VALIDATION = ROOT / "docs" / "validation.md"
 HARDWARE = ROOT / "docs" / "own-device-and-cluster.md"
+OF_OTHERS = {
+    "--cpus-per-task", "--mem-per-cpu", "--memory-limit", "--ntasks", "--nthreads", "--overlap",
+    "--scheduler-file", "--time", "--keep-going", "--porcelain", "--untracked-files",
+    "--dist",
+}  # fmt: skip
+"""Options of Slurm, Dask, Sphinx, Git and pytest."""
 
 
 def quoted(text: str) -> list[str]:
@@ -107,6 +115,23 @@ def test_ratios_in_texts_of_reports_are_those_of_their_tables():
     )
     readme = (ROOT / "reports" / "README.md").read_text("utf-8")
     assert f"a loop takes up to {most:.1f} times as long as its unrolled" in readme
+
+
+def test_every_option_that_a_page_or_a_message_names_is_one():
+    """But for those of other programs, and in `mistakes.py`, which knows what is typed wrongly."""
+    every = [pair for of_heading in TABLE.values() for pair in of_heading.items()]
+    known = {one for _key, option in every for name in option.names for one in name.split("/")}
+    known |= {key.rpartition(".")[2].rstrip("_") for key, _option in every} | {*option_types()}
+    known = {f"--{one.lstrip('-').replace('_', '-')}" for one in known}
+    known |= {"--help", "--version", "--install-completion"} | OF_OTHERS
+    known |= {one.replace("--", "--no-", 1) for one in known}
+    texts = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *(ROOT / "ampsim").rglob("*.py")]
+    found = {
+        option: str(path) for path in texts if path.name != "mistakes.py"
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", path.read_text("utf-8"))
+    }  # fmt: skip
+    assert {option: path for option, path in found.items() if option not in known} == {}
+    assert len(found) > 50
 
 
 def test_every_name_of_the_glossary_exists():
