@@ -158,10 +158,7 @@ class Subject:
 
 
 def _behaviour(optimizer: Optimizer) -> bytes:
-    """Try an optimizer, each of its stages, for a few steps: equal methods give equal bytes.
-
-    All of its learning rates are in the chain, epoch by epoch.
-    """
+    """Try an optimizer's stages for some steps: equal methods, but for rates, give equal bytes."""
     optimizer = copied(optimizer).of_tensors([(2, 2), (2,)])
     theta = np.linspace(-1.0, 1.0, 6)
     switch = [] if optimizer.first is None else [optimizer.first_epochs] * 2

@@ -146,8 +146,7 @@ class Model:
         Raises:
             OptionError: `config` has no fields, an interval or `replicas` is below 1, the metric is
                 unknown, the target is no value of it, the data type is neither "float32" nor
-                "float64", there is neither a whole graph nor a program with its layers, or a
-                program only has intervals.
+                "float64", or there is no whole graph, nor a program with layers and no intervals.
         """
         check_fields(self)
         wanted, is_whole = "pump, and no make_layers", self.pump and not self.make_layers
@@ -155,8 +154,7 @@ class Model:
             wanted = "make_program and make_layers, and no pump"
             is_whole = self.make_program and self.make_layers and not self.pump
             if self.min_update_interval != 1 or self.node_update_intervals:
-                what = f"update intervals have no effect on model {self.name}"
-                raise OptionError(f"{what}, a program only; leave them out")
+                raise OptionError(f"program {self.name} has no use for intervals; leave them out")
         if not is_whole:
             which = "without" if self.make_graph is None else "with"
             raise OptionError(f"model {self.name} {which} make_graph must have {wanted}")

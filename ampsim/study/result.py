@@ -275,8 +275,7 @@ class Result(ReadOff):
     def time_by_node(self) -> pd.DataFrame:
         """Time spent in the whole run, one row a node, worker and direction.
 
-        node, worker, direction, steps (that took time, one for merged messages), busy_s, share (of
-        the makespan).
+        node, worker, direction, steps (that took time; merged: one), busy_s, share (of makespan).
         Nodes stand in the order of the graph, under a solver with a row for each worker that has a
         copy; directions that took no time are left out.
         """

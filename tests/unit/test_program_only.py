@@ -154,7 +154,7 @@ def test_placements_refuse_it(model, tmp_path):
     "options", [{"min_update_interval": 3}, {"node_update_intervals": {"layer": 2}}]
 )
 def test_intervals_of_messages_are_refused(model, options):
-    text = "^update intervals have no effect on model choice, a program only; leave them out$"
+    text = "^program choice has no use for intervals; leave them out$"
     with pytest.raises(OptionError, match=text):
         replace(model, **options)
 
