@@ -192,11 +192,12 @@ class LoadedRun(ReadOff):
             return
         path = self.verified(name)
         untyped: Any = parquet
-        try:
-            opened = untyped.ParquetFile(path)
-        except DAMAGED as error:
-            raise refused(path, f"expected a Parquet file, got {type(error).__name__}") from error
-        with opened as file:
+        with open(path, "rb") as content:  # the library knows no path that is not UTF-8
+            try:
+                file = untyped.ParquetFile(content)
+            except DAMAGED as error:
+                got = type(error).__name__
+                raise refused(path, f"expected a Parquet file, got {got}") from error
             for group in range(file.num_row_groups):  # iter_batches keeps 80 MB of earlier pages
 
                 def read(group: int = group) -> Any:

@@ -246,7 +246,7 @@ def execute(path: Path, shown: str, expected: str) -> ModuleType:
     Raises:
         FileFormatError: it is no Python file, or cannot be executed.
     """
-    name = f"ampsim_model_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
+    name = f"ampsim_model_{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not os.path.isfile(path):
         raise FileFormatError(f"{shown}: expected a Python file (.py) with {expected}")

@@ -1,7 +1,9 @@
 """`ampsim run` and `ampsim gantt`: a trace is kept, and drawn."""
 
 import json
+import os
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import pandas as pd
 import pytest
 from unpainted import no_paint
 
+from ampsim import assets
 from ampsim.cli.run import _kept_time
 from ampsim.runs.folder import TABLES as TABLE_NAMES
 from ampsim.runs.loaded_run import load_run
@@ -223,6 +226,17 @@ def test_gantt_draws_the_schedules_of_a_model_above_each_other(call):
 
 
 NAMES = ("sequential", "pipeline", "amp")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_folder_whose_name_is_no_utf_8_holds_models_and_runs(call):
+    there = Path(os.fsdecode(b"l\xe4t"))
+    there.mkdir()
+    shutil.copy(assets.locate("models", "rnn"), there / "own.py")
+    words = ("run", f"{there}/own.py", *SMALL, "--mode", "sleep", "--quiet", "--out", f"{there}/a")
+    assert call(*words).code == 0
+    ended = call("gantt", f"{there}/a", "--out", f"{there}/trace.json")
+    assert (ended.code, ended.err) == (0, "")
 
 
 def test_gantt_of_a_folder_without_a_run_says_so(mistake, tmp_path):
