@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import json as writer
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -231,8 +232,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
     For each argument that is a record it has an option for each of the record's fields, and for
     those of records in it. With its own option --traceback an error that ends it is shown whole.
-    The file of --json is tried before the long work. What the function `hold`s is let go when it
-    ends.
+    The file of --json, which is no other of its files, is tried before the long work. What the
+    function `hold`s is let go when it ends.
     """
     given = inspect.signature(function, eval_str=True).parameters.values()
 
@@ -243,6 +244,7 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
                 if (json := typed.get("json")) is not None:
+                    _require_other(json, typed)
                     hold(_json_alone() if json == "-" else prepared_file(json))
                 return function(**taken)
         except AmpsimError as error:
@@ -261,6 +263,22 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
     untyped.__signature__ = inspect.Signature(parameters, return_annotation=Code)
     untyped.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
+
+
+def _require_other(json: str, typed: dict[str, Any]) -> None:
+    """Refuse a file of --json that is another of the command's, such as one that it checks.
+
+    Raises:
+        OptionError: it is.
+    """
+    place = os.path.realpath(os.path.expanduser(json))
+    given = {name: of if isinstance(of, list) else [of] for name, of in typed.items()}
+    for one in (str(one) for name, of in given.items() if name != "json" for one in of):
+        file = os.path.expanduser(re.sub(r"\.py:\w+$", ".py", one))
+        if "." in file and os.path.realpath(file) == place:
+            raise OptionError(
+                f"--json must be a file of its own, got {json!r}, and {one!r} besides; name another"
+            )
 
 
 def _taken(name: str, kind: Any, typed: dict[str, Any]) -> Any:
