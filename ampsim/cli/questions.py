@@ -148,7 +148,9 @@ class Making:
                         keeping=keeping,
                     )  # fmt: skip
             except KeyboardInterrupt:
-                complain(f"interrupted; what finished is in {folder}; run again to go on")
+                is_kept = keeping.runs.is_dir()
+                kept = f"what finished is in {folder}" if is_kept else "no run had finished"
+                complain(f"interrupted; {kept}; run again to go on")
                 return Code.INTERRUPTED
             page, *others, _manifest = made.save(folder)
             headings, lines = made.cells

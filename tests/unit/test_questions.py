@@ -221,6 +221,18 @@ def test_where_each_run_fails_it_is_written_said_and_no_success(name, call, only
     assert "wrote" in ended.out
 
 
+@pytest.mark.parametrize("name", ["whatif", "solve"])
+def test_ctrl_c_before_a_run_has_finished_names_no_folder(name, call, monkeypatch, tmp_path):
+    def interrupted(*_given, **_how):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ampsim, name, interrupted)
+    more = ["--for", "latency_s=1e-9..1e-3", "--until", "time_s <= 1"] if name == "solve" else []
+    ended = call(name, "rnn", *more, "--out", "found", "-q")
+    said = "ampsim: interrupted; no run had finished; run again to go on\n"
+    assert (*ended, (tmp_path / "found").exists()) == (130, "", said, False)
+
+
 def test_a_map_of_which_no_cell_could_be_trained_is_one_line(monkeypatch):
     def dies(*_arguments: Any) -> Any:
         raise SimulationError("its process died")
