@@ -185,8 +185,8 @@ class Searching:
         """Options as `ampsim.search` takes them."""
         return {**asdict(self), "subject_to": self.subject_to or []}
 
-    def require_effects(self, question: Question) -> None:
-        """Refuse options that would change nothing.
+    def require_effects(self, question: Question | None = None) -> None:
+        """Refuse options that would change nothing; without a question where a recipe has it.
 
         Raises:
             OptionError: one was given, or a column or condition is none.
@@ -196,7 +196,8 @@ class Searching:
 
         if not Aim(*aims_of(self.minimise, self.subject_to or ()), range(1)).learns:
             why = f"on a search that minimises {self.minimise}, which follows from timing"
-            question.require_learned(["prunes"], why)
+            refuse = require_effect if question is None else question.require_learned
+            refuse(["prunes"], why)
         if self.sampler == "random":
             require_effect(["against_random"], "beside --sampler random")
 
@@ -274,7 +275,7 @@ def _asked_by(folder: Path, searching: Searching) -> tuple[Recipe, Any, dict[str
     """A recipe, the setup around which it searches, and how.
 
     Raises:
-        OptionError: an option says what the recipe does.
+        OptionError: an option says what the recipe does, or would change nothing.
     """
     from ampsim.recipes.recipe import read_recipe
     from ampsim.recipes.rows import search_of
@@ -285,7 +286,9 @@ def _asked_by(folder: Path, searching: Searching) -> tuple[Recipe, Any, dict[str
     beside = {"budget", "traceback", *own, *(one.name for one in fields(Making))}
     if said := next((text for name, text in typed.items() if name not in beside), None):
         raise OptionError(f"{said} has no effect beside {recipe.label}; say it there")
-    return recipe, setup, how | {name: own[name] for name in own if name in typed}
+    how |= {name: own[name] for name in own if name in typed}
+    Searching(**{name: how[name] for name in own}).require_effects()
+    return recipe, setup, how
 
 
 def whatif(

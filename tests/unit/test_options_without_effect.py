@@ -60,6 +60,17 @@ def test_an_option_of_a_search_that_would_change_nothing_is_refused(words, mista
     assert told.startswith(f"ampsim: {OF_SEARCH[words]}")
 
 
+@pytest.mark.parametrize("words", list(OF_SEARCH)[-2:])
+def test_an_option_of_a_search_beside_a_recipe_is_refused_as_well(words, mistake, tmp_path):
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    asked = "[search]\nover = { latency_s = [0.0, 1e-6] }\n[[schedules]]\nname = 'amp'\n"
+    head = "title = 'Which?'\nmodel = 'mlp'\nset = { data = 'synthetic' }\n"
+    head += "seeds = [0]\ntarget = 0.5\nmax_epochs = 1\n"
+    (tmp_path / "recipe.toml").write_text(head + asked)
+    told = mistake("search", "recipe.toml", *words.split())
+    assert told.startswith(f"ampsim: {OF_SEARCH[words]}")
+
+
 NOTED = {
     "forecast --mode sleep --target 0.9 --max-epochs 3": [
         "--target has no effect in mode sleep, which times one epoch and learns nothing",
