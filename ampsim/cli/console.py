@@ -26,7 +26,7 @@ from ampsim.cli import completion
 from ampsim.cli.option_table import EVERY, PANELS
 from ampsim.errors import AmpsimError, Failure, OptionError
 from ampsim.files import prepared_file, write_text
-from ampsim.text import finite, printable
+from ampsim.text import finite, printable, sequence
 
 _LAYOUT = "\n\t"
 _LINE_MAX = 2000  # chosen: twenty lines of a terminal; what counts is around the value
@@ -232,8 +232,8 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
     For each argument that is a record it has an option for each of the record's fields, and for
     those of records in it. With its own option --traceback an error that ends it is shown whole.
-    The file of --json, which is no other of its files, is tried before the long work. What the
-    function `hold`s is let go when it ends.
+    The file of --json is tried before the long work. What the function `hold`s is let go when it
+    ends.
     """
     given = inspect.signature(function, eval_str=True).parameters.values()
 
@@ -244,8 +244,7 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
             with ExitStack() as held:
                 held.callback(_HELD.reset, _HELD.set(held))
                 if (json := typed.get("json")) is not None:
-                    _require_other(json, typed)
-                    hold(_json_alone() if json == "-" else prepared_file(json))
+                    hold(_json_alone() if json == "-" else _own_file(json, typed))
                 return function(**taken)
         except AmpsimError as error:
             show_traceback(error)
@@ -265,20 +264,16 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
     return run
 
 
-def _require_other(json: str, typed: dict[str, Any]) -> None:
-    """Refuse a file of --json that is another of the command's, such as one that it checks.
-
-    Raises:
-        OptionError: it is.
-    """
+def _own_file(json: str, typed: dict[str, Any]) -> AbstractContextManager[Any]:
+    """Try the file of --json; an OptionError where another argument names it, too."""
     place = os.path.realpath(os.path.expanduser(json))
-    given = {name: of if isinstance(of, list) else [of] for name, of in typed.items()}
-    for one in (str(one) for name, of in given.items() if name != "json" for one in of):
+    others = [value for name, value in typed.items() if name != "json"]
+    for one in (str(one) for value in others for one in sequence(value) or [value]):
         file = os.path.expanduser(re.sub(r"\.py:\w+$", ".py", one))
         if "." in file and os.path.realpath(file) == place:
-            raise OptionError(
-                f"--json must be a file of its own, got {json!r}, and {one!r} besides; name another"
-            )
+            came = f"got {json!r}, and {one!r} besides; name another"
+            raise OptionError(f"--json must be a file of its own, {came}")
+    return prepared_file(json)
 
 
 def _taken(name: str, kind: Any, typed: dict[str, Any]) -> Any:

@@ -92,13 +92,8 @@ class Comparing:
     @property
     def by_hand(self) -> list[str]:
         """Options that say how many runs and trials there are."""
-        given = {
-            "--repeats": self.repeats,
-            "--sure": self.sure,
-            "--max-repeats": self.max_repeats,
-            "--tune" if self.tune else "--no-tune": self.tune,
-            "--trials": self.trials,
-        }
+        given = {"--repeats": self.repeats, "--sure": self.sure, "--max-repeats": self.max_repeats}
+        given |= {"--tune" if self.tune else "--no-tune": self.tune, "--trials": self.trials}
         return [name for name, value in given.items() if value is not None]
 
 

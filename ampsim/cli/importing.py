@@ -32,14 +32,8 @@ def import_(source: str, *, out: Path, json: str | None = None) -> Code:
     model = _made(path, name, source)
     lines, arrays = write_model_file(model, expanded(str(out)), source)
     graph = model.graph()
-    row: dict[str, Any] = {
-        "file": str(out),
-        "arrays": str(arrays),
-        "model": model.name,
-        "nodes": len(graph.nodes),
-        "parameters": parameter_count(graph),
-        "lines": lines,
-    }
+    row: dict[str, Any] = {"file": str(out), "arrays": str(arrays), "model": model.name}
+    row |= {"nodes": len(graph.nodes), "parameters": parameter_count(graph), "lines": lines}
     said = (
         f"wrote {out}, {lines} lines: model {model.name}, {row['nodes']} nodes, "
         f"{row['parameters']:,} parameters; data and first weights are in {arrays.name}"

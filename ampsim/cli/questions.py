@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
@@ -148,8 +149,8 @@ class Making:
                         keeping=keeping,
                     )  # fmt: skip
             except KeyboardInterrupt:
-                is_kept = keeping.runs.is_dir()
-                kept = f"what finished is in {folder}" if is_kept else "no run had finished"
+                has_kept = os.path.isdir(keeping.runs)
+                kept = f"what finished is in {folder}" if has_kept else "no run had finished"
                 complain(f"interrupted; {kept}; run again to go on")
                 return Code.INTERRUPTED
             page, *others, _manifest = made.save(folder)
