@@ -266,10 +266,10 @@ def command(function: Callable[..., Code]) -> Callable[..., Code]:
 
 def _own_file(json: str, typed: dict[str, Any]) -> AbstractContextManager[Any]:
     """Try the file of --json; an OptionError where another argument names it, too."""
-    place = os.path.realpath(os.path.expanduser(json))
+    place = os.path.realpath(os.path.expanduser(json.replace("\0", "")))  # is told below
     others = [value for name, value in typed.items() if name != "json"]
     for one in (str(one) for value in others for one in sequence(value) or [value]):
-        file = os.path.expanduser(re.sub(r"\.py:\w+$", ".py", one))
+        file = os.path.expanduser(re.sub(r"(?<=\.py):\w+$|\0", "", one))
         if "." in file and os.path.realpath(file) == place:
             came = f"got {json!r}, and {one!r} besides; name another"
             raise OptionError(f"--json must be a file of its own, {came}")

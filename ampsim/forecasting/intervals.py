@@ -40,6 +40,11 @@ class End:
     interval: tuple[float, float]  # by which devices of one name are told apart
     is_high: bool
 
+    def __str__(self) -> str:
+        """As in the labels of runs."""
+        low, high = self.interval
+        return f"{self.key} of {self.device}, {self.value} of {low} to {high}"
+
     @property
     def value(self) -> float:
         """The number there."""

@@ -454,7 +454,7 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
         replace(
             base,
             plan=replace(base.plan, cluster=end.on(base.plan.cluster)),
-            label=f"{entry.label} at {end.key} of {end.device}, {end.value} of {end.interval}",
+            label=f"{entry.label} at {end}",
         )
         for end in ends
     ]
