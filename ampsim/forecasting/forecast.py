@@ -338,11 +338,11 @@ def _require_compared(
     for name in (one for one in fixed if one not in known and ":" not in one):
         raise UnknownNameError(one_of("option to be fixed", name, known))
     what = "sure" if budget_s is None else "budget_s"
-    asks = sure is not None or budget_s is not None
-    if asks and (plan.options.target is None or plan.options.mode == "sleep"):
+    asks, is_asleep = sure is not None or budget_s is not None, plan.options.mode == "sleep"
+    if asks and (plan.options.target is None or is_asleep):
+        none = "none in mode sleep; take numeric" if is_asleep else "none; give a target"
         raise OptionError(
-            f"{what} compares times to a target, and there is none; give a target, or repeats "
-            "instead"
+            f"{what} compares times to a target, and there is {none}, or repeats instead"
         )
     if budget_s is not None and tune is not None:
         raise OptionError("budget_s tunes all that a row needs; leave tune out, or budget_s")

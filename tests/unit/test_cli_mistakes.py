@@ -75,7 +75,8 @@ MISTAKES = {
     "forecast mlp --lr 0.1": "no such option: --lr; here it is --set learning_rate=",
     "forecast --epochs 3": "no such option: --epochs; here it is --max-epochs",
     "forecast --budget 1e8s": r"--budget must be at most 10,000,000\.0, got 100000000\.0",
-    "forecast --mode sleep --budget 5s": "--budget compares times to a target, and there is none",
+    "forecast --mode sleep --budget 5s": "--budget compares times to a target, and there is none "
+    "in mode sleep; take numeric, or repeats instead",
     "explore rnn --for latency_s=0,1e-6 --seed -1": (
         "^ampsim: --seed must be a whole number >= 0, got -1; try --seed 0$"
     ),
