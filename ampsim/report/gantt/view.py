@@ -210,7 +210,8 @@ class _Packed:
         if run.kept is not None:  # idle until then, as far as is known
             last_s = run.kept.until_s
         self.gap_s = None if run.kept is None else run.kept.gap_s(whole_s)
-        self.length_s = min(last_s, whole_s[1]) - whole_s[0]
+        first_s = float(np.min(floats(inside, "start_s"), initial=last_s))
+        self.length_s = min(last_s, whole_s[1]) - max(first_s, whole_s[0])
         self.values: dict[str, NDArray[Any]] = {
             "start": floats(drawn, "start_s"),
             "end": floats(drawn, "end_s"),

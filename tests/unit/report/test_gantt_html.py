@@ -136,6 +136,15 @@ def test_the_table_says_how_busy_each_worker_is(figure_1):
     assert panel.worked[2][1:3] == [str(len(mine)), f"{100 * share:.1f} %"]
 
 
+def test_what_is_said_of_a_schedule_is_the_same_beside_one_that_begins_earlier(figure_1):
+    late = figure_1["amp"].assign(
+        **{end: figure_1["amp"][end] + 3e-6 for end in ("start_s", "end_s")}
+    )
+    alone = gantt_view({"amp": late}, workers=3).panels
+    beside = gantt_view({"amp": late, "pipeline": figure_1["pipeline"]}, workers=3).panels
+    assert beside[0] == alone[0]
+
+
 def test_the_window_is_what_is_shown_first(figure_1):
     data = gantt_view(figure_1, workers=3, window_s=(1e-6, 4e-6)).data
     assert data["first"] == [1e-6, 4e-6]
