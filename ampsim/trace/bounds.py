@@ -105,12 +105,13 @@ def bounds_of(records: CausalRecords, path: Path, crossings: Crossings | None = 
 
 
 class _Closed:
-    """The stretches of time in which instances were kept out."""
+    """The stretches of time in which instances were kept out, of copies of a model by any."""
 
     def __init__(self, closures: Iterable[tuple[float, bool]], end_s: float) -> None:
-        changes = [*closures, (end_s, False)]
-        self._times_s = np.array([time_s for time_s, _is_closed in changes])
-        lasting_s = np.diff(self._times_s) * [is_closed for _time_s, is_closed in changes[:-1]]
+        times_s, are_closed = zip(*closures, (end_s, False), strict=True)
+        self._times_s = np.minimum(times_s, end_s)
+        closed = np.cumsum(np.where(are_closed, 1, -1))[:-1] >= 0  # all begin open, which is one -1
+        lasting_s = np.diff(self._times_s) * closed
         self._until_s = np.concatenate([[0.0], np.cumsum(lasting_s)])
         self.whole_s = float(self._until_s[-1])
 

@@ -164,6 +164,9 @@ def test_admission_counts_the_time_in_which_instances_are_kept_out_and_the_busie
     for from_s, until_s, share in ((1, 3, 1), (3, 5, 2), (5, 7, 1), (0, 1, 0)):
         some = bounds(records(steps, closures=[(from_s, True), (until_s, False)]))
         assert some.admission_share == pytest.approx(share / 8)
+    of_two_copies = [(1.0, True), (3.0, True), (3.0, False), (5.0, False), (9.0, True)]
+    some = bounds(records(steps, closures=of_two_copies))
+    assert some.admission_share == pytest.approx(3 / 8)
     open_to_the_end = bounds(records(steps, closures=[(5.0, True)]))
     assert open_to_the_end.admission_share == pytest.approx(1 / 8)
 
