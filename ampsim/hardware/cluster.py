@@ -175,6 +175,11 @@ class Cluster(ClusterKeys):
         return self.offloads or any(device.dispatch_s for device in self.devices)
 
     @property
+    def limits_memory(self) -> bool:
+        """Tell whether a device may be out of memory."""
+        return any(one.memory_bytes is not None for one in self.devices)
+
+    @property
     def has_outages(self) -> bool:
         """Tell whether some device is slow, down or taken up by a checkpoint for a while."""
         return bool(self.events or self.failures or self.checkpoints)

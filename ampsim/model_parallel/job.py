@@ -249,7 +249,7 @@ class RunSettings:
     batches_of: Callable[[int], float] = lambda _epoch: math.inf
 
     @classmethod
-    def of_trial(cls, graph: Graph, spans_kept: int | None = None) -> RunSettings:
-        """Settings of a trial: in `sleep` mode, unless control flow reads values."""
+    def of_trial(cls, graph: Graph, **others: Any) -> RunSettings:
+        """Settings of a trial: in `sleep` mode, unless control flow reads values; and `others`."""
         is_abstract = not any(node.reads_values for node in graph.nodes)
-        return cls(is_abstract=is_abstract, spans_kept=spans_kept)
+        return cls(is_abstract=is_abstract, **others)

@@ -60,7 +60,8 @@ class Timed:
     def __init__(self, trials: Trials, schedule: Schedule, workers: Sequence[int]) -> None:
         """Put it together; no time passes yet."""
         graph = trials.model.graph(PROBE_SEED)
-        settings = RunSettings.of_trial(graph, spans_kept=0)
+        limits = trials.cluster.limits_memory
+        settings = RunSettings.of_trial(graph, spans_kept=0, counts_memory=limits)
         self.has_ended = False  # whether the epoch has
         self._instances, self._seconds = 0, 0.0
         self._clock, self._passes = settings.clock, 0

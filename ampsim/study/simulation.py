@@ -339,11 +339,10 @@ def _settings_of(
     """
     chosen = options.counts_memory
     if chosen is None:
-        limits = any(one.memory_bytes is not None for one in cluster.devices)
         is_own = isinstance(schedule, OfProgram) or options.clock is not None
         solvers = with_groups(schedule) if isinstance(schedule, Solver) else []
         needs_numbers = is_own or any(one.reads_values for one in (*graph.nodes, *solvers))
-        chosen = limits or (options.mode == "numeric" and needs_numbers)
+        chosen = cluster.limits_memory or (options.mode == "numeric" and needs_numbers)
     return RunSettings(
         clock=SimClock() if options.clock is None else options.clock,
         is_abstract=options.mode == "sleep",

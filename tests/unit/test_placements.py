@@ -351,6 +351,21 @@ def test_what_cannot_train_is_never_found():
     assert len(set(Search(trials=50).find(ground).workers[1:])) == 1
 
 
+def test_a_search_finds_none_that_does_not_fit_into_memory():
+    """With so late messages one worker alone would be the fastest, by far."""
+    model = load_model("mlp", data="synthetic", hidden=64, batch=10)
+
+    def peak_bytes(placement: str, limit: int | None = None) -> int:
+        device = Device(name="d", flop_per_s=1e12, memory_bytes=limit)
+        ground = Cluster(name="c", devices=(device,) * 3, link=Link(latency_s=1e-3))
+        options: Any = {"mode": "sleep", "placement": placement, "instances": 400}
+        return int(simulate(model, ground, Amp(4), **options).peak_bytes.max())
+
+    limit = peak_bytes("paper")
+    assert peak_bytes("search") > limit
+    assert peak_bytes("search", limit) <= limit
+
+
 @pytest.mark.slow
 def test_a_search_is_faster_in_a_run_and_its_manifest_says_where_it_is_from(rnn):
     schedules = [Amp(4), ampsim.Sequential()]
