@@ -302,7 +302,7 @@ def forecast(
     placements = require_fit(plan, schedules, seed, on_progress)
     rows = zip(entries_of(plan, schedules, scale_rate), placements, strict=True)
     entries = [replace(row, plan=row.plan.having(placement=placed)) for row, placed in rows]
-    trials, advice, said = Trials(model, cluster, instances), None, list[str]()
+    trials, advice, said = Trials(model, cluster, instances, max_epochs), None, list[str]()
     if placement is None and budget_s is not None and "placement" not in fixed:
         entries, said = placed_alike(entries, trials, seed)
     elif placement is None:

@@ -70,7 +70,7 @@ def require_fit(
     """
     model, cluster = plan.model, plan.cluster
     graph = model.graph(seed)
-    trials = Trials(model, cluster, plan.options.instances, graph)
+    trials = Trials(model, cluster, plan.options.instances, plan.options.epochs, graph)
     found: list[Placement] = []
     for schedule, label in zip(schedules, labels_of(schedules), strict=True):
         settings = RunSettings(is_abstract=plan.options.mode == "sleep")
@@ -85,7 +85,7 @@ def advised(plan: RunPlan, schedules: Sequence[Schedule], seed: int) -> list[str
     """Say what placement is faster on a plan's cluster; nothing, if it names one, or none is."""
     if plan.options.placement is not None:
         return []
-    trials = Trials(plan.model, plan.cluster, plan.options.instances)
+    trials = Trials(plan.model, plan.cluster, plan.options.instances, plan.options.epochs)
     found = advice_on(trials, schedules, seed=seed)
     return [] if found is None else [f"On {plan.cluster.name}, {found}."]
 

@@ -229,7 +229,7 @@ def _advice_on(recipe: Recipe, rows: Sequence[Row]) -> str | None:
         plan = row.plan
         if is_named or blindness(plan.cluster) is None:
             continue
-        trials = Trials(plan.model, plan.cluster, plan.options.instances)
+        trials = Trials(plan.model, plan.cluster, plan.options.instances, plan.options.epochs)
         epochs = plan.options.epochs * len(recipe.file.seeds)
         trained = epochs * trials.data.batch_count("train")
         advice = advice_on(trials, [row.schedule], seed=recipe.file.seeds[0], trained=trained)

@@ -45,8 +45,7 @@ CLEAR: Final = 5
 """Times the change of the last pass by which the fastest is ahead for the trial to end (chosen)."""
 
 WORTH: Final = 1.05
-"""How many times as fast another placement is for it to be named (chosen: less is not worth a
-line)."""
+"""Times as fast as the default that another is to be named (chosen: less is not worth a line)."""
 
 SHARE: Final = 2
 """One part in so many of a run's instances is what the trials for it may take (chosen: a run takes
@@ -178,7 +177,7 @@ def _ratios(trials: Trials, schedule: Schedule, seed: int, limit: int) -> _Tried
     count = trials.first_pass(schedule)
     if limit < count:
         return {}, math.inf
-    epoch = trials.data.batch_count("train")
+    epoch = trials.data.epoch_batches(trials.epochs - 1)
     if epoch <= min(limit, SHORT * count):
         count = epoch + 1  # so that it ends, and is measured as it is
     race = _Race(trials, schedule, seed)
@@ -235,12 +234,7 @@ def _ways_differ(cluster: Cluster) -> bool:
         ((HOST, worker) for worker in workers),
         ((worker, HOST) for worker in workers),
     )
-    for pairs in groups:
-        costs = (_cost(cluster.link_between(*pair)) for pair in pairs)
-        first = next(costs)
-        if any(cost != first for cost in costs):
-            return True
-    return False
+    return any(len({_cost(cluster.link_between(*pair)) for pair in pairs}) > 1 for pairs in groups)
 
 
 def _cost(part: Device | Link) -> str:

@@ -35,8 +35,7 @@ FIRST: Final = 32
 """Instances of the first pass of a trial at least (chosen)."""
 
 FILLED: Final = 4
-"""And times as many as are in flight (chosen: half of them at least finish while the pipeline is
-full)."""
+"""And times as many as are in flight (chosen: at least half finish while the pipeline is full)."""
 
 SEARCHED: Final = 4
 """Times as many instances in a trial of a search; the first pass alone where that is clearly slower
@@ -103,6 +102,7 @@ class Trials:
         model: what is trained; not changed.
         cluster: on what.
         instances: training items at most; None for all.
+        epochs: of a run; where batches grow, those of the last are trained on.
         graph: of the model, where one is at hand; it is looked at, and not trained.
         data: of `PROBE_SEED`, where they are at hand.
     """
@@ -112,10 +112,12 @@ class Trials:
         model: Model,
         cluster: Cluster,
         instances: int | None,
+        epochs: int = 1,
         graph: Graph | None = None,
+        *,
         data: UserData | None = None,
     ) -> None:
-        self.model, self.cluster = model, cluster
+        self.model, self.cluster, self.epochs = model, cluster, epochs
         self._instances, self._given, self._data = instances, graph, data
 
     @cached_property
@@ -140,12 +142,13 @@ class Trials:
 
     def batches(self) -> Iterator[Any]:
         """The training batches of an epoch."""
-        return self.data.batches("train", epoch=0, seed=PROBE_SEED)
+        epoch = self.epochs - 1 if self.data.grows else 0  # of the largest batches
+        return self.data.batches("train", epoch=epoch, seed=PROBE_SEED)
 
     @cached_property
     def probe(self) -> Probe:
         """Return the costs of instances on the first device, and what they send."""
-        return probe_of(self.model, self.cluster.devices[0], self.data)
+        return probe_of(self.model, self.cluster.devices[0], self.batches())
 
     def place(self, placement: Placement, schedule: Schedule, seed: int) -> list[int]:
         """Return a worker for each node, in their order; of a solver, in the first copy.

@@ -172,7 +172,7 @@ class Simulation:
         """Build graph, data and engine; no time passes yet."""
         options = replace(options or RunOptions(), **more)
         check_fields(options)
-        seed, mode, placed = options.seed, options.mode, options.placed
+        seed, mode, placed, epochs = options.seed, options.mode, options.placed, options.epochs
         schedule = resolved(schedule, cluster)
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
@@ -180,7 +180,7 @@ class Simulation:
         self._data = model.data(seed, options.instances)
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
-        self._trials = Trials(model, cluster, options.instances, self._graph, data)
+        self._trials = Trials(model, cluster, options.instances, epochs, self._graph, data=data)
         placed = self._trials.settled(placed, schedule)
         workers = self._trials.place(placed, schedule, seed)
         self._subject = Subject(model, self._graph, self._data, seed, schedule, start)

@@ -32,7 +32,6 @@ from ampsim.model_parallel.job import PassTotals
 from ampsim.study.apart import LearningApart, chained
 from ampsim.study.model import Model, adopt_variables, job_of, variables_of
 from ampsim.study.process_settings import fixed_settings
-from ampsim.study.user_data import UserData
 from ampsim.trace import Recorder
 
 PROBE_SEED: Final = 0
@@ -40,11 +39,11 @@ PROBE_SEED: Final = 0
 then belongs to model, cluster and schedule, and repeats differ in their learning alone (chosen)."""
 
 
-def probe_of(model: Model, device: Device, data: UserData) -> Probe:
+def probe_of(model: Model, device: Device, batches: Iterable[Any]) -> Probe:
     """Measure instances on a device: their costs, and what they send, on a graph of their own."""
     job = job_of(model, model.graph(PROBE_SEED))
     with fixed_settings():
-        return probe(job, device, data.batches("train", epoch=0, seed=PROBE_SEED))
+        return probe(job, device, batches)
 
 
 def validations(train_count: int, every: int | None) -> int:

@@ -31,7 +31,7 @@ def fault(chain, make_cluster):
     def attempt(kind, placement, workers):
         model, cluster = chain(((1, 1, 1),) * STAGES).model(), make_cluster(workers)
         graph = model.graph(0)
-        placed = Trials(model, cluster, None, graph).place(placement_of(placement), kind(), 0)
+        placed = Trials(model, cluster, None, graph=graph).place(placement_of(placement), kind(), 0)
         recorder = Recorder([node.name for node in graph.nodes], workers)
         settings = RunSettings(is_abstract=True)
         try:

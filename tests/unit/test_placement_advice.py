@@ -201,6 +201,21 @@ def test_trials_put_placements_in_the_order_of_a_long_run(kind):
     assert rates[named] >= rates[DEFAULT]
 
 
+def test_where_batches_grow_placements_are_tried_with_those_of_the_last_epoch():
+    words: dict[str, Any] = {"data": "synthetic", "hidden": 256}
+    cluster = Cluster(name="c", devices=(SLOW,) * 4, link=Link(latency_s=3e-5))
+    options: dict[str, Any] = {"epochs": 4, "instances": 10_000, "mode": "sleep"}
+    told: list[tuple[Any, Any]] = []
+    for epochs in (0, 2):
+        model = ampsim.load_model("mlp", batch_warmup_epochs=epochs, **words)
+        origins = [
+            ampsim.simulate(model, cluster, ampsim.Amp(4), placement=one, **options).origin
+            for one in (None, "search")
+        ]
+        told.append((origins[0].get("assumptions"), origins[1]["placement"]))
+    assert told[0] == told[1]
+
+
 def test_what_the_default_is_blind_to_is_what_something_costs():
     free = Cluster(name="c", devices=(FAST,) * 4)
     talks = FAST.model_copy(update={"message_overhead_s": 1e-6})
