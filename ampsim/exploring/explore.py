@@ -400,6 +400,7 @@ OPEN: Final = {
     "predicted": "It is predicted who is ahead at {count}",
 }
 """Why nobody is first for sure, by the standing of who is ahead."""
+_NOBODY: Final = "No method is known to reach the target"
 
 
 def sentences_of(
@@ -416,7 +417,9 @@ def sentences_of(
             ills.append(f"{len(own)} of {len(table)} cells {words}; the first, {first}.")
     ahead = table[table["is_first"].fillna(False).astype(bool)]
     if not len(ahead):
-        return (f"No method is known to reach the target at any of {points} points.", *ills)
+        names = ", ".join(table[table["basis"].isna()]["schedule"].unique())
+        why = f"It is open who is first: of {names} no time is known" if names else _NOBODY
+        return (f"{why} at any of {points} points.", *ills)
     standing = ahead["standing"].fillna("predicted")
     first = ahead[standing == "first"]["schedule"].value_counts()
     told = [f"{plain(name, LONGEST)} is first at {count}" for name, count in first.items()]
@@ -427,13 +430,11 @@ def sentences_of(
         where = why.format(count=own.sum(), seeds=f"{seeds} seed{'s' * (seeds != 1)}")
         said += [f"{where}; ahead in the median: {names}."] if names else []
     nobody = points - len(ahead)
-    said += [f"No method is known to reach the target at {nobody}."] if nobody else []
+    said += [f"{_NOBODY} at {nobody}."] if nobody else []
     basis = table["basis"].value_counts()
     shared, predicted = (int(basis.get(of, 0)) for of in ("shared", "predicted"))
-    said += [
-        f"Of {len(table)} cells {learnings} were trained, {shared} learn the same as one of "
-        f"these, and {predicted} are predicted.",
-    ]
+    known = f"{learnings} were trained, {shared} learn the same as one of these"
+    said += [f"Of {len(table)} cells {known}, and {predicted} are predicted."]
     if predicted:
         said.append(
             f"Where something is predicted, at most {format_percent(wrong)} of the winners may "

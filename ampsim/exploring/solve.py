@@ -229,8 +229,7 @@ class _Points:
         ]  # fmt: skip
 
     def rows(self, found: Crossings) -> list[dict[str, Any]]:
-        roots = found.roots()
-        if roots:
+        if roots := found.roots():
             return list(map(self._row, roots))
         sides = [side for one in self.known.values() for side in (one.left, one.right)]
         if not any(map(math.isfinite, sides)):
@@ -244,11 +243,8 @@ class _Points:
         return self._record("above" if more.pop("rises") else "below", **more)
 
     def _record(self, holds: str, **more: Any) -> dict[str, Any]:
-        known = {
-            "schedule": self.label, "unit": unit_of(self.axis.key), "holds": holds,
-            "seeds": self.asked.repeats,
-        }  # fmt: skip
-        return {**dict.fromkeys(COLUMNS), **known, **more}
+        known = {"schedule": self.label, "unit": unit_of(self.axis.key), "holds": holds}
+        return {**dict.fromkeys(COLUMNS), **known, "seeds": self.asked.repeats, **more}
 
     def _bound_at(self, value: float) -> str | None:
         """Name what binds the run at the point tried that is nearest to a value."""

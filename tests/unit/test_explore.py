@@ -168,6 +168,28 @@ def test_a_budget_ends_it_and_says_so(setup, tmp_path, monkeypatch):
     assert not found.is_stopped
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_where_one_method_alone_is_known_to_arrive_it_is_open_who_is_first(monkeypatch, is_cut):
+    """Of the other no run gave anything, or Ctrl-C came first: nobody was said to arrive."""
+    learn = making.PointRuns.learn
+
+    def lose(runs: making.PointRuns, wanted: Any) -> Any:
+        if "pipeline" not in wanted[0][0].label:
+            return learn(runs, wanted)
+        if is_cut:
+            raise KeyboardInterrupt
+        return ["its process died"] * len(wanted)
+
+    monkeypatch.setattr(making.PointRuns, "learn", lose)
+    model = ampsim.load_model("mlp", hidden=16, layers=2, data="synthetic", batch=20)
+    how: dict[str, Any] = {"instances": 400, "target": 0.3, "max_epochs": 4, "repeats": 1}
+    methods, over = [ampsim.Sequential(), ampsim.Pipeline(2)], {"latency_s": [1e-7, 1e-5]}
+    found = ampsim.explore(model, "tflops-1", methods, over=over, **how)
+    assert found.table["time_to_target_s"].notna().tolist() == [True, False] * 2
+    said = "It is open who is first: of pipeline no time is known at any of 2 points."
+    assert found.sentences[0] == said
+
+
 def test_a_budget_ends_what_says_nothing_meanwhile(setup, monkeypatch):
     """Such as putting a million workers together, which took minutes."""
     monkeypatch.setattr(library, "rows_at", lambda *_asked: threading.Event().wait(60))
