@@ -60,8 +60,10 @@ NOT_TUNED: Final = (
     "Nothing is tuned: learning rates are the model's own, raised by rule where an update takes "
     "the mean of several gradients."
 )
-
-EPOCHS_VARY: Final = "With outages or losses epochs differ: no cell is shared, joules are unknown."
+EPOCHS_VARY: Final = (
+    "With outages, losses or stages of an optimizer epochs differ: no cell is shared, joules are "
+    "unknown."
+)
 
 
 @question
@@ -172,7 +174,7 @@ class Explorer:
     @property
     def said(self) -> list[str]:
         """Notes on the cells' clusters."""
-        return [EPOCHS_VARY] * any(row.plan.cluster.epochs_differ for row in self._rows.values())
+        return [EPOCHS_VARY] * any(row.plan.epochs_differ for row in self._rows.values())
 
     @property
     def learnings(self) -> int:
@@ -211,7 +213,7 @@ class Explorer:
 
         def take(index: int, found: FirstEpoch) -> None:
             point, place, seed = left[index]
-            if self._rows[point, place].plan.cluster.epochs_differ:
+            if self._rows[point, place].plan.epochs_differ:
                 found = replace(found, digest="", power_w=None)
             self.methods[place].timed.setdefault(point, {})[seed] = found
 

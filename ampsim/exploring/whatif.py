@@ -55,6 +55,7 @@ OUTAGES_MOVE: Final = (
     "twice and no time they come when they come, so that these may differ much from shares; what "
     "is not learned again is as if each epoch had the outages of the first."
 )
+AS_FIRST: Final = "Epochs differ: what is not learned again is as if each were as the first."
 
 
 @question
@@ -107,7 +108,8 @@ def whatif(
         missed, failed = runs.said(), runs.failed
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
-    missed += [OUTAGES_MOVE] if setup.cluster.has_outages else []
+    differ = asked.rows[0].plan.epochs_differ
+    missed += [OUTAGES_MOVE] if setup.cluster.has_outages else [AS_FIRST] * differ
     missed += [f"{PARTS_STAY[0].upper()}{PARTS_STAY[1:]}."] if setup.cluster.shares_fairly else []
     return WhatIf(
         table=table, curves=curves, elasticities=elastic, target=asked.aimed_at,
@@ -241,8 +243,7 @@ class _Question:
     def _shares(self, one: _Tried) -> bool:
         """Tell if its first epoch learns what it does now, by each seed, and stands for others."""
         pairs = [(epoch.digest, self.now.epochs[seed].digest) for seed, epoch in one.epochs.items()]
-        is_steady = not self.row.plan.cluster.epochs_differ
-        return is_steady and all(own and own == now for own, now in pairs)
+        return not self.row.plan.epochs_differ and all(own and own == now for own, now in pairs)
 
     def _record(self, one: _Tried) -> dict[str, Any]:
         now, is_now = self.now.times_s, one is self.now

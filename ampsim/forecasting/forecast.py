@@ -365,7 +365,8 @@ def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]
 
     Nothing of a forecast that ended early.
     """
-    varies = any(one.plan.cluster.varies for one in tuned.entries)
+    plans = [one.plan for one in tuned.entries]
+    varies = any(one.cluster.varies or one.epochs_differ for one in plans)
     if varies or made.interrupted is not None:
         return ["what would change it is unknown, as times vary"] * varies, pd.DataFrame()
     try:
@@ -376,7 +377,7 @@ def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]
     except AmpsimError as error:
         why = str(error).partition("; ")[0]  # without the remedy, which is of another question
         return [f"what would change it is unknown: {why}"], pd.DataFrame()
-    shares_fairly = any(one.plan.cluster.shares_fairly for one in tuned.entries)
+    shares_fairly = any(one.cluster.shares_fairly for one in plans)
     return said + [PARTS_STAY] * (shares_fairly and len(buys) > 0), buys
 
 

@@ -444,7 +444,7 @@ def end_runs(entry: Row, seed: int) -> EndRuns:
     ends = tuple(ends_of(entry.plan.cluster))
     if not ends:
         return None, ()
-    if entry.plan.cluster.varies:
+    if entry.plan.cluster.varies or entry.plan.epochs_differ:
         return Spread(ends, why="times vary, so that short runs tell nothing of whole ones"), ()
     try:
         base = short_task(entry, seed)

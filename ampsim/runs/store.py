@@ -23,13 +23,7 @@ import pandas as pd
 
 from ampsim.errors import FileFormatError
 from ampsim.files import prepare_folder, read_regular, write_bytes, write_text
-from ampsim.runs.run import (
-    NUMBER_FIELDS,
-    TABLE_FIELDS,
-    Run,
-    numbers_from_plain,
-    numbers_to_plain,
-)
+from ampsim.runs.run import NUMBER_FIELDS, TABLE_FIELDS, Run, numbers_from_plain, numbers_to_plain
 from ampsim.runs.task import Row, Task
 from ampsim.runs.witness import Witness, agree, witness_from_plain
 from ampsim.study.process_settings import linear_algebra

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from ampsim.errors import LOWER_RATE, Failure, OptionError, SimulationError
-from ampsim.hardware import Cluster
+from ampsim.hardware import Cluster, light_is_free
 from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule
 from ampsim.study.apart import DEFAULT_APART, LostLearningError
@@ -23,7 +23,6 @@ from ampsim.study.result import Result
 from ampsim.study.simulation import RunOptions, Simulation, run_epochs
 
 SPANS_KEPT: Final = 20_000  # chosen: the leading instances of each run, for its Gantt chart
-
 
 CHECKED_OF: Final = 100
 """Of so many runs that found their learning, one learns it again, live; chosen."""
@@ -47,6 +46,13 @@ class RunPlan:
     def goal(self) -> Goal:
         """The metric of validation, and its value that ends a run."""
         return Goal(self.model.measure, self.options.target)
+
+    @property
+    def epochs_differ(self) -> bool:
+        """Tell whether later epochs may take another time, as where a stage's updates do."""
+        has_stages = self.model.optimizer.first is not None
+        is_free = all(map(light_is_free, self.cluster.devices))
+        return self.cluster.epochs_differ or (has_stages and not is_free)
 
     def having(self, **options: Any) -> RunPlan:
         """The plan with other options."""

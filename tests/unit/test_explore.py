@@ -122,6 +122,27 @@ def test_where_outages_come_each_cell_is_trained_as_epochs_differ(varies):
             assert row[column] == pytest.approx(made[column].iloc[0], rel=1e-9)
 
 
+def test_where_stages_of_an_optimizer_take_unlike_times_each_cell_is_trained():
+    """The first epoch has updates of gradient descent alone, and others pass over Adam's arrays."""
+    options = {"optimizer": "two-stage", "warmup_epochs": 1, "learning_rate": 0.02, "batch": 10}
+    model = ampsim.load_model("mlp", hidden=32, layers=3, data="synthetic", **options)
+    how: dict[str, Any] = {"target": 0.9, "max_epochs": 6, "instances": 200, "repeats": 1}
+    over, methods = {"memory_bandwidth_bytes_per_s": [3e9, 1e12]}, ["sequential", "pipeline:2"]
+    device = Device(name="a", flop_per_s=1e11, memory_bandwidth_bytes_per_s=1e11)
+    cluster = Cluster(name="c", devices=(device,))
+    found = ampsim.explore(model, cluster, methods, over=over, **how)
+    assert library.EPOCHS_VARY in found.sentences
+    fast = device.model_copy(update={"memory_bandwidth_bytes_per_s": 1e12})
+    there = cluster.model_copy(update={"devices": (fast,)})
+    made = ampsim.forecast(model, there, methods, **how, placement="paper").table
+    times = found.table["time_to_target_s"].iloc[2:]
+    assert [*times] == pytest.approx([*made["time_to_target_s"]], rel=1e-9)
+    assert made["epochs_to_target"].min() > 1
+    free = cluster.model_copy(update={"devices": (Device(name="b", flop_per_s=1e11),)})
+    kept = ampsim.explore(model, free, methods, over={"latency_s": [0.0, 1e-6]}, **how)
+    assert library.EPOCHS_VARY not in kept.sentences
+
+
 class Stopped:
     """Ctrl-C after so many epochs have ended."""
 

@@ -10,7 +10,7 @@ import pytest
 import ampsim
 from ampsim.forecasting.change import Contender, _axes, what_would_change
 from ampsim.forecasting.making import entries_of, short_task
-from ampsim.hardware import Failures
+from ampsim.hardware import Cluster, Device, Failures
 from ampsim.model_parallel import placement_of
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.simulation import RunOptions
@@ -43,6 +43,17 @@ def test_of_batches_that_grow_it_is_said_why_nothing_is_told(epochs, is_told, sa
     assert made.table["time_to_target_s"].notna().all()
     assert any(one.startswith(said) for one in made.manifest["changes"])
     assert is_told == (len(made.buys) > 0) == (len(made.manifest["changes"]) > 1)
+
+
+def test_where_stages_of_an_optimizer_take_unlike_times_nothing_is_told():
+    """Short runs have the first stage's updates alone."""
+    model = ampsim.load_model("mlp", **SMALL, optimizer="two-stage", warmup_epochs=1)
+    device = Device(name="a", flop_per_s=1e11, step_overhead_s=1e-6)
+    cluster = Cluster(name="c", devices=(device,) * 2)
+    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 9, "budget_s": 1}
+    made = ampsim.forecast(model, cluster, ["sequential", "amp"], **how)
+    assert made.manifest["changes"] == ["what would change it is unknown, as times vary"]
+    assert made.buys.empty
 
 
 @pytest.mark.parametrize(("time_s", "count"), [(1.004, 0), (1.03, 1)])

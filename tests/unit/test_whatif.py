@@ -18,7 +18,7 @@ from ampsim.errors import OptionError
 from ampsim.exploring import whatif as library
 from ampsim.exploring.changes import Change, changes_of, sped
 from ampsim.exploring.making import FirstEpoch
-from ampsim.exploring.whatif import OUTAGES_MOVE, sentence_of
+from ampsim.exploring.whatif import AS_FIRST, OUTAGES_MOVE, sentence_of
 from ampsim.forecasting.change import PARTS_STAY
 from ampsim.hardware import Cluster, Device, Event, Messages, Ports
 from ampsim.hardware.load import replaced
@@ -230,6 +230,19 @@ def test_nothing_is_shared_where_outages_come_as_epochs_differ(only):
         found = ampsim.whatif(MODEL, cluster, "sequential", **how)
         twice = found.table[found.table["factor"] == 2.0]
         assert basis in set(twice["basis"]) <= {basis, "shared" if not varies else "timing"}
+        assert (AS_FIRST in found.sentences) == (varies is losses)
+
+
+def test_nothing_is_shared_where_stages_of_an_optimizer_take_unlike_times(only):
+    only(factor=2.0)
+    options = {"optimizer": "two-stage", "warmup_epochs": 1, "learning_rate": 0.02}
+    model = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, **options)
+    device = Device(name="a", flop_per_s=1e9, memory_bandwidth_bytes_per_s=1e9)
+    how: dict[str, Any] = {"target": 0.5, "max_epochs": 9, "instances": 300, "learn": 1}
+    cluster = Cluster(name="c", devices=(device,))
+    found = ampsim.whatif(model, cluster, "sequential", repeats=1, **how)
+    assert "shared" not in set(found.table["basis"])
+    assert AS_FIRST in found.sentences
 
 
 LATE = ampsim.load_cluster("ampnet-core", workers=4, latency_s=3e-5)
@@ -377,9 +390,7 @@ def test_one_seed_is_said_to_be_one():
 
 def recorded(now_s: list[float], then_s: list[float]) -> dict[str, Any]:
     """The row of a thing at twice its speed, by times to the target of each seed."""
-    row: Any = SimpleNamespace(
-        label="amp", plan=SimpleNamespace(cluster=SimpleNamespace(epochs_differ=False))
-    )
+    row: Any = SimpleNamespace(label="amp", plan=SimpleNamespace(epochs_differ=False))
     now, then = (
         library._Tried(
             Change(what, None), factor, row,
