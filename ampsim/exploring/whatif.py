@@ -190,7 +190,7 @@ class _Question:
         made = iter(self.runs.learn([(row, seed) for row in rows for seed in seeds]))
         for one in learned:
             own = [next(made) for _seed in seeds]
-            runs = [run for run in own if isinstance(run, Run)]
+            runs = [r for r in own if isinstance(r, Run) and r.seed in (self.now.times_s or seeds)]
             one.times_s = dict(times_of(goal, runs))
             one.counts = {run.seed: arrival(goal, run)[0] for run in runs}
             if not self.now.times_s:

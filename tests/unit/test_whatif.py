@@ -17,7 +17,7 @@ from ampsim.cli.console import in_columns
 from ampsim.errors import OptionError
 from ampsim.exploring import whatif as library
 from ampsim.exploring.changes import Change, changes_of, sped
-from ampsim.exploring.making import FirstEpoch
+from ampsim.exploring.making import FirstEpoch, PointRuns
 from ampsim.exploring.whatif import AS_FIRST, OUTAGES_MOVE, sentence_of
 from ampsim.forecasting.change import PARTS_STAY
 from ampsim.hardware import Cluster, Device, Event, Messages, Ports
@@ -312,6 +312,32 @@ def test_what_learns_the_same_is_shared_and_what_does_not_is_learned_again(only,
     )
     assert again.table.equals(made.table)
     assert all(line.endswith("kept from before") for line in said)
+
+
+def test_seeds_are_counted_that_both_have(only, monkeypatch):
+    """One was lost now and another then: of a single pair it was said that 1 of 2 seeds agree."""
+    only(factor=2.0)
+    learn = PointRuns.learn_once
+
+    def lose(runs: PointRuns, wanted: Any) -> Any:
+        lost = [seed == ("learned" in row.label) for row, seed in wanted]
+        kept = [one for one, is_lost in zip(wanted, lost, strict=True) if not is_lost]
+        made = iter(learn(runs, kept))
+        return ["its process died" if is_lost else next(made) for is_lost in lost]
+
+    monkeypatch.setattr(PointRuns, "learn_once", lose)
+    how: dict[str, Any] = {"instances": 200, "target": 0.05, "max_epochs": 2, "repeats": 3}
+    found = ampsim.whatif(MODEL, LATE, "amp", learn=1, **how)
+    row = rows(found)["device ampnet-core", 2.0]
+    assert (row["basis"], row["seeds"], row["seeds_agree"]) == ("learned", 1, 1)
+    keys = {key: sped(key, value, 2.0) for key, value in LATE.devices[0].numbers.items()}
+    fast = LATE.model_copy(update={"devices": (LATE.devices[0].model_copy(update=keys),) * 4})
+    alone = {**how, "repeats": 1, "seed": 2, "placement": "paper"}
+    made = [ampsim.forecast(MODEL, on, "amp", **alone) for on in (LATE, fast)]
+    times = [one.table["time_to_target_s"].iloc[0] for one in made]
+    assert row["time_to_target_s"] == pytest.approx(times[1], rel=1e-12)
+    assert row["change"] == pytest.approx(times[1] / times[0] - 1, rel=1e-12)
+    assert "(1 of 1 seeds)" in found.sentences[0]
 
 
 @pytest.mark.thorough
