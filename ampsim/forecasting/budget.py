@@ -74,6 +74,8 @@ STARTS: Final = (4, 8, 16, 32)
 SEEDS_MAX: Final = 200
 """Seeds of a row at most (chosen: what they leave open is a tie, or nearly one)."""
 
+_LOST: Final = "the budget is not spent on more, for the first run of a row gave nothing"
+
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
@@ -209,8 +211,8 @@ class Spending:
         if start is None or made.interrupted is not None or len(made.rows) < len(self._entries):
             for run in self._first.values():
                 self._on_run(run)
-            said = (self._too_small(once_s),) if start is None else ()
-            return Spent(tuned, made, self._looks.sureness, said)
+            said = self._too_small(once_s) if start is None else _LOST * (not made.interrupted)
+            return Spent(tuned, made, self._looks.sureness, (said,) if said else ())
         spaces = spaces_of(self._entries, self._budget.fixed, self._budget.scaling)
         if any(one.is_free for one in spaces):
             tuner = Tuner(self._entries, self._seed, self._goal, self._maker)

@@ -199,6 +199,18 @@ def test_a_first_run_is_one_by_which_rows_are_compared_where_nothing_was_tuned(r
     assert list(asked[0]) == [as_it_was.label]
 
 
+@pytest.mark.parametrize(("interrupted", "said"), [(None, (budget._LOST,)), ("cut", ())])
+def test_a_budget_that_ends_with_the_first_runs_says_so(rows, monkeypatch, interrupted, said):
+    """The process of one had died: the others ran once each, and nothing told of the budget."""
+    entries = rows(ampsim.Sequential(), ampsim.Pipeline(4))
+    first = replace(costing(0.1), label=entries[0].label, seed=0)
+    made = ForecastRuns(((first,),), interrupted, ("pipeline, seed 0: its process died",))
+    monkeypatch.setattr(budget, "run_rows", lambda *_asked: (tuple(entries), made))
+    spent = spending_on(entries, budget_s=600.0).spend()
+    assert spent.said == said
+    assert spent.made.lost == made.lost
+
+
 def test_a_seed_is_priced_by_the_first_seeds_so_that_a_budget_lasts(rows, monkeypatch):
     """Trials of the setting that was chosen were lucky: by them 12 s told 13."""
     entries = rows(ampsim.Sequential(), ampsim.Pipeline())
