@@ -110,7 +110,7 @@ class Contender:
     def _shares(self) -> Mapping[tuple[str, str], float]:
         """How much of the time hangs on each number of each kind of place."""
         shares = defaultdict[tuple[str, str], float](float)
-        found = elasticities(self._result, self._short.plan.cluster)
+        found = elasticities(self._result, self._short.plan.cluster, self._items)
         for (place, key), share in found.by_constant.items():
             shares[place[0], key] += share
         return shares

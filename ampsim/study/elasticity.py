@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import pandas as pd
@@ -60,12 +60,27 @@ class Elasticities:
         return frame.sort_values("elasticity", ascending=False, kind="stable", ignore_index=True)
 
 
-def elasticities(result: Result, cluster: Cluster) -> Elasticities:
-    """The elasticities of the time of a run's epochs, from all its records; their sum is 1 or 0."""
+def elasticities(
+    result: Result, cluster: Cluster, items: tuple[float, float] | None = None
+) -> Elasticities:
+    """The elasticities of the time of a run's epochs, from all its records; their sum is 1 or 0.
+
+    With `items`, they are of an epoch of so many training and validation items, of which the run
+    had the leading ones: its seconds of either count as many times.
+    """
     recorder, prices = result.recorder, _Prices(result, cluster)
     spans, until_s = recorder.columns("spans"), float(result.epochs["time_s"].max())
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
-    path = held_path(recorder, until_s, result.crossings, down_s, by_message=prices.counts_messages)
+    walk = partial(held_path, recorder, crossings=result.crossings, down_s=down_s)
+    path = walk(until_s, by_message=prices.counts_messages)
+    if items is not None and (valid_s := float(result.epochs["valid_s"].iloc[-1])) > 0:
+        train = walk(until_s - valid_s, by_message=prices.counts_messages)
+        own = result.epochs[["instances", "valid_instances"]].sum()
+        more, of_valid = (wanted / one for wanted, one in zip(items, own, strict=True))
+        path = {
+            held: of_valid * path.get(held, 0.0) + (more - of_valid) * train.get(held, 0.0)
+            for held in path | train
+        }
     total_s, found = sum(path.values()), defaultdict[tuple[Place, str], float](float)
     for held, seconds in path.items():
         for place, key, share in prices.shares(held):

@@ -189,12 +189,7 @@ WORDS: Final = {
     "boolean": "true or false",
 }
 
-BOUNDS: Final = {
-    "exclusiveMinimum": ">",
-    "minimum": ">=",
-    "exclusiveMaximum": "<",
-    "maximum": "<=",
-}
+BOUNDS: Final = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
 
 
 def types_in_words(config: Any) -> dict[str, str]:

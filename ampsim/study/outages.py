@@ -20,10 +20,7 @@ OUTAGE_SCHEMA: Final[dict[str, Any]] = {
     "start_s": np.float64,
     "end_s": np.float64,
 }
-LOSS_SCHEMA: Final[dict[str, Any]] = {
-    "checkpoint_s": np.float64,
-    "updates_lost": np.int64,
-}
+LOSS_SCHEMA: Final[dict[str, Any]] = {"checkpoint_s": np.float64, "updates_lost": np.int64}
 """More columns, where a stop may lose weights: the time of the checkpoint that the device came back
 with, NaN where it kept its weights, and the updates that were lost with them."""
 

@@ -22,13 +22,7 @@ from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, 
 from ampsim.model_parallel.job import data_told
 from ampsim.optim import within_epochs
 from ampsim.options import Count, Seed
-from ampsim.study.apart import (
-    Learning,
-    Subject,
-    digest_of_graph,
-    learning_digest,
-    why_live,
-)
+from ampsim.study.apart import Learning, Subject, digest_of_graph, learning_digest, why_live
 from ampsim.study.loading import load_model
 from ampsim.study.model import Model, parameters_of
 from ampsim.study.outages import outage_table

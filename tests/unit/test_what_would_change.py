@@ -10,7 +10,7 @@ import pytest
 import ampsim
 from ampsim.forecasting.change import Contender, _axes, what_would_change
 from ampsim.forecasting.making import entries_of, short_task
-from ampsim.hardware import Cluster, Device, Failures
+from ampsim.hardware import Cluster, Device, Failures, Link
 from ampsim.model_parallel import placement_of
 from ampsim.runs.task import Row, RunPlan
 from ampsim.study.simulation import RunOptions
@@ -64,6 +64,23 @@ def test_rows_that_are_as_soon_here_are_not_told_to_be_so_right_beside(time_s, c
     rows = [Contender(one.label, it, (400.0, 0.0), short_task(one, 0)) for one, it in times]
     told = what_would_change(entries, rows, pd.DataFrame())
     assert sum("what would change it" in one for one in told) == count
+
+
+@pytest.mark.parametrize("valid_images", [100, 6000])
+def test_what_a_number_buys_and_its_share_are_of_as_much_validation_as_an_epoch_has(valid_images):
+    """A short run has 20 batches of it to 40 of training, and shares were of these alone."""
+    model = ampsim.load_model("mlp", **SMALL, valid_images=valid_images)
+    device = Device(name="a", flop_per_s=1e11, memory_bandwidth_bytes_per_s=1e11)
+    link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e10)
+    cluster = Cluster(name="c", devices=(device,) * 2, link=link)
+    options = RunOptions(placement=placement_of("paper"), instances=2000)
+    (row,) = entries_of(RunPlan(model, cluster, options), [ampsim.Sequential()])
+    contender = Contender("one", 1.0, (2000.0, float(valid_images)), short_task(row, 0))
+    found = [*contender.bought()]
+    assert len(found) == 4
+    for what, share, change in found:  # in one order half of a part is half of its share
+        assert change == pytest.approx(-share / 2, rel=1e-6), what
+    assert sum(share for _what, share, _change in found) == pytest.approx(1.0, rel=1e-9)
 
 
 def test_on_other_numbers_of_workers_a_placement_keeps_its_hops():
