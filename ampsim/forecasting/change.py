@@ -21,6 +21,7 @@ run (`ampsim.study.elasticity`); what twice as fast would do, another short run 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,11 +36,11 @@ from ampsim.forecasting.intervals import Items, items_of
 from ampsim.forecasting.making import rated, short_task
 from ampsim.hardware import Cluster
 from ampsim.hardware.device import NUMBERS, sign_of
-from ampsim.hardware.load import with_links
+from ampsim.hardware.load import relinked, with_links
 from ampsim.model_parallel import PLACEMENTS
 from ampsim.report.words import listed
 from ampsim.runs.ranking import SAME
-from ampsim.runs.rows import row_of, times_of
+from ampsim.runs.rows import fair_rows, row_of, times_of
 from ampsim.runs.run import Run
 from ampsim.runs.task import Row, Task
 from ampsim.study.elasticity import elasticities
@@ -145,7 +146,7 @@ class Contender:
 
 
 def contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> list[Contender]:
-    """Rows that reached the target, the soonest first.
+    """Rows that reached the target, and may be compared, the soonest first.
 
     The short runs have the seed of the row's median run, as instances differ in size by seed; its
     data are read once. `entries` are the rows as they ran, `runs` are by their labels.
@@ -154,9 +155,11 @@ def contenders(entries: Sequence[Row], runs: Mapping[str, Sequence[Run]]) -> lis
         AmpsimError: mode "sleep" cannot tell the time of one, as where its batches grow.
     """
     rows: list[Contender] = []
-    for one in entries:
-        of = runs.get(one.label, ())
-        time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"] if of else None
+    kept = [(one, of) for one in entries if (of := runs.get(one.label))]
+    rules = [one.plan.rate.rule for one, _of in kept]
+    fair = fair_rows(entries[0].plan.goal, [of for _one, of in kept], rules)
+    for one, of in itertools.compress(kept, fair):
+        time_s = row_of(one.label, one.plan.goal, of)["time_to_target_s"]
         if time_s is None:
             continue
         times = times_of(one.plan.goal, of)
@@ -292,9 +295,7 @@ def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
         yield _Axis(
             now,
             LATENCIES_S,
-            lambda value: cluster.model_copy(
-                update={"link": cluster.link.model_copy(update={"latency_s": value})}
-            ),
+            lambda value: relinked(cluster, latency_s=value),
             lambda value: (
                 f"from a latency of {format_seconds(value)} {'on' if value > now else 'down'} "
                 f"(now {format_seconds(now)})"

@@ -433,7 +433,6 @@ otherwise)."""
 VALIDATED: Final = 20
 """Its validation instances."""
 
-
 EndRuns: TypeAlias = tuple[Spreading, Sequence[Task]]
 """What is known of a row before its short runs, and these: at the numbers themselves, then at each
 end; none where it cannot run shortly, or where none of its devices says an interval."""

@@ -290,11 +290,11 @@ def ranked(
     sureness: Sureness | None = None,
 ) -> Ranking | None:
     """Rank the rows that may be compared."""
-    pairs = zip(_fair(goal, rows, rules), rows, strict=True)
+    pairs = zip(fair_rows(goal, rows, rules), rows, strict=True)
     return rank([times_of(goal, of) if is_so else None for is_so, of in pairs], sureness)
 
 
-def _fair(goal: Goal, rows: Sequence[Sequence[Run]], rules: Sequence[str]) -> list[bool]:
+def fair_rows(goal: Goal, rows: Sequence[Sequence[Run]], rules: Sequence[str]) -> list[bool]:
     """Mark the rows to compare: the fair (`is_fair`) that were measured, or all if none is."""
     kind, fair = goal.metric.kind, list[bool]()
     for rule, of in zip(rules, rows, strict=True):
@@ -321,7 +321,7 @@ def compared(
     lack runs that others have.
     """
     rules = [str(row.get("learning_rate_rule") or "") for row in rows]
-    ranking, fair = ranked(goal, runs, rules, sureness), _fair(goal, runs, rules)
+    ranking, fair = ranked(goal, runs, rules, sureness), fair_rows(goal, runs, rules)
     times = [row["time_to_target_s"] for row in rows]
     if ranking is not None:
         best = times[ranking.best]

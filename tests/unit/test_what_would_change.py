@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.forecasting.change import Contender, _axes, what_would_change
+from ampsim.forecasting.change import Contender, _axes, contenders, what_would_change
 from ampsim.forecasting.making import entries_of, short_task
 from ampsim.hardware import Cluster, Device, Failures, Link
 from ampsim.model_parallel import placement_of
 from ampsim.runs.task import Row, RunPlan
+from ampsim.study.learning_rates import Rate
 from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
@@ -81,6 +83,19 @@ def test_what_a_number_buys_and_its_share_are_of_as_much_validation_as_an_epoch_
     for what, share, change in found:  # in one order half of a part is half of its share
         assert change == pytest.approx(-share / 2, rel=1e-6), what
     assert sum(share for _what, share, _change in found) == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize(("rule", "left"), [("not tuned (x): 1", 1), ("tuned: 1", 2)])
+def test_a_row_that_is_not_compared_is_none_that_would_stay_ahead(rule, left):
+    """No trial of it had reached the target, and a lead over the row that is first was its own."""
+    named = [replace(one, label=label) for one, label in zip(rows_of(2), "ab", strict=True)]
+    entries = [named[0].at(Rate(rule=rule)), named[1]]
+    how: dict[str, Any] = {"instances": 40, "target": 0.05, "max_epochs": 9}
+    (run,) = ampsim.forecast(named[0].plan.model, CLUSTER, "sequential", **how).runs
+    found = contenders(entries, {"a": [run], "b": [run]})
+    assert [one.label for one in found] == ["a", "b"][-left:]
+    none = [one.at(Rate(rule="not tuned (x): 1")) for one in named]
+    assert len(contenders(none, {"a": [run], "b": [run]})) == 2  # as in the table
 
 
 def test_on_other_numbers_of_workers_a_placement_keeps_its_hops():
