@@ -106,6 +106,13 @@ class Memory:
         """The fullest moment of each stretch of time so far; no moment was fuller than these."""
         return [*self._samples, self._sample()]
 
+    def again(self, moments: Sequence[Sample], later_s: float) -> None:
+        """Add fullest moments of a time that was as this one, which ends now and came later."""
+        self._end_sample()
+        for one in moments:
+            self._add(Sample(one.time_s + later_s, one.bytes))
+        self._start_sample()
+
     def _start_sample(self) -> None:
         self._crest_bytes = self.total_bytes
         self._crest = self._clock.now, self._held.copy()
@@ -116,14 +123,18 @@ class Memory:
         return Sample(time_s, tuple(held))
 
     def _end_sample(self) -> None:
-        """Begin another sample; where there are too many, let each cover twice as much."""
-        self._samples.append(self._sample())
+        """Begin another sample."""
+        self._add(self._sample())
+        self._left = self._per_sample
+        self._start_sample()
+
+    def _add(self, sample: Sample) -> None:
+        """Keep a sample; where there are too many, let each cover twice as much."""
+        self._samples.append(sample)
         if len(self._samples) == SAMPLES_MAX:
             halves = zip(self._samples[::2], self._samples[1::2], strict=True)
             self._samples = [max(pair, key=lambda sample: sum(sample.bytes)) for pair in halves]
             self._per_sample *= 2
-        self._left = self._per_sample
-        self._start_sample()
 
     def _overflow(self, capacity_bytes: int) -> OutOfMemoryError:
         largest = sorted(zip(self._held, self._categories, strict=True), reverse=True)

@@ -22,8 +22,10 @@ from ampsim.clock import SimClock
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster
 from ampsim.ir import Graph, State
+from ampsim.machine import Sample
 from ampsim.model_parallel.engine import Engine
 from ampsim.model_parallel.job import Job, PassReport, RunSettings
+from ampsim.model_parallel.memories import note_peaks
 from ampsim.model_parallel.order import LearnerPass, PassOrder
 from ampsim.model_parallel.schedules.base import Schedule
 from ampsim.model_parallel.stages import stages_of
@@ -89,6 +91,7 @@ class Taped:
         versions: for each learner, updates before it and after it.
         last: the cause of the last message to the controller, and how long after the pass's
             beginning that came.
+        moments: the fullest of each memory.
     """
 
     tape: Tape
@@ -98,6 +101,7 @@ class Taped:
     instances: int
     versions: Mapping[str, tuple[int, int]]
     last: tuple[Cause, float]
+    moments: tuple[list[Sample], ...]
 
 
 class Repeater:
@@ -153,6 +157,10 @@ class Repeater:
                 len(batches),
                 {name: (version, after[name]) for name, version in before.items()},
                 (cause, received_s - report.start_s),
+                tuple(
+                    [one for one in memory.timeline if one.time_s >= report.start_s]
+                    for memory in self._engine.memories
+                ),
             )
         return report
 
@@ -174,6 +182,9 @@ class Repeater:
         )
         known.tape.play(later)
         self._engine.skip(self._clock, known.ticks)
+        for memory, moments in zip(self._engine.memories, known.moments, strict=True):
+            memory.again(moments, later.seconds)
+        note_peaks(self._recorder, self._engine.memories, self._engine.placed_nodes)
         cause, received_s = known.last
         received = known.tape.cause_later(cause, later), start_s + received_s
         controller.skip(known.instances, received)

@@ -78,6 +78,15 @@ def assert_same(found: Any, expected: Any) -> None:
     for number in ("makespan_s", "train_per_s", "utilisation", "staleness_mean"):
         assert getattr(found, number) == pytest.approx(getattr(expected, number), rel=1e-12)
     assert np.array_equal(found.peak_bytes, expected.peak_bytes)
+    assert fullest(found) == fullest(expected)
+
+
+def fullest(result: Any) -> dict[tuple[int, int], int]:
+    """The most that lay in each memory in each epoch."""
+    memory = result.memory
+    epoch = np.searchsorted(result.epochs["time_s"], memory["time_s"])
+    assert not (memory.groupby("worker")["time_s"].diff() < -1e-18).any()
+    return memory["bytes"].groupby([memory["worker"], epoch]).max().to_dict()
 
 
 @pytest.mark.parametrize(
