@@ -183,7 +183,7 @@ class Results(RunTable, Reported):
             f"# {escape(file.title)}",
             file.text.strip(),
             f"**{paragraph(ruled)}**",
-            f"{model} on {cluster}: {setting(self)}",
+            f"{model} on {cluster}: {paragraph(setting(self))}",
             *answer,
             *published_parts(self.comparison),
             *(part for picture in pictures for part in picture_parts(picture)),

@@ -73,7 +73,7 @@ def page(forecast: RunTable, pictures: Sequence[Picture], words: Words = FORECAS
     parts = [
         f"# {words.kind}: {model} on {cluster}",
         f"**{markdown.paragraph(said)}**",
-        setting(forecast),
+        markdown.paragraph(setting(forecast)),
         markdown.escape(forecast.interrupted or ""),
         *answer_parts(forecast, called_rows(forecast.table)),
         *tables_of(words.tables, LEFT),
@@ -129,14 +129,14 @@ def bullets(lines: Sequence[str]) -> str:
 
 
 def setting(forecast: RunTable) -> str:
-    """Workers, target and repeats, in one line."""
+    """Workers, target and repeats, in one line of plain text."""
     counts = {one for row in rows(forecast.table) if (one := number(row, "workers")) >= 0}
     *fewer, most = sorted(counts or {float(forecast.workers)})
     several = f"{', '.join(map(format_count, fewer))} or " if fewer else ""
     parts = [f"{several}{format_count(most)} worker{'s' if most != 1 else ''}"]
     if forecast.target is not None:
         target = forecast.metric.target_text(forecast.target)
-        parts.append(f"target {markdown.escape(target)} validation {forecast.metric.kind}")
+        parts.append(f"target {target} validation {forecast.metric.kind}")
     repeats = {number(row, "repeats") for row in rows(forecast.table)}
     known = sorted(count for count in repeats if count >= 1)
     if known and (known[-1] > 1 or len(forecast.table) > 1):

@@ -136,6 +136,7 @@ def test_a_hostile_name_does_no_harm(make_forecast, make_table, make_chain, name
         spans = {"sequential": make_chain()["sequential"], word: make_chain()["amp"]}
         table = make_table(note=["", word, ""]).iloc[:2].assign(schedule=["sequential", word])
         changes = {"model": word, "cluster": word, "runs": [], "interrupted": word, "table": table}
+        changes |= {"target": 0.1, "metric": Metric("error", word)}
         manifest = {"command": [word], "assumptions": [word], "costs": [{"of": word, "what": word}]}
         forecast = make_forecast({}, 3, manifest=manifest, **changes)
         return Seen(html_page(forecast, [], spans))
@@ -143,6 +144,7 @@ def test_a_hostile_name_does_no_harm(make_forecast, make_table, make_chain, name
     seen, usual = page_of(name), page_of("usual")
     assert [tag for tag, _ in seen.tags] == [tag for tag, _ in usual.tags]
     assert f"Forecast: {name} on {name}" in seen.texts
+    assert any(f", target 0.1 {name} validation error, " in text for text in seen.texts)
     shortened = len(name) > 32  # as the label of a row, which heads a column of the fold
     assert seen.texts.count(name) + shortened == usual.texts.count("usual")
 
