@@ -68,7 +68,7 @@ def best_rows(table: DataFrame) -> list[int]:
     """Places of the row that `verdict` calls first, or of those that tie.
 
     None where there is no row, or where there are too few seeds; where none reached the target, the
-    row with the highest throughput.
+    row with the highest throughput, if one is known.
     """
     records = rows(table)
     if not records:
@@ -78,7 +78,8 @@ def best_rows(table: DataFrame) -> list[int]:
         is_called = text(best, "standing") in ("first", "tie")
         tied = [row is best or text(row, "standing") == "tie" for row in records]
         return [place for place, is_so in enumerate(tied) if is_so and is_called]
-    return [place for place, row in enumerate(records) if row is best]
+    is_known = number(best, "train_per_s") > 0
+    return [place for place, row in enumerate(records) if row is best and is_known]
 
 
 def called_rows(table: DataFrame) -> list[int]:

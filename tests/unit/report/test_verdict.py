@@ -260,6 +260,7 @@ def test_rows_of_which_none_has_a_speed_are_no_multiples_of_each_other(make_tabl
     assert verdict(table, 0.97) == (
         "No run of any row finished an epoch, so there is nothing to compare."
     )
+    assert best_rows(table) == []
 
 
 def test_a_row_that_arrived_within_its_first_epoch_is_first_though_its_speed_is_unknown(make_table):
