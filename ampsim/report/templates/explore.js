@@ -13,6 +13,7 @@ const seconds = (value) => {
     if (rounded >= unit || unit === 1e-12) return `${Number((value / unit).toPrecision(3))} ${name}`;
   }
 };
+const digits = (value, count) => (value < 10 ** count - 0.5 ? value.toPrecision(count) : value.toFixed(0)); // without an exponent
 const where = (at) => data.keys.map((key, place) => key.words[at[place]]).join(", ");
 const lightness = (ratio) => 0.25 + 0.75 * Math.min(Math.log(ratio) / Math.log(4), 1);
 
@@ -42,8 +43,8 @@ const lines = (at) => {
   });
   if (best >= 0) {
     const percent = 100 * doubt;
-    const how = lead === null ? "" : `, ${lead.toPrecision(3)} times as soon as the next`;
-    found.push(`${data.methods[best].name} ${SAID[standing] ?? "is predicted to be ahead"}${how}; probability of another ${percent < 0.1 ? "< 0.1" : percent.toPrecision(2)} %`);
+    const how = lead === null ? "" : `, ${digits(lead, 3)} times as soon as the next`;
+    found.push(`${data.methods[best].name} ${SAID[standing] ?? "is predicted to be ahead"}${how}; probability of another ${percent < 0.1 ? "< 0.1" : digits(percent, 2)} %`);
   }
   return found;
 };

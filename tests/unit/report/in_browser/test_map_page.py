@@ -43,9 +43,9 @@ return [...places, cells.map((one) => one.getAttribute("fill"))];
 PLACES = 'return [...document.querySelectorAll(".slice circle")].map((one) => one.cx.baseVal.value)'
 
 
-def cell(time_s, *, is_first=False, learning: int | None = 1):
+def cell(time_s, *, is_first=False, learning: int | None = 1, other=1e-6):
     low, high = (None, None) if time_s is None else (0.9 * time_s, 1.1 * time_s)
-    doubt, standing = (1e-6, "first") if is_first else (None, None)
+    doubt, standing = (other, "first") if is_first else (None, None)
     return [time_s, low, high, "learned", doubt, is_first, standing, "", learning]
 
 
@@ -56,10 +56,10 @@ def open_map(open_page, tmp_path):
     Or over those whose places are given.
     """
 
-    def open_it(reached):
+    def open_it(reached, time_s=0.5, other=1e-6):
         reached = range(reached) if isinstance(reached, int) else reached
         points = [
-            [cell(0.9996), cell(0.5, is_first=True, learning=2 + place)]
+            [cell(0.9996), cell(time_s, is_first=True, learning=2 + place, other=other)]
             if place in reached
             else [cell(None), cell(None, learning=None)]
             for place in range(len(LATENCIES))
@@ -120,6 +120,12 @@ def test_a_key_chooses_a_cell_and_stays_on_it(open_map):
     told = page.find(".note").text
     assert told.startswith("10 µs, slow")
     assert "pipeline: 1 s [900 ms to 1.1 s]" in told  # of 0.9996 s
+
+
+@pytest.mark.parametrize(("other", "told"), [(1.0, "100 %"), (0.996, "100 %"), (0.25, "25 %")])
+def test_a_lead_and_its_doubt_are_told_without_exponents(open_map, other, told):
+    said = open_map(4, 4e-4, other).find(".note").text
+    assert f"first, 2499 times as soon as the next; probability of another {told}" in said
 
 
 def test_a_map_is_coloured_by_what_a_method_learns(open_map):
