@@ -141,7 +141,7 @@ _FIGURES: Final[Mapping[str, tuple[Callable[[_Source], Figure | None], str, str,
         "Utilisation",
         "Share of the run that each worker is busy, by direction",
         "Of the whole run, validation included: the share that each worker spends on steps, in the "
-        "first repeat; dashed, all workers together (busy in the table).",
+        "first repeat; dashed, all workers together (utilisation in the table).",
     ),
     "bounds": (
         lambda source: bounds(source.table) if has_bounds(source.table) else None,

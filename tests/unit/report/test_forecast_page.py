@@ -51,6 +51,8 @@ def test_the_page_tells_verdict_table_figures_assumptions_and_origin(written):
     assert "| tflops-1 | linear-1 | formula | Appendix C |" in page
     assert "| command | ampsim forecast rnn |" in page
     assert "| model.config.hidden | 128 |" in page
+    (named,) = re.findall(r"\((\w+) in the table\)", page)  # by a caption
+    assert f"\n| {named} |" in page
 
 
 def test_the_manifest_reads_back_as_it_was(written, result):
