@@ -13,6 +13,7 @@ from ampsim.metric import Goal
 from ampsim.report import words as markdown
 from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
 from ampsim.report.page.tables import LEFT, NamedTable, bought, node_tables, tuning_tables
+from ampsim.report.plot.convergence import is_blind
 from ampsim.report.table import columns_folded, notes, to_markdown
 from ampsim.report.verdict import called_rows, verdict
 from ampsim.report.words import listed, plain
@@ -293,8 +294,9 @@ def beside_answer(forecast: RunTable) -> list[str]:
 
 
 def _learnings(forecast: RunTable) -> str:
-    """On how many learnings the runs rest, where some share one."""
-    digests = [run.learning_digest for run in forecast.runs if run.learning_digest]
+    """On how many learnings the runs that learned rest, where some share one."""
+    awake = (run for run in forecast.runs if not is_blind([run.epochs], forecast.metric))
+    digests = [run.learning_digest for run in awake if run.learning_digest]
     learned = len(set(digests))
     if learned == len(digests):
         return ""
