@@ -147,9 +147,8 @@ def points_of(values: Mapping[str, Sequence[Value]]) -> list[Point]:
 
 def label_at(point: Point, label: str) -> str:
     """The label of a row at a point, which no other point's has."""
-    told = [f"{key} = {one:.4g}" if isinstance(one, float) else f"{key} = {one}"
-            for key, one in point.items()]  # fmt: skip
-    return ", ".join([label, *told])
+    shown = {key: f"{one:.4g}" if isinstance(one, float) else one for key, one in point.items()}
+    return ", ".join([label, *(f"{key} = {one}" for key, one in shown.items())])
 
 
 class Explorer:

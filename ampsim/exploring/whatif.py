@@ -160,6 +160,9 @@ class _Question:
         twice = table[table["factor"] == 2.0].set_index("what", drop=False)
         first = [one for one in first[:CURVES_MAX] if self._effect(one) > NO_CHANGE]
         said = [f"{row.label}: {sentence_of(dict(twice.loc[one.change.what]))}" for one in first]
+        there = [math.isfinite(time_s) for time_s in self.now.times_s.values()]
+        few = f"{row.label}: {sum(there)} of {len(there)} seeds reach the target now."
+        said[:0] = [few] * (0 < 2 * sum(there) <= len(there))
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
         return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
@@ -340,9 +343,8 @@ def sentence_of(record: dict[str, Any]) -> str:
         said += f" ({between}{record['seeds_agree']:.0f} of {record['seeds']} seeds)"
     elif record["basis"] == "timing" and not math.isnan(record["time_to_target_s"]):
         said += ", if it takes as many epochs as now"
-    if share is None or math.isnan(share):
-        return f"{said}."
-    return f"{said}; it accounts for {format_percent(share)} of the time now."
+    of_it = f"; it accounts for {format_percent(share)} of the time now"
+    return f"{said}{of_it * (share is not None and not math.isnan(share))}."
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -390,9 +392,8 @@ class WhatIf(Finding):
         idle: dict[str, list[str]] = {}
         for (schedule, what), own in self.table.groupby(["schedule", "what"], sort=False):
             records: Any = own.to_dict("records")
-            if what != NOW.what and not any(
-                abs(o["change"]) > NO_CHANGE or o["share"] for o in records
-            ):
+            does = any(abs(one["change"]) > NO_CHANGE or one["share"] for one in records)
+            if what != NOW.what and not does:
                 idle.setdefault(str(schedule), []).append(str(what))
                 continue
             by_factor = {one["factor"]: one for one in records}

@@ -460,6 +460,9 @@ def test_what_is_learned_again_is_compared_seed_by_seed_also_where_one_does_not_
         times.append(dict(times_of(Goal(made.metric, target), made.runs)))
     (said,) = [one for one in found.sentences if f": {row['what']} twice" in one]
     pairs = [(times[0][seed], times[1][seed]) for seed in times[0]]
+    there = sum(map(math.isfinite, times[0].values()))
+    few = f"amp: {there} of {len(pairs)} seeds reach the target now."
+    assert (few in found.sentences) == (0 < 2 * there <= len(pairs)), (there, found.sentences)
     known = [after / before - 1 if before < math.inf else -math.inf
              for before, after in pairs if min(before, after) < math.inf]  # fmt: skip
     if 2 * len(known) > len(pairs) and math.isfinite(median(known)):
