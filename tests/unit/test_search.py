@@ -513,6 +513,14 @@ def test_the_first_line_says_plainly_that_no_point_arrives(outcomes, said):
     assert first.startswith(said)
 
 
+@pytest.mark.parametrize("bound", ["epoch_s < 1", "epoch_s < 1e-30"])
+def test_a_page_has_a_table_and_points_where_there_are_some(setup, bound):
+    how: dict[str, Any] = {"minimise": "epoch_s", "instances": 100, "trials": 2}
+    page = ampsim.search(*setup, over={"workers": [2, 4]}, subject_to=bound, **how).page()
+    is_met = bound == "epoch_s < 1"
+    assert [words in page for words in ("<table", "<h2>All points</h2>")] == [is_met] * 2
+
+
 def test_what_failed_has_no_numbers_in_the_table(setup):
     """And not infinite ones: unknown is missing."""
     over = {"device.memory_bytes": [100, 10**9]}
