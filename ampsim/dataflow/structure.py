@@ -37,8 +37,8 @@ class TensorArray:
     ) -> None:  # fmt: skip
         static = None if element_shape is None else tuple(element_shape)
         self._told: dict[str, Any] = {"static": static, "dtype": np.dtype(dtype)}
-        # what its type was first taken from; shared with all that come of it
-        self._known: list[Tensor] = []
+        # what no element changes any more; shared with all that come of it
+        self._fixed = set[str]()
         self.handle = apply("array", size)
         self.flow = constant(0.0)
 
@@ -61,7 +61,7 @@ class TensorArray:
 
     def read(self, index: int | Tensor) -> Tensor:
         """A place that was written before."""
-        self._known.append(self.flow)
+        self._fixed.add("dtype")
         return apply("array_read", self.handle, index, self.flow, **self._told)
 
     def unstack(self, x: Tensor) -> TensorArray:
@@ -76,14 +76,14 @@ class TensorArray:
 
     def _know(self, tensor: Tensor, shape: tuple[int | None, ...] | None) -> None:
         """Take what is known of elements that are written."""
-        told, dtype = self._told["static"], self._told["dtype"] if self._known else tensor.dtype
+        told, dtype = self._told["static"], self._told["dtype"] if self._fixed else tensor.dtype
         if not op.may_be(told, shape) or tensor.dtype != dtype:
             raise GraphError(
                 f"write: elements of this array are {dtype} of shape {told}, got {tensor.dtype} of "
                 f"shape {shape}; give each array elements that are alike, and say dtype= of one "
                 "that is read first"
             )
-        self._known.append(tensor)
+        self._fixed.add("dtype")
         self._told.update(static=shape if told is None else told, dtype=tensor.dtype)
 
     def stack(self) -> Tensor:
