@@ -32,7 +32,7 @@ class OfLinear(OfLearner):
 
 
 class OfLstm(OfLearner):
-    """A cell of `ampsim.nodes.lstm`."""
+    """A cell of `ampsim.nodes.lstm_cells`."""
 
     def forward(self, items: list[Item]) -> None:
         """Compute what items give, and in training keep what is needed."""

@@ -14,7 +14,7 @@ from ampsim.nodes.images import Conv2d, MaxPool
 from ampsim.nodes.layer_norm import LayerNorm, RMSNorm
 from ampsim.nodes.linear import Linear
 from ampsim.nodes.losses import SoftmaxCrossEntropy, SquaredError
-from ampsim.nodes.lstm import BranchLSTM, LeafLSTM, LSTMCell
+from ampsim.nodes.lstm_cells import BranchLSTM, LeafLSTM, LSTMCell
 from ampsim.nodes.pointwise import COMPARISONS, FUNCTIONS, Compare, Pointwise
 from ampsim.nodes.views import Flatten, Max, Mean, Permute, Pick, Reshape
 
