@@ -2,18 +2,9 @@
 
 from ampsim.ir.control import Bcast, Cond, Isu, Phi
 from ampsim.ir.graph import Controller, Graph, Wire
+from ampsim.ir.loss import Evaluated, LossNode, LossReport
 from ampsim.ir.message import Direction, Payload, Pumped, Send, Sends, Standin, State, standin
-from ampsim.ir.node import (
-    SINGLE_BYTES,
-    CachingNode,
-    Evaluated,
-    Join,
-    LossNode,
-    LossReport,
-    Node,
-    ParameterizedNode,
-    Shape,
-)
+from ampsim.ir.node import SINGLE_BYTES, CachingNode, Join, Node, ParameterizedNode, Shape
 from ampsim.ir.partition import Partition
 from ampsim.ir.work import NO_WORK, Work
 

@@ -1,9 +1,9 @@
-"""Operations on the rows of many messages at once, by class of node: `ROUTES`, `OPERATIONS`.
+"""Operations on the rows of many messages at once, by class of node: `OPERATIONS`.
 
-A message that only finds its way, or of which some rows or columns go on, is not served: who reads
-it is told where its rows are. All else is a `RowOperation`. Of the items that are served together
-it gathers the rows, computes once, and puts the rows where others find them. A class that is in
-neither registry, as a user's own, is served message by message, with all others of its graph.
+Who reads a message that is never served (`ampsim.learning.routes`) is told where its rows are. All
+else is a `RowOperation`. Of the items that are served together it gathers the rows, computes once,
+and puts the rows where others find them. A class that is in neither registry, as a user's own, is
+served message by message, with all others of its graph.
 """
 
 from __future__ import annotations
@@ -18,25 +18,14 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from ampsim.ir import (
-    Bcast,
-    Cond,
-    Graph,
-    Isu,
-    LossReport,
-    Node,
-    Partition,
-    Phi,
-    Sends,
-    State,
-)
+from ampsim.ir import Graph, LossReport, Node, Partition, Sends, State
 from ampsim.learning.learners import OfEmbedding, OfGru, OfLinear, OfLstm
-from ampsim.learning.operation import OfLearner, RowOperation, RowPools, Trace
+from ampsim.learning.operation import OfLearner, RowOperation, RowPools
+from ampsim.learning.routes import ROUTES
 from ampsim.learning.rows import EVERY, Item, gathered
 from ampsim.nodes import (
     BranchLSTM,
     Collect,
-    Columns,
     Concat,
     Difference,
     Distribute,
@@ -49,10 +38,8 @@ from ampsim.nodes import (
     LSTMCell,
     Product,
     ReLU,
-    Replicate,
     Sigmoid,
     SoftmaxCrossEntropy,
-    Split,
     SquaredError,
     Sum,
     Tanh,
@@ -319,58 +306,6 @@ class _Distribute(RowOperation):
         self.give_back(items, 0, _sums(items, self.gradient(items)))
 
 
-def _as_it_is(node: Node) -> Trace:
-    return node.forward
-
-
-def _ungroup(node: Ungroup) -> Trace:
-    def trace(port: int, state: State, ref: Any) -> Sends:
-        item, offset, rows, columns = ref
-        states = node.states(state, rows)
-        if not rows:
-            return ((0, states[0], ref),)
-        return [(0, one, (item, offset + i, 1, columns)) for i, one in enumerate(states)]
-
-    return trace
-
-
-def _columns(node: Columns) -> Trace:
-    start, stop = node.start, node.stop
-
-    def trace(port: int, state: State, ref: Any) -> Sends:
-        item, offset, rows, columns = ref
-        first = columns[0] if columns else 0
-        return ((0, state, (item, offset, rows, (first + start, first + stop))),)
-
-    return trace
-
-
-def _split(node: Split) -> Trace:
-    edges = list(enumerate(pairwise(accumulate(node.widths, initial=0))))
-
-    def trace(port: int, state: State, ref: Any) -> Sends:
-        item, offset, rows, columns = ref
-        first = columns[0] if columns else 0
-        return [
-            (part, state, (item, offset, rows, (first + start, first + stop)))
-            for part, (start, stop) in edges
-        ]
-
-    return trace
-
-
-ROUTES: Final[dict[type[Node], Callable[[Any], Trace]]] = {
-    Bcast: _as_it_is,
-    Columns: _columns,
-    Cond: _as_it_is,
-    Isu: _as_it_is,
-    Phi: _as_it_is,
-    Replicate: _as_it_is,
-    Split: _split,
-    Ungroup: _ungroup,
-}
-"""Classes whose messages only find their way: what makes the trace of a node."""
-
 OPERATIONS: Final[dict[type[Node], type[RowOperation]]] = {
     BranchLSTM: OfLstm,
     Collect: _Collect,
@@ -393,7 +328,6 @@ OPERATIONS: Final[dict[type[Node], type[RowOperation]]] = {
     Tanh: _Elementwise,
 }
 """Classes whose messages are served together."""
-
 
 WHY_ALONE: Final[dict[type[Node], Callable[[Any], str]]] = {
     **dict.fromkeys((*OPERATIONS, *ROUTES), lambda _node: ""),

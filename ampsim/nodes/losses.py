@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.ir.loss import Evaluated, LossNode, LossReport
 from ampsim.ir.message import Direction, Payload, State
-from ampsim.ir.node import Evaluated, LossNode, LossReport, Shape
+from ampsim.ir.node import Shape
 from ampsim.ir.shapes import known, require
 from ampsim.ir.work import Work, elementwise_work
 

@@ -16,7 +16,8 @@ from ampsim.data import ArrayDataset
 from ampsim.hardware import Cluster, Device, Event, Link
 from ampsim.ir import Graph, Partition
 from ampsim.learning import batches, rows, why_by_message
-from ampsim.learning.operations import OPERATIONS, ROUTES
+from ampsim.learning.operations import OPERATIONS
+from ampsim.learning.routes import ROUTES
 from ampsim.model_parallel import SCHEDULES, needs_chain
 from ampsim.nodes import Distribute, Linear, SoftmaxCrossEntropy, SquaredError
 from ampsim.optim import sgd
