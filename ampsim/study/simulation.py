@@ -333,10 +333,11 @@ def _settings_of(
     """
     chosen = options.counts_memory
     if chosen is None:
-        is_own = isinstance(schedule, OfProgram) or options.clock is not None
         solvers = with_groups(schedule) if isinstance(schedule, Solver) else []
-        needs_numbers = is_own or any(one.reads_values for one in (*graph.nodes, *solvers))
-        chosen = cluster.limits_memory or (options.mode == "numeric" and needs_numbers)
+        reads_values = any(one.reads_values for one in (*graph.nodes, *solvers))
+        needs_numbers = isinstance(schedule, OfProgram) or reads_values
+        chosen = options.clock is not None or cluster.limits_memory
+        chosen |= options.mode == "numeric" and needs_numbers
     return RunSettings(
         clock=SimClock() if options.clock is None else options.clock,
         is_abstract=options.mode == "sleep",

@@ -126,6 +126,15 @@ def test_every_schedule_has_one_trace_on_both_clocks(schedule, model):
     assert real.digest == simulate(small_model(model), cluster, schedule_of(schedule)).digest
 
 
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+def test_memory_is_counted_while_the_wall_clock_runs(mode):
+    """Who asks afterwards, when the clock is closed, waits for no other run on it."""
+    how: Any = (small_model("rnn"), cluster_of(4, *LINKS["both"]), schedule_of("amp"))
+    with closing(WallClock(stretch=1e-3)) as clock:
+        real = simulate(*how, mode=mode, clock=clock)
+    assert real.peak_bytes.equals(simulate(*how, mode=mode).peak_bytes)
+
+
 def test_what_was_sent_first_arrives_first_on_the_wall_clock_too(monkeypatch):
     """Deadlines a moment apart, and a time that now and then jumps from one look to the next."""
     clock, random, at_s = WallClock(), np.random.default_rng(0), 0.0
