@@ -13,6 +13,8 @@ from collections import deque
 from typing import Any, Protocol, TypeAlias
 
 from ampsim.clock import OVER, Clock
+from ampsim.errors import OptionError
+from ampsim.units import format_seconds
 
 Begun: TypeAlias = tuple[float, Any]
 """A task in the middle: (the seconds that it takes, what its end needs to know). The second is None
@@ -48,15 +50,21 @@ class Tasks(Protocol):
 
 
 class Instant:
-    """The present moment.
+    """The present moment, one for all that runs on a clock.
 
     Attributes:
         waiting: processors to which free tasks have come, in that order.
+
+    Raises:
+        OptionError: time has passed on the clock.
     """
 
     __slots__ = ("_clock", "_is_settling", "waiting")
 
     def __init__(self, clock: Clock) -> None:
+        if clock.now:
+            passed = format_seconds(clock.now)
+            raise OptionError(f"clock must be a new one for each run, got one at {passed}")
         self._clock = clock
         self.waiting: deque[Processor] = deque()
         self._is_settling = False

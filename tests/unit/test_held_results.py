@@ -11,7 +11,9 @@ import pytest
 
 import ampsim
 import ampsim.figures
-from ampsim.clock import WallClock
+from ampsim import flow
+from ampsim.clock import SimClock, WallClock
+from ampsim.errors import OptionError
 from ampsim.model_parallel import SCHEDULES
 from ampsim.runs.folder import Outcome, write_run
 from ampsim.runs.rows import TEXTS
@@ -132,3 +134,31 @@ def test_a_wall_clock_runs_within_a_running_loop(model, cluster):
             clock.close()
 
     assert len(asyncio.run(cell()).epochs) == 1
+
+
+def dataflow_run(clock):
+    with flow.FlowGraph():
+        flow.run(flow.tanh(flow.constant([4.0])), clock=clock)
+
+
+WHAT_RUNS: dict[str, Any] = {
+    "schedule": lambda clock: ampsim.simulate("rnn", "tflops-1", "amp", instances=9, clock=clock),
+    "solver": lambda clock: ampsim.simulate(
+        ampsim.load_model("rnn", replicas=1), "tflops-1", "sync-sgd", instances=9, clock=clock
+    ),
+    "program": lambda clock: ampsim.simulate(
+        "rnn", "tflops-1", "dataflow", instances=9, clock=clock
+    ),
+    "dataflow": dataflow_run,
+    "dependency": lambda clock: ampsim.DependencyEngine("tflops-1", clock=clock),
+}
+
+
+@pytest.mark.parametrize("what", WHAT_RUNS)
+def test_a_clock_that_another_run_had_is_refused(what):
+    """Times, and all that is of a run's time, would be of both runs."""
+    clock = SimClock()
+    clock.call_later(2.5, lambda: None)
+    clock.run()
+    with pytest.raises(OptionError, match=r"^clock must be a new one for each run, got one at 2.5"):
+        WHAT_RUNS[what](clock)
