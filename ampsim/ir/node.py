@@ -238,6 +238,7 @@ class ParameterizedNode(Node):
     Attributes:
         theta: the parameters, flat; None before `initialise`.
         version: how many updates have been applied.
+        averaged: how often it took the mean of its replicas.
         gradient_count: gradients accumulated since the last update.
         min_update_interval: gradients after which the node updates itself; None where the
             controller says when (synchronous schedules).
@@ -261,7 +262,7 @@ class ParameterizedNode(Node):
         self.parameter_count = edges[-1]
         self.seed_name = name
         self.theta: np.ndarray = np.zeros(0)
-        self.version = 0
+        self.version = self.averaged = 0
         self.min_update_interval: int | None = None
         self.state_arrays = 0
         self.step_calls = DESCENT
@@ -320,6 +321,12 @@ class ParameterizedNode(Node):
     def adopt(self, theta: np.ndarray) -> None:
         """Use `theta` as parameters from now on; subclasses bind their views here."""
         self.theta = theta
+
+    def adopt_mean(self, mean: np.ndarray | None) -> None:
+        """Use a copy of the mean of all replicas; None is that of shapes."""
+        self.averaged += 1
+        if mean is not None:
+            self.adopt(mean.copy())
 
     def read_as(self, version: int) -> None:
         """Let steps count the weights that they read as this version of them."""

@@ -52,7 +52,7 @@ class Restorable(Protocol):
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything has been updated since it was kept, or lost."""
+        """Whether anything has changed since it was kept, or lost."""
         ...
 
     def keep(self, at_s: float) -> None:
@@ -100,7 +100,7 @@ class Checkpointed:
     """Tasks of a device that keeps checkpoints, at its pace; some stops take it back to the last.
 
     A checkpoint is due at every multiple of `every_s`. One that is due in the middle of a task, or
-    while the device is down, is taken when that is over; one since whose last nothing was updated
+    while the device is down, is taken when that is over; one since whose last nothing has changed
     is left out. One in whose middle the device stops, and loses what it has, is lost as well.
 
     A task in the middle of such a stop is done again from its start, with what the device came back

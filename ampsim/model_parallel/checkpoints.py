@@ -59,36 +59,36 @@ class KeptWeights:
         )
         self._kept: list[_Weights] = []
         self._kept_s = 0.0
-        self._versions = self._versions_now()
+        self._changes = self._changes_now()
 
     @property
     def has_changed(self) -> bool:
-        """Whether an update was made since all was kept, or lost."""
-        return self._versions_now() != self._versions
+        """Whether an update was made, or replicas were averaged, since all was kept, or lost."""
+        return self._changes_now() != self._changes
 
     def keep(self, at_s: float) -> None:
         """Keep all as it is now, at a checkpoint that is complete at that time."""
         self._kept = [_copied(_now(*one)) for one in self._nodes]
-        self._kept_s, self._versions = at_s, self._versions_now()
+        self._kept_s, self._changes = at_s, self._changes_now()
 
     def go_back(self) -> Lost:
         """Have the weights of the last checkpoint."""
-        before, versions = [_now(*one) for one in self._nodes], self._versions
-        now = self._versions_now()
+        before, changes = [_now(*one) for one in self._nodes], self._changes
+        now = self._changes_now()
         for (placed, node), kept in zip(self._nodes, self._kept, strict=True):
             again = _copied(kept)
             if placed.steps.stash is not None:
                 stashed = dict.fromkeys(placed.steps.stash.versions, again.theta)
                 again = again._replace(versions=stashed)
             _set(placed, node, again)
-        self._versions = now
+        self._changes = now
 
         def undo() -> None:
             for (placed, node), was in zip(self._nodes, before, strict=True):
                 _set(placed, node, was)
-            self._versions = versions
+            self._changes = changes
 
-        updates = sum(last - first for last, first in zip(now, versions, strict=True))
+        updates = sum(last - first for (last, _), (first, _) in zip(now, changes, strict=True))
         return Lost(updates, undo)
 
     def note_loss(self, stop_s: float, updates: int) -> None:
@@ -99,8 +99,8 @@ class KeptWeights:
         """Record a checkpoint that took time."""
         self._recorder.checkpoints.append((self._worker, start_s, end_s))
 
-    def _versions_now(self) -> list[int]:
-        return [node.version for _placed, node in self._nodes]
+    def _changes_now(self) -> list[tuple[int, int]]:
+        return [(node.version, node.averaged) for _placed, node in self._nodes]
 
 
 def _now(placed: PlacedNode, node: ParameterizedNode) -> _Weights:

@@ -234,14 +234,15 @@ def _told(node: ParameterizedNode, now_s: float) -> str:
 def average_replicas(graph: Graph) -> None:
     """Set the parameters of each group of replicas to their mean (Section 5).
 
-    It happens between epochs and takes no virtual time ("negligible communication cost").
+    It happens between epochs and takes no virtual time ("negligible communication cost"). Shapes
+    only count it.
     """
     for group in graph.replica_groups:
-        if group[0].is_abstract:
-            continue
-        total = group[0].theta.copy()
-        for replica in group[1:]:
-            total += replica.theta
-        total /= len(group)
+        mean = None
+        if not group[0].is_abstract:
+            mean = group[0].theta.copy()
+            for replica in group[1:]:
+                mean += replica.theta
+            mean /= len(group)
         for replica in group:
-            replica.adopt(total.copy())
+            replica.adopt_mean(mean)

@@ -289,7 +289,8 @@ class Training:
                 job = job_of(model, graph)
                 self._method = SolverEngine(job, model.bare_graph, *place, schedule, **how)
             else:
-                job = job_of(model, graph if apart is None else _asleep(model, graph))
+                self._graph = graph if apart is None else _asleep(model, graph)
+                job = job_of(model, self._graph)
                 engine, observer = Engine(job, *place, schedule, **how), None
                 if not settings.times_validation:
                     observer = Observer(job_of(model, model.bare_graph()), self.is_abstract)
@@ -349,9 +350,8 @@ class Training:
 
     def average_replicas(self) -> None:
         """Let replicas have one mean, as at the end of an epoch."""
-        if self._apart is None:
-            average_replicas(self._graph)
-        else:
+        average_replicas(self._graph)
+        if self._apart is not None:
             self._apart.average()
 
     @property

@@ -23,6 +23,7 @@ from ampsim.hardware import (
     Ports,
     Topology,
 )
+from ampsim.study.simulation import RunOptions, Simulation
 
 WORKERS = 4
 FEW = ("mlp", "tree_lstm")
@@ -104,6 +105,52 @@ def test_a_checkpoint_occupies_its_device_and_the_path_stays_whole(schedule, mod
     assert path["start_s"].iloc[0] == 0
     assert path["end_s"].iloc[-1] == result.makespan_s
     assert path["start_s"].tolist()[1:] == path["end_s"].tolist()[:-1]
+
+
+def averaged(learning: Any, weights: Any, mode: Any = "numeric", **takes: Any) -> Any:
+    """An epoch with replicas, and a stop of all devices in its validation."""
+    stop = Event(kind="stop", worker="all", from_s=4.55e-4, until_s=4.551e-4, weights=weights)
+    on = Cluster(
+        name="stopped",
+        devices=(Device(name="test", flop_per_s=1e9),) * 6,
+        events=(stop,),
+        checkpoints=Checkpoints(every_s=1e-6, **takes),
+    )
+    options = RunOptions(mode=mode, learning=learning, placement="paper")
+    schedule = ampsim.Amp(2, min_update_interval=1)
+    simulation = Simulation(small_model("rnn"), on, schedule, options)
+    simulation.run_epoch()
+    return simulation.result()
+
+
+def test_a_checkpoint_after_replicas_were_averaged_has_their_mean():
+    """Of the second replica the last update was long before, and then a checkpoint."""
+    result = averaged("live", "checkpoint")
+    (train_s,) = result.epochs["train_s"]
+    assert (result.updates["time_s"] <= train_s).all()
+    stops = result.outages[result.outages["kind"] == "stop"]
+    assert (stops["start_s"] > train_s + 1e-5).all()
+    assert (stops["updates_lost"] == 0).all()
+    ours = result.model.parameters()
+    for name in ("weight", "bias"):
+        assert np.array_equal(ours[f"linear-1.0.{name}"], ours[f"linear-1.1.{name}"])
+
+
+def test_a_checkpoint_of_a_mean_takes_time_whoever_learns():
+    runs = [
+        averaged(learning, "kept", mode, takes_s=1e-7)
+        for learning, mode in (("live", "numeric"), ("live", "sleep"), ("apart", "numeric"))
+    ]
+    live = runs[0]
+    (train_s,) = live.epochs["train_s"]
+    late = live.outages[
+        (live.outages["kind"] == "checkpoint") & (live.outages["start_s"] > train_s)
+    ]
+    replicas = [live.origin["placement"]["workers"][f"linear-1.{one}"] for one in (0, 1)]
+    assert set(replicas) <= set(late["worker"])
+    for other in runs[1:]:
+        assert other.spans.equals(live.spans)
+        assert other.outages.equals(live.outages)
 
 
 def test_checkpoints_are_due_at_multiples_and_left_out_where_nothing_was_updated(chain):
