@@ -10,8 +10,9 @@ from typing import Final
 
 from ampsim.clock import Clock
 from ampsim.data_parallel.batch_queue import BatchQueue, GroupQueue
+from ampsim.data_parallel.decisions import Decisions
 from ampsim.data_parallel.parameters import Parameters
-from ampsim.data_parallel.solver import Decisions, Solver
+from ampsim.data_parallel.solver import Solver
 from ampsim.data_parallel.top_k import addition_of_entries, entry_bytes, kept_count, selection_work
 from ampsim.errors import OptionError
 from ampsim.hardware import Cluster

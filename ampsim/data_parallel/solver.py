@@ -8,84 +8,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from ampsim.arguments import check_fields
-from ampsim.data_parallel.collectives import COLLECTIVES
+from ampsim.data_parallel.decisions import DECISIONS, Decisions, Locks, Meets, Sends
 from ampsim.data_parallel.inside import FIXED, Levels, inner_named, make_known
-from ampsim.errors import OptionError, one_of
+from ampsim.errors import OptionError
 from ampsim.model_parallel.schedules import Admission, Order, Schedule, Sequential, Updates
 from ampsim.model_parallel.schedules.values import LATEST
 from ampsim.optim import Optimizer, Vector, sgd
-from ampsim.options import Count, require_count
+from ampsim.options import Count
 from ampsim.text import shown
 
 Step: TypeAlias = Callable[[Vector, Vector], Vector]
 """``step(gradient, theta)``: the model's optimizer with its state, where the solver applies it."""
-
-Meets: TypeAlias = Literal["all", "server"]
-Sends: TypeAlias = Literal["gradient", "weights"]
-Locks: TypeAlias = Literal["exchange", "update", "nothing"]
-Waits: TypeAlias = str
-"""No solver decides this any more; the name goes with the next version."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
-    """The decisions of a solver between ranks.
-
-    Args:
-        meets: who exchanges: "all" ranks in a collective, or each with a "server".
-        sends: what goes out: a "gradient", or the "weights" of the rank.
-        locks: what a server excludes while a rank is served: other ranks from the whole "exchange",
-            in turn, or from the "update" alone, or "nothing".
-        period: local steps from one exchange to the next.
-        steps_first: whether ranks reduce after their own steps, instead of before.
-        is_elastic: whether a rank's step pulls it towards the centre.
-        elastic: who takes the difference between the two: the "server", or the "worker", which then
-            asks for the centre first.
-        overlaps: whether a rank pushes its weights when it takes its batches, beside the gradient.
-        reads_values: whether who exchanges what, or when, depends on weights or gradients.
-        has_outer_step: whether the centre steps from what a collective gave, by an optimizer of its
-            own.
-        servers: workers that are servers.
-        staleness_bound: how many batches a rank may be ahead of the slowest; None for any number.
-        collective: how ranks add up what they have.
-        ranks_per_group: ranks in a group of a hierarchical collective.
-        bucket_bytes: how large a message of a collective is at least; None for one of all layers.
-        overlap: whether a collective begins while ranks compute gradients of other layers.
-        backup_ranks: ranks that a round does not wait for.
-        compression: the share of each gradient's entries that is sent; None where all are.
-    """
-
-    meets: Meets
-    sends: Sends
-    locks: Locks = "nothing"
-    period: int = 1
-    steps_first: bool = False
-    is_elastic: bool = False
-    elastic: str = "server"
-    overlaps: bool = False
-    reads_values: bool = False
-    has_outer_step: bool = False
-    servers: int = 0
-    staleness_bound: int | None = None
-    collective: str = "ring"
-    ranks_per_group: int | None = None
-    bucket_bytes: int | None = None
-    overlap: bool = False
-    backup_ranks: int = 0
-    compression: float | None = None
-
-    @property
-    def asks_first(self) -> bool:
-        """True where a rank asks a server for the centre, and sends what it makes of the answer."""
-        return self.elastic == "worker"
-
-
-DECISIONS: Final = tuple(one.name for one in fields(Decisions))
-"""Names of what a solver decides."""
 
 _VALUES: Final = ("admission", "order", "updates", "weights")  # of every schedule
 
@@ -382,122 +319,3 @@ def _fault_of_group(solver: Solver, inner: Solver) -> str | None:
         got = f"{here} and {within}"
         return f"workers_per_rank is of each copy, here and inside; say it once, got {got}"
     return None
-
-
-@dataclass(frozen=True)
-class ParameterServerSolver(Solver):
-    """A solver whose ranks exchange with servers.
-
-    Args:
-        servers: workers that are servers, the last of the cluster. Each has a part of the
-            parameters: whole nodes, about as many parameters as the others.
-    """
-
-    meets: ClassVar[Meets] = "server"
-
-    servers: Count = field(default=1, kw_only=True)
-
-
-@dataclass(frozen=True)
-class Sparsified(Solver):
-    """A solver of gradients that may be sent in part (`ampsim.data_parallel.top_k`).
-
-    In a collective, each rank gets the entries of all others by a ring all-gather and adds them up,
-    as a sum of sparse vectors is not as sparse as they are. A server is sent entries, and answers
-    with all weights.
-
-    Args:
-        compression: the share of each node's gradient that a rank sends, the entries of the largest
-            magnitude; it adds the others to its next gradient. None to send all as it is, without
-            indices.
-    """
-
-    compression: float | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        share = self.compression
-        if share is None:
-            return
-        if not 0 < share <= 1:
-            raise OptionError(
-                f"{self.name}: compression must be a number > 0 and <= 1, the share of entries "
-                f"that is sent, got {shown(share)}; try 0.01"
-            )
-        fault = self._fault_of_compression()
-        if fault is not None:
-            raise OptionError(f"{self.name}: {fault}, or leave compression out")
-
-    def _fault_of_compression(self) -> str | None:
-        """Say why entries cannot be sent, and what to take; None if they can."""
-        decisions = self.decisions
-        if decisions.sends != "gradient":
-            return "compression is of gradients, but ranks send weights; take AsyncSGD or SyncSGD"
-        if decisions.collective != "ring":
-            return (
-                "compression gathers the entries of all ranks along a ring, and does not go with "
-                f"collective={decisions.collective!r}; take collective='ring'"
-            )
-        if decisions.overlap:
-            return (
-                "compression chooses entries when the backward pass is over, and does not go with "
-                "overlap; leave overlap out"
-            )
-        if decisions.backup_ranks:
-            return (
-                "compression keeps back what a rank that is cancelled would lose, and does not go "
-                "with backup_ranks; leave backup_ranks out"
-            )
-        if self.group is not None:
-            return (
-                "compression is of ranks that are one copy each, not of groups; give it to the "
-                f"solver inside, as inner={type(self.group).__name__}(ranks=4, compression=0.01)"
-            )
-        return None
-
-
-@dataclass(frozen=True)
-class CollectiveSolver(Solver):
-    """A solver whose ranks exchange in a collective.
-
-    Args:
-        collective: "ring", "tree", "halving-doubling", "hierarchical" or "star".
-        ranks_per_group: ranks in a group of a hierarchical collective.
-        bucket_bytes: layers share a message, from the last layer on, until it has so many bytes; 0
-            for a message of each layer, None for one of all.
-    """
-
-    meets: ClassVar[Meets] = "all"
-
-    collective: str = field(default="ring", kw_only=True)
-    ranks_per_group: Count | None = field(default=None, kw_only=True)
-    bucket_bytes: int | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.collective not in COLLECTIVES:
-            raise OptionError(one_of("collective", self.collective, COLLECTIVES))
-        if self.bucket_bytes:
-            require_count("bucket_bytes", self.bucket_bytes)
-        is_grouped = self.collective == "hierarchical"
-        if is_grouped != (self.ranks_per_group is not None):
-            said = "needs ranks_per_group, such as 4" if is_grouped else "has no groups"
-            raise OptionError(
-                f"collective {self.collective!r} {said}, got ranks_per_group="
-                f"{self.ranks_per_group}; ranks_per_group goes with collective='hierarchical'"
-            )
-        if self.ranks is not None:
-            COLLECTIVES[self.collective].require_fit(self.ranks, self.ranks_per_group)
-
-    def ranks_on(self, workers: int) -> int:
-        """Count the ranks on so many workers; the collective must fit them."""
-        ranks = super().ranks_on(workers)
-        COLLECTIVES[self.collective].require_fit(ranks, self.ranks_per_group)
-        return ranks
-
-
-Served = ParameterServerSolver
-"""The former name, for one release."""
-
-Collected = CollectiveSolver
-"""The former name, for one release."""

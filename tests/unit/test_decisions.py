@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ampsim
-from ampsim.data_parallel.solver import DECISIONS
+from ampsim.data_parallel.decisions import DECISIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "own-solver.md"
 

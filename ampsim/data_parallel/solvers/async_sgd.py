@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import Locks, ParameterServerSolver, Sends, Sparsified
+from ampsim.data_parallel.decisions import Locks, Sends
+from ampsim.data_parallel.solver_bases import ParameterServerSolver, Sparsified
 from ampsim.errors import OptionError
 from ampsim.optim import Optimizer, momentum
 from ampsim.optim.base import decay_rate

@@ -16,14 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
-from ampsim.data_parallel.solver import (
-    CollectiveSolver,
-    Locks,
-    ParameterServerSolver,
-    Sends,
-    Solver,
-    Step,
-)
+from ampsim.data_parallel.decisions import Locks, Sends
+from ampsim.data_parallel.solver import Solver, Step
+from ampsim.data_parallel.solver_bases import CollectiveSolver, ParameterServerSolver
 from ampsim.errors import OptionError
 from ampsim.optim import Vector
 from ampsim.options import Count

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import CollectiveSolver, Sends, Step
+from ampsim.data_parallel.decisions import Sends
+from ampsim.data_parallel.solver import Step
+from ampsim.data_parallel.solver_bases import CollectiveSolver
 from ampsim.optim import Optimizer, Vector, nesterov
 from ampsim.optim.base import decay_rate, positive
 from ampsim.options import Count

@@ -24,7 +24,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ampsim.data_parallel.solver import CollectiveSolver, Sends, Sparsified
+from ampsim.data_parallel.decisions import Sends
+from ampsim.data_parallel.solver_bases import CollectiveSolver, Sparsified
 from ampsim.errors import OptionError
 from ampsim.options import require_count
 
