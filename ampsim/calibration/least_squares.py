@@ -29,7 +29,6 @@ ITERATIONS_MAX: Final = 40
 CONDITION_MAX: Final = 1e4
 """Of the Jacobian; chosen: beyond it a residual of 1 % moves a parameter by orders of magnitude."""
 
-
 SLOPE_MIN: Final = 1e-6
 """Of a parameter; chosen: below it a parameter may change a thousandfold and no point shows it."""
 
@@ -154,11 +153,13 @@ def _slopes(
 ) -> np.ndarray:
     """Derivatives, (points, parameters): by differences, the first by the law if there is one."""
     slopes = np.zeros((len(found), len(at)))
-    for place in range(0 if law is None else 1, len(at)):
+    for place in reversed(range(len(at))):
+        if law is not None and not place:
+            slopes[:, 0] = law[0] * (1.0 - slopes[:, 1:] @ np.array(law[1:], float))
+            if np.abs(slopes[:, 0]).max() > STEP:  # else it may be what the differences are off by
+                break
         beside = at + STEP * np.eye(len(at))[place]
         slopes[:, place] = (np.array(residuals(beside.tolist())) - found) / STEP
-    if law is not None:
-        slopes[:, 0] = law[0] * (1.0 - slopes[:, 1:] @ np.array(law[1:], float))
     return slopes
 
 

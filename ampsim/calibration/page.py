@@ -135,10 +135,8 @@ def verdict(found: Calibration) -> str:
     bare = [one.model_copy(update={"label": "", "source": ""}) for one in rows]
     again = [one.label for place, one in enumerate(rows) if bare[place] in bare[:place]]
     if again:
-        text += (
-            f". With settings and numbers of an earlier row: {listed(again)}; leave out a copy, "
-        )
-        text += "which counts as one more measurement and narrows the intervals"
+        text += f". With settings and numbers of an earlier row: {listed(again)}; leave out a copy"
+        text += ", which counts as one more measurement and narrows the intervals"
     held = [one.key for one in found.fitted if one.is_at_bound]
     if held:
         text = f"Held by a bound of the file, not decided by its rows: {listed(held)}. {text}"

@@ -67,6 +67,20 @@ def test_the_law_of_homogeneity_stands_for_a_derivative():
     assert ruled.at == pytest.approx(plain.at, abs=1e-3)
 
 
+def test_a_first_parameter_that_no_point_depends_on_is_named_under_the_law_too():
+    """What differences of several others are off by is no derivative by it."""
+    parts = np.array([[1.0, 4.0, 2.0], [3.0, 1.0, 5.0], [5.0, 2.0, 1.0], [2.0, 3.0, 9.0]])
+    told = -np.log(parts.sum(axis=1))
+
+    def residuals(at):
+        _none, rate, *durations = at
+        return -np.log(parts @ np.exp([-rate, *durations])) - told
+
+    with pytest.raises(SingularFit) as one:
+        least_squares(residuals, [0.0, 1.0, 0.5, -0.5], [(-9.0, 9.0)] * 4, law=[1, 1, -1, -1])
+    assert one.value.place == 0
+
+
 def test_a_bound_holds_a_parameter_and_the_other_gives_way():
     x = np.array([0.0, 1.0, 2.0])
     found = least_squares(
