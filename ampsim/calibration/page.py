@@ -96,6 +96,7 @@ def series_of(found: Calibration) -> list[Series]:
 def page(found: Calibration) -> str:
     """The page in Markdown: the verdict, what was fitted, and every point."""
     file = found.table.file
+    placements = dict.fromkeys(one.placement or file.placement for one in file.rows)
     parts = [
         f"# {markdown.escape(file.name)}: fitted to published throughputs",
         markdown.escape(file.description),
@@ -103,9 +104,9 @@ def page(found: Calibration) -> str:
         "## What was fitted",
         _fitted_table(found.fitted),
         f"Every other number is as the file gives it. {file.workers} workers, placement "
-        f"{file.placement}, mode sleep, seed {file.seed}; the sum of squared logarithms of "
-        "simulated over published throughput is least, by Gauss-Newton with damping, in "
-        f"{found.runs} runs.",
+        f"{markdown.escape(listed([*placements]))}, mode sleep, seed {file.seed}; the sum of "
+        "squared logarithms of simulated over published throughput is least, by Gauss-Newton with "
+        f"damping, in {found.runs} runs.",
         "## Beside what was published",
         _point_table(found.points),
         f"Bound: the busiest worker of that pass, its share of the time, and the nodes that take "

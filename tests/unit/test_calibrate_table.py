@@ -245,6 +245,13 @@ def test_the_page_has_every_number(found):
     assert len(re.findall(r"\| row \d \| (training|validation) \|.*busy \d+%: ", text)) == 6
 
 
+def test_the_page_names_each_placement_that_a_row_has(found):
+    first, *others = found.table.file.rows
+    rows = [first, *(one.model_copy(update={"placement": "balanced"}) for one in others)]
+    table = replace(found.table, file=found.table.file.model_copy(update={"rows": rows}))
+    assert "4 workers, placement paper and balanced, mode" in page(replace(found, table=table))
+
+
 def point(published: float, simulated: float) -> Point:
     return Point("a", "train_per_s", published, simulated, False, "", False, "")
 
