@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, cast
 from pydantic import BeforeValidator, Field, ValidationError, WrapValidator
 
 from ampsim.arguments import checked
+from ampsim.hardware.cost import Charge
 from ampsim.hardware.device import HOST_NUMBERS, Device
 from ampsim.hardware.events import (
     Checkpoints,
@@ -22,12 +23,13 @@ from ampsim.hardware.events import (
     faults_of_events,
     variations_of,
 )
-from ampsim.hardware.record import BYTES_MAX, Consistent, Source, digest_of
+from ampsim.hardware.record import BYTES_MAX, UNSOURCED, Consistent, Source, digest_of
 from ampsim.hardware.topology import (
     FREE_LINK,
     HOST,
     WORKERS_MAX,
     Edge,
+    HostPorts,
     Link,
     Network,
     Ports,
@@ -381,6 +383,38 @@ def host_text(cluster: Cluster) -> str:
         f"{format_seconds(host.step_overhead_s)} a step and "
         f"{format_seconds(host.message_overhead_s)} a message"
     )
+
+
+def charges_between(cluster: Cluster) -> Iterator[tuple[str, Charge]]:
+    """List what links and the host charge: of what, and a charge for each kind of source.
+
+    One that is not assumed says where its numbers come from.
+    """
+    link, topology, ports, host = cluster.link, cluster.topology, cluster.ports, cluster.host
+    parts: list[Link | HostPorts] = [link, *(one.link for one in cluster.links), *cluster.edges]
+    if topology is not None:
+        parts += [topology, *topology.levels]
+    if ports is not None:
+        parts += [ports, ports.host or FREE_LINK]
+    sources = [one.source or UNSOURCED for one in parts if not one.is_free] or [UNSOURCED]
+    bandwidth = link.bandwidth_bytes_per_s
+    rate = "infinite" if bandwidth is None else f"{bandwidth:g} bytes/s"
+    text = f"latency {link.latency_s:g} s, bandwidth {rate}"
+    if cluster.links:
+        text += f", {len(cluster.links)} ways of their own"
+    text += "; first come first served, never shared"
+    if cluster.is_link_free:
+        text = "free between any two workers, as in the paper"
+    if cluster.has_shared_bandwidth:
+        text = network_text(cluster)
+    told = [("links", "messages between workers", text, sources)]
+    if host is not None and not cluster.is_host_free:
+        sources = [host.source(key) for key in HOST_NUMBERS if getattr(host, key)]
+        told.append(("host", "controller", f"{host.name}: {host_text(cluster)}", sources))
+    for of, what, text, sources in told:
+        for kind in dict.fromkeys(one.kind for one in sources):
+            texts = dict.fromkeys(one.text for one in sources if one.kind == kind)
+            yield of, Charge(what, kind, text + f" ({'; '.join(texts)})" * (kind != "assumed"))
 
 
 def variations(cluster: Cluster) -> list[tuple[str, str, Source]]:

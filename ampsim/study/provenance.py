@@ -27,8 +27,8 @@ from ampsim.data_parallel import Solver
 from ampsim.dataflow import OfProgram
 from ampsim.errors import AmpsimError
 from ampsim.files import prepare_folder, sha256_of, write_text
-from ampsim.hardware import Cluster, Device, charges, host_text, variations
-from ampsim.hardware.cluster import network_text
+from ampsim.hardware import Cluster, charges, variations
+from ampsim.hardware.cluster import charges_between
 from ampsim.hardware.device import REMARKS
 from ampsim.model_parallel import Schedule
 from ampsim.study.model import Model
@@ -204,24 +204,19 @@ def cluster_origin(cluster: Cluster) -> dict[str, Any]:
 
     `groups` says which workers have which: so many in a row, from worker 0 on.
     """
-    rows, kinds = itertools.groupby(cluster.devices, key=_group_of), dict.fromkeys(cluster.devices)
-    names = distinct([one.name for one in kinds])
+    kinds, said = list(dict.fromkeys(cluster.devices)), (*UPKEEP, *REMARKS.values())
+    names = dict(zip(kinds, distinct([one.name for one in kinds]), strict=True))
     return {
         "name": cluster.name,
         "sha256": cluster.digest,
         "workers": cluster.workers,
-        "devices": {name: one.digest for name, one in zip(names, kinds, strict=True)},
+        "devices": {name: one.digest for one, name in names.items()},
         "groups": [
-            {"device": name, "workers": len(list(row)), **dict(upkeep)}
-            for (name, upkeep), row in rows
+            {"device": names[one], "workers": len(list(row))}
+            | {key: known for key in said if (known := getattr(one, key)) is not None}
+            for one, row in itertools.groupby(cluster.devices)
         ],
     }
-
-
-def _group_of(device: Device) -> tuple[str, tuple[tuple[str, Any], ...]]:
-    """The device's name, and of power, price and the kinds of its rates what its file says."""
-    known = ((key, getattr(device, key)) for key in (*UPKEEP, *REMARKS.values()))
-    return device.name, tuple((key, value) for key, value in known if value is not None)
 
 
 def schedule_origin(schedule: Schedule) -> dict[str, Any]:
@@ -244,31 +239,20 @@ def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str
 
     Under schedules of programs, also whether their control flow was.
     """
+    kinds = list(dict.fromkeys(cluster.devices))
+    names = distinct([one.name for one in kinds])
+    taken = [(name, one) for name, of in zip(names, kinds, strict=True) for one in charges(of)]
     rows = [
-        {"of": device.name, "what": charge.what, "kind": charge.kind, "text": charge.text}
-        for device in dict.fromkeys(cluster.devices)
-        for charge in charges(device)
+        {"of": of, "what": charge.what, "kind": charge.kind, "text": charge.text}
+        for of, charge in (*taken, *charges_between(cluster))
     ]
-    link = cluster.link
-    bandwidth = link.bandwidth_bytes_per_s
-    rate = "infinite" if bandwidth is None else f"{bandwidth:g} bytes/s"
-    what = f"latency {link.latency_s:g} s, bandwidth {rate}"
-    if cluster.links:
-        what += f", {len(cluster.links)} ways of their own"
-    free = "free between any two workers, as in the paper"
-    text = free if cluster.is_link_free else f"{what}; first come first served, never shared"
-    if cluster.has_shared_bandwidth:
-        text = network_text(cluster)
-    rows += [{"of": "links", "what": "messages between workers", "kind": "assumed", "text": text}]
     rows += [
         {"of": of, "what": what, "kind": source.kind, "text": source.text}
         for of, what, source in variations(cluster)
     ]
-    host = "controller, replica averaging, loading of data"
-    if cluster.host is not None and not cluster.is_host_free:
-        taken = f"{cluster.host.name}: {host_text(cluster)}"
-        rows.append({"of": "host", "what": "controller", "kind": "assumed", "text": taken})
-        host = "replica averaging, loading of data"
+    host = "replica averaging, loading of data"
+    if cluster.host is None or cluster.is_host_free:
+        host = f"controller, {host}"
     is_dispatched = any(device.dispatch_s for device in cluster.devices)
     if not is_dispatched and any(isinstance(one, OfProgram) for one in schedules):
         host += ", control flow of programs"

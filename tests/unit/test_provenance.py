@@ -7,7 +7,7 @@ import pytest
 
 from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_cluster, load_model, simulate
 from ampsim.dataflow import PROGRAMS
-from ampsim.hardware import Cluster, Device, Link
+from ampsim.hardware import Cluster, Device, Link, Ports, Route, Source, Topology
 from ampsim.study import provenance
 
 
@@ -74,6 +74,51 @@ def test_a_cluster_tells_each_kind_of_device_once():
         cluster.model_copy(update={"devices": (other, *cluster.devices)})
     )
     assert [*two["devices"].values()] == [other.digest, cluster.devices[0].digest]
+
+
+def test_unlike_devices_of_one_name_are_told_apart_by_group_and_cost():
+    """As the hashes tell them: two files called chip.toml, in two folders."""
+    slow, fast = (Device(name="chip", flop_per_s=rate) for rate in (1e12, 2e12))
+    cluster = Cluster(name="c", devices=(slow, slow, fast))
+    told = provenance.cluster_origin(cluster)
+    assert told["groups"] == [
+        {"device": "chip", "workers": 2},
+        {"device": "chip (2)", "workers": 1},
+    ]
+    assert told["devices"] == {"chip": slow.digest, "chip (2)": fast.digest}
+    rates = {r["of"]: r["what"] for r in provenance.costs(cluster) if "flop_per_s =" in r["what"]}
+    assert rates == {"chip": "flop_per_s = 1e+12", "chip (2)": "flop_per_s = 2e+12"}
+
+
+def test_costs_of_links_and_host_are_of_the_kinds_that_their_sources_are():
+    """They were all called assumed."""
+
+    def source(kind, text="here"):
+        return {"kind": kind, "text": text}
+
+    def told(of, **parts):
+        host = Device(name="h", flop_per_s=1e9, **parts.pop("host", {}))
+        device = Device(name="d", flop_per_s=1e9)
+        rows = provenance.costs(Cluster(name="c", devices=(device,) * 2, host=host, **parts))
+        rows = [(row["kind"], row["text"].partition("(")[2]) for row in rows if row["of"] == of]
+        return rows[: -1 if of == "host" else None]
+
+    link = Link(latency_s=1e-6, source=Source(**source("measured", "ping")))
+    other = Link(latency_s=2e-6, source=Source(**source("assumed")))
+    ring = Topology(kind="ring", bandwidth_bytes_per_s=1e9, source=Source(**source("datasheet")))
+    ports = Ports(egress_bytes_per_s=1e9, source=Source(**source("formula", "x")))
+    assert told("links", link=link) == [("measured", "ping)")]
+    assert told("links", link=link, links=[Route(source=0, target=1, link=other)]) == [
+        ("measured", "ping)"), ("assumed", ""),
+    ]  # fmt: skip
+    assert told("links", topology=ring, ports=ports) == [("datasheet", "here)"), ("formula", "x)")]
+    assert told("links", link=Link(latency_s=1e-6)) == told("links") == [("assumed", "")]
+    keys = {"step_overhead_s": 1e-6, "message_overhead_s": 1e-6}
+    sources = {key: source("measured", key) for key in keys}
+    assert told("host", host={**keys, "sources": sources}) == [
+        ("measured", "step_overhead_s; message_overhead_s)")
+    ]
+    assert told("host", host=keys) == [("assumed", "")]
 
 
 def test_costs_say_what_links_charge(make_cluster):
