@@ -209,6 +209,7 @@ OnRun: TypeAlias = Callable[[str], None]
 class TableRow:
     """A row that is ready to run."""
 
+    where: str  # it stands
     entry: RowEntry
     model: Model  # with the leading instances of its data
     schedule: Schedule
@@ -219,12 +220,13 @@ class TableRow:
         """One epoch on as many of `device` as there are workers, with free links."""
         if on_run is not None:
             on_run(self.entry.label)
-        own = {**device.numbers, **self.entry.device}
-        changed = device if not self.entry.device else Device(name=device.name, **own)
-        cluster = Cluster(name=device.name, devices=(changed,) * self.file.workers)
+        return located(self.where, partial(self._run, device))
+
+    def _run(self, device: Device) -> Result:
+        changed = Device(name=device.name, **{**device.numbers, **self.entry.device})
         return simulate(
-            self.model, cluster, self.schedule, mode="sleep", seed=self.file.seed,
-            placement=self.placement, counts_memory=False,
+            self.model, Cluster(name=device.name, devices=(changed,) * self.file.workers),
+            self.schedule, mode="sleep", seed=self.file.seed, placement=self.placement,
         )  # fmt: skip
 
 
@@ -248,7 +250,7 @@ def make_rows(table: Table) -> list[TableRow]:
         model = located(f"{where}: model", partial(load_model, name, **entry.set))
         schedule = located(where, partial(schedule_of_row, entry.schedule, entry))
         placement = located(f"{where}: placement", partial(placement_of, placed))
-        rows.append(TableRow(entry, leading(model, train, valid), schedule, placement, file))
+        rows.append(TableRow(where, entry, leading(model, train, valid), schedule, placement, file))
     return rows
 
 

@@ -304,7 +304,6 @@ does not move a surface that products decide)."""
 
 COMPUTE_MIN: Final = 0.05
 """Least part of a product's time that is taken for arithmetic (chosen: keeps its rate finite)."""
-
 ITERATIONS: Final = 50
 
 

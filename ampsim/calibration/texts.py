@@ -120,7 +120,6 @@ def ends(value: float, low: float, high: float) -> dict[str, float]:
 
 
 _LIGHT: Final = "light operations after a product, at shapes of the shipped models"
-
 _UPDATES: Final = "updates by gradient descent and Adam, after the product that gives the gradient"
 
 _NOUNS: Final[dict[str, tuple[Kind, str]]] = {

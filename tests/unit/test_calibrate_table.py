@@ -182,6 +182,22 @@ def test_what_a_row_replaces_is_checked_before_anything_is_fitted(own, line, fil
         make_rows(read_table_file(path))
 
 
+@pytest.mark.parametrize(
+    ("own", "line"),
+    [
+        ("device.memory_bytes = 20_000", r"worker \d \(found\) is out of memory at "),
+        ('schedule = "1f1b"', "1f1b needs a chain of stages, but rnn is none"),
+    ],
+)
+def test_a_row_that_cannot_run_is_named_and_memory_has_an_end(own, line, file):
+    """Memory was not counted, so that a row that does not fit had a throughput."""
+    text = row("whole", *SETTINGS[1], train_per_s=1.0).replace("max_active_keys = 2\n", "")
+    path = file.with_name("cannot.toml")
+    path.write_text(f"{file.read_text()}{text}{own}\n")
+    with pytest.raises(FileFormatError, match=rf"cannot\.toml: rows\[3\]: {line}"):
+        make_rows(read_table_file(path))[3].run(TRUE.model_copy(update={"name": "found"}), None)
+
+
 @pytest.mark.slow
 def test_the_command_writes_a_device_file_that_runs_and_says_where_it_is_from(call, file):
     ended = call(
