@@ -123,6 +123,9 @@ def charges(device: Device) -> list[Charge]:
     Returns: the rule for heavy steps, the rule for light steps, then one row for each number.
     """
     formula, is_free = _formula(device, is_light=False), light_is_free(device)
+    light = "free, as no bandwidth or overhead is named"
+    if messages := ", ".join(device.message_numbers):
+        light = f"free but for {messages}, as no bandwidth or other overhead is named"
     rows = [
         Charge(
             "heavy steps",
@@ -131,7 +134,7 @@ def charges(device: Device) -> list[Charge]:
             if is_free
             else f"roofline over the FLOP of AMPNet, Appendix C: {formula}",
         ),
-        Charge("light steps", "assumed", "free, as no bandwidth or overhead is named")
+        Charge("light steps", "assumed", light)
         if is_free
         else Charge("light steps", "formula", _formula(device, is_light=True)),
     ]

@@ -84,6 +84,12 @@ def test_charges_of_the_papers_device_are_formula_and_assumption():
     ]
 
 
+def test_light_steps_are_free_but_for_their_messages_where_these_have_an_overhead():
+    device = Device(name="d", flop_per_s=1e12, message_overhead_s=1e-7)
+    (light,) = [one.text for one in charges(device) if one.what == "light steps"]
+    assert light == "free but for message_overhead_s, as no bandwidth or other overhead is named"
+
+
 def test_charges_of_the_cpu_core_are_measured():
     heavy, light, *numbers = charges(load_device("cpu-core"))
     step = (
