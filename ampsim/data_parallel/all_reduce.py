@@ -53,6 +53,7 @@ class AllReduce(Exchange):
         self.counts: Counter[int] = Counter()
         self._there: dict[int, Resume] = {}
         self._ready_s = [0.0] * len(ranks)
+        self._unrecorded: list[Rank] = []  # of the last round
         self._began_s = 0.0
         self._distances = [math.nan] * len(ranks)
         self._is_alone = group is not None and len(ranks) == 1
@@ -73,7 +74,7 @@ class AllReduce(Exchange):
         self._there[rank.number], self._ready_s[rank.number] = resume, clock.now
         if len(self._there) < len(ranks):
             return
-        there, self._there = self._there, {}
+        there, self._there, self._unrecorded = self._there, {}, list(ranks)
         resumes = [there[one.number] for one in ranks]
         self._reduce()
         self._began_s, first_s = clock.now, min(self._ready_s)
@@ -86,12 +87,17 @@ class AllReduce(Exchange):
     def _reduce(self) -> None:
         """Work out what the round gives, and what the centre is after it."""
 
-    def _record(self, rank: Rank) -> None:
-        """Record the exchange of a rank that has all that the round gives it."""
+    def note_unfinished(self, end_s: float) -> None:
+        """Record ranks without a batch that the end of the run keeps from what a round gives."""
+        for rank in list(self._unrecorded) if self._began_s <= end_s else ():
+            self._record(rank, end_s)
+
+    def _record(self, rank: Rank, now_s: float) -> None:
+        """Record the exchange of a rank that has all that the round gives it, or is cut now."""
         if self._is_alone:
             return
+        self._unrecorded.remove(rank)
         setting, began_s, ready_s = self._setting, self._began_s, self._ready_s[rank.number]
-        now_s = setting.clock.now
         with_whom = OF_GROUP - setting.level + 1 if setting.level else NO_SERVER
         numbers = (rank.first, with_whom, SENDS.index(setting.decisions.sends))
         stalled_s = now_s - ready_s
@@ -119,7 +125,7 @@ class GradientAllReduce(AllReduce):
         cause = await until(partial(self._join, rank, cause), self._ends)
         if rank.members and len(self._ranks) > 1:  # one alone has nothing that its copies have not
             cause = await rank.broadcast(cause)
-        self._record(rank)
+        self._record(rank, self._setting.clock.now)
         if self._setting.decisions.compression is not None:
             cause = await rank.update_vectors(self.counts, self._add, cause)
         if self._group is None:
@@ -237,7 +243,7 @@ class WeightAllReduce(AllReduce):
             cause = await until(partial(self._join, rank, cause), self._ends)
             if rank.members and len(self._ranks) > 1:
                 cause = await rank.broadcast(cause)
-            self._record(rank)
+            self._record(rank, self._setting.clock.now)
             cause = await self._take(rank, batches, cause)
         if steps_first:
             self._note_end(rank, batches, has_reduced=is_due)

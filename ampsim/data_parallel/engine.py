@@ -16,7 +16,7 @@ from ampsim.data_parallel.group import RankMaker
 from ampsim.data_parallel.inside import blocks_of
 from ampsim.data_parallel.parameters import Parameters, shapes_of
 from ampsim.data_parallel.rank import Exchange, ModelCopy, Rank, run, train
-from ampsim.data_parallel.servers import PushGradients, PushPull, PushWeights, Server
+from ampsim.data_parallel.servers import PushGradients, PushWeights, Server
 from ampsim.data_parallel.setting import Setting
 from ampsim.data_parallel.solver import Solver
 from ampsim.errors import OptionError, StuckError
@@ -213,8 +213,7 @@ class SolverEngine:
     def note_overtaken(self) -> None:
         """Record transfers under way, as far as later ones are recorded, and exchanges."""
         self._setting.fabric.note_overtaken()
-        if isinstance(self._exchange, PushPull):
-            self._exchange.note_unfinished(self._last_end_s)
+        self._exchange.note_unfinished(self._last_end_s)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""

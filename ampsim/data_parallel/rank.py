@@ -126,6 +126,9 @@ class Exchange(ABC):
     def end(self, rank: Rank) -> None:  # noqa: B027  # as above
         """Note that no batches are left for the rank."""
 
+    def note_unfinished(self, end_s: float) -> None:  # noqa: B027  # as above
+        """Record exchanges that the end of the run cuts, where its weights have what they bring."""
+
     def weights(self, part: int) -> list[Vector]:
         """The weights that are validated after a part of the training: the centre's."""
         return list(self._setting.centre.thetas)

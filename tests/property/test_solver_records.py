@@ -9,7 +9,7 @@ import pytest
 from solver_cases import Link, cluster, model, solver
 
 import ampsim
-from ampsim.data_parallel import SOLVERS
+from ampsim.data_parallel import COLLECTIVES, SOLVERS
 from ampsim.errors import OutOfMemoryError
 from ampsim.hardware import Cluster, Device
 from ampsim.hardware.topology import Ports
@@ -137,6 +137,23 @@ def test_a_rank_that_was_too_slow_to_exchange_is_named_with_its_period():
     assert result.never_met.startswith("rank 1 never exchanged, as the run ended before a period")
     amp = ampsim.LocalSGD(ranks=2, inner=ampsim.Amp(2), period=50)
     assert ampsim.simulate(model(21, 3), hosts, amp).never_met == ""  # they meet as an epoch ends
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("name", ["sync-sgd", "local-sgd", "sync-easgd"])
+def test_ranks_without_a_batch_in_the_last_round_wait_for_it_as_others_do(name, collective):
+    """What a round gives may come to them after the run's end, which is that of the last batch."""
+    more = {"ranks_per_group": 2} if collective == "hierarchical" else {}
+    more |= {"period": 1} if name == "local-sgd" else {}
+    chosen = SOLVERS[name](ranks=4, collective=collective, **more)
+    hosts = cluster([1e9] * 4, link=Link(latency_s=1e-5, bandwidth_bytes_per_s=1e8))
+    result = ampsim.simulate(model(12, 4), hosts, chosen, mode="sleep")
+    rows = result.exchanges.sort_values("rank")
+    assert rows["rank"].tolist() == [0, 1, 2, 3]
+    assert rows["ready_s"].iloc[3] == 0.0 < rows["ready_s"].iloc[0] == rows["start_s"].iloc[3]
+    assert rows["end_s"].max() <= result.makespan_s
+    assert result.wait_share == pytest.approx(rows["stalled_s"].sum() / (4 * result.makespan_s))
+    assert result.never_met == ""
 
 
 def test_a_schedule_has_nobody_to_meet():
