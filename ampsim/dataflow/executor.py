@@ -160,7 +160,22 @@ class Executor:
 
     def _forward(self, step: Step, iteration: Iteration) -> None:
         """A Merge, whose slot has what it gives; and whatever gives what it takes."""
-        self._deliver(step.targets[0], iteration.inputs[step.first], iteration)
+        self._hand_on(step, iteration, iteration)
+
+    def _hand_on(self, step: Step, iteration: Iteration, into: Iteration) -> None:
+        """Give what a step takes, once a client has read it, if that decides."""
+        value = iteration.inputs[step.first]
+        if not step.is_decision or value is DEAD:
+            self._deliver(step.targets[0], value, into)
+            return
+
+        def given() -> None:
+            self._deliver(step.targets[0], value, into)
+            self._ended(into)
+
+        into.outstanding += 1
+        if not self._host.asks(step, given):
+            given()
 
     def _trigger(self, step: Step, iteration: Iteration) -> None:
         """Never dead: all that it waits for has run, or will not."""
@@ -190,7 +205,7 @@ class Executor:
         frame = iteration.frame
         assert frame.parent is not None, "the graph itself has no Exit"
         frame.left.add(step.number)
-        self._deliver(step.targets[0], iteration.inputs[step.first], frame.parent)
+        self._hand_on(step, iteration, frame.parent)
 
     def _next_iteration(self, step: Step, iteration: Iteration) -> None:
         if iteration.is_dead[step.number]:

@@ -79,22 +79,21 @@ class Queued:
 class Host:
     """A worker: its host, which runs steps, and its device, which computes.
 
-    All workers share `instant` and `transfers`. If it `is_abstract`, floats are shapes without
-    numbers. Where a client decides, `round_trip_s` pass from a predicate, computed, to what it
-    decides; it is None where the graph does.
+    All workers share `instant`, `transfers` and what a client is `asked`. If it `is_abstract`,
+    floats are shapes without numbers. Where a client decides, `round_trip_s` pass from a predicate,
+    computed, to what it decides; it is None where the graph does.
     """
 
     def __init__(
         self, worker: int, cluster: Cluster, clock: Clock, recorder: Recorder, *, instant: Instant,
-        transfers: Transfers, is_abstract: bool, seed: int, round_trip_s: float | None = None,
-        light_is_free: bool = False,
+        transfers: Transfers, asked: deque[Callable[[Cause], None]], is_abstract: bool, seed: int,
+        round_trip_s: float | None = None, light_is_free: bool = False,
     ) -> None:  # fmt: skip
         self.worker = worker
         self.has_others = False  # whether other workers take part, who may make room here
         self.hold(())
         self._round_trip_s = round_trip_s
-        self._asked: deque[tuple[Step, Callable[[], None]]] = deque()
-        self._transfers = transfers
+        self._transfers, self._asked = transfers, asked
         self.cause: Cause = START  # what is being followed at the moment
         self.caused_s = 0.0  # when something last ended, or arrived, that is followed
         self.device: Device = cluster.devices[worker]
@@ -301,19 +300,19 @@ class Host:
         """Let a client read what a predicate says, if a client decides; `then` when it has."""
         if self._round_trip_s is None:
             return False
-        self._asked.append((step, then))
+        self._asked.append(partial(self._ask, step, then))
         if len(self._asked) == 1:
-            self._ask()
+            self._asked[0](self.cause)
         return True
 
-    def _ask(self) -> None:
-        """Let the client read the predicate that has waited longest: it decides one at a time."""
-        step, then = self._asked[0]
+    def _ask(self, step: Step, then: Callable[[], None], cause: Cause) -> None:
+        """Let the client read a predicate; of all workers' it decides one at a time, in turn."""
+        self.follow(cause)
 
         def answered() -> None:
             self._asked.popleft()
             if self._asked:
-                self._ask()
+                self._asked[0](self.cause)
             then()
             self._go_on()
 

@@ -101,7 +101,7 @@ class Step:
         )
         self.is_merge = operator is op.MERGE and not is_loop_merge  # runs at the first live input
         self.needs_tag = operator.needs_tag  # whether its kernel is told where it runs
-        # whether a Switch reads what it computes; how often it ran
+        # whether a Switch decides by what it gives; how often it ran
         self.is_decision, self.live, self.dead = False, 0, 0
         self.known: dict[Any, Any] = {}  # what it costs, by shapes of its inputs
         self.dispatched: int | None = None  # the kind of its dispatch's span; None before the first
@@ -188,8 +188,7 @@ class Plan:
     def _connect(self, node: Node, worker: int) -> None:
         step = self._steps[node, worker]
         if node.operator is op.SWITCH:
-            decides = self._cut.local(node.inputs[1], worker).node
-            self._steps[decides, worker].is_decision = True
+            self._note_decision(node.inputs[1])
         for place, tensor in enumerate(node.inputs):
             shared = node.operator is op.MERGE
             self._aim(tensor, step, step.first + (0 if shared else place))
@@ -199,6 +198,13 @@ class Plan:
         if node in self._cut.peers:
             step.peer = self._steps[self._cut.peers[node]]
             step.peer.peer = step
+
+    def _note_decision(self, tensor: Tensor) -> None:
+        """Find what makes a predicate, where that is; a constant is made by nothing."""
+        while tensor.node.operator in (op.ENTER_CONSTANT, op.SWITCH):
+            tensor = tensor.node.inputs[0]
+        if tensor.node.operator is not op.CONSTANT:
+            self._steps[tensor.node, self._cut.home(tensor)].is_decision = True
 
     def _aim(self, tensor: Tensor, target: Step, slot: int, *, is_signal: bool = False) -> None:
         worker = target.frame.worker

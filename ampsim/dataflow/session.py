@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -252,8 +253,9 @@ class Session:
         self._fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
         self._is_abstract = is_abstract
         self._how: dict[str, Any] = {
-            "instant": instant, "transfers": self._fabric.transfers, "is_abstract": is_abstract,
-            "seed": seed, "round_trip_s": running.round_trip_s, "light_is_free": light_is_free,
+            "instant": instant, "transfers": self._fabric.transfers, "asked": deque(),
+            "is_abstract": is_abstract, "seed": seed, "round_trip_s": running.round_trip_s,
+            "light_is_free": light_is_free,
         }  # fmt: skip
         self.hosts: dict[int, Host] = {}  # of workers that have taken part
         self._host(0)

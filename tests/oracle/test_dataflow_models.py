@@ -228,6 +228,88 @@ def test_a_client_takes_its_round_trip_for_each_predicate():
     assert 0 <= decisions * trip_s - extra_s <= inside.makespan_s  # a kernel may go on meanwhile
 
 
+def branched(flag: Any, x: Any) -> Any:
+    return flow.cond(flag, lambda: flow.tanh(x), lambda: flow.relu(x))
+
+
+def looped(n: Any, x: Any) -> Any:
+    return flow.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y + y), (0, x))[1]
+
+
+def apart(n: Any, x: Any) -> Any:
+    with flow.device(0):
+        flag = n > 2
+    return branched(flag, x)
+
+
+def from_outside(n: Any, x: Any) -> Any:
+    flag = n > 2
+    return flow.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, branched(flag, y)), (0, x))[1]
+
+
+def carried(n: Any, x: Any) -> Any:
+    def body(on: Any, i: Any, y: Any) -> Any:
+        return i + 1 < n, i + 1, y + y
+
+    return flow.while_loop(lambda on, i, y: on, body, (n > 0, 0, x))[2]
+
+
+def carried_in(n: Any, x: Any) -> Any:
+    def body(i: Any, on: Any, y: Any) -> Any:
+        return i + 1, i > 0, branched(on, y)
+
+    return flow.while_loop(lambda i, on, y: i < n, body, (0, n > 2, x))[2]
+
+
+def from_a_branch(n: Any, x: Any) -> Any:
+    return branched(flow.cond(n > 1, lambda: n > 2, lambda: n > 5), x)
+
+
+def from_a_loop(n: Any, x: Any) -> Any:
+    _, flag = flow.while_loop(lambda i, on: i < n, lambda i, on: (i + 1, i > 1), (0, n > 5))
+    return branched(flag, x)
+
+
+def on_two_workers(n: Any, x: Any) -> Any:
+    with flow.device(0):
+        other = looped(n, flow.relu(x))
+    return looped(n, x) + other
+
+
+ASKED: dict[Any, int] = {
+    apart: 1, from_outside: 5, carried: 4, carried_in: 8, from_a_branch: 2, from_a_loop: 5,
+    on_two_workers: 8,
+}  # fmt: skip
+"""Predicates that a client reads of an instance with n = 3; a loop that goes round n times has one
+more."""
+
+
+@pytest.mark.parametrize("decides", ASKED, ids=lambda one: one.__name__)
+def test_a_client_reads_each_predicate_wherever_it_is_made_and_one_at_a_time(decides):
+    def build() -> flow.Objective:
+        x, label = flow.input("x", (None, 784), "float64"), flow.input("label", (None,), "int64")
+        n = flow.input("n", (), "int64")
+        with flow.device(1):
+            logits = flow.linear("linear-1", x, 10)
+            logits = logits + flow.stop_gradient(decides(n, logits))
+        return flow.Objective(flow.softmax_cross_entropy(logits, label))
+
+    def feed(batch: Any) -> dict[str, Any]:
+        return {"x": batch.images, "label": batch.labels, "n": 3}
+
+    model = replace(made("mlp", layers=1), make_program=lambda: flow.Program(build, feed))
+    free = Cluster(name="two", devices=(Device(name="free", flop_per_s=1e24),) * 2)
+    result = trained(model, ampsim.OutOfGraph(round_trip_s=1e-3), instances=10, cluster=free)
+    data = model.data(0, 10)
+    asked = ASKED[decides] * sum(data.batch_count(split) for split in ("train", "valid"))
+    assert len(result.transfers) == 2 * asked
+    assert result.makespan_s == pytest.approx(asked * 1e-3, rel=1e-9)
+    path = result.critical_path
+    assert (path["end_s"] - path["start_s"])[path["kind"] == "transfer"].sum() == pytest.approx(
+        asked * 1e-3, rel=1e-9
+    )
+
+
 def test_the_host_hides_behind_the_device_in_the_graph_alone():
     """With `dispatch_s`: out of the graph both take turns; unrolled there is less to issue."""
     device = Device(name="gpu", flop_per_s=1e9, dispatch_s=1e-6)
