@@ -75,6 +75,7 @@ class ProgramEngine:
         )  # fmt: skip
         self._session.require_fit([0])
         self._values, self._named = values, dict[str, int]()
+        self._held: Mapping[str, np.ndarray] = {}  # of one that validates, what is to be measured
         self.graph = FlowGraph()
         self._runs: dict[Any, Runs] = {}
         if self._window is not None:
@@ -109,9 +110,9 @@ class ProgramEngine:
         observer, now_s = self._observer, self._settings.clock.now
         if observer is None:
             return self._pass(batches, None)
-        observer.on_items, observer._values = self.on_items, self.parameters or self._values
+        observer.on_items, observer._held = self.on_items, self.parameters
         if observer._runs:
-            set_variables(observer.graph, observer._values)
+            set_variables(observer.graph, observer._held)
         return replace(observer._pass(batches, None), start_s=now_s, end_s=now_s)
 
     def _pass(self, batches: Iterable[Any], epochs: Iterator[float] | None) -> PassReport:
@@ -183,8 +184,7 @@ class ProgramEngine:
     def _built(self, known: KnownInstance | None) -> Runs:
         """Build the graph of an instance, beside those of others."""
         graph, program = self.graph, self._program
-        graph.known = known
-        graph.root.units.clear()  # inputs, variables and constants stay as they were
+        graph.begin(known)
         with graph:
             valid = program.built()
             epoch = input_tensor(EPOCH)
@@ -230,7 +230,7 @@ class ProgramEngine:
                 f"for {name!r}; call a layer as its node is called, and where loops are unrolled "
                 "make it before a branch or loop that an instance may not take"
             )
-        set_variables(self.graph, self._values)
+        set_variables(self.graph, {**self._values, **self._held})
 
     def _name_nodes(self, runs: Runs) -> None:
         """Let the recorder know new nodes, and where they run.

@@ -247,6 +247,7 @@ class FlowGraph:
         self.direction: int = int(Direction.FORWARD)
         self.nodes: list[Node] = []
         self._counts: dict[str, int] = {}
+        self._calls: dict[str, int] = {}
         self._constants: dict[Any, Tensor] = {}
 
     def __enter__(self) -> FlowGraph:
@@ -288,8 +289,17 @@ class FlowGraph:
 
     def count(self, what: str) -> int:
         """Number a call that asks for this."""
-        self._counts[f"{what}/"] = count = self._counts.get(f"{what}/", 0) + 1
+        self._calls[what] = count = self._calls.get(what, 0) + 1
         return count
+
+    def begin(self, known: Any) -> None:
+        """Build the operators of another instance; inputs, variables and constants stay.
+
+        Calls are numbered anew: what an instance draws follows from no other's operators.
+        """
+        self.known = known
+        self.root.units.clear()
+        self._calls.clear()
 
     def constant(self, value: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
         """A tensor that is always the same; equal ones are one.
