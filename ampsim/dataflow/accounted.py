@@ -31,6 +31,7 @@ from ampsim.dataflow.memory import (
     Saved,
     Swapper,
     bare,
+    hold,
     release,
 )
 from ampsim.dataflow.plan import DEAD, Iteration, Step
@@ -73,6 +74,12 @@ class CountingExecutor(Executor):
             made.clear()
         for owner in taken:
             owner.release()
+
+    def _waits(self, step: Step, iteration: Iteration) -> bool:
+        is_waiting = super()._waits(step, iteration)
+        for one in iteration.inputs[step.reads] if is_waiting else ():
+            hold(one)  # until it runs again
+        return is_waiting
 
     def finish(self) -> None:
         """Let go of what was asked for and of what was fed; then nothing is left."""

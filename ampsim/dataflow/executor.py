@@ -89,6 +89,8 @@ class Executor:
     def run(self, step: Step, iteration: Iteration) -> None:
         """Run a step whose inputs have come."""
         is_dead = iteration.is_dead[step.number]
+        if step.missing is not None and not is_dead and self._waits(step, iteration):
+            return
         if is_dead:
             step.dead += 1
         else:
@@ -102,6 +104,14 @@ class Executor:
         iteration.outstanding -= 1
         if not iteration.outstanding:
             self._retire(iteration.frame)
+
+    def _waits(self, step: Step, iteration: Iteration) -> bool:
+        """Whether a step waits for what comes along no edge; it is then ready when that has."""
+        assert step.missing is not None, "it can wait"
+        told = step.missing(*map(bare, iteration.inputs[step.reads]))
+        if told is not None:
+            told.append(lambda: self._ready.append((step, iteration, self._host.cause)))
+        return told is not None
 
     def _ended(self, iteration: Iteration) -> None:
         iteration.outstanding -= 1

@@ -221,17 +221,21 @@ class _Builder:
     ) -> Sequence[Tensor | None]:
         """A `cond` on the same predicate, of the gradients of each branch."""
         inputs = unit.inputs  # what follows may capture more
-        asked = [one for one in inputs if one in wanted]
+        seeded = [(place, one) for place, one in enumerate(given) if one is not None]
+        leading = set[Tensor | None]()
+        for branch in unit.branches:
+            leading |= _leads_to(branch, [branch.outputs[place] for place, _one in seeded])
+        asked = [
+            one
+            for one in inputs
+            if one in wanted and any(each.captures.get(one) in leading for each in unit.branches)
+        ]
 
         def side(branch: Branch) -> Callable[[], Any]:
             def build() -> Any:
                 twin = self._graph.context
                 self.twins[branch], twin.twin = twin, branch
-                seeds = [
-                    (output, gradient)
-                    for output, gradient in zip(branch.outputs, given, strict=True)
-                    if gradient is not None
-                ]
+                seeds = [(branch.outputs[place], gradient) for place, gradient in seeded]
                 inner = {one: branch.captures[one] for one in asked if one in branch.captures}
                 found = dict(zip(inner, self.region(branch, seeds, [*inner.values()]), strict=True))
                 return tuple(self.or_zeros(found.get(one), one) for one in asked)

@@ -111,8 +111,8 @@ class Node:
     """One use of an operator."""
 
     __slots__ = (
-        "attributes", "context", "controls", "device", "direction", "index", "inputs", "name",
-        "operator", "outputs", "place",
+        "attributes", "awaited", "context", "controls", "device", "direction", "index", "inputs",
+        "name", "operator", "outputs", "place",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +122,7 @@ class Node:
         self.operator, self.inputs = operator, inputs
         self.attributes = attributes  # what else the operator is told
         self.controls: list[Tensor] = []  # must have come before it runs, and are not read
+        self.awaited: list[Tensor] = []  # run, too: it may wait for them, if along no edge
         self.context: Context = graph.context
         self.outputs: list[Tensor] = []  # what it makes; two of a Switch, one of all others
         self.device = graph.placed  # where the user has it; None where nothing is said

@@ -78,6 +78,8 @@ class Operator:
     running_work: Callable[..., WorkRule] | None = None
     # arrays that an optimizer's step passes over beside, from the inputs, where likewise
     running_slots: Callable[..., int] | None = None
+    # of the inputs, who is told when what it still waits for has come; None where it can run
+    missing: Callable[..., list[Callable[[], None]] | None] | None = None
     reads_shapes: bool = False  # whether the kernel needs no more of floats than their shapes
     is_stateful: bool = False  # whether it reads or changes a resource, and runs in every mode
     needs_tag: bool = False  # whether the kernel's first argument is (node's number, tag's path)

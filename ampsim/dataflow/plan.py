@@ -57,8 +57,8 @@ class Step:
     __slots__ = (
         "child", "dead", "dispatched", "first", "frame", "is_cost_told", "is_counted",
         "is_decision", "is_kernel", "is_merge", "is_on_device", "is_read", "is_view", "kernel",
-        "kind", "known", "live", "needs_numbers", "needs_tag", "node", "number", "peer", "places",
-        "reads", "targets",
+        "kind", "known", "live", "missing", "needs_numbers", "needs_tag", "node", "number", "peer",
+        "places", "reads", "targets",
     )  # fmt: skip
 
     def __init__(self, node: Node, frame: FramePlan, count: int | None = None) -> None:
@@ -75,7 +75,8 @@ class Step:
         self.child: FramePlan  # of an Enter the frame that it opens
         self.peer: Step
         self.places: list[int] = []  # of what the last one keeps, among all that was asked for
-        self.kernel = operator.kernel  # computes the output; None of primitives
+        # computes the output, None of primitives; who is told of what it still waits for
+        self.kernel, self.missing = operator.kernel, operator.missing
         if operator.kernel is not None and node.attributes:
             self.kernel = partial(operator.kernel, **node.attributes)
         gives_float = bool(node.outputs) and node.outputs[0].is_float
@@ -222,7 +223,7 @@ def needed(asked: Sequence[Tensor]) -> list[Node]:
         node = open_nodes.pop()
         if node not in found:
             found.add(node)
-            open_nodes += [tensor.node for tensor in (*node.inputs, *node.controls)]
+            open_nodes += [one.node for one in (*node.inputs, *node.controls, *node.awaited)]
     return sorted(found, key=lambda node: node.index)
 
 

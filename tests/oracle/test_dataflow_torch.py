@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ampsim import flow
-from ampsim.hardware import Cluster, Device
+from ampsim.dataflow.plan import needed
+from ampsim.hardware import Cluster, Device, Link
 
 torch = pytest.importorskip("torch")
 
@@ -298,6 +299,28 @@ def array_in_inner_loops(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
     return f.sum(f.loop(lambda i, y: i < n, body, (0, f.pick(x, 1)))[1])
 
 
+def read_in_part(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """Rows with another behind them, of which one alone is read, in each trip of a loop."""
+    late = f.tanh(f.tanh(x))
+    rows = f.unstacked(late).write(3, f.pick(w, 0))
+    y = f.loop(lambda i, y: i < n, lambda i, y: (i + 1, y + rows.read(1)), (0, v))[1]
+    return f.sum(y * v) + f.sum(x)
+
+
+def read_in_a_branch(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
+    """One branch reads an array, both write to it, and nobody reads what they have written."""
+    rows = f.array(3).write(0, f.tanh(f.tanh(x))).write(1, x)
+
+    def body(i: Any, y: Any) -> Any:
+        own = f.array(2).write(0, f.tanh(f.tanh(y)))
+        z, _ = f.cond(
+            i % 2 > 0, lambda: (rows.read(0) * y, own.write(1, x)), lambda: (y, own.write(1, y))
+        )
+        return i + 1, z + y * v
+
+    return f.sum(f.loop(lambda i, y: i < n, body, (0, x))[1])
+
+
 def scan_in_loop(f: Any, x: Any, w: Any, v: Any, n: Any) -> Any:
     def body(i: Any, y: Any) -> Any:
         return i + 1, f.scan(lambda a, e: f.tanh(a * v + e), y, v)
@@ -341,7 +364,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         data_dependent, nested, nested_in_cond_in_loop, untaken_loop, unused_exit,
         independent_of_itself, constant_given_on, swapped, changing_shape, scanned, folded, mapped,
         scan_in_loop, overtaking, picked, stopped, chosen, short, deciding, read_twice,
-        written_and_read_backward, array_in_inner_loops,
+        written_and_read_backward, array_in_inner_loops, read_in_part, read_in_a_branch,
     )
 }  # fmt: skip
 
@@ -363,18 +386,12 @@ def of_flow(program: Callable[..., Any], n: int, **options: Any) -> flow.FlowRes
         y = program(Flow, *tensors, flow.input("n", (), "int64"))
         asked = [y, *flow.gradients(y, tensors)]
     feeds: dict[str, Any] = {**FLOATS, "n": n}
-    needed = {name: one for name, one in feeds.items() if is_needed(asked, name)}
-    return flow.run(asked, needed, **options)
+    fed = {name: one for name, one in feeds.items() if is_needed(asked, name)}
+    return flow.run(asked, fed, **options)
 
 
 def is_needed(asked: list[flow.Tensor], name: str) -> bool:
-    found, left = set(), [one.node for one in asked]
-    while left:
-        node = left.pop()
-        if node not in found:
-            found.add(node)
-            left += [one.node for one in (*node.inputs, *node.controls)]
-    return name in {node.name for node in found}
+    return name in {node.name for node in needed(asked)}
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
@@ -383,6 +400,30 @@ def test_values_and_gradients_equal_automatic_differentiation(program, n):
     expected = of_torch(PROGRAMS[program], n)
     for got, wanted in zip(of_flow(PROGRAMS[program], n).values, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("memory_bytes", [None, 10**6])
+@pytest.mark.parametrize("n", [0, 1, 2])
+@pytest.mark.parametrize("program", [read_in_part, read_in_a_branch])
+def test_a_gradient_waits_for_what_an_array_is_still_to_hold(program, n, memory_bytes):
+    """What is written comes from another worker, later than the gradients of what is not read."""
+    device = Device(name="slow", flop_per_s=1e9, memory_bytes=memory_bytes)
+    cluster = Cluster(name="two", devices=(device,) * 2, link=Link(latency_s=1.0))
+    told = {"cluster": cluster, "placement": {"tanh-2": 1}}
+    for got, wanted in zip(of_flow(program, n, **told).values, of_torch(program, n), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_what_leads_nowhere_has_no_gradient_computed():
+    """A branch gives on what a product made; nobody uses that, and its gradients are no work."""
+    with flow.FlowGraph():
+        x, n = flow.input("x", (20, 20)), flow.input("n", (), "int64")
+        product = flow.matmul(x, x)
+        y, _ = flow.cond(n > 2, lambda: (x * 2.0, product), lambda: (x, product + product))
+        asked = [flow.sum(y), *flow.gradients(flow.sum(y), [x])]
+    result = flow.run(asked, {"x": np.ones((20, 20)), "n": 3})
+    assert result.spans["flop"].sum() == 0
+    assert (result.values[1] == 2).all()
 
 
 UNUSED = {("untaken_loop", 5), ("cond_sides", 2), ("power", 0), ("nested", 1)}

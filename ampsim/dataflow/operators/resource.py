@@ -12,6 +12,7 @@ What is kept on a device whose memory has an end is kept with its owner.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
@@ -69,13 +70,15 @@ Writer: TypeAlias = "tuple[int, tuple[Any, ...]]"
 class Elements(Resource):
     """The elements of one array; its methods are kernels."""
 
-    __slots__ = ("gradients", "size", "values")
+    __slots__ = ("gradients", "rows", "size", "values", "waiting")
 
     def __init__(self, size: Any) -> None:
         super().__init__()
         self.values: dict[int, Any] = {}  # those that were written, by their places
         self.gradients: dict[int, Gradients] = {}  # by the call of `gradients` that asks
         self.size = int(size)  # how many places there are
+        self.rows: int | None = None  # how many of these `unstack` has written
+        self.waiting: list[Callable[[], None]] = []  # called when something is written
 
     def write(self, index: Any, value: Any, flow: Any) -> Any:
         """Write a place that was not written before."""
@@ -85,12 +88,21 @@ class Elements(Resource):
             raise IndexError(f"place {place} of the array {why}; write each place once")
         self.values[place] = value
         self.size = max(self.size, place + 1)
+        self._tell()
         return flow
+
+    def _tell(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for one in waiting:
+            one()
 
     def unstack(self, x: Any, flow: Any) -> Any:
         """Write all rows, the first at place 0."""
-        for index, value in enumerate(_rows_of(x)):
+        rows = _rows_of(x)
+        for index, value in enumerate(rows):
             self.write(index, value, flow)
+        self.rows = len(rows)
+        self._tell()
         return flow
 
     def read(self, index: Any, flow: Any = None, **_told: Any) -> Any:
@@ -131,11 +143,22 @@ class Gradients:
         self._parts.setdefault(index, []).append((writer, value))
 
     def parts(self, index: Any = None) -> list[Any]:
-        """Summands of one place, in the order of nodes and tags; without `index`, of all places."""
+        """Summands of a place, in the order of nodes and tags; without `index`, as of `sums`."""
         if index is None:
-            return [value for place in self._parts for value in self.parts(place)]
+            return [value for place in range(self._of.rows or 0) for value in self.parts(place)]
         found = self._parts.get(int(index), ())
         return [value for _writer, value in sorted(found, key=lambda part: part[0])]
+
+    def missing(self, *given: Any) -> list[Callable[[], None]] | None:
+        """Who is told of writes, where one is missing; None where none is.
+
+        Of a place that nobody has read the gradient is zeros like what was written.
+        """
+        (*index, _flow), of = given, self._of
+        is_there = of.rows is not None
+        for place in map(int, index):
+            is_there = place in self._parts or place in of.values
+        return None if is_there else of.waiting
 
     def sum(self, index: Any, flow: Any = None, **_told: Any) -> Any:
         """The gradient of a place; zeros where nobody read it."""
@@ -148,8 +171,8 @@ class Gradients:
         return reduce(np.add, values) if parts else np.zeros_like(values[0])
 
     def sums(self, flow: Any, *, static: Any, dtype: Any) -> Any:
-        """Sums of all places, in order."""
-        return _stacked([self.sum(place) for place in range(self._of.size)], static, dtype)
+        """Sums of all places that `unstack` has written, in order."""
+        return _stacked([self.sum(place) for place in range(self._of.rows or 0)], static, dtype)
 
 
 def _stacked(parts: list[Any], static: op.Shape | None, dtype: np.dtype[Any]) -> Any:
@@ -192,6 +215,7 @@ def _written_back(of: Any, gradient: Tensor) -> list[Any]:
         told = {"static": taken.shape, "dtype": taken.dtype}
         name = "array_sum" if index else "array_sums"
         back = apply(name, _gradient_array(of), *map(of.input, index), gradient, **told)
+        back.node.awaited += of.node.outputs  # whose zeros are like what was written
     return [*[None] * value, back, gradient]
 
 
@@ -230,5 +254,5 @@ _listed("array_size", Elements.length, op.scalar, op.integer)
 _listed("array_gradient", Elements.gradient, op.scalar, op.handle)
 _listed("array_add", _add, op.scalar, op.number, needs_tag=True)
 _listed("array_add_all", _add_all, op.scalar, op.number, needs_tag=True)
-_listed("array_sum", Gradients.sum, op.told_shape, op.told_dtype)
-_listed("array_sums", Gradients.sums, op.told_shape, op.told_dtype)
+_listed("array_sum", Gradients.sum, op.told_shape, op.told_dtype, missing=Gradients.missing)
+_listed("array_sums", Gradients.sums, op.told_shape, op.told_dtype, missing=Gradients.missing)
