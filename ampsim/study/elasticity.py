@@ -71,7 +71,10 @@ def elasticities(
     recorder, prices = result.recorder, _Prices(result, cluster)
     spans, until_s = recorder.columns("spans"), float(result.epochs["time_s"].max())
     down_s = down_within_s(result.outages, spans["worker"], (spans["start_s"], spans["end_s"]))
-    walk = partial(held_path, recorder, crossings=result.crossings, down_s=down_s)
+    wait_s = getattr(getattr(result.schedule, "order", None), "group_wait_s", 0.0)
+    walk = partial(
+        held_path, recorder, crossings=result.crossings, down_s=down_s, group_wait_s=wait_s
+    )
     path = walk(until_s, by_message=prices.counts_messages)
     if items is not None and (valid_s := float(result.epochs["valid_s"].iloc[-1])) > 0:
         train = walk(until_s - valid_s, by_message=prices.counts_messages)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -62,6 +63,7 @@ def held_path(
     down_s: np.ndarray | None = None,
     *,
     by_message: bool = False,
+    group_wait_s: float = 0.0,
 ) -> dict[Holding, float]:
     """Seconds of each part of the path, which add up to the time of what ended last.
 
@@ -71,6 +73,7 @@ def held_path(
         crossings: what messages cross where they share links; None where each pair has its own.
         down_s: of each span, for how long its device was down meanwhile; None for not at all.
         by_message: whether steps are told apart by their messages, too.
+        group_wait_s: for how long a worker waited, once, before it began a smaller group.
     """
     spans, transfers = recorder.columns("spans"), recorder.columns("transfers")
     assert len(spans["end_s"]) == recorder.spans.count, "the path needs all spans of the run"
@@ -82,6 +85,7 @@ def held_path(
         walk.down_s = dict(enumerate(of_spans))
     if by_message:
         walk.messages = recorder.messages
+    walk.group_wait_s = group_wait_s
     return walk.walked(until_s)
 
 
@@ -108,6 +112,7 @@ class _Walk:
         self._on_link = self._by_link(crossings)
         self._crossings = crossings
         self.down_s: dict[int, float] = {}
+        self.group_wait_s = 0.0
         self.found: defaultdict[Holding, float] = defaultdict(float)
 
     def _by_link(self, crossings: Crossings | None) -> dict[Any, list[tuple[float, int]]]:
@@ -168,7 +173,28 @@ class _Walk:
         if self._has_come(cause, now_s):
             return now_s, cause
         before = self._holder(number, now_s)
+        if before is None and self.group_wait_s:
+            return self._before_wait(number, now_s)
         return (now_s, cause) if before is None else (now_s, before)
+
+    def _before_wait(self, number: int, now_s: float) -> tuple[float, int]:
+        """Go back over a wait for a larger group, to what ended, or came, as it began.
+
+        That may have come for another node: whatever is most urgent ends the wait.
+        """
+        since_s, moments = now_s - self.group_wait_s, self._moments[self._workers[number]]
+        place = bisect_left(moments, (since_s * (1 - _ROUNDING), START))
+        time_s, before = moments[place]
+        is_found = time_s <= since_s * (1 + _ROUNDING)
+        return (self._waited(now_s, time_s), before) if is_found else (now_s, self._causes[number])
+
+    @cached_property
+    def _moments(self) -> dict[int, list[tuple[float, int]]]:
+        """When steps of each worker ended, and what came for them, in order."""
+        found: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+        for number, (worker, cause) in enumerate(zip(self._workers, self._causes, strict=True)):
+            found[worker] += [(self._ends[number], number), (self._end_of(cause), cause)]
+        return {worker: sorted(own) for worker, own in found.items()}
 
     def _has_come(self, cause: int, now_s: float) -> bool:
         """Tell whether what a cause brought came just now, so that nothing held it up."""

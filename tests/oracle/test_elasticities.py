@@ -120,10 +120,17 @@ def test_each_is_what_a_small_change_does_in_a_loop():
     assert_is_derivative(LOOP, uneven(3), ampsim.Amp(max_active_keys=6))
 
 
-def test_each_is_what_a_small_change_does_where_messages_are_merged():
-    """A member whose part has no FLOP and no bytes is of the group's overhead: it had no share."""
+@pytest.mark.parametrize("wait_s", [0.0, 3e-7, 2e-6, 2e-5])
+@pytest.mark.parametrize("model", [LOOP, CHAIN])
+def test_each_is_what_a_small_change_does_where_messages_are_merged(model, wait_s):
+    """A member whose part has no FLOP and no bytes is of the group's overhead: it had no share.
+
+    A wait for more begins where a step ends, or a message comes for whichever node, and is what it
+    is set to: all that a group's first message waited for was taken for it.
+    """
     cluster = of_free_messages(5)  # each message of a group costs its overhead by itself
-    assert_is_derivative(LOOP, cluster, ampsim.Amp(max_active_keys=8, max_group=4))
+    schedule = ampsim.Amp(max_active_keys=8, max_group=4, group_wait_s=wait_s)
+    assert_is_derivative(model, cluster, schedule, waits=float(wait_s > 0))
 
 
 def test_the_path_through_groups_that_wait_ends():
