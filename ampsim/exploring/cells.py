@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from statistics import median
 from typing import Any, Final, Literal, TypeAlias
@@ -25,7 +25,7 @@ from ampsim.runs.ranking import Ranking, Standing, coin, rank
 from ampsim.runs.rows import median_interval
 from ampsim.runs.run import number_to_plain
 
-Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed", "unfit"]
+Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed", "unfit", "lost"]
 Timed: TypeAlias = dict[int, dict[int, FirstEpoch]]
 Times: TypeAlias = dict[int, dict[int, float]]
 
@@ -100,6 +100,12 @@ class Entrant:
         """Why first epochs did not end, or could not begin."""
         return [one.failure for of in self.timed.values() for one in of.values() if one.failure]
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether no run of it gave anything, and none is made any more: nothing is known of it."""
+        is_over = len(self.lost) >= LEARNED_MIN or self.lost.issuperset(self.points)
+        return is_over and not self.learned and bool(self.points)
+
     def first(self, point: int) -> FirstEpoch:
         """Return the first epoch of a point with the first seed."""
         return self.timed[point][self.first_seed]
@@ -131,9 +137,9 @@ class Entrant:
     def estimate(self, point: int, guess: Guess) -> Estimate:
         """Return the best estimate of a point; the guess, if nothing else is known."""
         own = self.first(point)
-        if own.failure is not None:
-            failed: Basis = "unfit" if point in self.unfit else "failed"
-            return Estimate(failed, own.epoch_s, guess, {}, self.epochs_max)
+        if own.failure is not None or self.is_lost:
+            why: Basis = "unfit" if point in self.unfit else "failed" if own.failure else "lost"
+            return Estimate(why, own.epoch_s, guess, {}, self.epochs_max)
         source = self.source(point)
         if source is None:
             return Estimate("predicted", own.epoch_s, guess, None, self.epochs_max)
@@ -215,14 +221,13 @@ def call(estimates: Sequence[Estimate]) -> WinnerCall:
     if not math.isfinite(middles[best]):
         is_open = any(one.basis == "predicted" for one in estimates)
         return WinnerCall(None, 0.5 if is_open else 0.0, (0.0,) * len(estimates))
-    chances = tuple(
-        0.0 if place == best else _overtakes(estimates[best], one)
-        for place, one in enumerate(estimates)
-    )
+    pairs = enumerate(estimates)
+    chances = tuple(0.0 if at == best else _overtakes(estimates[best], one) for at, one in pairs)
     wrong = 1 - math.prod(1 - one for one in chances)  # at least, however sure the best is
     times = [one.times_s for one in estimates]
     never = dict.fromkeys((seed for of in times for seed in of or ()), math.inf)  # of what failed
-    ranking, is_whole = rank([of if of is None else of or never for of in times]), None not in times
+    known = [None if one.basis == "lost" else one.times_s for one in estimates]
+    ranking, is_whole = rank([of if of is None else of or never for of in known]), None not in times
     if ranking is not None and middles[ranking.best] == middles[best]:
         best = ranking.best
     flip = 0.5 if is_whole or (ranking is not None and times[best] is not None) else 0.0
@@ -270,7 +275,8 @@ class Cells:
             for point, of in self.estimates.items():
                 of.append(method.estimate(point, guess_at.get(point, Guess(0.0))))
         self.calls = dict.fromkeys(self.points, WinnerCall(None, 0.5, (0.0,) * len(methods)))
-        if all(method.learned or not method.points for method in methods):
+        known = [method for method in methods if not method.is_lost]
+        if len(known) > 1 and all(method.learned or not method.points for method in known):
             self.calls = {point: call(of) for point, of in self.estimates.items()}
 
     @property
@@ -280,8 +286,7 @@ class Cells:
 
     def is_sure(self, sure: float) -> bool:
         """Tell whether each winner is, and of no method others are predicted from too few cells."""
-        has_few = any(map(self._has_few, range(len(self.methods))))
-        return not has_few and self.doubt <= 1 - sure
+        return self.doubt <= 1 - sure and not any(map(self._has_few, range(len(self.methods))))
 
     def _has_few(self, place: int) -> bool:
         of_all = (of[place].basis == "predicted" for of in self.estimates.values())
@@ -297,17 +302,15 @@ class Cells:
         gains: dict[tuple[int, int], float] = {}
         for place, method in enumerate(self.methods):
             weights = dict(self._weights(place))
-            gives_nothing = not method.learned and len(method.lost) >= LEARNED_MIN
-            if not weights or gives_nothing:
+            if not weights:
                 continue
             alike = (  # one point for all that learn the same: the first that is open
                 next((one for one in method.alike(point) if method.source(one) is None), point)
                 for point in weights
             )
             chosen = [*dict.fromkeys(alike)]
-            told = self._predictors[place].told(
-                *([method.points.index(one) for one in points] for points in (chosen, weights))
-            )
+            index = method.points.index
+            told = self._predictors[place].told([*map(index, chosen)], [*map(index, weights)])
             for one, shares in zip(chosen, told, strict=True):
                 same = set(method.alike(one)) | {one}
                 gains[place, one] = sum(
@@ -334,17 +337,14 @@ class Cells:
             for point in method.learned
             if len(method.learned) > 2 and point in self.estimates
         ]
-        wrong, expected, inside = zip(*counts, strict=True) if counts else ((), (), ())
-        return LeftOut(len(counts), sum(wrong), sum(expected), sum(inside))
+        return LeftOut(len(counts), *map(sum, zip(*counts, strict=True)))
 
     def _without(self, place: int, point: int) -> tuple[bool, float, bool]:
         """Tell if a cell would be called wrongly, how likely that was, and if it is inside."""
-        method = self.methods[place]
+        method, blind = self.methods[place], [*self.estimates[point]]
         index = method.points.index(point)
         (guess,) = self._predictors[place].without(index).guesses([index])
-        blind = [*self.estimates[point]]
-        epoch_s = method.first(point).epoch_s
-        blind[place] = Estimate("predicted", epoch_s, guess, None, method.epochs_max)
+        blind[place] = replace(blind[place], basis="predicted", guess=guess, times_s=None)
         called, (low, high) = call(blind), guess.interval(COVERED)
         is_wrong = called.best != self.calls[point].best
         return is_wrong, called.wrong, low <= method.value(point) <= high

@@ -176,9 +176,7 @@ def _links(cluster: Cluster, factor: float, keys: Collection[str] = (LATENCY, *_
 def _all(cluster: Cluster, factor: float) -> Cluster:
     """A cluster with all its time constants so many times as fast."""
     events = tuple(_faster(one, factor, ("from_s", "until_s")) for one in cluster.events)
-    varying = {
-        key: _faster(getattr(cluster, key), factor, times) for key, times in _VARYING.items()
-    }
+    varying = {key: _faster(getattr(cluster, key), factor, own) for key, own in _VARYING.items()}
     cluster = replaced(_links(cluster, factor), events=events, **varying)
     return _host(_workers(range(cluster.workers), cluster, factor), factor)
 

@@ -12,6 +12,7 @@ import pytest
 from ampsim.exploring.cells import Cells, Entrant, Estimate, LeftOut, call, stated_wrong
 from ampsim.exploring.making import FirstEpoch
 from ampsim.exploring.predicting import Guess, Predictor, Process, probability_below
+from ampsim.runs.ranking import rank
 
 EPOCHS = 40
 
@@ -290,3 +291,23 @@ def test_no_map_is_sure_that_predicts_a_method_from_fewer_than_three_cells():
         assert cells.doubt < 0.1
         assert cells.is_sure(0.9) == (count == 3)
         assert (cells.next() or (None, None))[0] == 1
+
+
+@pytest.mark.parametrize(("lost", "others"), [({0, 1, 2}, 2), ({0, 1}, 2), ({0, 1, 2}, 1)])
+def test_a_method_of_which_every_run_is_lost_leaves_two_others_their_call(lost, others):
+    """It is not tried any more, and nothing is known of it; one other has nobody beside it."""
+    known = [
+        method(drains=True, learned={0: [time, time]}, digests="aaaa", ages=[0] * 4)
+        for time in (4.0, 9.0)[:others]
+    ]
+    gone = method(drains=False, learned={}, digests="pqrs", ages=[1, 2, 3, 4])
+    gone.lost |= lost
+    cells, is_called = Cells([*known, gone]), len(lost) > 2 and others > 1
+    assert [one.best for one in cells.calls.values()] == [0 if is_called else None] * 4
+    assert cells.is_sure(0.9) == is_called
+    assert cells.next() == ((2, 2) if len(lost) < 3 else None) or others == 1
+    if is_called:
+        called = cells.calls[3]
+        assert called.ranking and called.standing(2) == "not compared"
+        alone = rank([of.times_s for of in cells.estimates[3][:2]])
+        assert alone and called.ranking.flip == alone.flip
