@@ -265,7 +265,10 @@ const legend = () => {
   const found = state.learner < 0 ? data.methods.map(({ name, colour }) => coloured(colour, `${name} first; paler where it leads by less`))
     : [item("1 2 ", `cells with one number: ${data.methods[state.learner].name} learns the same in its first epoch`)];
   if (state.learner < 0) found.push(item(html("span", { className: "swatch striped" }), "ahead, not for sure"));
-  if (state.learner < 0 && data.points.some((cells) => !cells.some((cell) => cell[FIRST]))) found.push(item(html("span", { className: "swatch idle" }), "nobody is known to reach the target"));
+  const idle = data.points.filter((cells) => state.learner < 0 && !cells.some((cell) => cell[FIRST]));
+  for (const [isOpen, text] of [[false, "nobody is known to reach the target"], [true, "it is open who is first: of a schedule no time is known"]]) {
+    if (idle.some((cells) => cells.some((cell) => cell[BASIS] === null) === isOpen)) found.push(item(html("span", { className: "swatch idle" }), text));
+  }
   if (data.methods.length === 2 && several.length > 1) found.push(item(html("span", { className: "swatch equal-time" }), "equal time"));
   if (state.learner < 0) found.push(item("● ", "all trained"), item("○ ", "learns the same as a trained cell"), item("? ", "predicted, another is ahead with more than 10 %"));
   if (data.points.some((cells) => cells.every((cell) => cell[BASIS] === "unfit"))) found.push(item("× ", "none fits"));

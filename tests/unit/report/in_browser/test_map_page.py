@@ -43,10 +43,10 @@ return [...places, cells.map((one) => one.getAttribute("fill"))];
 PLACES = 'return [...document.querySelectorAll(".slice circle")].map((one) => one.cx.baseVal.value)'
 
 
-def cell(time_s, *, is_first=False, learning: int | None = 1, other=1e-6):
+def cell(time_s, *, is_first=False, learning: int | None = 1, other=1e-6, basis="learned"):
     low, high = (None, None) if time_s is None else (0.9 * time_s, 1.1 * time_s)
     doubt, standing = (other, "first") if is_first else (None, None)
-    return [time_s, low, high, "learned", doubt, is_first, standing, "", learning]
+    return [time_s, low, high, basis, doubt, is_first, standing, "", learning]
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ def open_map(open_page, tmp_path):
     Or over those whose places are given.
     """
 
-    def open_it(reached, time_s=0.5, other=1e-6):
+    def open_it(reached, time_s=0.5, other=1e-6, basis="learned"):
         reached = range(reached) if isinstance(reached, int) else reached
         points = [
             [cell(0.9996), cell(time_s, is_first=True, learning=2 + place, other=other)]
             if place in reached
-            else [cell(None), cell(None, learning=None)]
+            else [cell(None), cell(None, learning=None, basis=basis)]
             for place in range(len(LATENCIES))
             for _rate in RATES
         ]
@@ -150,7 +150,15 @@ def test_the_product_of_latency_and_rate_is_left_out_where_nothing_is_known_of_i
     page = open_map(0)
     assert page.find(".product").text == ""
     assert "nobody is known to reach the target" in page.find(".legend").text
+    assert "it is open" not in page.find(".legend").text
     assert (page.complaints(), page.requests()) == ([], [])
+
+
+def test_where_a_time_is_unknown_it_is_open_who_is_first(open_map):
+    """That nobody is known to reach the target was said where one arrives, too."""
+    page = open_map(1, basis=None)
+    assert "nobody is known" not in page.find(".legend").text
+    assert "it is open who is first: of a schedule no time is known" in page.find(".legend").text
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
