@@ -99,6 +99,8 @@ def search(
         SimulationError: no point can be run.
     """
     setup = setup_of(model, cluster, schedules)
+    if sampler == "random" and against_random:
+        raise OptionError("against_random has no effect beside sampler='random'; leave it out")
     asked = Query(setup=setup, repeats=repeats, budget_s=budget_s, **how)
     aim = Aim(*aims_of(minimise, subject_to), asked.seeds, prunes)
     if aim.learns and asked.aimed_at is None:

@@ -413,6 +413,10 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "amp:4 says max_active_keys itself, got 2 besides",
     ),
     "no key": ({"over": {"latency": "1"}}, "nothing named 'latency' can vary"),
+    "random twice": (
+        {"sampler": "random", "against_random": True},
+        "against_random has no effect beside sampler='random'; leave it out",
+    ),
 }
 
 
