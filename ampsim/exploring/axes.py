@@ -307,6 +307,8 @@ def _value(key: str, value: Any, kind: type) -> Value:
     if value == "" and kind in (str, object):
         raise OptionError(f"{key} must be values with single commas between, got an empty one")
     if kind is str or (kind is object and isinstance(value, str)):
+        if re.search("[\ud800-\udfff]", str(value)):  # of a path that is not UTF-8
+            raise OptionError(f"{key} must be UTF-8 text, got {short(value)}; rename the file")
         return str(value)
     if kind is bool:
         known = {"true": True, "false": False}
@@ -393,9 +395,7 @@ def _schedules_at(schedules: Sequence[Schedule], point: Point) -> tuple[Schedule
         if not any(takes(one, option) for one in found):
             names = ", ".join(dict.fromkeys(one.name for one in found))
             raise OptionError(f"{option} has no effect on {names}; leave it out")
-        found = [
-            replace(one, **{option: point[option]}) if takes(one, option) else one for one in found
-        ]
+        found = [replace(a, **{option: point[option]}) if takes(a, option) else a for a in found]
     return tuple(found)
 
 

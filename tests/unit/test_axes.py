@@ -190,6 +190,7 @@ WRONG = {
     "model.dtype=flaot": "field 'dtype': input should be 'float32' or 'float64', got 'flaot'",
     "vertical_sync=true": "vertical_sync has no effect on amp, sequential; leave it out",
     "overlap=maybe": "overlap must be true or false, got 'maybe'",
+    "device=d\udcff.toml,h100": "device must be UTF-8 text, got 'd\\udcff.toml'; rename the file",
 }
 
 
