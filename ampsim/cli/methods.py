@@ -69,12 +69,12 @@ _WORDED: Final = {
     "max_active_keys": _of_schedules(
         SEVERAL,
         "Instances in flight at most; for schedules that drain, those of a group. sequential "
-        "always has 1. Several, such as 2,4,8, make a row of each.  [default: 8]",
+        "always has 1. Several (2,4,8) make a row of each; run and search take one.  [default: 8]",
     ),
     "min_update_interval": _of_schedules(
         SEVERAL,
-        "Gradients between updates of a node, under amp, amp-budget and pipedream-2bw. Several "
-        "make a row of each.  [default: as the model prefers; pipedream-2bw: 8]",
+        "Gradients between updates of a node, under amp, amp-budget and pipedream-2bw; several as "
+        "of --max-active-keys.  [default: as the model prefers; pipedream-2bw: 8]",
     ),
     "remedy": _of_schedules(
         "NAME",

@@ -257,6 +257,15 @@ def test_a_window_beyond_the_run_is_refused(mistake, call, once, out, window):
         assert call("gantt", *source, "--out", out, "--window", f"0:{end}").code == 0
 
 
+def test_help_says_which_commands_take_one_number_in_flight(call, mistake):
+    """All of them were said to make a row of each, which these two refuse."""
+    several = ("--schedule", "amp", "--max-active-keys", "2,4")
+    for command, own in (("run", ()), ("search", ("--for", "latency_s=1e-7,1e-5"))):
+        said = " ".join(call(command, "--help").out.split())
+        assert "make a row of each; run and search take one." in said
+        assert "amp, " in mistake(command, "rnn", *SMALL, *several, *own)
+
+
 def test_every_command_that_trains_writes_all_epochs_as_csv(once):
     once("run", "rnn", *SMALL, "--quiet", "--epochs", "2", "--out", "kept")
     words = ("--schedule", "sequential,amp", "--max-active-keys", "2,4", "--repeats", "2")
