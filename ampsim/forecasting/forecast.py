@@ -49,6 +49,7 @@ from ampsim.metric import Goal
 from ampsim.model_parallel import Schedule, Search
 from ampsim.options import REPEATS_MAX, Count, Seed
 from ampsim.output_folder import Saveable
+from ampsim.report.frames import LABELS
 from ampsim.report.table import answer_cells
 from ampsim.runs.jobs import ExecutorLike, opened
 from ampsim.runs.ranking import Sureness
@@ -69,6 +70,7 @@ from ampsim.study.provenance import (
     schedule_origin,
     software,
 )
+from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import (
     ClusterLike,
     Mode,
@@ -390,7 +392,9 @@ def _collect(
     unreached = tuple(f"{label}: not tuned: {why}" for label, why in tuned.untuned.items())
     runs = [run for row in made.rows for run in row]
     is_off = any(not one.plan.options.times_validation for one in entries)
-    spread = sentences_of(rows, made.rows, made.spreads)
+    named = zip(rows, made.rows, strict=True)
+    labelled = [{**row, "schedule": of[0].label} for row, of in named]
+    spread = sentences_of(labelled, made.rows, made.spreads)
     assumed = [*([str(advice)] if advice else []), *unreached, *spread, *([ASSUMPTION] * is_off)]
     manifest = {
         **manifest_of(plan, entries, runs),
@@ -412,11 +416,13 @@ def _rows(
     """The rows of the table."""
     by_label = {one.label: one for one in entries}
     mine = [by_label[of[0].label] for of in made.rows]
+    schedules = [one.schedule for one in mine]
+    names = labels_of(schedules, (*LABELS, "ranks"))
     rows = [
-        {**row_of(of[0].schedule, goal, of), **one.plan.rate.columns(one.plan.model)}
-        for of, one in zip(made.rows, mine, strict=True)
+        {**row_of(name, goal, of), **one.plan.rate.columns(one.plan.model)}
+        for name, of, one in zip(names, made.rows, mine, strict=True)
     ]
-    rows = beside_each_other(goal, rows, [one.schedule for one in mine], made.rows, sureness)
+    rows = beside_each_other(goal, rows, schedules, made.rows, sureness)
     rows = with_devices(rows, made.rows, made.spreads)
     return [{**row, **of} for row, of in zip(rows, copies_of(mine), strict=True)]
 

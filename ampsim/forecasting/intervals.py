@@ -202,10 +202,9 @@ def widened(row: Mapping[str, Any], spread: Spreading, items: Items) -> dict[str
     told: dict[str, Any] = dict(zip(COLUMNS, (*rates, *ends), strict=True))
     if time_s is not None and row["time_to_target_coverage"]:
         low, high = row["time_to_target_low_s"], row["time_to_target_high_s"]
-        told["time_to_target_low_s"] = None if low is None else time_s / _joint(time_s / low, less)
-        told["time_to_target_high_s"] = (
-            None if high is None else time_s * _joint(high / time_s, more)
-        )
+        low = None if low is None else time_s / _joint(time_s / low, less)
+        high = None if high is None else time_s * _joint(high / time_s, more)
+        told |= {"time_to_target_low_s": low, "time_to_target_high_s": high}
     return {**row, **told, "note": note_with(row["note"], _words(told))}
 
 
@@ -219,10 +218,9 @@ def _words(told: Mapping[str, Any]) -> str:
     slow, fast, less, more = (told[name] for name in COLUMNS)
     if slow is None:
         return ""
-    time = (
-        "" if less is None else f", time to target {format_seconds(less)} to {format_seconds(more)}"
-    )
-    return f"of the device alone, 95 %: training {format_rate(slow)} to {format_rate(fast)}{time}"
+    said = f"of the device alone, 95 %: training {format_rate(slow)} to {format_rate(fast)}"
+    times = None if less is None else f"{format_seconds(less)} to {format_seconds(more)}"
+    return f"{said}, time to target {times}" if times else said
 
 
 def sentences_of(

@@ -205,10 +205,8 @@ def spaces_of(
     for one in entries:
         model, own = one.plan.model, {*_changed(one.schedule)}
         name, keys = one.schedule.name, getattr(one.schedule, IN_FLIGHT, None)
-        alike = {
-            getattr(of.schedule, IN_FLIGHT, keys) for of in entries if of.schedule.name == name
-        }
-        is_own = IN_FLIGHT in own or len(alike) > 1 or f"{name}:{keys}" in fixed
+        same = {getattr(of.schedule, IN_FLIGHT, keys) for of in entries if of.schedule.name == name}
+        is_own = IN_FLIGHT in own or len(same) > 1 or f"{name}:{keys}" in fixed
         chosen = {*fixed, *_changed(model.config), *[IN_FLIGHT] * is_own}
         methods = known.setdefault(id(model), methods_of(model))
         has_rate = not chosen.intersection(BY_RATE)

@@ -181,10 +181,8 @@ class Tuner:
                 chosen[row] = setting
             else:
                 untuned[one.label] = why
-        return Tuned(
-            tuple(entries), self._table(chosen), untuned, None, tuple(self._lost),
-            tuple(self._runs.values()),
-        )  # fmt: skip
+        lost, runs = tuple(self._lost), tuple(self._runs.values())
+        return Tuned(tuple(entries), self._table(chosen), untuned, None, lost, runs)
 
     def _why_not(self, row: int) -> str | None:
         """Why a row is not tuned; None where it is."""

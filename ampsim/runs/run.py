@@ -113,9 +113,9 @@ class Run(WithRates):
         """
         if self.made is None:
             raise OptionError(
-                f"{self.schedule}, seed {self.seed}: a run that is kept in a folder, or was made "
-                "on another machine, has no result; read its tables, or forecast with jobs and "
-                "without keeping"
+                f"{self.label or self.schedule}, seed {self.seed}: a run that is kept in a folder, "
+                "or was made on another machine, has no result; read its tables, or forecast with "
+                "jobs and without keeping"
             )
         return self.made
 
@@ -194,7 +194,7 @@ class RunTable:
     @property
     def failures(self) -> list[str]:
         """One sentence for each run that failed."""
-        return [f"{run.schedule}: {run.failure}" for run in self.runs if run.failure]
+        return [f"{run.label or run.schedule}: {run.failure}" for run in self.runs if run.failure]
 
 
 def placed_alike(runs: Mapping[str, Run]) -> list[tuple[list[str], bool, dict[str, int]]]:

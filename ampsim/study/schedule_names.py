@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
@@ -30,11 +30,8 @@ _VALUES: Final = (bool, int, float, str)
 _hints_of: Final = cache(get_type_hints)
 
 _FIELDS: Final[dict[type, Any]] = {
-    int: Annotated[int, Field(ge=1)],
-    float: float,
-    str: Text,
-    bool: bool,
-}
+    int: Annotated[int, Field(ge=1)], float: float, str: Text, bool: bool
+}  # fmt: skip
 """What a file may say for an option, by its type."""
 
 
@@ -81,18 +78,23 @@ def schedule_of_row(name: str, row: object) -> Schedule:
     return schedules[0]
 
 
-def labels_of(schedules: Sequence[Schedule]) -> list[str]:
+def labels_of(schedules: Sequence[Schedule], told: Collection[str] = ()) -> list[str]:
     """A name for each schedule, no two alike: its own, and what sets it apart from its namesakes.
+
+    Of options that are `told` elsewhere it says nothing, and those that differ in no other have one
+    name.
 
     >>> labels_of(schedules_of("sequential,amp", max_active_keys=[2, 4]))
     ['sequential', 'amp, 2 in flight', 'amp, 4 in flight']
     """
     labels = [schedule.name for schedule in schedules]
     for option in option_types():
+        if option in told:
+            continue
         given: list[Any] = [getattr(schedule, option, None) for schedule in schedules]
         values = [name_of(one) if hasattr(one, "admission") else repr(one) for one in given]
         labels = marked(labels, values, f"{{}}, {_WORDS.get(option, f'{option} {{}}')}".format)
-    return distinct(labels)
+    return labels if told else distinct(labels)
 
 
 def option_types() -> dict[str, type]:

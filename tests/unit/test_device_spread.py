@@ -194,6 +194,15 @@ def test_where_times_vary_it_is_unknown_what_ends_do_as_short_runs_have_others(t
     )
 
 
+def test_rows_of_which_it_is_unknown_are_told_from_their_namesakes(tmp_path):
+    cluster = ampsim.load_cluster(device(tmp_path, step_ends="low = 1e-8\nhigh = 1e-3"), workers=2)
+    cluster = cluster.model_copy(update={"checkpoints": Checkpoints(every_s=5e-3, takes_s=1e-3)})
+    model = ampsim.load_model("mlp", **MODEL)
+    made = ampsim.forecast(model, cluster, "amp:1,amp:2", instances=40, max_epochs=1)
+    said = " ".join(made.manifest["assumptions"])
+    assert "do to amp, 1 in flight, amp, 2 in flight is unknown" in said
+
+
 def test_the_papers_core_has_the_intervals_of_its_fit():
     ends = ends_of(ampsim.load_cluster("ampnet-core", workers=2))
     assert [(one.key, one.value) for one in ends] == [

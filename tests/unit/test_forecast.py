@@ -11,12 +11,14 @@ from pandas.api.types import is_numeric_dtype
 
 import ampsim
 from ampsim import (
+    EASGD,
     Amp,
     InterleavedOneFOneB,
     PipeDream,
     PipeDream2BW,
     Pipeline,
     Sequential,
+    SyncSGD,
     forecast,
     simulate,
 )
@@ -24,6 +26,7 @@ from ampsim.errors import OptionError, SimulationError
 from ampsim.forecasting.forecast import row_values
 from ampsim.metric import ACCURACY, Goal
 from ampsim.optim import sgd
+from ampsim.report.frames import row_labels
 from ampsim.report.table import bound_line, to_csv
 from ampsim.runs.rows import TEXTS, row_of, table_of
 
@@ -288,3 +291,25 @@ def test_two_schedules_of_one_kind_have_a_row_each(model, cluster):
     assert made.table["max_active_keys"].tolist() == [1, 3]
     assert made.table["messages"].tolist() == [run.result.messages for run in made.runs]
     assert "<table" in made._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("rows", "names", "labels"),
+    [
+        ([Amp(1), Amp(3)], ["amp", "amp"], ["amp, 1 in flight", "amp, 3 in flight"]),
+        ([Amp(3), Amp(3, max_group=2)], *[["amp, max_group 1", "amp, max_group 2"]] * 2),
+        (
+            [SyncSGD(1, inner="pipeline:2"), SyncSGD(1)],
+            *[["sync-sgd, inner pipeline:2", "sync-sgd, inner sequential"]] * 2,
+        ),
+        ([EASGD(1, period=1), EASGD(1, period=2)], *[["easgd, period 1", "easgd, period 2"]] * 2),
+    ],
+)
+def test_rows_of_one_schedule_are_told_apart_wherever_they_are_named(
+    chain, cluster, rows, names, labels
+):
+    model = replace(chain(HEAVY, instances=6).model(), optimizer=sgd(1e100))
+    made = forecast(model, cluster, rows, max_epochs=1)
+    assert made.table["schedule"].tolist() == names
+    assert row_labels(made.table) == labels
+    assert [one.partition(": ")[0] for one in made.failures] == labels
