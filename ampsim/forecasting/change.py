@@ -293,33 +293,28 @@ def _axes(cluster: Cluster, *, can_move: bool) -> Iterator[_Axis]:
     is_even = not (cluster.topology or cluster.edges or cluster.links)  # one link stands for all
     if is_even:
         yield _Axis(
-            now,
-            LATENCIES_S,
-            lambda value: relinked(cluster, latency_s=value),
+            now, LATENCIES_S, lambda value: relinked(cluster, latency_s=value),
             lambda value: (
                 f"from a latency of {format_seconds(value)} {'on' if value > now else 'down'} "
                 f"(now {format_seconds(now)})"
             ),
             f"at each latency tried, up to {format_seconds(LATENCIES_S[-1])}",
-        )
+        )  # fmt: skip
     yield _Axis(
-        1.0,
-        FACTORS,
-        lambda value: _scaled(cluster, "flop_per_s", value),
+        1.0, FACTORS, lambda value: _scaled(cluster, "flop_per_s", value),
         lambda value: f"at {value:.2g} times the FLOP rate",
         f"at {listed([f'{one:g}' for one in FACTORS])} times the FLOP rate",
-    )
+    )  # fmt: skip
     names_some = cluster.events or getattr(cluster.failures, "worker", "all") != "all"
     is_one = len(set(cluster.devices)) == 1 and not (names_some or cluster.ports)
     if is_even and is_one and can_move:
         counts = [*(1 << place for place in range((count - 1).bit_length())), 2 * count]
         yield _Axis(
-            count,
-            counts,
+            count, counts,
             lambda many: cluster.model_copy(update={"devices": cluster.devices[:1] * round(many)}),
             lambda value: f"with {round(value)} worker{'s' * (value >= 1.5)} (now {count})",
             f"with {listed([*map(str, counts)])} workers",
-        )
+        )  # fmt: skip
 
 
 def _scaled(cluster: Cluster, key: str, factor: float) -> Cluster:

@@ -270,7 +270,7 @@ def forecast(
             with the best of each (`ampsim.forecasting.tuning`); None tries none.
         sure: go on with more repeats until it is this sure which row is best, or `max_repeats`
             are made (`ampsim.forecasting.making`); None makes `repeats`.
-        max_repeats: runs of each schedule at most, with `sure`.
+        max_repeats: runs of each schedule at most, with `sure` and without `budget_s`.
         validate_every: as of `simulate`.
         budget_s: seconds of two processors to spend on tuning, then on seeds; counted in work, so
             that the answer is the same on every machine. `repeats` above 1 is then the number of

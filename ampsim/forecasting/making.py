@@ -302,12 +302,15 @@ def looks_of(rows: int, repeats: int, sure: float | None, max_repeats: int) -> L
     """When to look at so many rows.
 
     Raises:
-        OptionError: so few runs could never be that sure, or there is nothing to compare.
+        OptionError: so few runs could never be that sure, there is nothing to compare, or to end.
 
     >>> looks_of(3, 1, 0.9, 40).counts
     (7, 14, 40)
     """
     if sure is None:
+        if max_repeats != MAX_REPEATS:
+            given = f"and not what budget_s does, got {max_repeats}; give sure=0.9 alone"
+            raise OptionError(f"max_repeats ends what sure goes on with, {given}, or leave it out")
         return Looks((repeats,), Sureness())
     if rows < 2:
         raise OptionError("sure compares schedules, got one; name several, or give repeats instead")

@@ -561,6 +561,8 @@ def test_looks_double_and_end_at_the_budget(rows, most):
         ({"schedules": "amp,pipeline", "sure": 0.9, "repeats": 50}, ">= 50, for so many are asked"),
         ({"schedules": "amp,pipeline", "sure": 1.5}, "sure must be"),
         ({"schedules": "amp,pipeline", "sure": 0.9, "mode": "sleep"}, "there is none"),
+        ({"schedules": "amp", "max_repeats": 8}, "got 8; give sure=0.9 alone, or leave"),
+        ({"schedules": "amp", "max_repeats": 8, "budget_s": 9.0}, "not what budget_s does, got 8"),
     ],
 )
 def test_sureness_that_cannot_be_is_refused(model, cluster, given, words):
