@@ -33,7 +33,7 @@ from ampsim.forecasting.making import (
     ranking_of,
     run_rows,
 )
-from ampsim.forecasting.settings import SettingSpace, spaces_of, trials_of
+from ampsim.forecasting.settings import IN_FLIGHT, SettingSpace, spaces_of, trials_of
 from ampsim.forecasting.tuning import SLACK, Tuned, Tuner, no_trials
 from ampsim.hardware import load_cluster
 from ampsim.metric import Goal
@@ -296,13 +296,13 @@ class Spending:
         what += ["in flight"] * any(one.in_flight for one in spaces)
         what += ["decay"] * any(one.decays for one in spaces)
         tried = f"{who} tuned by {count} trials ({', '.join(what)}), then " if trials else ""
-        yield (
-            f"budget {format_seconds(self._budget.budget_s)}: "
-            f"{tried}{seeds} seed{'s' * (seeds != 1)}; "
-            f"{format_seconds(budget_s_of(self._spent_s))} used, counted as work and not timed"
-        )
-        kept = sorted({name for one in spaces for name in one.kept})
-        if kept:
+        ran = f"{tried}{seeds} seed{'s' * (seeds != 1)}"
+        used = f"{format_seconds(budget_s_of(self._spent_s))} used, counted as work and not timed"
+        yield f"budget {format_seconds(self._budget.budget_s)}: {ran}; {used}"
+        is_in_part = any(one.in_flight for one in spaces)  # of other rows it was tuned
+        whose = [f" of {one.schedule.name}" * is_in_part for one in self._entries]
+        pairs = [(name, of) for of, one in zip(whose, spaces, strict=True) for name in one.kept]
+        if kept := sorted({f"{name}{of * (name == IN_FLIGHT)}" for name, of in pairs}):
             yield f"chosen by you, so not tuned: {', '.join(kept)}"
 
     def _more(self, ranking: Ranking | None, made: ForecastRuns) -> Iterator[str]:

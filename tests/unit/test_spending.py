@@ -268,3 +268,20 @@ def test_a_trial_has_all_of_a_run_but_what_bounds_it_and_what_its_memories_held(
     assert unlike == {"bound_by", *SHARES, "bound_at", "path_parts", "peak_memory"}
     maker = RunMaker(NOBODY, None, None)
     assert maker.key(whole) != maker.key(trial)
+
+
+@pytest.mark.parametrize(
+    ("schedules", "fixed", "said"),
+    [
+        ("sequential,pipeline:4,amp", (), " of pipeline"),
+        ("gpipe:4,amp,pipeline:2", (), " of gpipe, max_active_keys of pipeline"),
+        ("sequential,pipeline:4", (), ""),
+        ("pipeline,amp", ("max_active_keys",), ""),
+    ],
+)
+def test_of_what_a_user_chose_for_some_rows_it_is_told_for_which(rows, schedules, fixed, said):
+    entries = rows(*schedules_of(schedules))
+    spaces = spaces_of(entries, fixed, None)
+    tuned, made = Tuned(entries, no_trials()), ForecastRuns((), None, ())
+    _bought, *told = spending_on(entries)._what_was_done(spaces, tuned, made)
+    assert told == [f"chosen by you, so not tuned: max_active_keys{said}"]
