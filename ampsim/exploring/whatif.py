@@ -162,7 +162,7 @@ class _Question:
         said = [f"{row.label}: {sentence_of(dict(twice.loc[one.change.what]))}" for one in first]
         there = [math.isfinite(time_s) for time_s in self.now.times_s.values()]
         few = f"{row.label}: {sum(there)} of {len(there)} seeds reach the target now."
-        said[:0] = [few] * (0 < 2 * sum(there) <= len(there))
+        said[:0] = [few] * (bool(there) and 2 * sum(there) <= len(there))
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
         return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
