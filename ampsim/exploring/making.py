@@ -140,7 +140,7 @@ class Query:
         return {
             "model": model_origin(model), "cluster": cluster.name, "cluster_sha256": cluster.digest,
             "schedules": [schedule_origin(one) for one in schedules],
-            "seeds": [self.seeds.start, self.seeds.stop - 1], "target": self.aimed_at,
+            "seeds": [*self.seeds], "target": self.aimed_at,
             "max_epochs": self.max_epochs, "instances": self.instances, "placement": placed,
         }  # fmt: skip
 

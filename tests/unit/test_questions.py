@@ -21,8 +21,9 @@ import ampsim
 from ampsim.cli.options import Hardware, Tuning
 from ampsim.cli.questions import Question
 from ampsim.errors import OptionError, SimulationError
+from ampsim.exploring.axes import Setup
 from ampsim.exploring.explore import evidence_from_plain
-from ampsim.exploring.making import How, PointRuns
+from ampsim.exploring.making import How, PointRuns, Query
 from ampsim.forecasting.making import RunMaker
 from ampsim.runs import RunCache
 from ampsim.study.result import Result
@@ -355,6 +356,11 @@ def test_a_run_over_its_limit_is_ended_and_named():
         ampsim.search(mine, CLUSTER, "amp", jobs=2, **how)
 
 
+def test_its_manifest_names_each_seed_as_that_of_a_forecast_does():
+    three = Query(setup=Setup(MODEL, CLUSTER, BOTH), seed=4, repeats=3)
+    assert three.manifest()["seeds"] == [4, 5, 6]
+
+
 def test_its_folder_has_the_files_that_it_names_and_says_what_was_asked(asked, tmp_path):
     _ask, found = asked
     written = found.save(tmp_path / "found")
@@ -363,7 +369,7 @@ def test_its_folder_has_the_files_that_it_names_and_says_what_was_asked(asked, t
     manifest = tomllib.loads(written[-1].read_text("utf-8"))
     assert manifest["kind"] == found.kind
     assert manifest["model"]["config"]["hidden"] == 8
-    assert (manifest["max_epochs"], manifest["seeds"]) == (2, [0, 0])
+    assert (manifest["max_epochs"], manifest["seeds"]) == (2, [0])
     assert set(manifest["files"]) == set(found.files)
 
 
