@@ -306,9 +306,11 @@ def _all_missed(records: Sequence[Row], goal: Goal) -> str:
         names = listed(_some([f"{_name(row)} {_when(row)}" for row in some]))
         return f"In the median no schedule reached {goal.text}; {names}."
     column = goal.metric.best_column
-    known = [row for row in records if not math.isnan(number(row, column))]
-    closest = (max if goal.metric.is_rising else min)(known, key=lambda row: number(row, column))
-    best = _best_text(closest, goal)
+    known = [score for row in records if not math.isnan(score := number(row, column))]
+    nearest = (max if goal.metric.is_rising else min)(known)
+    closest = [row for row in records if number(row, column) == nearest]  # of which several may be
+    best = _best_text(closest[0], goal)
     if len(records) == 1:
         return f"It did not reach {goal.text}; its best {goal.metric.kind} was {best}."
-    return f"No schedule reached {goal.text}; {_name(closest)} came closest with {best}."
+    names = listed(_some([_name(row) for row in closest]))
+    return f"No schedule reached {goal.text}; {names} came closest with {best}."

@@ -203,6 +203,19 @@ def test_nobody_reaching_the_target_is_said_with_the_closest(make_table):
     )
 
 
+@pytest.mark.parametrize(
+    ("best", "who"),
+    [
+        ([0.951, 0.951, 0.94], "sequential and pipeline"),
+        ([0.94] * 3, "sequential, pipeline and amp"),
+        ([NAN, 0.94, 0.94], "pipeline and amp"),
+    ],
+)
+def test_of_rows_that_come_as_close_each_is_named(make_table, best, who):
+    table = make_table(time_to_target_s=[NAN] * 3, best_accuracy=best)
+    assert f" No schedule reached 97 %; {who} came closest with 9" in verdict(table, 0.97)
+
+
 def test_a_miss_is_not_rounded_to_the_target(make_table):
     table = make_table(time_to_target_s=[NAN] * 3, best_accuracy=[0.9, 0.9697, 0.94])
     assert verdict(table, 0.97).endswith(
