@@ -110,7 +110,7 @@ def _is_pipeline(row: Row) -> bool:
 
 
 def _name(row: Row) -> str:
-    return plain(text(row, "schedule"), 32)
+    return plain(text(row, "schedule"))
 
 
 def _speed(records: Sequence[Row]) -> str:

@@ -314,3 +314,12 @@ def test_an_error_is_named_with_its_unit(make_table):
     assert said.endswith(" An error of 4.6 eV is not reached by pipeline (best 4.8 eV).")
     nothing = make_table(best_accuracy=[NAN] * 3, time_to_target_s=[NAN] * 3)
     assert "No error was computed" in verdict(nothing, 4.6, error)
+
+
+def test_rows_that_differ_in_the_middle_of_their_names_are_told_apart(make_table):
+    """The widest that a command makes: both numbers of `pipedream-2bw`."""
+    names = [f"pipedream-2bw, {held} in flight, update interval 100" for held in (10, 12, 100)]
+    table = make_table(time_to_target_s=[NAN] * 3, best_accuracy=[0.951, 0.951, 0.94])
+    table["schedule"] = names
+    said = verdict(table, 0.97)
+    assert {held for held in (10, 12, 100) if f"pipedream-2bw, {held} in fl" in said} >= {10, 12}
