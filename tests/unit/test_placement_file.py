@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+import ampsim
 from ampsim.errors import FileFormatError
 from ampsim.hardware import Cluster, Device
 from ampsim.ir import Graph
@@ -78,6 +79,17 @@ def test_a_mistake_is_one_line_naming_file_key_and_remedy(place, content, said):
     with pytest.raises(FileFormatError, match=f"^p.toml: {re.escape(said)}") as caught:
         place(content)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_worker_that_a_rank_lacks_is_said_to_be_of_the_rank(tmp_path, monkeypatch):
+    """There are three, of which each rank has one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.toml").write_text("linear-1 = 0\nloss = 1\n", "utf-8")
+    model = ampsim.load_model("mlp", layers=1, data="synthetic")
+    cluster = ampsim.load_cluster("tflops-1", workers=3)
+    said = "loss must be a worker, 0 to 0, got 1; change it, or add workers, under a solver to "
+    with pytest.raises(FileFormatError, match=said):
+        ampsim.simulate(model, cluster, ampsim.SyncSGD(3), instances=100, placement="p.toml")
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path, monkeypatch):

@@ -116,7 +116,7 @@ def _check_worker(path: str, name: str, value: Any, workers: int) -> None:
     if type(value) is not int or not 0 <= value < workers:
         raise FileFormatError(
             f"{path}: {name} must be a worker, 0 to {workers - 1}, got {value!r}; "
-            "change it, or add workers"
+            "change it, or add workers, under a solver to each rank (workers_per_rank)"
         )
 
 
