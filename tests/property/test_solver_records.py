@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from typing import Any
 
 import pytest
 from solver_cases import Link, cluster, model, solver
@@ -143,9 +144,10 @@ def test_a_rank_that_was_too_slow_to_exchange_is_named_with_its_period():
 @pytest.mark.parametrize("name", ["sync-sgd", "local-sgd", "sync-easgd"])
 def test_ranks_without_a_batch_in_the_last_round_wait_for_it_as_others_do(name, collective):
     """What a round gives may come to them after the run's end, which is that of the last batch."""
-    more = {"ranks_per_group": 2} if collective == "hierarchical" else {}
-    more |= {"period": 1} if name == "local-sgd" else {}
-    chosen = SOLVERS[name](ranks=4, collective=collective, **more)
+    how: dict[str, Any] = {"ranks": 4, "collective": collective}
+    how |= {"ranks_per_group": 2} if collective == "hierarchical" else {}
+    how |= {"period": 1} if name == "local-sgd" else {}
+    chosen = SOLVERS[name](**how)
     hosts = cluster([1e9] * 4, link=Link(latency_s=1e-5, bandwidth_bytes_per_s=1e8))
     result = ampsim.simulate(model(12, 4), hosts, chosen, mode="sleep")
     rows = result.exchanges.sort_values("rank")
