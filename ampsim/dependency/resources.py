@@ -84,6 +84,7 @@ class Workspace:
     ) -> None:
         self._engine = engine
         self._memory = engine.memory(place)  # pyright: ignore[reportArgumentType]  # asked there
+        self._place = engine.place(place)  # pyright: ignore[reportArgumentType]  # likewise
         self._variables = [engine.new_variable(f"workspace {one}") for one in range(copies)]
         self._pushed_bytes = [0] * copies
         self._held_bytes = [0] * copies
@@ -106,6 +107,7 @@ class Workspace:
             self._engine.push(
                 lambda: self._grow(place, size_bytes),
                 mutates=[variable],
+                on=self._place,
                 name=f"{variable.name} grows",
             )
         return variable

@@ -252,6 +252,22 @@ def test_so_many_operations_overlap_as_there_are_workspaces(copies):
     assert engine.memory(0).total_bytes == 0
 
 
+@pytest.mark.parametrize("place", [0, 1, "host"])
+def test_a_buffer_grows_where_it_lies_whatever_another_place_does(place):
+    """Worker 0 is occupied until 10 s; at 1 s a buffer is asked for."""
+    engine = ampsim.DependencyEngine(
+        Cluster(name="two", devices=(Device(name="d", flop_per_s=1.0),) * 2)
+    )
+    ended = engine.new_variable()
+    engine.push(None, work=ampsim.Work(flop=10))
+    engine.push(None, mutates=[ended], on=1, work=ampsim.Work(flop=1))
+    engine.wait_for(ended)
+    buffer = Workspace(engine, place).request(8)
+    engine.push(None, mutates=[buffer], on=place, name="use")
+    engine.wait_for_all()
+    assert engine.result.operations["end_s"].tolist()[-2:] == [10.0 if place == 0 else 1.0] * 2
+
+
 @pytest.mark.parametrize("short", [0, 1])
 def test_memory_is_recycled_by_deletion_and_one_byte_too_few_is_too_few(short):
     """a, b, then a is gone, c: under Naive at most two of the three lie there at a time."""
