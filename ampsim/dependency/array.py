@@ -14,10 +14,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from ampsim.arguments import checked
 from ampsim.dependency.engine import DependencyEngine
 from ampsim.dependency.operation import Variable
 from ampsim.dependency.places import ARRAYS, Place
-from ampsim.dependency.refusals import require_ended
+from ampsim.dependency.refusals import require_ended, require_name
 from ampsim.errors import OptionError
 from ampsim.hardware import HOST
 from ampsim.ir.work import NO_WORK, Work
@@ -107,7 +108,7 @@ class Array:
 
     Attributes:
         variable: what operations that use it read or mutate; of rows, that of the whole.
-        shape: once something has been assigned.
+        shape, item_bytes: once something has been assigned; the bytes of one element.
         layer_input: of a weight, what its last forward step was applied to.
     """
 
@@ -118,6 +119,7 @@ class Array:
             arrays.engine.new_variable(name) if whole is None else whole.variable
         )
         self.shape: Shape | None = None
+        self.item_bytes = arrays.dtype.itemsize if whole is None else whole.item_bytes
         self.rows: slice = slice(None)
         self.layer_input: Array | None = None
         self._value: np.ndarray | None = None
@@ -131,7 +133,13 @@ class Array:
         shape = self.known_shape
         part = Array(self.arrays, self.name, self.place, whole=self)
         part.rows = rows
-        part.shape = (len(range(*rows.indices(shape[0]))), *shape[1:])
+        try:
+            part.shape = (len(range(*rows.indices(shape[0]))), *shape[1:])
+        except (TypeError, IndexError):
+            raise OptionError(
+                f"{self.name}: rows must be whole numbers start:stop of an array that has rows, "
+                f"got {shown(rows)} of shape {shape}"
+            ) from None
         return part
 
     @property
@@ -148,7 +156,7 @@ class Array:
     @property
     def size_bytes(self) -> int:
         """Bytes that its numbers take in memory."""
-        return int(np.prod(self.known_shape)) * self.arrays.dtype.itemsize
+        return int(np.prod(self.known_shape)) * self.item_bytes
 
     @property
     def value(self) -> Any:
@@ -188,7 +196,11 @@ class Array:
             return
         if isinstance(given, np.ndarray):
             own = np.array(given) if self.arrays.is_numeric else given
-            given = Expression("set", (), lambda: own, own.shape)
+            if given.dtype.kind not in "biufc":
+                raise OptionError(f"{self.name} must be given numbers, got {given.dtype}")
+            item_bytes = None if given.dtype.kind == "f" else given.itemsize
+            self._push(Expression("set", (), lambda: own, own.shape), item_bytes)
+            return
         if not isinstance(given, Expression):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
             raise OptionError(
                 f"{self.name} must be given an expression, an array or numbers, got {shown(given)}"
@@ -211,9 +223,9 @@ class Array:
             raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
         if source.place == self.place:
             work = Work(bytes=2 * source.size_bytes)
-            self._push(Expression("copy", (source,), np.array, shape, work))
+            self._push(Expression("copy", (source,), np.array, shape, work), source.item_bytes)
             return
-        self._require(shape)
+        self._require(shape, source.item_bytes)
         self.arrays.engine.push_copy(
             partial(self._fill, np.array, (source,)),
             reads=(source.variable,),
@@ -281,10 +293,10 @@ class Array:
         copied.copyfrom(self)
         return copied
 
-    def _push(self, expression: Expression) -> None:
+    def _push(self, expression: Expression, item_bytes: int | None = None) -> None:
         if self.whole is not None:
             raise OptionError(f"{self.name}: rows can be read only; assign the whole array")
-        self._require(expression.shape)
+        self._require(expression.shape, item_bytes or self.arrays.dtype.itemsize)
         near = {one: one.near(self.place) for one in dict.fromkeys(expression.inputs)}
         inputs = tuple(near[one] for one in expression.inputs)
         reads = dict.fromkeys(one.variable for one in inputs if one.variable is not self.variable)
@@ -300,8 +312,8 @@ class Array:
             is_backward=expression.is_backward,
         )
 
-    def _require(self, shape: Shape) -> None:
-        """Its shape stays what it was.
+    def _require(self, shape: Shape, item_bytes: int) -> None:
+        """Its shape and the bytes of its elements stay what they were.
 
         Raises:
             OptionError: it would not.
@@ -311,7 +323,12 @@ class Array:
                 f"{self.name} has shape {self.shape}, got {shape}; give a new name to what has "
                 "another shape"
             )
-        self.shape = shape
+        if self.shape is not None and self.item_bytes != item_bytes:
+            raise OptionError(
+                f"{self.name} has {self.item_bytes} bytes an element, got {item_bytes}; give a new "
+                "name to what has others"
+            )
+        self.shape, self.item_bytes = shape, item_bytes
 
     def _fill(self, compute: Callable[..., Any], inputs: tuple[Array, ...]) -> None:
         """Hold the result from now on; its memory is taken when it is first there."""
@@ -329,16 +346,23 @@ class Array:
             self._value = None if given is None else self._checked(np.asarray(given))
 
     def _checked(self, value: np.ndarray) -> np.ndarray:
-        """Numbers of its shape; those that are no whole numbers in the type of all arrays.
+        """Numbers of its shape; fractions in the type of all arrays, others as they are.
 
         Raises:
-            OptionError: they have another shape.
+            OptionError: they have another shape, or take other bytes than are counted.
         """
         if value.shape != self.shape:
             raise OptionError(
                 f"{self.name} has shape {self.shape}, its function gave {value.shape}"
             )
-        return value.astype(self.arrays.dtype, copy=False) if value.dtype.kind == "f" else value
+        if value.dtype.kind == "f":
+            value = value.astype(self.arrays.dtype, copy=False)
+        if value.itemsize != self.item_bytes:
+            raise OptionError(
+                f"{self.name} has {self.item_bytes} bytes an element, its operation gave "
+                f"{value.dtype}; give numbers that have as many, such as x.astype(...)"
+            )
+        return value
 
     def _free(self) -> None:
         self.arrays.engine.memory(self.place).give(ARRAYS, self._held_bytes)
@@ -383,7 +407,7 @@ class Arrays:
 
     Args:
         engine: pushes their operations.
-        dtype: what their elements are.
+        dtype: what their elements are; other than fractions keep their own type where assigned.
         is_numeric: whether numbers are computed; otherwise operations only take time and memory.
 
     Attributes:
@@ -393,17 +417,22 @@ class Arrays:
         OptionError: an argument is none of these.
     """
 
+    @checked
     def __init__(
         self, engine: DependencyEngine, *, dtype: str = "float64", is_numeric: bool = True
     ) -> None:
-        if not isinstance(engine, DependencyEngine):  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
-            raise OptionError(f"engine must be a DependencyEngine, got {shown(engine)}")
-        if not isinstance(dtype, str) or dtype not in _DTYPES:  # pyright: ignore[reportUnnecessaryIsInstance]  # users' call
+        if dtype not in _DTYPES:
             raise OptionError(f"dtype must be one of {', '.join(_DTYPES)}, got {shown(dtype)}")
         self.engine, self.dtype, self.is_numeric = engine, np.dtype(dtype), is_numeric
 
     def new(self, *names: str) -> list[Named]:
-        """A name for arrays at any place, for each of these."""
+        """A name for arrays at any place, for each of these.
+
+        Raises:
+            OptionError: a name is no text of one line.
+        """
+        for name in names:
+            require_name(name)
         return [Named(self, name) for name in names]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import ampsim
 from ampsim.clock import WallClock
-from ampsim.dependency import POLICIES, Arrays
+from ampsim.dependency import POLICIES, Arrays, Expression
 from ampsim.dependency.array import summed
 from ampsim.dependency.operation import Operation
 from ampsim.errors import OptionError, OutOfMemoryError, SimulationError
@@ -295,6 +295,27 @@ def test_numbers_have_the_type_whose_bytes_are_counted(dtype):
     assert c[1].numpy().dtype == dtype
     assert np.array_equal(c[1].value, found + 0.1 * found)
     assert labels[0].numpy().dtype.kind == "i"
+
+
+@pytest.mark.parametrize("is_numeric", [True, False])
+@pytest.mark.parametrize("dtype", ["int64", "int8", "bool", "complex128", "float64", "float16"])
+def test_bytes_are_those_of_the_numbers_that_lie_there(dtype, is_numeric):
+    """Whole numbers keep their type, and were counted as fractions of single precision."""
+    engine = ampsim.DependencyEngine(cluster(3))
+    a, b, c, d = Arrays(engine, dtype="float32", is_numeric=is_numeric).new(*"abcd")
+    a[0] = np.ones(10, dtype)
+    b[0] = a[0]
+    a[1] = a[0]
+    c[1] = a[0][2:5]
+    d[2] = Expression("count", (a[0][:4],), lambda x: np.float64(x.sum().real), ())
+    engine.wait_for_all()
+    size = 4 if dtype.startswith("float") else np.dtype(dtype).itemsize
+    if is_numeric:
+        assert (b[0].value.itemsize, c[1].value.itemsize) == (size, size)
+    assert engine.result.peak_bytes.tolist() == [20 * size, 13 * size, 4 * size + 4]
+    assert engine.result.operations["bytes"].tolist() == [
+        0, 2 * 10 * size, 10 * size, 3 * size, 4 * size, 0
+    ]  # fmt: skip
 
 
 def test_an_array_for_which_there_was_no_room_lies_nowhere():

@@ -89,9 +89,23 @@ REFUSED: dict[str, Any] = {
     r"a\[gpu0\] must be given an expression, an array or numbers, got 3": lambda e, a: (
         Arrays(e).new("a")[0].__setitem__(0, 3)  # pyright: ignore  # the test
     ),
-    r"a\[gpu0\] has shape \(2,\), got \(3,\); give a new name": lambda e, a: two_shapes(e),
+    r"a\[gpu0\] has shape \(2,\), got \(3,\); give a new name": lambda e, a: assigned(
+        e, np.zeros(2), np.zeros(3)
+    ),
+    r"a\[gpu0\] has 8 bytes an element, got 1; give a new name": lambda e, a: assigned(
+        e, np.zeros(2), np.zeros(2, bool)
+    ),
+    r"a\[gpu0\] must be given numbers, got <U1": lambda e, a: assigned(e, np.array(["a"])),
+    r"a\[gpu0\]: rows must be whole numbers start:stop .* got slice\(0, 1, None\) of shape \(\)": (
+        lambda e, a: assigned(e, np.array(1.0))[0:1]
+    ),
+    r"a\[gpu0\]: rows must be whole numbers start:stop .* got slice\('b', None, None\) of": (
+        lambda e, a: assigned(e, np.zeros(2))["b":]
+    ),
     "has had no forward step": lambda e, a: two_gradients(e),
     "dtype must be one of float16, float32, float64, got": lambda e, a: Arrays(e, dtype="big"),
+    "is_numeric must be True or False, got 'no'": lambda e, a: Arrays(e, is_numeric="no"),  # pyright: ignore[reportArgumentType]  # the test
+    "name must be a text of one line or None, got 4": lambda e, a: Arrays(e).new(4),  # pyright: ignore[reportArgumentType]  # the test
     "copies must be a whole number >= 1, got 0": lambda e, a: Workspace(e, copies=0),
     "on must be 'host' or a worker": lambda e, a: Workspace(e, place=7),
     "batch must divide among 2 GPUs, got 3": lambda e, a: CaseStudy(batch=3),
@@ -106,10 +120,11 @@ REFUSED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def two_shapes(engine: Any) -> None:
+def assigned(engine: Any, *numbers: np.ndarray) -> Any:
     (a,) = Arrays(engine).new("a")
-    a[0] = np.zeros(2)
-    a[0] = np.zeros(3)
+    for one in numbers:
+        a[0] = one
+    return a[0]
 
 
 def two_gradients(engine: Any) -> None:
@@ -220,14 +235,20 @@ def test_an_array_that_came_from_another_shares_no_numbers_that_can_be_written(e
     a[0].numpy()[:] = 7.0
 
 
-def test_a_function_gives_numbers_of_the_shape_that_it_says(engine):
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x: x[:1], r"has shape \(4,\), its function gave \(1"),
+        (lambda x: x > 0, r"has 8 bytes an element, its operation gave bool; give numbers that"),
+    ],
+)
+def test_a_function_gives_numbers_of_the_shape_and_size_that_it_says(engine, function, text):
     a, b = Arrays(engine).new("a", "b")
     a[0] = np.arange(4.0)
-    b[0] = Expression("first", (a[0],), lambda x: x[:1], (4,))
-    text = (
-        r"^b\[gpu0\] first \(.*\) failed at 0 s: b\[gpu0\] has shape \(4,\), its function gave \(1"
-    )
-    with pytest.raises(SimulationError, match=text):
+    b[0] = Expression("first", (a[0],), function, (4,))
+    with pytest.raises(
+        SimulationError, match=rf"^b\[gpu0\] first \(.*\) failed at 0 s: b\[gpu0\] {text}"
+    ):
         engine.wait_for_all()
 
 
