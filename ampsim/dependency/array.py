@@ -82,8 +82,11 @@ def summed(*inputs: Array) -> Expression:
         return total
 
     size = int(np.prod(first.known_shape))
-    size_bytes, sums = (len(inputs) + 1) * first.size_bytes, len(inputs) - 1
-    work = Work(sums * size, size_bytes, sums, pass_bytes=3 * sums * first.size_bytes)
+    sum_bytes, sums = size * first.arrays.dtype.itemsize, len(inputs) - 1
+    read_bytes = sum(one.size_bytes for one in inputs)
+    # each sum but the first reads the one before, and all write theirs
+    pass_bytes = read_bytes + (2 * sums - 1) * sum_bytes if sums else 0
+    work = Work(sums * size, read_bytes + sum_bytes, sums, pass_bytes=pass_bytes)
     return Expression("sum", inputs, compute, first.known_shape, work)
 
 

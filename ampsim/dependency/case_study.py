@@ -116,9 +116,8 @@ def _matrix(array: Array) -> tuple[int, int]:
 def _product(data: Array, weight: Array, outputs: int) -> Work:
     """The work of each of a layer's three products, which have one size."""
     rows, width = _matrix(data)
-    element_bytes = data.arrays.dtype.itemsize
-    weight_bytes = width * outputs * element_bytes
-    moved_bytes = (rows * width + rows * outputs) * element_bytes + weight_bytes
+    output_bytes, weight_bytes = rows * outputs * data.arrays.dtype.itemsize, weight.size_bytes
+    moved_bytes = data.size_bytes + output_bytes + weight_bytes
     return Work(flop=2 * rows * width * outputs, bytes=moved_bytes, weight_bytes=weight_bytes)
 
 

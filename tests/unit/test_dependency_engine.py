@@ -11,7 +11,7 @@ import pytest
 
 import ampsim
 from ampsim.clock import WallClock
-from ampsim.dependency import POLICIES, Arrays, Expression
+from ampsim.dependency import POLICIES, Arrays, Expression, fullc_forward
 from ampsim.dependency.array import summed
 from ampsim.dependency.operation import Operation
 from ampsim.errors import OptionError, OutOfMemoryError, SimulationError
@@ -316,6 +316,20 @@ def test_bytes_are_those_of_the_numbers_that_lie_there(dtype, is_numeric):
     assert engine.result.operations["bytes"].tolist() == [
         0, 2 * 10 * size, 10 * size, 3 * size, 4 * size, 0
     ]  # fmt: skip
+
+
+def test_arithmetic_of_whole_numbers_and_fractions_moves_the_bytes_of_each():
+    engine = ampsim.DependencyEngine(cluster(pass_bandwidth_bytes_per_s=1.0))
+    a, b, c, d, e = Arrays(engine, dtype="float32").new(*"abcde")
+    a[0], b[0], c[0] = np.ones((10, 3), np.int64), np.ones((3, 5)), np.ones((10, 3))
+    d[0] = fullc_forward(a[0], b[0])
+    e[0] = summed(a[0], c[0], a[0])
+    engine.wait_for_all()
+    moved = 10 * 3 * 8 + 3 * 5 * 4 + 10 * 5 * 4, 2 * 30 * 8 + 30 * 4 + 30 * 4
+    table = engine.result.operations.iloc[-2:]
+    assert table["bytes"].tolist() == [*moved]
+    seconds = (table["end_s"] - table["start_s"]).tolist()
+    assert seconds == pytest.approx([2 * 10 * 3 * 5, 2 * 30 + moved[1] + 2 * 30 * 4])
 
 
 def test_an_array_for_which_there_was_no_room_lies_nowhere():
