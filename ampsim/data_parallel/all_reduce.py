@@ -54,7 +54,7 @@ class AllReduce(Exchange):
         self._there: dict[int, Resume] = {}
         self._ready_s = [0.0] * len(ranks)
         self._unrecorded: list[Rank] = []  # of the last round
-        self._began_s = 0.0
+        self._began_s = self._at = 0.0
         self._distances = [math.nan] * len(ranks)
         self._is_alone = group is not None and len(ranks) == 1
         columns = [] if self._is_alone else columns_of(ranks)
@@ -127,10 +127,10 @@ class GradientAllReduce(AllReduce):
             cause = await rank.broadcast(cause)
         self._record(rank, self._setting.clock.now)
         if self._setting.decisions.compression is not None:
-            cause = await rank.update_vectors(self.counts, self._add, cause)
+            cause = await rank.update_vectors(self.counts, self._add, self._at, cause)
         if self._group is None:
             take = partial(self._take_centre, rank, None)
-            cause = await rank.update_vectors(self.counts, take, cause)
+            cause = await rank.update_vectors(self.counts, take, self._at, cause)
             self._setting.batches.close(batches)
         return cause
 
@@ -138,7 +138,7 @@ class GradientAllReduce(AllReduce):
         """Step along the mean gradient; a rank's counts as many times as it has items."""
         setting, centre, ranks = self._setting, self._setting.centre, self._ranks
         batches = [rank.assignment for rank in ranks if rank.assignment is not None]
-        rows = [one.rows for one in batches]
+        rows, self._at = [one.rows for one in batches], batches[0].at  # of the first of this round
         self.counts = Counter()
         for rank in ranks:
             self.counts.update(rank.counts)
@@ -153,7 +153,7 @@ class GradientAllReduce(AllReduce):
                 self._group.counts[place] = self.counts[place]
                 continue
             if mean is not None:
-                rate = setting.rate(batches[0].at)  # of the first batches of this round
+                rate = setting.rate(self._at)
                 step = partial(centre.step, place, rate, setting.clock.now)
                 theta = setting.solver.merge(centre.thetas[place], mean, 0.0, step)
                 centre.thetas[place] = theta
@@ -237,7 +237,9 @@ class WeightAllReduce(AllReduce):
         self._steps[number] += 1
         is_due = self._steps[number] % self._period == 0 or batches.is_last
         if steps_first or not is_due:
-            cause = await rank.update_vectors(rank.counts, partial(rank.step, None), cause)
+            cause = await rank.update_vectors(
+                rank.counts, partial(rank.step, None), batches.at, cause
+            )
         if is_due:
             self._steps[number] = 0
             cause = await until(partial(self._join, rank, cause), self._ends)
@@ -256,14 +258,14 @@ class WeightAllReduce(AllReduce):
         every = range(len(rank.nodes))
         if not decisions.steps_first:
             step = partial(rank.step, self._before if decisions.is_elastic else None)
-            return await rank.update_vectors(every, step, cause)
+            return await rank.update_vectors(every, step, batches.at, cause)
         if decisions.has_outer_step:
             method = self._outer.optimizer
             own = rank.own.optimizer.stage(setting.rate(batches.at))
             more = 1 + method.arrays - own.arrays  # which rest
             charge = Charge(OUTER, (method.arrays, *method.calls), more)
             take = partial(self._take_centre, rank, charge)
-            return await rank.update_vectors(every, take, cause)
+            return await rank.update_vectors(every, take, batches.at, cause)
         if not setting.is_abstract:
             for node, theta in zip(rank.nodes, setting.centre.thetas, strict=True):
                 node.adopt(setting.solver.adopt(node.theta, theta))

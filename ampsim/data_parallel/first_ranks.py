@@ -49,6 +49,7 @@ class _Step:
 
     Args:
         began_s: when the K-th gradient was there.
+        at: of its first batch, in epochs.
         thetas: the weights after it.
         counts: gradients in each vector that it changes.
         batches: of which it has the gradients; none once somebody has made it.
@@ -56,6 +57,7 @@ class _Step:
     """
 
     began_s: float
+    at: float
     thetas: list[Vector]
     counts: Counter[int]
     batches: list[Assignment]
@@ -95,7 +97,7 @@ class FirstRanks(Exchange):
         while True:
             step, cause, due = await until(partial(wait, one, cause))
             take: VectorStep = partial(self._take, step, rank)
-            cause = await rank.update_vectors(due, take, cause)
+            cause = await rank.update_vectors(due, take, step.at, cause)
             for done in step.batches:  # before others go on: the centre is as this step left it
                 self._queue.close(done)
             step.batches.clear()
@@ -161,7 +163,8 @@ class FirstRanks(Exchange):
         """The mean of these ranks' gradients, applied to the centre."""
         setting, centre = self._setting, self._setting.centre
         batches = [one.assignment for one in first if one.assignment is not None]
-        rate = setting.rate(min(batches, key=lambda one: one.first).at)
+        at = min(batches, key=lambda one: one.first).at
+        rate = setting.rate(at)
         now_s, rows = setting.clock.now, [one.rows for one in batches]
         counts: Counter[int] = Counter()
         for rank in first:
@@ -175,7 +178,7 @@ class FirstRanks(Exchange):
                 step = partial(centre.step, place, rate, now_s)
                 centre.thetas[place] = setting.solver.merge(centre.thetas[place], mean, 0.0, step)
             centre.versions[place] += 1
-        return _Step(now_s, list(centre.thetas), counts, batches)
+        return _Step(now_s, at, list(centre.thetas), counts, batches)
 
     def _came(self, number: int, cause: Cause) -> None:
         """Let a rank have a part of the oldest step that is on its way."""

@@ -101,7 +101,7 @@ class RankGroup(Rank):
         return cause
 
     async def update_vectors(
-        self, places: Collection[int], step: VectorStep, cause: Cause
+        self, places: Collection[int], step: VectorStep, at: float, cause: Cause
     ) -> Cause:
         """Update all copies, each on its own device; the first to come works out the weights."""
         charges: dict[int, Charged] = {}
@@ -112,7 +112,7 @@ class RankGroup(Rank):
             return charges[place]
 
         return await all_of(
-            [partial(one.update_vectors, places, once, cause) for one in self.members]
+            [partial(one.update_vectors, places, once, at, cause) for one in self.members]
         )
 
     async def broadcast(self, cause: Cause) -> Cause:

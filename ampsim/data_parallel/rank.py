@@ -208,9 +208,9 @@ class Rank(ABC):
 
     @abstractmethod
     async def update_vectors(
-        self, places: Collection[int], step: VectorStep, cause: Cause
+        self, places: Collection[int], step: VectorStep, at: float, cause: Cause
     ) -> Cause:
-        """Make a step with each of these vectors, which takes the devices' time."""
+        """Make a step at `at`, in epochs, with each of these vectors; it takes devices' time."""
 
     async def broadcast(self, cause: Cause) -> Cause:
         """Give all of its copies what an exchange brought; one copy has it."""
@@ -381,17 +381,17 @@ class ModelCopy(Rank):
                         if self._averages and len(node.instances) > 1:
                             gradient *= gradient.dtype.type(1.0 / len(node.instances))
             if self._ready is not None:
-                cause = await self.update_vectors(self.counts, self._ready, cause)
+                cause = await self.update_vectors(self.counts, self._ready, batches.at, cause)
         self.ready_s = self._setting.clock.now
         return cause
 
     async def update_vectors(
-        self, places: Collection[int], step: VectorStep, cause: Cause
+        self, places: Collection[int], step: VectorStep, at: float, cause: Cause
     ) -> Cause:
         """Make a step with each of these vectors, when its message has come."""
         if not places:
             return cause
-        self._step = step
+        self._step, self._at = step, at
         nodes = {self._setting.places[place] for place in places}
         return await until(partial(self.controller.send_updates, cause, nodes))
 
@@ -401,8 +401,7 @@ class ModelCopy(Rank):
         """Serve an update message."""
         assert placed.learner is not None
         if self._step is not None:
-            if self.assignment is not None:
-                self.own.optimizer.charge(placed.learner, self._setting.rate(self.assignment.at))
+            self.own.optimizer.charge(placed.learner, self._setting.rate(self._at))
             return self._step(self._vector_of[placed.index], now_s)
         assert self._updater is not None
         return self._updater.update(placed, now_s) if placed.learner.gradient_count else NOTHING

@@ -201,7 +201,9 @@ class PushWeights(PushPull):
             elif not push.is_answered:
                 cause = await until(push.until_answered)
         step = partial(rank.step, rank.centre)
-        cause = await rank.update_vectors(places if is_due else rank.counts, step, cause)
+        cause = await rank.update_vectors(
+            places if is_due else rank.counts, step, batches.at, cause
+        )
         if is_due:
             rank.forget_centre()
         self._steps[rank.number] += 1

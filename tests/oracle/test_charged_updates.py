@@ -390,6 +390,33 @@ def test_each_epoch_of_two_stages_is_charged_its_own_optimizer(schedule, where, 
         assert lasted_s[half:] == pytest.approx(expected[1])
 
 
+@pytest.mark.parametrize("epochs", [3 / 8, 1 / 4, 1])
+@pytest.mark.parametrize(
+    ("schedule", "pull"),
+    [
+        (ampsim.SyncSGD(2), 0),
+        (ampsim.SyncSGD(2, overlap=True), 0),
+        (ampsim.SyncSGD(3, backup_ranks=1), 0),
+        (ampsim.SyncSGD(1, inner="sync-sgd:2"), 0),
+        (ampsim.SyncSGD(2, inner="sync-sgd:1"), 0),
+        (ampsim.EASGD(1, inner="sync-sgd:2"), PULL.operations),
+        (ampsim.EASGD(1, inner="sync-sgd:1/sync-sgd:2"), PULL.operations),
+    ],
+)
+def test_all_copies_are_charged_the_stage_of_the_first_batch_of_their_step(schedule, pull, epochs):
+    """Two batches are a step; with 3 / 8 the second stage begins with the second of a step."""
+    device = Device(name="d", flop_per_s=1e24, operation_overhead_s=1.0)
+    made = replace(model(8, 1), optimizer=OPTIMIZERS["two-stage"](0.01, epochs=epochs))
+    workers = Cluster(name="c", devices=(device,) * 3, link=FREE)
+    spans = ampsim.simulate(made, workers, schedule, epochs=2).spans
+    own = spans[(spans["direction"] == "update") & (spans["node"] != "centre")]
+    taken = [float(SUM.operations + pull + STEPS[one].operations) for one in ("sgd", "adam")]
+    first = {3 / 8: 2, 1 / 4: 1, 1: 4}[epochs]
+    for _worker, steps in own.groupby("worker"):
+        lasted_s = (steps["end_s"] - steps["start_s"]).tolist()
+        assert lasted_s == pytest.approx([taken[0]] * first + [taken[1]] * (8 - first))
+
+
 def program() -> flow.Program:
     """Weights and biases are stepped each for itself."""
 
