@@ -238,7 +238,8 @@ class SolverEngine:
         for server in self._servers:
             tasks: Tasks = server
             if seed is not None:
-                tasks = paced(server, server.processor, self._clock, setting.cluster, seed=seed)
+                who = server, server.processor, self._clock, setting.cluster
+                tasks = paced(*who, seed=seed, is_beside=True)  # it answers while it merges
             self._clock.start(server.processor.work(tasks), f"server-{server.worker}")
         self._clock.run()
 

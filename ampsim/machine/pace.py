@@ -113,11 +113,13 @@ def paced(
     *,
     seed: int,
     computes: bool = True,
+    is_beside: bool = False,
 ) -> Tasks:
     """The tasks of a processor at the pace of its device; they themselves where nothing varies.
 
     All lanes of a device are slow or down together. Jitter is that of what computes, and of the
-    host, which is never slow or down.
+    host, which is never slow or down. `is_beside` says whether what takes no time is done beside a
+    task that is under way.
     """
     worker = processor.index
     device = cluster.host if worker == HOST else cluster.devices[worker]
@@ -127,7 +129,7 @@ def paced(
         return tasks
     jitter = lognormal(stream(seed, "jitter", worker), cv) if cv else None
     outages = outages_of(cluster, worker, seed) if varies else iter(())
-    return Paced(tasks, Pace(outages, jitter), processor, clock)
+    return Paced(tasks, Pace(outages, jitter), processor, clock, is_beside=is_beside)
 
 
 def lognormal(random: np.random.Generator, cv: float) -> Iterator[float]:
@@ -302,15 +304,23 @@ class Pacing(Protocol):
 class Paced:
     """Tasks at the pace of their device: they last as it takes, and wait while it is down."""
 
-    __slots__ = ("_clock", "_is_waiting", "_pace", "_processor", "_tasks", "queues")
+    __slots__ = ("_clock", "_is_beside", "_is_waiting", "_pace", "_processor", "_tasks", "queues")
 
-    def __init__(self, tasks: Tasks, pace: Pacing, processor: Processor, clock: Clock) -> None:
+    def __init__(
+        self,
+        tasks: Tasks,
+        pace: Pacing,
+        processor: Processor,
+        clock: Clock,
+        *,
+        is_beside: bool = False,
+    ) -> None:
         self.queues: dict[Any, deque[Any]] = tasks.queues
         self._tasks = tasks
         self._pace = pace
         self._processor = processor
         self._clock = clock
-        self._is_waiting = False
+        self._is_waiting, self._is_beside = False, is_beside
 
     @property
     def has_free(self) -> bool:
@@ -345,8 +355,10 @@ class Paced:
             self._clock.call_later(up_s - now_s, self._resume)
 
     def _resume(self) -> None:
-        """Do what came for free while the device was down; a busy one does it after its task."""
+        """Do what came for free while it was down, after the task of a busy one or beside it."""
         self._is_waiting = False
         instant = self._processor.instant
+        if self._is_beside:
+            self.do_free(self._clock.now)
         instant.add(self._processor)
         instant.settle()

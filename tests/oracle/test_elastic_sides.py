@@ -11,7 +11,7 @@ from solver_cases import Link, cluster, model, solver, stacked, weights
 import ampsim
 from ampsim.data_parallel import SOLVERS
 from ampsim.errors import OptionError
-from ampsim.hardware import Cluster
+from ampsim.hardware import Cluster, Event
 from ampsim.study.simulation import Simulation
 
 SERVED = [name for name, kind in SOLVERS.items() if "elastic" in kind.__dataclass_fields__]
@@ -130,6 +130,23 @@ def test_the_way_takes_a_request_an_answer_and_a_parcel():
         answered_s + latency_s + size_bytes / rate, rel=1e-12
     )
     assert one["merge_end_s"] - one["merge_start_s"] == pytest.approx(8 / 1e9, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["stop", "pause"])
+@pytest.mark.parametrize(
+    ("name", "side"), [("ea-wild", "server"), ("ea-wild", "worker"), ("async-easgd", "worker")]
+)
+def test_a_server_that_is_up_again_answers_at_once_beside_the_merge_that_was_cut(name, side, kind):
+    """It merges what rank 0 sent, is down from 4 to 12 us, and is asked by rank 1 at 6.4."""
+    down: Any = Event(kind=kind, worker=2, from_s=4e-6, until_s=12e-6)
+    hosts = cluster([1e8, 1e7, 1e6], link=Link(latency_s=1e-6), events=(down,))
+    chosen = solver(name, ranks=2, period=2, elastic=side)
+    found = ampsim.simulate(model(60, 2), hosts, chosen)
+    first = found.exchanges[found.exchanges["rank"] == 1].sort_values("start_s").iloc[0]
+    assert first["start_s"] == pytest.approx(5.4e-6, rel=1e-9)
+    assert first["end_s"] == pytest.approx(12e-6 + 1e-6, rel=1e-9)
+    merge = found.spans[found.spans["node"] == "centre"].sort_values("start_s").iloc[0]
+    assert merge["start_s"] < 4e-6 < 13e-6 < merge["end_s"]
 
 
 @pytest.mark.parametrize("name", SERVED)
