@@ -193,6 +193,13 @@ class Stream:
         self.whole = self._bucket(BROADCAST, places, sum(map(setting.bytes_of, places)))
         self._waiting: deque[Resume] = deque()
         self._is_busy = False
+        self._under_way: tuple[int, int, float, float] | None = None
+
+    def note_unfinished(self, end_s: float) -> None:
+        """Record a collective by messages that the end of the run cuts at `end_s`."""
+        if self._under_way is not None:
+            row = (*self._under_way, end_s, math.nan, False)
+            self._setting.recorder.collectives.append(row)
 
     async def perform(
         self, bucket: Bucket, came: Sequence[Resume], first_s: float, cause: Cause, last: int = 0
@@ -214,7 +221,7 @@ class Stream:
         setting, workers, count = self._setting, self._workers, len(self._workers)
         start_s, formula_s, ranks = setting.clock.now, bucket.formula_s, range(count)
         if self._way is None:
-            rank, cause = await until(partial(self._start_hops, bucket, came, cause))
+            rank, cause = await until(partial(self._start_hops, bucket, came, first_s, cause))
             ranks, end_s = (rank,), setting.clock.now
         else:
             end_s = start_s + formula_s
@@ -244,10 +251,11 @@ class Stream:
             setting.instant.settle()
 
     def _start_hops(
-        self, bucket: Bucket, came: Sequence[Resume], cause: Cause, resume: Resume
+        self, bucket: Bucket, came: Sequence[Resume], first_s: float, cause: Cause, resume: Resume
     ) -> None:
         """Send message by message; `resume` with the last rank and the cause that it has."""
         left = len(self._workers)
+        self._under_way = (left, bucket.size_bytes, first_s, self._setting.clock.now)
 
         def done(rank: int, cause: Cause) -> None:
             nonlocal left
@@ -255,6 +263,7 @@ class Stream:
             if left:
                 came[rank](cause)
             else:
+                self._under_way = None
                 resume((rank, cause))
 
         hops = bucket.collective.hops(left, self._setting.decisions.ranks_per_group)

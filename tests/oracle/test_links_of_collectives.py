@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -58,3 +59,18 @@ def test_a_link_of_a_ring_carries_all_but_a_part_of_the_vector_twice():
     size_bytes = result.collectives["bytes"].to_numpy()
     carried = (2 * (RANKS - 1) / RANKS * size_bytes / 1e8).sum()
     assert result.bounds.link_share == pytest.approx(carried / result.makespan_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("collective", ["ring", "tree", "star"])
+@pytest.mark.parametrize("kind", [ampsim.SyncSGD, ampsim.LocalSGD, ampsim.DiLoCo, ampsim.SyncEASGD])
+def test_a_collective_that_comes_last_to_a_rank_without_a_batch_is_recorded(kind, collective):
+    """Eight batches are three rounds of three ranks; the way to the last rank is the longest."""
+    ways = {(s, t): Link(latency_s=1e-7 * (1 + 8 * (t == 2))) for s, t in permutations(range(3), 2)}
+    links = tuple(Route(source=s, target=t, link=link) for (s, t), link in ways.items())
+    fast = DEVICE.model_copy(update={"flop_per_s": 1e12})
+    cluster = Cluster(name="test", devices=(fast,) * 3, links=links)
+    period: dict[str, Any] = {} if kind is ampsim.SyncSGD else {"period": 1}
+    solver: Any = kind(3, collective=collective, **period)
+    found = ampsim.simulate(MODEL, cluster, solver, mode="sleep", instances=160)
+    assert len(found.collectives) == len(found.exchanges) // 3 == 3
+    assert found.collectives["end_s"].max() <= found.makespan_s
