@@ -109,7 +109,7 @@ class _SquaredError(_Loss):
     def _evaluated(
         self, prediction: np.ndarray, wanted: np.ndarray, counts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int | None, float | None]:
-        difference = prediction - wanted
+        difference = np.subtract(prediction, wanted, dtype=prediction.dtype)
         outputs = math.prod(difference.shape[1:])
         flat = difference.reshape(len(difference), outputs).astype(np.float64)
         error = float(np.abs(flat).sum()) / outputs

@@ -122,9 +122,9 @@ class SoftmaxCrossEntropy(LossOfPair):
 class SquaredError(LossOfPair):
     """Mean of (prediction − target)² over all elements, as PyTorch's MSELoss.
 
-    Inputs: ``prediction`` and ``target`` of one shape, (rows,) or (rows, outputs). A row's loss,
-    and its absolute error, are the means over its outputs. The gradient is
-    2 (prediction − target) / elements.
+    Inputs: ``prediction`` and ``target`` of one shape, (rows,) or (rows, outputs); targets may be
+    whole numbers. A row's loss, and its absolute error, are the means over its outputs. The
+    gradient is 2 (prediction − target) / elements, in the prediction's type.
     """
 
     inputs = ("prediction", "target")
@@ -134,7 +134,7 @@ class SquaredError(LossOfPair):
     ) -> tuple[np.ndarray, LossReport]:
         shapes = (prediction.shape, wanted.shape)
         require(shapes[0] == shapes[1], self, "two payloads of one shape", *shapes)
-        difference = prediction - wanted
+        difference = np.subtract(prediction, wanted, dtype=prediction.dtype)
         if difference.size == 1:
             one = difference.item()
             return difference * 2.0, LossReport(one * one, None, 1, absolute_error=abs(one))

@@ -83,6 +83,39 @@ def model() -> ampsim.Model:
     )
 
 
+class Whole(Line):
+    """Points on a line whose heights are whole numbers."""
+
+    def batches(self, split: str, *, epoch: int, seed: int) -> Iterator[Points]:
+        for one in super().batches(split, epoch=epoch, seed=seed):
+            yield Points(one.x.astype("float32"), np.rint(one.y).astype(int))
+
+
+def run_of(model: ampsim.Model, cluster: Any, schedule: str, **options: Any) -> Any:
+    run = Simulation(model, cluster, schedule_of(schedule), RunOptions(**options))
+    run.run_epoch()
+    return run.result()
+
+
+@pytest.mark.parametrize("learning", ["live", "apart", "batched"])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_targets_that_are_whole_numbers_are_learned_in_the_precision_of_the_model(
+    model, cluster, learning, rows
+):
+    whole = replace(model, make_data=lambda seed, count: Whole(rows), dtype="float32")
+
+    def floating(instance: int, one: Points) -> Any:
+        return [(0, One(instance), one.x), (1, One(instance), one.y.astype("float32"))]
+
+    found, expected = (
+        run_of(one, cluster, "pipeline", learning=learning)
+        for one in (whole, replace(whole, pump=floating))
+    )
+    assert found.epochs["error"].tolist() == expected.epochs["error"].tolist()
+    for name, values in expected.model.given.items():
+        assert found.model.given[name].tobytes() == values.tobytes()
+
+
 @pytest.fixture
 def cluster(make_cluster):
     return make_cluster(2)
