@@ -71,12 +71,12 @@ def make_model(name: str, settings: list[str] | None, data: str | None = None) -
 
     chosen = settings_of(settings or [])
     if data is not None:
-        if chosen.get("data") == "synthetic":
-            raise OptionError(
-                f"--data {data} has no effect beside --set data=synthetic, which reads no file; "
-                "leave one of them out"
-            )
         chosen = with_data_folder(chosen, data, name, option_names(name))
+    if "folder" in chosen and chosen.get("data") == "synthetic":
+        raise OptionError(
+            f"{'--set folder=' if data is None else '--data '}{chosen['folder']} has no effect "
+            "beside --set data=synthetic, which reads no file; leave one of them out"
+        )
     return ampsim.load_model(name, **chosen)
 
 

@@ -16,6 +16,7 @@ REFUSED = {
     f"forecast mlp {SMALL} --no-tune --trials 3": "--no-tune tries no learning rates, and --trials",
     f"forecast mlp {SMALL} --no-tune --budget 9s": "--budget says how much is tried and run; leave",
     f"forecast mlp {SMALL} --data here": "--data here has no effect beside --set data=synthetic",
+    f"run mlp {SMALL} --set folder=x --out o": "--set folder=x has no effect beside --set data=",
     f"whatif mlp {SMALL} --mode sleep --target 0.9": f"--target {ASLEEP}",
     f"whatif mlp {SMALL} --mode sleep --max-epochs 9": f"--max-epochs {ASLEEP}",
     f"whatif mlp {SMALL} --mode sleep --repeats 2": f"--repeats {ASLEEP}",
