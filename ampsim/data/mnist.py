@@ -201,6 +201,8 @@ def _read(images_path: Path, labels_path: Path) -> ImageSplit:
         raise FileFormatError(
             f"{images_path}: expected images of {SIDE} x {SIDE} bytes, got {size} {images.dtype}"
         )
+    if not len(images):
+        raise FileFormatError(f"{images_path}: has no images; {REMEDY}")
     if len(labels) != len(images):
         raise FileFormatError(
             f"{labels_path}: expected {len(images)} labels, as many as there are images in"

@@ -168,6 +168,7 @@ def test_the_first_images_of_a_file_can_be_had_alone(tmp_path: Path) -> None:
         (IMAGES, LABELS + 0.5, "labels-idx1-ubyte.gz: expected whole numbers, got float32"),
         (IMAGES, LABELS * np.nan, "labels-idx1-ubyte.gz: expected whole numbers, got float32"),
         (IMAGES, np.array([3, 1, 10, 1, 5]), "ubyte.gz: label 2: expected 0 to 9, got 10"),
+        (IMAGES[:0], LABELS[:0], "images-idx3-ubyte.gz: has no images; remove it"),
     ],
 )
 def test_images_and_labels_that_do_not_fit_are_refused(
