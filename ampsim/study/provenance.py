@@ -26,7 +26,7 @@ from ampsim.data.registry import cache_folder, there
 from ampsim.data_parallel import Solver
 from ampsim.dataflow import OfProgram
 from ampsim.errors import AmpsimError
-from ampsim.files import prepare_folder, sha256_of, write_text
+from ampsim.files import expanded, prepare_folder, sha256_of, write_text
 from ampsim.hardware import Cluster, charges, variations
 from ampsim.hardware.cluster import charges_between
 from ampsim.hardware.device import REMARKS
@@ -186,16 +186,21 @@ def model_origin(model: Model) -> dict[str, Any]:
 def data_files(model: Model) -> tuple[dict[str, str], ...]:
     """The data files that a model reads, as far as they are there, with their hashes.
 
-    By the convention of the shipped models: their option `data` names the data set, and `folder`
-    where it lies.
+    By the convention of the shipped models: their option `data` names the data set, `folder` where
+    it lies, and `vectors` a file of word vectors.
     """
     name, folder = getattr(model.config, "data", ""), getattr(model.config, "folder", None)
-    if name not in DATASETS or folder is None:
-        return ()
-    source, root = DATASETS[name], data_folder(folder or None)
-    paths = [there(source, file, root) for file in source.files.values()]
+    read = list[tuple[str, Path | None]]()
+    if name in DATASETS and folder is not None:
+        source, root = DATASETS[name], data_folder(folder or None)
+        read += [(name, there(source, file, root)) for file in source.files.values()]
+    vectors = getattr(model.config, "vectors", None)
+    if isinstance(vectors, str) and vectors:
+        read.append(("vectors", expanded(vectors)))
     return tuple(
-        {"file": f"{name}/{path.name}", "sha256": sha256_of(path)} for path in paths if path
+        {"file": f"{of}/{path.name}", "sha256": sha256_of(path)}
+        for of, path in read
+        if path is not None and os.path.isfile(path)
     )
 
 

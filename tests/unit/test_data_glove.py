@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+import ampsim
+from ampsim.cli.options import make_model
 from ampsim.data import Vocabulary, WordVectors, read_vectors
 from ampsim.errors import FileFormatError
+from ampsim.forecasting.making import RunMaker, entries_of
+from ampsim.runs.task import RunPlan
+from ampsim.study.simulation import RunOptions
 
 WORDS = Vocabulary.of(["good", "good", "film", "at"])
 
@@ -60,3 +66,16 @@ def test_what_is_no_vector_file_is_refused(tmp_path: Path, text: str, said: str)
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="cannot be read: no such file"):
         read_vectors(tmp_path / "nothing", WORDS, 2)
+
+
+def test_finished_runs_are_known_by_the_vectors_that_they_started_from(tmp_path: Path) -> None:
+    """By the file's content: the last words of it are in no tree that a witness reads."""
+    path, keys, executor = tmp_path / "glove.txt", list[str](), cast("Any", None)
+    settings = ["data=synthetic", "hidden=2", "embedding=2", "words=40", f"vectors={path}"]
+    cluster = ampsim.load_cluster("tflops-1", workers=2)
+    for last in (1, 2):
+        path.write_text(f"good 1 -2.5\nmoving 7 {last}\n", encoding="utf-8")
+        plan = RunPlan(make_model("tree_lstm", settings), cluster, RunOptions(instances=1))
+        (row,) = entries_of(plan, [ampsim.Sequential()])
+        keys.append(RunMaker(executor, None, None).key(row.task(0)))
+    assert keys[0] != keys[1]
