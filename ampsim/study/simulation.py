@@ -16,7 +16,6 @@ from ampsim.data_parallel import Solver, with_groups
 from ampsim.dataflow import OfProgram
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, load_cluster
-from ampsim.ir import Graph
 from ampsim.metric import Goal
 from ampsim.model_parallel import PassReport, Placement, RunSettings, Schedule, placement_of
 from ampsim.model_parallel.job import data_told
@@ -171,7 +170,10 @@ class Simulation:
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
         start = digest_of_graph(model, self._graph)
-        self._data = model.data(seed, options.instances)
+        try:
+            self._data = model.data(seed, options.instances)
+        except OptionError as error:  # of a loader, which calls them otherwise
+            raise OptionError(str(error).replace("train_count", "instances", 1)) from error
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
         self._trials = Trials(model, cluster, options.instances, epochs, self._graph, data=data)
@@ -181,9 +183,7 @@ class Simulation:
         self._why_live = why_live(self._graph, cluster, schedule)
         is_apart = options.learning != "live" and mode == "numeric" and not self._why_live
         apart = self._subject.apart(options.learnings, options.learning) if is_apart else None
-        settings = _settings_of(options, self._graph, cluster, schedule)
-        if within_epochs(model.optimizer.rate):
-            settings = replace(settings, batches_of=self._data.epoch_batches)
+        settings = _settings_of(options, cluster, self._subject)
         self._training = Training(
             model, self._graph, cluster, workers, schedule, settings=settings, apart=apart
         )
@@ -200,8 +200,7 @@ class Simulation:
         }
         if mode == "numeric":
             self._origin["arithmetic"] = "by message" if apart is None else apart.arithmetic
-        self._apart, self._is_within_epoch = apart, False
-        self.epoch = 0  # how many have ended
+        self._apart, self._is_within_epoch, self.epoch = apart, False, 0  # how many have ended
         self.batches_grow = self._data.grows  # whether a later epoch may have larger ones
         self.scores: list[float] = []  # what each validation of the latest epoch measured
         self._options = replace(options, placement=placed)
@@ -323,22 +322,20 @@ def counted(
     return run.result().recorder.columns("memory")
 
 
-def _settings_of(
-    options: RunOptions, graph: Graph, cluster: Cluster, schedule: Schedule
-) -> RunSettings:
+def _settings_of(options: RunOptions, cluster: Cluster, subject: Subject) -> RunSettings:
     """Build the settings that all parts of a run share.
 
     Memory is counted as chosen, or where it tells; else when somebody asks, if a run in mode
     "sleep" can tell (`counted`).
     """
-    chosen = options.counts_memory
+    chosen, schedule, graph = options.counts_memory, subject.schedule, subject.graph
     if chosen is None:
         solvers = with_groups(schedule) if isinstance(schedule, Solver) else []
         reads_values = any(one.reads_values for one in (*graph.nodes, *solvers))
         needs_numbers = isinstance(schedule, OfProgram) or reads_values
         chosen = options.clock is not None or cluster.limits_memory
         chosen |= options.mode == "numeric" and needs_numbers
-    return RunSettings(
+    settings = RunSettings(
         clock=SimClock() if options.clock is None else options.clock,
         is_abstract=options.mode == "sleep",
         counts_memory=chosen,
@@ -349,6 +346,9 @@ def _settings_of(
         spans_kept=options.spans_kept,
         on_rows=options.on_rows,
     )
+    if not within_epochs(subject.model.optimizer.rate):
+        return settings
+    return replace(settings, batches_of=subject.data.epoch_batches)
 
 
 @checked

@@ -13,6 +13,7 @@ from ampsim.errors import OptionError
 from ampsim.ir import Node
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "own-model.md"
+TWO = ampsim.load_cluster("tflops-1", workers=2)
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +129,19 @@ def test_more_items_than_there_are_are_refused():
     data = ArrayDataset((points(3),), (points(3),))
     with pytest.raises(OptionError, match=r"^train_count must be at most 3, all that there are"):
         data.for_run(0, 4)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda one: ampsim.simulate(one, "tflops-1", "amp", instances=4001),
+        lambda one: ampsim.forecast(one, "tflops-1", "amp", instances=4001, max_epochs=1),
+        lambda one: ampsim.explore(
+            one, TWO, "amp,gpipe", over={"latency_s": [0, 1e-6]}, instances=4001, max_epochs=1
+        ),
+    ],
+    ids=["simulate", "forecast", "explore"],
+)
+def test_more_instances_than_there_are_are_refused_by_the_name_that_they_were_asked_by(file, asked):
+    with pytest.raises(OptionError, match=r"^instances must be at most 4000, all that there are"):
+        asked(file)
