@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -172,8 +171,7 @@ def _device_text(device: Device) -> str:
 def _cluster_text(cluster: Cluster) -> str:
     from ampsim.hardware import place_name, variations
 
-    counts = Counter(device.name for device in cluster.devices)
-    parts = ", ".join(f"{count} x {name}" for name, count in counts.items())
+    parts = ", ".join(f"{count} x {name}" for name, count in cluster.kinds.items())
     whose = "" if cluster.network is None else " to and from the host"  # others have edges
     rows = [
         ("workers", f"{cluster.workers}: {parts}"),
@@ -189,7 +187,9 @@ def _cluster_text(cluster: Cluster) -> str:
         (of, f"{what} ({source.kind}: {source.text})") for of, what, source in variations(cluster)
     ]
     hosts = () if cluster.host is None else (cluster.host,)
-    texts = [_device_text(device) for device in dict.fromkeys((*cluster.devices, *hosts))]
+    kinds = zip(dict.fromkeys(cluster.devices), cluster.kinds, strict=True)
+    named = [device.model_copy(update={"name": name}) for device, name in kinds]
+    texts = [_device_text(device) for device in dict.fromkeys((*named, *hosts))]
     return "\n\n".join([f"{_heading(cluster)}\n{in_columns(rows, indent='  ')}", *texts])
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import ampsim
 from ampsim.cli import options
@@ -151,14 +151,13 @@ class Charting:
         cluster = self.hardware.cluster()
         schedules = self.tuning.schedules(self.schedule or options.usual_of(model))
         count = _charted(model, self.seed) if self.instances is None else self.instances
-        devices = [device.name for device in cluster.devices]
 
         def trace(schedule: Schedule, label: str) -> Trace:
             result = ampsim.simulate(
                 model, cluster, schedule, seed=self.seed, mode=self.mode, instances=count,
                 placement=self.placement,
             )  # fmt: skip
-            return _trace(result, lambda table: [getattr(result, table)], label, devices)
+            return _trace(result, lambda table: [getattr(result, table)], label, result.origin)
 
         traces = list(map(trace, schedules, labels_of(schedules)))
         return Shown(f"{model.name} on {cluster.name}", traces)
@@ -207,7 +206,7 @@ def _kept(folder: str) -> Shown:
                 "out"
             )
     return Shown(
-        f"{kept.model} on {kept.cluster}", [_trace(kept, kept.chunks, kept.schedule, kept.devices)]
+        f"{kept.model} on {kept.cluster}", [_trace(kept, kept.chunks, kept.schedule, kept.manifest)]
     )
 
 
@@ -215,9 +214,10 @@ def _trace(
     run: ampsim.Result | LoadedRun,
     chunks: Callable[[str], Iterable[DataFrame]],
     name: str,
-    devices: Sequence[str],
+    origin: Mapping[str, Any],
 ) -> Trace:
     """A run as a trace; `chunks` gives the rows of a table."""
+    from ampsim.report.frames import devices_of
     from ampsim.report.gantt.boxes import outages_of
     from ampsim.report.perfetto.trace import Trace
 
@@ -229,7 +229,7 @@ def _trace(
         run.epochs,
         partial(chunks, "stashes"),
         partial(chunks, "transfers"),
-        devices,
+        devices_of(origin),
         outages_of(run),
         run.memory,
     )

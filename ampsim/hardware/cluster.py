@@ -42,7 +42,7 @@ from ampsim.hardware.topology import (
     edges_of,
     faults_of_route,
 )
-from ampsim.text import html_table
+from ampsim.text import distinct, html_table
 from ampsim.toml_file import Text
 from ampsim.units import format_bytes, format_flop, format_seconds
 
@@ -276,25 +276,30 @@ class Cluster(ClusterKeys):
         is_free = self.link.is_free and all(route.link.is_free for route in self.links)
         return is_free and self.ports is None and (self.network is None or self.network.is_free)
 
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many devices there are of each kind; unlike ones of one name are numbered."""
+        counts = Counter(self.devices)
+        return dict(zip(distinct(one.name for one in counts), counts.values(), strict=True))
+
     def __repr__(self) -> str:
-        kinds = Counter(device.name for device in self.devices)
-        devices = ", ".join(f"{count} x {name}" for name, count in kinds.items())
+        devices = ", ".join(f"{count} x {name}" for name, count in self.kinds.items())
         return f"Cluster({self.name!r}: {devices}; links {_links(self)})"
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """Give a row for each kind of device, and below it what the links cost."""
-        kinds = Counter(self.devices)
+        kinds = dict.fromkeys(self.devices)
         rows = [
             [
-                device.name,
+                name,
                 str(count),
                 f"{format_flop(device.flop_per_s)}/s",
                 _speed(device.memory_bandwidth_bytes_per_s),
                 format_seconds(device.operation_overhead_s),
             ]
-            for device, count in kinds.items()
+            for (name, count), device in zip(self.kinds.items(), kinds, strict=True)
         ]
         note = f"links: {_links(self)}"
         headings = ["device", "count", "compute", "memory", "overhead of an operation"]

@@ -155,9 +155,9 @@ def kept_of(run: AnyRun) -> KeptPart | None:
     return KeptPart(until_s, float(run.makespan_s), steps, int(run.messages))
 
 
-def devices_of(forecast: RunTable) -> list[str]:
+def devices_of(manifest: Mapping[str, Any]) -> list[str]:
     """The name of each worker's device; none where the manifest does not say."""
-    groups = forecast.manifest.get("cluster", {}).get("groups", ())
+    groups = manifest.get("cluster", {}).get("groups", ())
     return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
 
 

@@ -165,6 +165,25 @@ def page_data(name):
     return json.loads(text[start : text.index("</script>", start)])
 
 
+CHIP = 'flop_per_s = {}\n[sources]\nflop_per_s = {{kind = "assumed", text = "for a test"}}\n'
+
+
+def test_unlike_devices_of_one_name_are_told_apart_in_lists_and_charts(call):
+    """As a kept run has them: a chart of a run made for it had "chip" twice."""
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Path(folder, "chip.toml").write_text(CHIP.format(f"{ord(folder)}e10"))
+    groups = (f'[[device]]\nfile = "{folder}/chip.toml"\ncount = 2\n' for folder in "ab")
+    Path("two.toml").write_text("".join(groups))
+    told = call("devices", "two.toml").out
+    assert "4: 2 x chip, 2 x chip (2)\n" in told
+    assert "\nchip\n" in told
+    assert "\nchip (2)\n" in told
+    words = ("--schedule", "amp", "--mode", "sleep", "--device", "two.toml")
+    call("gantt", "rnn", "--set", "hidden=8", *words, "--out", "made.html")
+    assert [name for name, *_ in page_data("made.html")["groups"]] == ["chip", "chip (2)"]
+
+
 @pytest.mark.slow
 def test_gantt_of_a_kept_run_knows_devices_transfers_and_states(call):
     Path("two.toml").write_text(TWO_KINDS)

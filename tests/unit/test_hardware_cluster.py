@@ -325,3 +325,10 @@ def test_a_copy_of_a_cluster_with_other_values_has_their_ways(parts):
     assert [copied.link_between(*one) for one in pairs] == [
         anew.link_between(*one) for one in pairs
     ]
+
+
+def test_unlike_devices_of_one_name_are_counted_apart():
+    """They were "3 x d", and two rows called d."""
+    cluster = Cluster(name="c", devices=(DEVICE, Device(name="d", flop_per_s=2e9), DEVICE))
+    assert "2 x d, 1 x d (2); links" in repr(cluster)
+    assert "d (2)" in cluster._repr_html_()

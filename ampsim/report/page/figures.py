@@ -191,7 +191,7 @@ def gantt_together(forecast: RunTable, runs: dict[str, list[Run]]) -> list[tuple
     shown = shown_schedules(runs)
     if not shown:
         return []
-    devices, window_s = devices_of(forecast), first_window(shown)
+    devices, window_s = devices_of(forecast.manifest), first_window(shown)
     figure = gantt(shown, workers=forecast.workers, window_s=window_s, devices=devices)
     return [(TOGETHER, figure)]
 

@@ -60,7 +60,7 @@ def html_page(
         "setting": setting(forecast),
         "interrupted": plain(forecast.interrupted or "", _LONGEST),
         **_answer(forecast),
-        "view": gantt_view(charted, workers=forecast.workers, devices=devices_of(forecast))
+        "view": gantt_view(charted, workers=forecast.workers, devices=devices_of(forecast.manifest))
         if charted
         else None,
         "trials": tuning_tables(forecast),

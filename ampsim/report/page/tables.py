@@ -38,12 +38,12 @@ def node_tables(forecast: RunTable) -> list[NamedTable]:
 
     A table is left out where the forecast has no data for it.
     """
-    by_row, found, devices = runs_by_row(forecast), list[NamedTable](), devices_of(forecast)
+    by_row, found = runs_by_row(forecast), list[NamedTable]()
     firsts = {name: of[0] for name, of in by_row.items() if "placement" in forecast.manifest}
     for names, is_rank, placed in placed_alike(firsts):
         of = f" under {plain(listed(names), _LONGEST)}" if len(names) < len(by_row) else ""
         where = " in the first rank" * is_rank + of
-        found.append((f"Placement of nodes{where}", _placement(placed, devices)))
+        found.append((f"Placement of nodes{where}", _placement(placed, forecast)))
     for name, (first, *_others) in by_row.items():
         of = f" under {plain(name, _LONGEST)}" if len(by_row) > 1 else ""
         for heading, table, lines in (
@@ -56,8 +56,8 @@ def node_tables(forecast: RunTable) -> list[NamedTable]:
     return found
 
 
-def _placement(placed: Mapping[str, Any], devices: list[str]) -> list[list[str]]:
-    lines = [["node", "worker", "device"]]
+def _placement(placed: Mapping[str, Any], forecast: RunTable) -> list[list[str]]:
+    lines, devices = [["node", "worker", "device"]], devices_of(forecast.manifest)
     for node, place in placed.items():
         device = devices[int(place)] if 0 <= int(place) < len(devices) else ""
         lines.append([plain(node, _LONGEST), f"worker {int(place)}", plain(device, 24)])
