@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ampsim.report.words import plain
+from ampsim.report.words import plain, told_apart
 from ampsim.runs.run import Run, RunTable
 from ampsim.study.bound_words import fitting
 from ampsim.text import distinct, marked
@@ -101,9 +101,9 @@ def _said(column: str, value: float) -> str:
     return said.removesuffix("s") if value == 1 else said
 
 
-def labelled_rows(table: DataFrame) -> list[Row]:
-    """The table's rows, each with its label (`row_labels`) as its schedule."""
-    labels = row_labels(table)
+def labelled_rows(table: DataFrame, longest: int) -> list[Row]:
+    """The table's rows, each with its label (`row_labels`), cut to a length, as its schedule."""
+    labels = told_apart(row_labels(table), longest).values()
     return [{**row, "schedule": name} for row, name in zip(rows(table), labels, strict=True)]
 
 

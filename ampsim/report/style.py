@@ -23,7 +23,7 @@ from matplotlib.textpath import TextToPath
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ampsim.model_parallel import SCHEDULES
-from ampsim.report.words import plain
+from ampsim.report.words import told_apart
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -176,7 +176,7 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
 
 def name_rows(axes: Axes, names: Sequence[str], longest: int = 32, ends: float = 0.55) -> None:
     """Name the rows of a figure, which are 1 apart, the first on top."""
-    axes.set_yticks(range(len(names)), [plain(name, longest) for name in names])
+    axes.set_yticks(range(len(names)), [*map(told_apart(names, longest).get, names)])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 1 + ends, -ends)
 
@@ -204,11 +204,7 @@ def legend_on_top(figure: Any, axes: Axes, names: Iterable[str], ncols: int) -> 
 
 def tick_words(axis: Any, show: Callable[[float], str]) -> None:
     """Have the ticks of an axis written so."""
-
-    def shown(value: float, _place: int | None) -> str:
-        return show(value)
-
-    axis.set_major_formatter(FuncFormatter(shown))
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: show(value)))
 
 
 def epoch_ticks(last: float) -> MaxNLocator:

@@ -18,7 +18,7 @@ from ampsim.metric import ACCURACY, Goal, Metric
 from ampsim.report import words as markdown
 from ampsim.report.columns import COLUMNS
 from ampsim.report.frames import DataFrame, Row, labelled_rows, marked_by, number, rows, text
-from ampsim.report.words import listed, plain
+from ampsim.report.words import listed, plain, told_apart
 from ampsim.runs.rows import TEXTS
 from ampsim.study.bound_words import bound_words
 from ampsim.text import parts_of_note, to_cell
@@ -213,7 +213,7 @@ def _shown(name: str, show: Callable[[float], str]) -> Callable[[Row, Row], str]
 
 _mak, _epochs = (_shown(name, format_count) for name in ("max_active_keys", "epochs_to_target"))
 ANSWER: Final[tuple[Column, ...]] = (
-    Column("schedule", "schedule", lambda row, first: plain(text(row, "schedule"), 40), 0),
+    Column("schedule", "schedule", lambda row, first: text(row, "schedule"), 0),
     Column("max_active_keys", "in\nflight", _mak, 3),
     Column("train_per_s", "training\n{items}/s", _rate, 0),
     Column("epochs_to_target", "epochs", _epochs, 4, _are_timed),
@@ -253,11 +253,8 @@ def answer_cells(table: DataFrame, target: float | None) -> list[list[str]]:
 def answer_titles(table: DataFrame, target: float | None) -> list[str]:
     """Return what each of these columns is, for those who point at its heading."""
     columns = answer_columns(rows(table), target)
-    return [
-        "training throughput over that of the first row" if one.heading == "ratio"
-        else COLUMNS[one.name]
-        for one in columns
-    ]  # fmt: skip
+    ratio = {"ratio": "training throughput over that of the first row"}
+    return [ratio.get(one.heading, COLUMNS[one.name]) for one in columns]
 
 
 def to_markdown(table: DataFrame, target: float | None, *, bold: Collection[int] = ()) -> str:
@@ -304,10 +301,9 @@ def require_columns(names: str | None) -> list[str] | None:
 
 def column_cells(table: DataFrame, names: Sequence[str]) -> list[list[str]]:
     """Columns by their names: the rows' labels, then a line for each column."""
-    records = labelled_rows(table)
-    labels = [plain(text(row, "schedule"), 32) for row in records]
-    lines = [[name, *(cell_text(name, row) for row in records)] for name in names]
-    return [["column", *labels], *(line for line in lines if line[0] != "schedule")]
+    records, others = labelled_rows(table, 32), [name for name in names if name != "schedule"]
+    lines = [[name, *(cell_text(name, row) for row in records)] for name in others]
+    return [["column", *(text(row, "schedule") for row in records)], *lines]
 
 
 def columns_folded(table: DataFrame) -> list[list[str]]:
@@ -364,8 +360,8 @@ _MARKS = ("min_update_interval", "replicas")
 def _named(records: Records, target: float | None) -> list[Row]:
     """The rows with the target, and in their names what sets each apart but for those in flight."""
     names = marked_by([text(row, "schedule") for row in records], records, (*_MARKS, "workers"))
-    named = zip(records, names, strict=True)
-    return [{**row, "schedule": name, "target": target} for row, name in named]
+    named, shown = zip(records, names, strict=True), told_apart(names, 40)
+    return [{**row, "schedule": shown[name], "target": target} for row, name in named]
 
 
 def series(table: DataFrame, names: Sequence[str] | None = None) -> dict[str, list[Row]]:
@@ -396,13 +392,10 @@ def notes(table: DataFrame) -> list[str]:
     Rows of which the same is to be said share a line. Their best values are left out: they stand
     in the table where there is no time.
     """
-    records = labelled_rows(table)
+    records = labelled_rows(table, 32)
     found: dict[str, list[str]] = {}
-    names = [plain(text(row, "schedule"), 32) for row in records]
-    said = [
-        [bound_line(row, ANSWER_WIDTH - len(name) - 2)]
-        for name, row in zip(names, records, strict=True)
-    ]
+    names = [text(row, "schedule") for row in records]
+    said = [[bound_line(row, ANSWER_WIDTH - len(text(row, "schedule")) - 2)] for row in records]
     for lines in (said, map(_ills, records)):
         for name, of in zip(names, lines, strict=True):
             for one in filter(None, of):

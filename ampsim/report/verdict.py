@@ -42,7 +42,7 @@ def verdict(
         metric: what validation measures.
         manifest: that of the table, which says how `sure` its ranks are, if not as usual.
     """
-    records = labelled_rows(table)
+    records = labelled_rows(table, 48)
     if not records:
         return "No schedule was finished, so there is nothing to compare."
     if not any(number(row, "train_per_s") > 0 or _has_reached(row) for row in records):
@@ -110,7 +110,7 @@ def _is_pipeline(row: Row) -> bool:
 
 
 def _name(row: Row) -> str:
-    return plain(text(row, "schedule"))
+    return text(row, "schedule")
 
 
 def _speed(records: Sequence[Row]) -> str:

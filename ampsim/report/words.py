@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
+from ampsim.text import distinct
+
 
 def plain(text: object, longest: int = 48) -> str:
     r"""A name as one line without control characters, shortened in the middle if it is too long.
@@ -19,6 +21,19 @@ def plain(text: object, longest: int = 48) -> str:
         return line
     head = longest // 2
     return f"{line[:head]}…{line[len(line) - (longest - head - 1) :]}"
+
+
+def told_apart(names: Iterable[str], longest: int = 48) -> dict[str, str]:
+    """Each name as of `plain`; shorter and numbered where unlike ones would be alike.
+
+    >>> told_apart(["abcdeXfghij", "abcdeYfghij"], longest=10)
+    {'abcdeXfghij': 'ab…ij', 'abcdeYfghij': 'ab…ij (2)'}
+    """
+    every = dict.fromkeys(names)
+    cut = [plain(one, longest) for one in every]
+    if len({*cut}) < len(cut):
+        cut = distinct(plain(one, longest - 5) for one in every)
+    return dict(zip(every, cut, strict=True))
 
 
 def listed(names: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ from ampsim.report.frames import (
     thread_name,
 )
 from ampsim.report.style import BOXES
-from ampsim.report.words import plain
+from ampsim.report.words import plain, told_apart
 from ampsim.units import SECONDS, format_seconds
 
 Window: TypeAlias = tuple[float, float]
@@ -63,7 +63,7 @@ class ChartRows:
         for place, name in enumerate(self.devices):
             if name:
                 found.setdefault(name, []).append(place)
-        return [(plain(name, 24), places[0], places[-1]) for name, places in found.items()]
+        return [(name, places[0], places[-1]) for name, places in found.items()]
 
     def places(self, numbers: NDArray[Any]) -> NDArray[np.int64]:
         """The place of each of these rows, 0 on top; all are there."""
@@ -125,8 +125,9 @@ def rows_for(
         present.update(np.unique(numbers[is_there]).tolist())
     beyond = sorted(one for one in busy | present if not -1 <= owner_of(one) < workers)
     assert not beyond, f"spans of workers {beyond} in a chart of {workers} workers"
-    kinds = list(dict.fromkeys(devices))
-    kind_of = {worker: devices[worker] if len(kinds) > 1 else "" for worker in range(workers)}
+    named = told_apart(devices, 24)
+    kinds = list(named.values())
+    kind_of = {one: named[devices[one]] if len(kinds) > 1 else "" for one in range(workers)}
     lanes = sorted(one for one in busy if not is_worker(one))
     everyone = [one for one in lanes if owner_of(one) < 0]
     for worker in sorted(kind_of, key=lambda one: kinds.index(kind_of[one]) if kind_of[one] else 0):

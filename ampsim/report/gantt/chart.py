@@ -61,7 +61,7 @@ from ampsim.report.style import (
     text_width_pt,
     time_scale,
 )
-from ampsim.report.words import plain
+from ampsim.report.words import told_apart
 from ampsim.units import format_percent
 
 _WIDTH_IN = 10.0
@@ -122,8 +122,9 @@ def gantt(
         axes.set_title(
             _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
         )
+        name = told_apart(runs)[name]
         letter = ascii_lowercase[index : index + 1] if len(charts) > 1 else ""
-        axes.set_title(f"({letter}) {plain(name)}" if letter else plain(name))
+        axes.set_title(f"({letter}) {name}" if letter else name)
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
     figure.legend(
         handles=_legend_handles(charts, "made ready by" if rows.has_threads else "transfer"),
@@ -337,8 +338,7 @@ def _legend_handles(charts: Sequence[Chart], arrow: str) -> list[Patch | Line2D]
     for label, hatch in map(OUTAGES.__getitem__, looks_of(chart.outages for chart in charts)):
         handles.append(Patch(facecolor=UNUSED, edgecolor=FAINT_INK, hatch=hatch, label=label))
     if any(chart.gap_s for chart in charts):
-        gap = Patch(facecolor="white", edgecolor=GAP_INK, hatch=_GAP_HATCH, label="not kept")
-        handles.append(gap)
+        handles += [Patch(facecolor="white", edgecolor=GAP_INK, hatch=_GAP_HATCH, label="not kept")]
     if any(len(chart.arrows) for chart in charts):
         look: dict[str, Any] = {"marker": ">", "markersize": 4.0, "markevery": [1]}
         handles.append(Line2D([], [], color=TRANSFER, linewidth=1.0, label=arrow, **look))

@@ -42,7 +42,7 @@ from ampsim.report.gantt.boxes import (
 )
 from ampsim.report.saving import render
 from ampsim.report.style import DIRECTIONS, TRANSFER
-from ampsim.report.words import plain
+from ampsim.report.words import plain, told_apart
 from ampsim.units import format_percent, format_seconds
 
 TRANSFERS_MAX = 200_000  # chosen: 9 MB of page
@@ -135,32 +135,31 @@ def gantt_view(
     packed = {
         name: _Packed(run, sent[name], rows, (nodes, states), whole_s) for name, run in runs.items()
     }
+    shown = told_apart(packed)
     data: dict[str, Any] = {
         "whole": list(whole_s),
         "first": list(_overlap(first_s, whole_s)),
         "rows": list(rows.names),
         "workers": [short_name(number) for number in rows.numbers],
-        "devices": [plain(name, 24) for name in rows.devices],
+        "devices": list(rows.devices),
         "groups": [list(group) for group in rows.groups],
         "closing": rows.closing_line,
-        "nodes": [plain(name) for name in nodes],
+        "nodes": [plain(name, 200) for name in nodes],
         "states": [plain(state, 200) for state in states],
         "transfer": TRANSFER,
         "directions": [
             {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
             for look in DIRECTIONS.values()
         ],
-        "schedules": [{"name": plain(name), **one.columns()} for name, one in packed.items()],
+        "schedules": [{"name": shown[name], **one.columns()} for name, one in packed.items()],
     }
     return GanttView(
         data,
-        [one.panel(plain(name), workers) for name, one in packed.items()],
+        [one.panel(shown[name], workers) for name, one in packed.items()],
         dict(DIRECTIONS),
         has_transfers=any(map(len, sent.values())),
         is_whole=all(one.kept is None for one in packed.values()),
-        outages={
-            look: OUTAGES[look][0] for look in looks_of(one.outages for one in packed.values())
-        },
+        outages={one: OUTAGES[one][0] for one in looks_of(of.outages for of in packed.values())},
     )
 
 
@@ -241,7 +240,7 @@ class _Packed:
         is_own = np.array([is_worker(number) for number in rows.numbers], np.bool_)
         together = self._worked(everyone, is_own[self.row], workers)
         worked = [
-            self._worked(f"{row}, {plain(kind, 24)}" if kind else row, self.row == place, 1)
+            self._worked(f"{row}, {kind}" if kind else row, self.row == place, 1)
             for place, (row, kind) in enumerate(zip(rows.names, rows.devices, strict=True))
         ]
         summary = (

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ampsim.report.frames import DataFrame, Row, devices_of, number, rows, runs_by_row, text
 from ampsim.report.table import to_csv
-from ampsim.report.words import listed, plain
+from ampsim.report.words import listed, plain, told_apart
 from ampsim.runs.run import RunTable, placed_alike
 from ampsim.trace import MEMORY_CATEGORIES
 from ampsim.units import format_bytes, format_change, format_count, format_percent, format_seconds
@@ -57,10 +57,11 @@ def node_tables(forecast: RunTable) -> list[NamedTable]:
 
 
 def _placement(placed: Mapping[str, Any], forecast: RunTable) -> list[list[str]]:
-    lines, devices = [["node", "worker", "device"]], devices_of(forecast.manifest)
+    lines, every = [["node", "worker", "device"]], devices_of(forecast.manifest)
+    devices = list(map(told_apart(every, 24).__getitem__, every))
     for node, place in placed.items():
         device = devices[int(place)] if 0 <= int(place) < len(devices) else ""
-        lines.append([plain(node, _LONGEST), f"worker {int(place)}", plain(device, 24)])
+        lines.append([plain(node, _LONGEST), f"worker {int(place)}", device])
     return lines
 
 

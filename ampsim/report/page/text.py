@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from ampsim.metric import Goal
 from ampsim.report import words as markdown
-from ampsim.report.frames import Row, floats, number, rows, runs_by_row, text
+from ampsim.report.frames import Row, floats, number, row_labels, rows, runs_by_row, text
 from ampsim.report.page.tables import LEFT, NamedTable, bought, node_tables, tuning_tables
 from ampsim.report.plot.convergence import is_blind
 from ampsim.report.table import columns_folded, notes, to_markdown
 from ampsim.report.verdict import called_rows, verdict
-from ampsim.report.words import listed, plain
+from ampsim.report.words import listed, told_apart
 from ampsim.runs.run import RunTable
 from ampsim.text import is_tables, mapping, sequence
 from ampsim.units import format_count
@@ -251,11 +251,10 @@ def rows_at_first_look(forecast: RunTable) -> list[str]:
 
 
 def _first_look(forecast: RunTable) -> str:
-    names = rows_at_first_look(forecast)
-    if not names:
+    if not (names := rows_at_first_look(forecast)):
         return ""
-    was = "was" if len(names) == 1 else "were"
-    return f"{_names(names)} {was} there at the first validation: --validate-every tells if sooner"
+    who = f"{_names(forecast, names)} {'was' if len(names) == 1 else 'were'}"
+    return f"{who} there at the first validation: --validate-every tells if sooner"
 
 
 def _ends_of_rates(forecast: RunTable) -> str:
@@ -272,17 +271,18 @@ def _ends_of_rates(forecast: RunTable) -> str:
             elif max(tried) in chosen:
                 ends["highest"].append(name)
     told = [
-        f"{_names(names)} {'has' if len(names) == 1 else 'have'} the {end} rate of those tried"
-        for end, names in ends.items()
-        if names
+        f"{_names(forecast, of)} {'has' if len(of) == 1 else 'have'} the {end} rate of those tried"
+        for end, of in ends.items()
+        if of
     ]
     return f"{', '.join(told)}: others may be better" if told else ""
 
 
-def _names(names: Sequence[str]) -> str:
+def _names(forecast: RunTable, names: Sequence[str]) -> str:
     if len(names) > _NAMED:
         return f"{len(names)} rows"
-    return listed([plain(name, 32) for name in names])
+    shown = told_apart([*row_labels(forecast.table), *names], 32)
+    return listed([shown[name] for name in names])
 
 
 def beside_answer(forecast: RunTable) -> list[str]:

@@ -262,7 +262,7 @@ def update_events(updates: DataFrame, pid: int, versions: dict[str, int]) -> lis
         integers(updates, "staleness_max").tolist(), strict=True,
     ):  # fmt: skip
         versions[node] = versions.get(node, 0) + 1
-        stale, version = quoted(f"staleness {plain(node)}"), quoted(f"version {plain(node)}")
+        stale, version = (quoted(f"{of} {plain(node, 200)}") for of in ("staleness", "version"))
         lines.append(_counter(pid, stale, time_us, {"mean": mean, "max": most}))
         lines.append(_counter(pid, version, time_us, {"updates": versions[node]}))
     return lines
@@ -279,7 +279,7 @@ def stash_events(stashes: DataFrame, pid: int, held: dict[str, int]) -> list[str
     for node, time_us, size in zip(texts(stashes, "node"), times, sizes, strict=True):
         total += size - held.get(node, 0)
         held[node] = size
-        name = quoted(f"stashed weights {plain(node)}")
+        name = quoted(f"stashed weights {plain(node, 200)}")
         lines.append(_counter(pid, name, time_us, {"bytes": size}))
         lines.append(_counter(pid, '"stashed weights"', time_us, {"bytes": total}))
     return lines
@@ -353,7 +353,8 @@ class Links:
             return
         nodes = (texts(transfers, end) for end in ("source", "target"))
         for source, target in zip(*nodes, strict=True):
-            yield f"{plain(source)} → {plain(target)}", plain(source), plain(target)
+            source, target = plain(source, 200), plain(target, 200)
+            yield f"{source} → {target}", source, target
 
     def _words(self, worker: int) -> str:
         return row_name(worker, self._hosts)

@@ -256,7 +256,7 @@ def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
 
 def _label(node: str, direction: str) -> str:
     if direction in DIRECTIONS:
-        name = f"{plain(node)} {direction}"
+        name = f"{plain(node, 200)} {direction}"
     else:
         operation = plain(node, 200)
         name = f"{direction} {operation}" if direction in ("push", "dispatch") else operation

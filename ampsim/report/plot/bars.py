@@ -51,15 +51,10 @@ from ampsim.report.style import (
     tick_words,
     time_scale,
 )
-from ampsim.report.table import (
-    bound_name,
-    bound_share,
-    format_ratio,
-    per_second,
-    series,
-)
-from ampsim.report.words import plain
+from ampsim.report.table import bound_name, bound_share, format_ratio, per_second, series
+from ampsim.report.words import plain, told_apart
 from ampsim.study.bound_words import BOUND_FROM, named
+from ampsim.text import distinct
 from ampsim.units import UNKNOWN, format_bytes, format_count, format_percent, format_rate
 
 _WIDTH_IN = 8.0
@@ -141,7 +136,8 @@ def throughput_over_mak(table: DataFrame, names: Sequence[str] | None = None) ->
         axes.plot(
             [mak for mak, _rate in lines[name]],
             [rate * scale.factor for _mak, rate in lines[name]],
-            **style.drawn, markersize=marker_pt(index), linewidth=1.8, label=plain(name, 40),
+            **style.drawn, markersize=marker_pt(index), linewidth=1.8,
+            label=told_apart(lines, 40)[name],
         )  # fmt: skip
     _limit(axes, [mak for own in lines.values() for mak, _rate in own])
     axes.set_ylim(0.0, 1.08 * highest * scale.factor or 1.0)
@@ -174,14 +170,8 @@ def _limit(axes: Axes, maks: list[float]) -> None:
 
 def _speed_up(axes: Axes, first: float) -> None:
     """A second axis on the right: the same rates as multiples of the first row's."""
-
-    def ratio(rate: Any) -> Any:
-        return rate / first
-
-    def rate(ratio: Any) -> Any:
-        return ratio * first
-
-    right = axes.secondary_yaxis("right", functions=(ratio, rate))
+    ways = (lambda rate: rate / first), (lambda ratio: ratio * first)
+    right = axes.secondary_yaxis("right", functions=ways)
     right.spines["right"].set_visible(True)
     right.set_ylabel("times the first row")
     right.yaxis.set_major_formatter("{x:.3g}×")
@@ -305,7 +295,7 @@ def memory_over_time(memory_by_schedule: Mapping[str, DataFrame]) -> Figure:
     (divisor, unit), scale = _unit(highest), time_scale(0.0, end_s)
     for index, (name, (worker, memory)) in enumerate(fullest.items()):
         axes = figure.add_subplot(count, 1, index + 1)
-        axes.set_title(f"{plain(name, 32)}, worker {worker}")
+        axes.set_title(f"{told_apart(fullest, 32)[name]}, worker {worker}")
         _draw_timeline(axes, memory, divisor, scale.factor)
         axes.set_xlim(0.0, end_s * scale.factor or 1.0)
         axes.set_ylim(0.0, 1.08 * highest / divisor or 1.0)
@@ -370,9 +360,10 @@ def utilisation(
     rows_in = min(_ROW_IN * max(4, len(shown)), _ROWS_IN_MAX)
     figure, panels = _panels(len(known), (1.2, 0.7, rows_in + 0.65), "share of the run (%)")
     step = -(-len(shown) // _WORKERS_NAMED) or 1
+    titles = dict(zip(known, distinct(map(_fitting, known)), strict=True))
     left_out = f" ({len(every) - len(shown):,} more idle)" if len(shown) < len(every) else ""
     for axes, (name, frame) in zip(panels, known.items(), strict=True):
-        axes.set_title(_fitting(name))
+        axes.set_title(titles[name])
         mean = frame.sum(axis=1).mean() if busy is None or name not in busy else busy[name]
         _draw_workers(axes, frame.reindex(shown, fill_value=0.0), mean)
         axes.set_xlim(0.0, 100.0)
@@ -459,7 +450,7 @@ def staleness_histogram(counts_by_schedule: Mapping[str, DataFrame]) -> Figure:
     size_in = (1.6, 0.5, 0.75 + _NODE_IN * max(1, len(nodes)))
     figure, drawn = _panels(len(panels), size_in, "staleness (updates)")
     for axes, (name, histograms) in zip(drawn, panels.items(), strict=True):
-        axes.set_title(plain(name, 32))
+        axes.set_title(told_apart(panels, 32)[name])
         for row, node in enumerate(nodes):
             counts = histograms.get(node, np.zeros(0))
             _draw_histogram(axes, counts, row + _FULL / 2, color=styles[name].colour, label=node)

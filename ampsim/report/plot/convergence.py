@@ -26,7 +26,7 @@ from ampsim.report.style import (
     tick_words,
     time_scale,
 )
-from ampsim.report.words import plain
+from ampsim.report.words import plain, told_apart
 from ampsim.runs.rows import median_interval
 from ampsim.units import format_count, format_seconds
 
@@ -86,10 +86,11 @@ def convergence(
     last_s = max((float(np.max(curve.time_s, initial=0.0)) for curve in everything), default=0.0)
     scale = time_scale(0.0, last_s)
     figure = new_figure(_WIDTH_IN, 4.1 + 0.2 * len(curves))
-    by_time, by_epoch = figure.subplots(1, 2, sharey=True)
+    panels = by_time, by_epoch = figure.subplots(1, 2, sharey=True)
     is_banded = len(curves) <= _BANDS_MAX
+    shown = told_apart(curves)
     handles = [
-        _draw_schedule((by_time, by_epoch), name, curves[name], (style, scale, goal, is_banded))
+        _draw_schedule(panels, shown[name], curves[name], (style, scale, goal, is_banded))
         for name, style in line_styles(curves).items()
     ]
     by_time.set_xlabel(scale.label("virtual time"))
@@ -183,7 +184,7 @@ def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
     several = len(runs) > 1
     line = f"; line: the {which} by time{band}" if several else ""
     if goal.target is None:
-        return f"{plain(name)}{f' ({len(runs)} repeats{line})' if several else ''}"
+        return f"{name}{f' ({len(runs)} repeats{line})' if several else ''}"
     reached = [(goal.reached_by(run.score), run) for run in runs]
     times_s = [math.inf if i is None else float(run.time_s[i]) for i, run in reached]
     epochs = [math.inf if i is None else float(run.epoch[i]) for i, run in reached]
@@ -192,9 +193,9 @@ def _entry(name: str, runs: list[Curve], goal: Goal, is_banded: bool) -> str:
     if time_s is None or epoch is None:
         missed = sum(math.isinf(one) for one in times_s)
         in_some = f" in {missed} of {len(runs)} repeats" if several else ""
-        return f"{plain(name)}: {_words(goal)} not reached{in_some}{line and f' ({line[2:]})'}"
+        return f"{name}: {_words(goal)} not reached{in_some}{line and f' ({line[2:]})'}"
     counted = f"{format_count(epoch)} epoch{'' if epoch == 1 else 's'}"
-    return f"{plain(name)}: {_words(goal)} after {format_seconds(time_s)}, {counted}{of}"
+    return f"{name}: {_words(goal)} after {format_seconds(time_s)}, {counted}{of}"
 
 
 def _epochs_of_all(runs: list[Curve], goal: Goal) -> str:

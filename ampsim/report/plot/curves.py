@@ -25,7 +25,7 @@ from ampsim.report.style import (
     styled,
     tick_words,
 )
-from ampsim.report.words import plain
+from ampsim.report.words import plain, told_apart
 from ampsim.units import format_rate
 
 _LARGE: Final = 1e5
@@ -63,13 +63,13 @@ def draw_curves(table: Any, drawn: Curves) -> Any:
     x, y, by = drawn.x, drawn.y, drawn.by
     figure, axes = new_axes(7.2, 4.0)
     values: Sequence[Any] = list(dict.fromkeys(table[by]))
-    for index, value in enumerate(values):
+    said = [value if isinstance(value, str) else _entry(by, value) for value in values]
+    for index, (value, name) in enumerate(zip(values, said, strict=True)):
         rows: Any = table.loc[table[by] == value]
         line = LINES[index % len(LINES)]
-        label = plain(value if isinstance(value, str) else _entry(by, value), 40)
         axes.plot(
-            rows[x], rows[y], label=label, linewidth=1.4, markersize=marker_pt(index) * 0.7,
-            **line.drawn,
+            rows[x], rows[y], label=told_apart(said, 40)[name], linewidth=1.4,
+            markersize=marker_pt(index) * 0.7, **line.drawn,
         )  # fmt: skip
     sides = (("x", x, drawn.is_log_x, drawn.x_label), ("y", y, drawn.is_log_y, drawn.y_label))
     for letter, column, is_logarithmic, named in sides:

@@ -18,7 +18,8 @@ from matplotlib.patches import Rectangle
 
 from ampsim.report.frames import DataFrame, Floats, Row, number, rows
 from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, new_figure, styled
-from ampsim.report.words import plain
+from ampsim.report.words import plain, told_apart
+from ampsim.text import distinct
 from ampsim.units import format_count, format_percent, format_rate, format_seconds
 
 NOTHING: Final = "Nothing was run that can be compared."
@@ -90,7 +91,7 @@ def grid_costs(table: DataFrame, cells: Sequence[Any]) -> list[Costs]:
             [number(at.get((label, point), {}), measure.column) for point in points]
             for label in labels
         ]
-        columns = list(map(cluster_words, points))  # of which two may be alike, cut to their width
+        columns = distinct(map(cluster_words, points))  # files of two folders may be alike
         known = DataFrame(values, index=labels, columns=columns).dropna(how="all")
         if len(known):
             found.append(Costs(measure, known))
@@ -193,8 +194,8 @@ def _draw_costs(axes: Axes, costs: Costs, scale: Normalize) -> None:
         )  # fmt: skip
     lines, columns = values.shape
     axes.set(xlim=(0.0, columns), ylim=(lines, 0.0))
-    axes.set_xticks(np.arange(columns) + 0.5, [plain(one, 18) for one in costs.values.columns])
-    axes.set_yticks(np.arange(lines) + 0.5, [plain(one, 24) for one in costs.values.index])
+    axes.set_xticks(np.arange(columns) + 0.5, [*told_apart(costs.values.columns, 18).values()])
+    axes.set_yticks(np.arange(lines) + 0.5, [*told_apart(costs.values.index, 24).values()])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 

@@ -27,7 +27,7 @@ from ampsim.report.style import (
     text_width_pt,
 )
 from ampsim.report.table import per_second, series
-from ampsim.report.words import plain
+from ampsim.report.words import told_apart
 from ampsim.units import format_count, format_seconds
 
 SIZE_PT = 7.5
@@ -182,7 +182,7 @@ def plane(table: DataFrame, epoch_items: int, names: Sequence[str] | None = None
     times_s = iso_times([epoch_items * one.epochs / one.rate_per_s for one in points])
     ends = [_draw_iso(axes, time_s, time_s / epoch_items / scale.factor) for time_s in times_s]
     labels = [
-        _draw(axes, plain(name, 40), lines[name], (style, scale, marker_pt(index)))
+        _draw(axes, told_apart(lines, 40)[name], lines[name], (style, scale, marker_pt(index)))
         for index, (name, style) in enumerate(line_styles(lines).items())
     ]
     axes.set_xlabel(scale.label(f"training {per_second(rows(table))}"))

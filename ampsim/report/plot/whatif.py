@@ -26,7 +26,7 @@ from ampsim.report.style import (
     new_figure,
     styled,
 )
-from ampsim.report.words import plain
+from ampsim.report.words import plain, told_apart
 
 _WIDTH_IN: Final = 7.5
 _BAR: Final = 0.62
@@ -46,7 +46,7 @@ def _panels(table: DataFrame, each_in: float) -> tuple[Any, list[tuple[Axes, str
     found: list[tuple[Axes, str, Any]] = []
     for place, (name, own) in enumerate(groups):
         axes = figure.add_subplot(len(groups), 1, place + 1)
-        axes.set_title(plain(str(name), 60))
+        axes.set_title(told_apart(table["schedule"], 60)[name])
         axes.grid(visible=True)
         found.append((axes, str(name), own))
     return figure, found
@@ -124,7 +124,7 @@ def speed_up_curves(curves: DataFrame) -> Figure:
             axes.plot(
                 [places[float(one)] for one in points["factor"]], 100 * points["change"],
                 **LINES[line + 1].drawn, markersize=marker_pt(line) * 0.7, linewidth=1.4,
-                label=plain(str(what), 32),
+                label=told_apart(own["what"], 32)[what],
             )  # fmt: skip
         axes.set_xticks(
             range(len(factors)),
