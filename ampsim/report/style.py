@@ -274,7 +274,7 @@ class Scale:
         """Label of an axis: quantity, unit, and time of zero unless that is the start."""
         if self.origin == 0.0:
             return f"{quantity} ({self.unit})"
-        return f"{quantity} after {self.origin:.9g} s ({self.unit})"
+        return f"{quantity} after {self.origin:.15g} s ({self.unit})"
 
 
 _TIME: tuple[tuple[float, str], ...] = (
@@ -292,8 +292,9 @@ def time_scale(start_s: float, end_s: float) -> Scale:
     """
     length_s = end_s - start_s
     factor, unit = _first_filling(_TIME, length_s)
-    origin = start_s if start_s > _FAR * length_s else 0.0
-    return Scale(factor, unit, origin)
+    is_far = start_s > _FAR * length_s > 0.0
+    tens = 10.0 ** -math.ceil(math.log10(length_s)) if is_far else 1.0
+    return Scale(factor, unit, math.floor(start_s * tens) / tens if is_far else 0.0)
 
 
 def rate_scale(highest_per_s: float) -> Scale:

@@ -461,7 +461,8 @@
     const context = prepare(axis, height);
     const length = view.end - view.start;
     const [factor, unit] = fitting(length, TIME);
-    const origin = view.start > 1000 * length ? view.start : 0; // else labels need too many digits
+    const tens = 10 ** -Math.ceil(Math.log10(length));
+    const origin = view.start > 1000 * length ? Math.floor(view.start * tens) / tens : 0; // else labels need too many digits
     const rough = (length / factor) * (70 / layout.plot);
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough);
@@ -485,7 +486,7 @@
       context.fillText(text, Math.min(place, layout.width - half - 1), 7);
     }
     context.stroke();
-    const after = origin ? ` after ${origin.toPrecision(9)} s` : "";
+    const after = origin ? ` after ${Number(origin.toPrecision(15))} s` : "";
     context.fillStyle = colour.faint;
     context.fillText(`virtual time${after} (${unit})`, layout.gutter + layout.plot / 2, 25);
   };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -166,6 +167,18 @@ def test_a_late_window_counts_from_its_start_and_says_so():
     axes = gantt(spans, workers=1).axes[0]
     assert axes.get_xlabel() == "virtual time after 12.5 s (µs)"
     np.testing.assert_allclose(axes.get_xlim(), (0.0, 4.0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("start_s", [12.5, 123456.789012345, 987654.3210987, 0.1 + 0.2])
+@pytest.mark.parametrize("length_s", [1e-6, 4.4e-5, 1e-4])
+def test_ticks_of_a_late_window_count_from_the_very_time_that_the_label_says(start_s, length_s):
+    """It had nine digits: "after 123456.789 s (µs)" was 12 µs off, twelve times the window."""
+    spans = pd.DataFrame([span(start_s=start_s, end_s=start_s + length_s)])
+    axes = gantt(spans, workers=1).axes[0]
+    said = re.fullmatch(r"virtual time after (\S+) s \(µs\)", axes.get_xlabel())
+    assert said, axes.get_xlabel()
+    left, right = (float(said[1]) + end * 1e-6 for end in axes.get_xlim())
+    assert (left, right) == pytest.approx((start_s, start_s + length_s), rel=1e-15, abs=1e-10)
 
 
 def test_boxes_are_cut_to_the_window(figure_1):

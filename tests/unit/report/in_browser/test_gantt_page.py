@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -77,6 +79,34 @@ def test_a_step_far_shorter_than_a_picosecond_takes_more_than_nothing(
     page.mouse("mouseMoved", *page.first_step())
     told = page.find("[data-part=tip]").text.splitlines()[3]
     assert told == "0.000000 ps to 0.000100 ps, takes 0.000100 ps"
+
+
+KEEP_TEXTS = """
+  const paint = CanvasRenderingContext2D.prototype.fillText;
+  window.said = [];
+  CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+    window.said.push(text);
+    return paint.call(this, text, ...place);
+  };
+"""
+
+
+def test_ticks_of_a_late_window_count_from_the_very_time_that_the_label_says(
+    open_page, figure_1, tmp_path
+):
+    spans = figure_1["sequential"]
+    spans[["start_s", "end_s"]] += 123456.789012345
+    path = write_gantt_page({"sequential": spans}, tmp_path / "g.html", workers=3)
+    page = open_page(path)
+    page.browser.execute_script(KEEP_TEXTS)
+    page.press("0")
+    page.settle()
+    end = page.view()[1]
+    *_others, before, last, label = page.browser.execute_script("return said")
+    said = re.fullmatch(r"virtual time after (\S+) s \(µs\)", label)
+    assert said, label
+    after_s = end - (float(said[1]) + float(last) * 1e-6)
+    assert -1e-9 < after_s < (float(last) - float(before)) * 1e-6
 
 
 @pytest.fixture
