@@ -72,8 +72,8 @@ def writer_of(out: Path) -> Callable[[Shown, Path, Window], str]:
 def _write_trace(shown: Shown, out: Path, window: Window) -> str:
     from ampsim.report.perfetto.trace import write_perfetto
 
-    count = write_perfetto(shown.traces, out, title=shown.title)
-    return f"wrote {out}: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing"
+    spans = f"{write_perfetto(shown.traces, out, title=shown.title):,} spans, in whole nanoseconds"
+    return f"wrote {out}: {spans}; open it in https://ui.perfetto.dev or chrome://tracing"
 
 
 def _write_profiles(shown: Shown, out: Path, window: Window) -> str:

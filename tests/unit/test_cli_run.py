@@ -127,7 +127,8 @@ def test_gantt_writes_a_trace_of_a_run_or_of_a_model(call, once, mistake):
     ended = call("gantt", "run-rnn", "--out", "run.json")
     count = len(load_run("run-rnn").table("spans"))
     assert ended.out == (
-        f"wrote run.json: {count:,} spans; open it in https://ui.perfetto.dev or chrome://tracing\n"
+        f"wrote run.json: {count:,} spans, in whole nanoseconds; open it in "
+        "https://ui.perfetto.dev or chrome://tracing\n"
     )
     call("gantt", "rnn", *SMALL, "--schedule", "amp", "--out", "made.json")
     one, other = (json.loads(Path(f"{name}.json").read_text()) for name in ("run", "made"))
