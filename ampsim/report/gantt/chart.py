@@ -71,7 +71,7 @@ _HALF = 0.42  # chosen: half the height of a box, where rows are 1 apart
 _HATCHED_PT = 5.0  # chosen: narrower boxes keep their colour but no hatch, which would fill them
 _HAIRLINE_PT = 0.4  # chosen: about a pixel; narrower boxes cannot be seen
 _HAIRLINES = 0.05  # chosen: share of a chart's length that hairlines may cover at most
-_EDGED_PT = 3.0  # chosen: edges of narrower boxes would hide their colour
+_EDGED_PT = 3.0  # chosen: edges of narrower or lower boxes would hide their colour
 _SIZES_PT = (8.0, 7.0, 6.0, 5.0)  # of the numbers in boxes, best first; below 5 nobody can read
 _NAMES_PT = 9.0  # chosen: names of 8 pt need this much height
 _ENOUGH = 0.97  # chosen: a larger size must keep this share of the numbers that could be shown
@@ -227,7 +227,7 @@ def _paint_to_size(figure: Any, panels: list[Axes], charts: list[Chart]) -> None
     bottom, top = panels[0].get_ylim()
     row_pt = float(height) * 72.0 / figure.dpi / abs(bottom - top)
     for axes, chart in zip(panels, charts, strict=True):
-        _paint_boxes(axes, chart, width_pt)
+        _paint_boxes(axes, chart, width_pt, row_pt)
         if len(chart.arrows):
             _paint_arrows(axes, chart, (width_pt, row_pt))
     _number_boxes(list(zip(panels, charts, strict=True)), width_pt, row_pt)
@@ -270,7 +270,7 @@ def _paint_outages(axes: Axes, chart: Chart) -> None:
         _hatch(axes, boxes, facecolors=UNUSED, edgecolors=FAINT_INK, hatch=hatch, label=label)
 
 
-def _paint_boxes(axes: Axes, chart: Chart, width_pt: float) -> None:
+def _paint_boxes(axes: Axes, chart: Chart, width_pt: float, row_pt: float) -> None:
     """One box per step, in the colour and hatch of its direction; `width_pt` is the axes' width.
 
     Steps too short to be seen are drawn as hairlines, unless there are so many of them that
@@ -279,9 +279,9 @@ def _paint_boxes(axes: Axes, chart: Chart, width_pt: float) -> None:
     boxes, looks = chart.corners(chart.boxes), np.array(texts(chart.boxes, "look"), np.str_)
     box_pt = _widths_pt(axes, chart, width_pt)
     is_tiny = box_pt < _HAIRLINE_PT
-    room_pt = _HAIRLINES * width_pt * len(chart.rows.numbers)
-    is_sparse = is_tiny.sum() * _HAIRLINE_PT <= room_pt
-    edge_pt = np.where(box_pt >= _EDGED_PT, 0.5, np.where(is_tiny & is_sparse, _HAIRLINE_PT, 0.0))
+    is_sparse = is_tiny.sum() * _HAIRLINE_PT <= _HAIRLINES * width_pt * len(chart.rows.numbers)
+    is_edged = np.minimum(box_pt, 2 * _HALF * row_pt) >= _EDGED_PT
+    edge_pt = np.where(is_edged, 0.5, np.where(is_tiny & is_sparse, _HAIRLINE_PT, 0.0))
     for name, style in BOXES.items():
         for each_pt in (0.0, _HAIRLINE_PT, 0.5):
             chosen = (looks == name) & (edge_pt == each_pt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from itertools import pairwise
 from typing import Any
@@ -13,10 +14,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import PathPatch
 from matplotlib.transforms import Bbox
+from PIL import Image
 
 from ampsim.errors import OptionError
 from ampsim.report.gantt import chart as charts
 from ampsim.report.gantt.boxes import ChartRun, chart_of, chart_runs, first_window
+from ampsim.report.saving import encode
 from ampsim.report.style import DIRECTIONS
 from ampsim.runs.run import Run
 
@@ -220,6 +223,18 @@ def test_a_step_too_short_to_see_is_a_hairline_in_its_direction():
     axes = gantt(pd.DataFrame(crowd), workers=1).axes[0]
     packed = next(c for c in axes.collections if c.get_label() == "forward")
     assert packed.get_linewidths()[0] == 0
+
+
+@pytest.mark.parametrize("workers", [200, 1000])
+def test_boxes_of_thousands_of_workers_have_the_colour_of_the_legend(workers):
+    """Rows were lower than the edges of their boxes: forward steps were as brown as these."""
+    figure = gantt(pd.DataFrame([span(worker) for worker in range(workers)]), workers=workers)
+    image = np.asarray(Image.open(io.BytesIO(encode(figure, ".png"))).convert("RGB")) / 255
+    high, wide, _ = image.shape
+    middle = image[high // 4 : 3 * high // 4, 3 * wide // 5 : 4 * wide // 5].reshape(-1, 3)
+    gaps = 1 - 0.84  # of the height, painted as idle
+    seen = (middle.mean(axis=0) - gaps * np.array(to_rgb("#e9ecef"))) / (1 - gaps)
+    np.testing.assert_allclose(seen, to_rgb(PAPER["forward"]), atol=0.12)
 
 
 def test_256_workers_and_many_boxes_stay_one_readable_page():
