@@ -204,7 +204,11 @@ def legend_on_top(figure: Any, axes: Axes, names: Iterable[str], ncols: int) -> 
 
 def tick_words(axis: Any, show: Callable[[float], str]) -> None:
     """Have the ticks of an axis written so."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _place: show(value)))
+
+    def shown(value: float, _place: int | None) -> str:
+        return show(value)
+
+    axis.set_major_formatter(FuncFormatter(shown))
 
 
 def epoch_ticks(last: float) -> MaxNLocator:

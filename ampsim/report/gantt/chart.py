@@ -122,9 +122,8 @@ def gantt(
         axes.set_title(
             _summary(chart), loc="right", fontsize=8, fontweight="normal", color=FAINT_INK
         )
-        name = told_apart(runs)[name]
         letter = ascii_lowercase[index : index + 1] if len(charts) > 1 else ""
-        axes.set_title(f"({letter}) {name}" if letter else name)
+        axes.set_title(f"({letter}) " * bool(letter) + told_apart(runs)[name])
     panels[-1].set_xlabel(charts[0].scale.label("virtual time"))
     figure.legend(
         handles=_legend_handles(charts, "made ready by" if rows.has_threads else "transfer"),

@@ -245,7 +245,7 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
 
 def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
     """Write the arguments of each slice, beside its name and times."""
-    said = {one: f'"state":{_told(one)},' if one else "" for one in set(states)}
+    said = {one: f'"state":{quoted(plain(one, 200))},' if one else "" for one in set(states)}
     columns = (integers(spans, name).tolist() for name in ("flop", "bytes", "staleness"))
     return [
         f'{of}{said[state]}"flop":{flop},"bytes":{size}'
@@ -268,18 +268,15 @@ def _subjects(spans: DataFrame) -> list[str]:
     if not is_of_operations(spans):
         numbers = integers(spans, "instance").tolist()
         return [f'"instance":{one},' if one >= 0 else "" for one in numbers]
-    columns = (texts(spans, name) for name in ("waited_for", "variable"))
+    named = (texts(spans, name) for name in ("waited_for", "variable"))
+    columns = ([quoted(plain(one, 200)) for one in every] for every in named)
     return [
         f'"operation":{number},'
-        + (f'"waited for":{_told(one)},"through":{_told(variable)},' if one else "")
+        + (f'"waited for":{one},"through":{variable},' if one != '""' else "")
         for number, one, variable in zip(
             integers(spans, "operation").tolist(), *columns, strict=True
         )
     ]
-
-
-def _told(text: str) -> str:
-    return quoted(plain(text, 200))
 
 
 def _dependencies(trace: Trace, tracks: _Tracks, flows: Flows) -> list[str]:

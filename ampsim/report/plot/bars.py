@@ -9,7 +9,7 @@ and the backward step of a gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -170,8 +170,8 @@ def _limit(axes: Axes, maks: list[float]) -> None:
 
 def _speed_up(axes: Axes, first: float) -> None:
     """A second axis on the right: the same rates as multiples of the first row's."""
-    ways = (lambda rate: rate / first), (lambda ratio: ratio * first)
-    right = axes.secondary_yaxis("right", functions=ways)
+    ways: list[Callable[[Any], Any]] = [lambda rate: rate / first, lambda ratio: ratio * first]
+    right = axes.secondary_yaxis("right", functions=tuple(ways))
     right.spines["right"].set_visible(True)
     right.set_ylabel("times the first row")
     right.yaxis.set_major_formatter("{x:.3g}×")

@@ -46,7 +46,7 @@ def _panels(table: DataFrame, each_in: float) -> tuple[Any, list[tuple[Axes, str
     found: list[tuple[Axes, str, Any]] = []
     for place, (name, own) in enumerate(groups):
         axes = figure.add_subplot(len(groups), 1, place + 1)
-        axes.set_title(told_apart(table["schedule"], 60)[name])
+        axes.set_title(told_apart(table["schedule"], 60)[str(name)])
         axes.grid(visible=True)
         found.append((axes, str(name), own))
     return figure, found
@@ -124,7 +124,7 @@ def speed_up_curves(curves: DataFrame) -> Figure:
             axes.plot(
                 [places[float(one)] for one in points["factor"]], 100 * points["change"],
                 **LINES[line + 1].drawn, markersize=marker_pt(line) * 0.7, linewidth=1.4,
-                label=told_apart(own["what"], 32)[what],
+                label=told_apart(own["what"], 32)[str(what)],
             )  # fmt: skip
         axes.set_xticks(
             range(len(factors)),
