@@ -278,9 +278,10 @@ def _order(
 
     First is the least time to the target; where no row arrived, the highest training throughput.
     """
-    is_time = any(row["time_to_target_s"] is not None for row in rows)
-    if is_time:
-        every = [row["time_to_target_s"] for row in rows]
+    every = [row["time_to_target_s"] for row in rows]
+    if is_time := any(one is not None for one in every):
+        apart = [row["standing"] == "not compared" for row in rows]
+        every = [None if is_so else one for one, is_so in zip(every, apart, strict=True)]
     else:
         every = [1.0 / row["train_per_s"] if row["train_per_s"] else None for row in rows]
     times = {place: time_s for place, time_s in enumerate(every) if time_s is not None}

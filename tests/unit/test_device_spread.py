@@ -152,6 +152,19 @@ def test_row_and_manifest_say_what_was_assumed_and_at_which_end_another_row_is_f
     assert all("of the device alone, 95 %" in note for note in found.table["note"])
 
 
+def test_at_an_end_no_row_is_first_that_is_not_compared(tmp_path):
+    """No trial of amp or pipeline reaches the target; the seed that is told of does."""
+    path = device(tmp_path, step_ends="low = 1e-7\nhigh = 1e-3")
+    model = ampsim.load_model("mlp", **{**MODEL, "layers": 4})
+    found = ampsim.forecast(
+        model, ampsim.load_cluster(path, workers=4), "sequential,amp,pipeline", instances=200,
+        target=0.2, max_epochs=2, tune=2, placement="paper", seed=2,
+    )  # fmt: skip
+    assert found.table["standing"].eq("not compared").tolist() == [False, True, True]
+    assert found.table["time_to_target_s"].rank().tolist() == [3, 2, 1]
+    assert "would be first" not in " ".join(found.manifest["assumptions"])
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (0.8, 2.0), (0.5, 1.25)])
 def test_devices_of_one_name_have_each_their_own_ends(low, high, tmp_path):
     """As of two files of one name in two folders, which may have an end in common."""
