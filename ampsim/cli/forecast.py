@@ -158,7 +158,8 @@ def forecast(
     if is_left_open and is_learned and len(schedules) > 1:
         given["budget_s"] = BUDGET_S
     said = [one.strip().casefold() for one in (schedule or "").split(",") if ":" in one]  # amp:8
-    given["fixed"] = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}, *said]
+    fixed = [*_named(settings), *tuning.given().keys() & {"max_active_keys"}, *said]
+    given["fixed"] = fixed if given["budget_s"] else ()  # of nothing else that tunes
     with taken(out or Path(f"forecast-{slug(loaded.name)}"), "forecast", OF_FORECAST) as folder:
         told: dict[str, Any] = {} if quiet else {"say": complain}
         keeping = RunCache(folder.path, with_failures=False, **told)
@@ -196,12 +197,9 @@ def _named(settings: list[str] | None) -> list[str]:
 
 
 def _deliver(
-    made: ampsim.Forecast,
-    folder: OutputFolder,
-    json: str | None,
-    seed: int,
+    made: ampsim.Forecast, folder: OutputFolder, json: str | None, seed: int,
     printed: Callable[[], None],
-) -> Code:
+) -> Code:  # fmt: skip
     """Write the files, then say what they say; `printed` prints it."""
     from ampsim.forecasting.forecast import to_json
     from ampsim.report.verdict import verdict

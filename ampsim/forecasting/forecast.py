@@ -276,7 +276,7 @@ def forecast(
             that the answer is the same on every machine. `repeats` above 1 is then the number of
             seeds. None tunes nothing, and makes `repeats` runs.
         fixed: names of options of the model, "max_active_keys", also of one row as "amp:8", and
-            "placement", that are not tuned, beside those whose value is not their default.
+            "placement", that `budget_s` does not tune, beside those that are not as by default.
         executor: in place of `jobs`: a `concurrent.futures.Executor`, a `distributed.Client`,
             "dask:ADDRESS", "dask:FILE" or "dask"; runs have no `result` then (`many-runs`).
         run_limit_s: seconds that a run may take; one that takes longer is ended, and `failures`
@@ -339,6 +339,8 @@ def _require_compared(
     known = {*BY_DECAY, IN_FLIGHT, "placement", *(of.name for of in options_of(plan.model.config))}
     for name in (one for one in fixed if one not in known and ":" not in one):
         raise UnknownNameError(one_of("option to be fixed", name, known))
+    if fixed and budget_s is None:
+        raise OptionError("fixed is what budget_s leaves alone; give budget_s=60, or leave it out")
     what = "sure" if budget_s is None else "budget_s"
     asks, is_asleep = sure is not None or budget_s is not None, plan.options.mode == "sleep"
     if asks and (plan.options.target is None or is_asleep):

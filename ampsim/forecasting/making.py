@@ -344,12 +344,9 @@ def ranking_of(
 
 
 def run_rows(
-    entries: Sequence[Row],
-    looks: Looks,
-    seed: int,
-    maker: RunMaker,
+    entries: Sequence[Row], looks: Looks, seed: int, maker: RunMaker,
     known: Mapping[str, tuple[Run, ...]] | None = None,
-) -> tuple[tuple[Row, ...], ForecastRuns]:
+) -> tuple[tuple[Row, ...], ForecastRuns]:  # fmt: skip
     """Run each row until its order is clear, or as often as it may be.
 
     A row of which a run diverges at a learning rate that the scaling rule raised is run again at

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import ampsim
 from ampsim.cli.options import Hardware, Tuning
 from ampsim.cli.questions import Question
+from ampsim.errors import OptionError
 
 SMALL = "--set data=synthetic --set hidden=8 --workers 2 --instances 40"
 ASLEEP = "has no effect in mode sleep, which times one epoch and learns nothing; leave it out"
@@ -43,6 +45,12 @@ def test_an_option_that_would_change_nothing_is_refused(words, mistake, tmp_path
     recipe.write_text(small_recipe)
     assert mistake(*words.split()).startswith(f"ampsim: {REFUSED[words]}")
     assert [one.name for one in tmp_path.iterdir()] == ["reports"]
+
+
+@pytest.mark.parametrize("tune", [None, 2])
+def test_what_a_budget_leaves_alone_is_refused_without_one(tune):
+    with pytest.raises(OptionError, match=r"^fixed is .*give budget_s=60, or leave it out$"):
+        ampsim.forecast("rnn", "tflops-1", "amp", instances=20, fixed=["decay"], tune=tune)
 
 
 OF_SEARCH = {

@@ -172,6 +172,8 @@ def test_a_number_behind_a_schedules_name_is_what_a_user_chose(call, monkeypatch
     monkeypatch.setattr(ampsim, "forecast", forecast)
     assert call("forecast", "mlp", "--schedule", "sequential, AMP:8").code == 2
     assert asked["fixed"] == ["amp:8"]
+    assert call("forecast", "mlp", "--schedule", "amp:8,sequential", "--tune").code == 2
+    assert not asked["fixed"], "without a budget nothing heeds it"
 
 
 def test_a_first_run_is_one_by_which_rows_are_compared_where_nothing_was_tuned(rows, monkeypatch):
