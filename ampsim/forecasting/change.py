@@ -225,7 +225,10 @@ def _optimizers(trials: pd.DataFrame) -> Iterator[str]:
         f"{name}: {of.idxmin()[1] if math.isfinite(of.min()) else 'no row arrives'}"
         for name, of in best.groupby("optimizer", sort=False)
     ]
-    yield f"first with one optimizer for all, by trials of few seeds: {', '.join(words)}"
+    tried: Any = trials.groupby("schedule", sort=False)["optimizer"].unique()
+    few = [f"; {row} tried with {of[0]} alone" for row, of in tried.items() if len(of) == 1]
+    told = f"{', '.join(words)}{''.join(few)}"
+    yield f"first with one optimizer for all, by trials of few seeds: {told}"
 
 
 Told: TypeAlias = "tuple[str, Contender, bool]"

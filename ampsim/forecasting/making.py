@@ -225,12 +225,9 @@ class RunMaker:
         return made
 
     def make_beside(
-        self,
-        tasks: Sequence[Task],
-        on_read: Callable[[int, Any], None],
-        read: Read = rated,
+        self, tasks: Sequence[Task], on_read: Callable[[int, Any], None], read: Read = rated,
         on_loss: OnLoss = lambda _place, _sentence: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Make runs that belong to no row, and keep none of them, as of `run_all`."""
         run_all(tasks, self._executor, Listeners(on_read, on_loss, self._on_progress), read)
 

@@ -345,15 +345,16 @@ def test_a_row_is_known_to_stay_ahead_where_each_value_on_the_way_is_known():
 
 
 def test_who_is_first_with_one_optimizer_is_by_the_median_of_a_settings_trials():
-    """Not by a lucky one; a trial that did not arrive took longest."""
+    """Not by a lucky one; one that did not arrive took longest, and of ssp each is with sgd."""
     none = math.nan
     times_s = {("amp", "sgd"): [1, 9, 9], ("sequential", "sgd"): [5, 5, 8]}
     times_s |= {("amp", "adam"): [1, none, none], ("sequential", "adam"): [none, none, none]}
+    times_s |= {("ssp", "sgd"): [8, 8, 8]}
     columns = ["schedule", "optimizer", "time_to_target_s"]
     rows = [(*key, time_s) for key, of in times_s.items() for time_s in of]
     trials = pd.DataFrame(rows, columns=columns).assign(learning_rate=0.1, setting="")
     (said,) = _optimizers(trials)
-    assert said.endswith("trials of few seeds: adam: no row arrives, sgd: sequential")
+    assert said.endswith("adam: no row arrives, sgd: sequential; ssp tried with sgd alone")
 
 
 def test_what_is_said_of_places_where_a_row_learns_otherwise_is_not_said_to_be_known():
