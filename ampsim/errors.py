@@ -71,6 +71,9 @@ class ExecutorError(AmpsimError):
 LOWER_RATE: Final = "try a lower learning rate"
 """How errors of runs that diverge end, but for those whose data are not finite."""
 
+FEWER_IN_FLIGHT: Final = "try fewer instances in flight"
+"""What errors of runs say first that ran out of memory under a schedule."""
+
 
 class DivergenceError(SimulationError):
     """A loss or a weight stopped being a finite number."""

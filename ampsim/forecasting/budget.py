@@ -23,7 +23,7 @@ from typing import Final
 
 from ampsim.data import MissingDataError
 from ampsim.dataflow import Dataflow
-from ampsim.errors import LOWER_RATE, AmpsimError
+from ampsim.errors import FEWER_IN_FLIGHT, LOWER_RATE, AmpsimError
 from ampsim.forecasting.making import (
     ForecastRuns,
     Looks,
@@ -246,9 +246,10 @@ class Spending:
         return max(bought, default=None)
 
     def _is_tuned(self, runs: Collection[Run]) -> bool:
-        """Tell whether the seeds need the rest of the budget, or all failed where no rate helps."""
+        """Tell whether the seeds need the rest of the budget, or all failed where no move helps."""
         cost_s = self._spent_s + sum(price_s(one, self._flop) for one in runs)
-        has_hope = any(not one.failure or LOWER_RATE in one.failure for one in runs) or not runs
+        known = [one.failure or LOWER_RATE for one in runs] or [LOWER_RATE]
+        has_hope = any(LOWER_RATE in one or FEWER_IN_FLIGHT in one for one in known)
         return cost_s >= TUNING * self._budget.work_s or not has_hope
 
     def _caps(self) -> dict[int, int]:

@@ -163,10 +163,7 @@ class SettingSpace:
     def moves(self, best: Choice) -> Iterator[Choice]:
         """The neighbours of a setting, the more promising first."""
         yield from self._rates(best, STEP)
-        here = best.in_flight or self.in_flight
-        for number in (2 * here, here // 2) if self.in_flight else ():
-            if number:
-                yield replace(best, in_flight=0 if number == self.in_flight else number)
+        yield from self._in_flight(best, 2.0, 0.5)
         own = 0.0
         if self.decays:
             rate = self.methods[best.optimizer or next(iter(self.methods))].optimizer.rate
@@ -176,6 +173,15 @@ class SettingSpace:
                 yield replace(best, decay=decay)
         for power in range(1, FINER + 1):
             yield from self._rates(best, STEP ** (0.5**power))
+
+    def fewer(self, found: Iterable[Choice]) -> Iterator[Choice]:
+        """Half as many in flight as the fewest, where that may be."""
+        yield from self._in_flight(min(found, key=lambda one: one.in_flight or self.in_flight), 0.5)
+
+    def _in_flight(self, best: Choice, *steps: float) -> Iterator[Choice]:
+        for number in (int(step * (best.in_flight or self.in_flight)) for step in steps):
+            if number:
+                yield replace(best, in_flight=0 if number == self.in_flight else number)
 
     def _rates(self, best: Choice, step: float) -> Iterator[Choice]:
         for factor in (best.factor * step, best.factor / step):
@@ -277,13 +283,9 @@ def rounds_of(start: int) -> int:
 
 
 def search_all(
-    spaces: Sequence[SettingSpace],
-    start: int,
-    try_all: TryAll,
-    *,
-    moves: int = MOVES,
+    spaces: Sequence[SettingSpace], start: int, try_all: TryAll, *, moves: int = MOVES,
     is_enough: Callable[[int], bool] = lambda _rounds: False,
-) -> list[list[Tried]]:
+) -> list[list[Tried]]:  # fmt: skip
     """Search each row's settings, the best first: round by round, until none asks for more.
 
     A row begins with `start` settings. When they are halved it has `moves` rounds of moves at most;
@@ -338,18 +340,18 @@ def _lower(space: SettingSpace, found: Sequence[Tried], *, is_last: bool) -> Tri
 
 
 def _move(space: SettingSpace, moves: int, found: list[Tried]) -> _Rounds:
-    """Neighbours of the best two, or of the lowest rate where all are lost, two at a time.
+    """Neighbours of the best two, two at a time; where none is left, these have further seeds.
 
-    Where none is left, the best two have as many trials with further seeds.
+    Where all are lost, half as many in flight as the fewest, and neighbours of the lowest rate.
     """
     seeds = len(found[0].scores)
     for _ in range(moves):
-        lowest = min(found, key=lambda one: one.setting.factor)
-        around = [lowest] if found[0].is_lost else found[:2]
-        known = {one.setting for one in found}
-        new = dict.fromkeys(
-            move for one in around for move in space.moves(one.setting) if move not in known
-        )
+        known = [one.setting for one in found]
+        around, moved = known[:2], list[Choice]()
+        if found[0].is_lost:
+            around, moved = [min(known, key=lambda one: one.factor)], [*space.fewer(known)]
+        moved += [move for one in around for move in space.moves(one)]
+        new = dict.fromkeys(move for move in moved if move not in known)
         first, count = 0, len(found[0].scores)
         pair = [Tried(one, space.given) for one in [*new][:2]]
         if len(pair) == 2:

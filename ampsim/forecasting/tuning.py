@@ -130,12 +130,9 @@ class Tuner:
         return self._searched(spaces or rates, budget, self._try_all, moves=0)
 
     def settle(
-        self,
-        spaces: Sequence[SettingSpace],
-        start: int,
-        caps: Mapping[int, int],
+        self, spaces: Sequence[SettingSpace], start: int, caps: Mapping[int, int],
         is_spent: Callable[[Collection[Run]], bool],
-    ) -> Tuned:
+    ) -> Tuned:  # fmt: skip
         """Give each row the best of its settings, of which it begins with `start`.
 
         `caps` are epochs at most, by row, of trials with its own number in flight. `is_spent` says

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ampsim.clock import Clock
-from ampsim.errors import OutOfMemoryError
+from ampsim.errors import FEWER_IN_FLIGHT, OutOfMemoryError
 from ampsim.units import format_bytes, format_seconds
 
 SAMPLES_MAX: Final = 512
@@ -141,6 +141,6 @@ class Memory:
         parts = ", ".join(f"{name} {format_bytes(size)}" for size, name in largest if size)
         return OutOfMemoryError(
             f"{self._name} is out of memory at {format_seconds(self._clock.now)}: it needs "
-            f"{self.total_bytes:,} bytes of {capacity_bytes:,} ({parts}); try fewer instances in "
-            "flight, smaller batches, more workers, or a device with more memory_bytes"
+            f"{self.total_bytes:,} bytes of {capacity_bytes:,} ({parts}); {FEWER_IN_FLIGHT}, "
+            "smaller batches, more workers, or a device with more memory_bytes"
         )

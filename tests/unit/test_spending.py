@@ -15,7 +15,7 @@ from ampsim.errors import OptionError
 from ampsim.forecasting import budget
 from ampsim.forecasting.budget import least_seeds
 from ampsim.forecasting.making import ForecastRuns, RunMaker, entries_of
-from ampsim.forecasting.settings import Score, spaces_of
+from ampsim.forecasting.settings import Score, search_all, spaces_of
 from ampsim.forecasting.tuning import Tuned, Tuner, no_trials
 from ampsim.model_parallel import placement_of
 from ampsim.options import seconds_of
@@ -106,6 +106,31 @@ def test_tuning_ends_with_half_of_what_is_for_runs(rows):
     spending._count([costing(1.0)])
     assert not spending._is_tuned([costing(1.0), costing(half_s - 2.1)])
     assert spending._is_tuned([costing(1.0), costing(half_s - 1.9)])
+
+
+def test_trials_that_fit_into_no_memory_leave_hope_for_fewer_in_flight(rows):
+    device = ampsim.load_cluster("tflops-1", workers=1).devices[0]
+    small = device.model_copy(update={"memory_bytes": 500_000})
+    (row,) = rows(ampsim.GPipe())
+    cluster = row.plan.cluster.model_copy(update={"devices": (small,) * 4})
+    (run,) = ampsim.forecast(row.plan.model, cluster, [row.schedule], instances=200).runs
+    spending = spending_on([row], 10.0)
+    assert "out of memory" in str(run.failure) and not spending._is_tuned([run])
+    assert spending._is_tuned([replace(run, failure="no data")])
+
+
+@pytest.mark.parametrize(("in_flight", "factor"), [(4, 0), (1, 0), (0, 1 / 16)])
+def test_where_all_trials_of_a_row_are_lost_fewer_in_flight_are_tried(rows, in_flight, factor):
+    """As it does not fit into memory: rates were tried, and twice as many, or as rates are high."""
+    (space,) = spaces_of(rows(ampsim.GPipe()), (), None)
+
+    def try_all(trials):
+        fine = {one for one in trials if (one[1].in_flight or 8) <= in_flight}
+        fine |= {one for one in trials if one[1].factor <= factor}
+        return {one: Score(1.0, 0.0) if one in fine else Score() for one in trials}
+
+    ((best, *_others),) = search_all([space], 4, try_all, moves=4)
+    assert not best.is_lost
 
 
 def test_a_trial_may_take_half_as_many_epochs_again_as_the_first_run(rows):
