@@ -141,8 +141,8 @@ def setting(forecast: RunTable) -> str:
     repeats = {number(row, "repeats") for row in rows(forecast.table)}
     known = sorted(count for count in repeats if count >= 1)
     if known and (known[-1] > 1 or len(forecast.table) > 1):
-        most = format_count(known[-1])
-        parts.append(f"{most} repeat{'s' if known[-1] != 1 else ''} of each schedule")
+        made = " to ".join(dict.fromkeys(map(format_count, (known[0], known[-1]))))
+        parts.append(f"{made} repeat{'s' if known[-1] != 1 else ''} of each schedule")
     return f"{', '.join(parts)}."
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from ampsim.errors import OutputError
 from ampsim.files import sha256_of
+from ampsim.report.page.text import setting
 
 pytestmark = pytest.mark.slow  # each draws several figures
 
@@ -53,6 +54,12 @@ def test_the_page_tells_verdict_table_figures_assumptions_and_origin(written):
     assert "| model.config.hidden | 128 |" in page
     (named,) = re.findall(r"\((\w+) in the table\)", page)  # by a caption
     assert f"\n| {named} |" in page
+
+
+@pytest.mark.parametrize(("lost", "told"), [([2, 3, 3], "2 to 3 repeats"), ([1] * 3, "1 repeat")])
+def test_repeats_are_those_of_each_schedule_where_some_were_lost(result, lost, told):
+    table = result.table.assign(repeats=lost[: len(result.table)])
+    assert setting(replace(result, table=table)).endswith(f"accuracy, {told} of each schedule.")
 
 
 def test_the_manifest_reads_back_as_it_was(written, result):
