@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -173,7 +174,7 @@ class Simulation:
         try:
             self._data = model.data(seed, options.instances)
         except OptionError as error:  # of a loader, which calls them otherwise
-            raise OptionError(str(error).replace("train_count", "instances", 1)) from error
+            raise OptionError(re.sub("^train_count ", "instances ", str(error))) from error
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
         self._trials = Trials(model, cluster, options.instances, epochs, self._graph, data=data)

@@ -204,7 +204,9 @@ def test_a_forecast_speaks_of_the_error(model, cluster):
     assert json.loads(to_json(made, seed=0))["rows"][1]["best_accuracy"] is None
     closest = made.table["best_error"].min()
     text = verdict(made.table, made.target, made.metric)
-    assert re.search(rf"No schedule reached an error of 1e-09 eV; \w+ came .* {closest:.3g}", text)
+    assert re.search(
+        rf"No schedule reached an error of 1e-09 eV; [\w ]+ came .* {closest:.3g}", text
+    )
 
 
 def test_an_error_that_was_reached_is_told_by_both_methods(model, cluster):
