@@ -89,15 +89,12 @@ class Fabric:
         """The way without losses; None where it takes no time, and nothing is lost there either."""
         source, target = pair
         way = self._cluster.way_between(source, target, by_lane=self._by_lane)
-        if way.is_free and (source == target or not self._loses):
+        messages = None if self._seed is None else self._cluster.messages
+        loses = messages is not None and messages.loss_probability > 0
+        if way.is_free and (source == target or not loses):
             return None
         if self._cluster.shares_fairly and not way.is_free:
             return FairChannel(self._fair, way, pair)
         holders = [self._holders.setdefault(share.of, Holder()) for share in way.shares]
         transfers, settle = self.transfers, self._settle
         return QueuedChannel(way, holders, pair, self._clock, transfers=transfers, settle=settle)
-
-    @property
-    def _loses(self) -> bool:
-        messages = None if self._seed is None else self._cluster.messages
-        return messages is not None and messages.loss_probability > 0
