@@ -171,10 +171,9 @@ def _device_text(device: Device) -> str:
 def _cluster_text(cluster: Cluster) -> str:
     from ampsim.hardware import place_name, variations
 
-    parts = ", ".join(f"{count} x {name}" for name, count in cluster.kinds.items())
     whose = "" if cluster.network is None else " to and from the host"  # others have edges
     rows = [
-        ("workers", f"{cluster.workers}: {parts}"),
+        ("workers", f"{cluster.workers}: {cluster.device_text}"),
         (f"link{whose}", _link_text(cluster.link)),
     ]
     rows += [
@@ -187,8 +186,7 @@ def _cluster_text(cluster: Cluster) -> str:
         (of, f"{what} ({source.kind}: {source.text})") for of, what, source in variations(cluster)
     ]
     hosts = () if cluster.host is None else (cluster.host,)
-    kinds = zip(dict.fromkeys(cluster.devices), cluster.kinds, strict=True)
-    named = [device.model_copy(update={"name": name}) for device, name in kinds]
+    named = [one.model_copy(update={"name": name}) for one, name in cluster.kinds.items()]
     texts = [_device_text(device) for device in dict.fromkeys((*named, *hosts))]
     return "\n\n".join([f"{_heading(cluster)}\n{in_columns(rows, indent='  ')}", *texts])
 

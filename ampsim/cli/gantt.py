@@ -217,9 +217,9 @@ def _trace(
     origin: Mapping[str, Any],
 ) -> Trace:
     """A run as a trace; `chunks` gives the rows of a table."""
-    from ampsim.report.frames import devices_of
     from ampsim.report.gantt.boxes import outages_of
     from ampsim.report.perfetto.trace import Trace
+    from ampsim.study.provenance import devices_of
 
     return Trace(
         name,

@@ -20,7 +20,6 @@ from ampsim.hardware.load import replaced, with_links
 from ampsim.hardware.record import NUMBER_MAX
 from ampsim.model_parallel import Schedule
 from ampsim.study.elasticity import BANDWIDTH, HOST_PLACE, LATENCY, SCHEDULE_PLACE, Elasticities
-from ampsim.text import distinct
 
 FACTORS: Final = (0.5, 2.0, math.inf)
 CURVE: Final = (0.5, 0.71, 1.0, 1.41, 2.0, 4.0, math.inf)
@@ -82,8 +81,8 @@ def changes_of(cluster: Cluster, schedule: Schedule, shares: Elasticities) -> li
 
 def _of_devices(cluster: Cluster, shares: Elasticities) -> Iterator[Change]:
     """Devices of each kind, each worker, the host, and each time constant of all devices."""
-    kinds, every = list(dict.fromkeys(cluster.devices)), range(cluster.workers)
-    for device, name in zip(kinds, distinct([one.name for one in kinds]), strict=True):
+    kinds, every = cluster.kinds, range(cluster.workers)
+    for device, name in kinds.items():
         on = [place for place in every if cluster.devices[place] == device]
         share = sum(shares.of(("worker", worker)) for worker in on)
         if len(on) > 1 or cluster.workers == 1:  # else it is its worker's row

@@ -277,29 +277,34 @@ class Cluster(ClusterKeys):
         return is_free and self.ports is None and (self.network is None or self.network.is_free)
 
     @property
-    def kinds(self) -> dict[str, int]:
-        """How many devices there are of each kind; unlike ones of one name are numbered."""
-        counts = Counter(self.devices)
-        return dict(zip(distinct(one.name for one in counts), counts.values(), strict=True))
+    def kinds(self) -> dict[Device, str]:
+        """The name of each kind of device; unlike ones of one name are numbered."""
+        kinds = list(dict.fromkeys(self.devices))
+        return dict(zip(kinds, distinct(one.name for one in kinds), strict=True))
+
+    @property
+    def device_text(self) -> str:
+        """How many devices there are of each kind."""
+        counts, names = Counter(self.devices), self.kinds
+        return ", ".join(f"{count} x {names[device]}" for device, count in counts.items())
 
     def __repr__(self) -> str:
-        devices = ", ".join(f"{count} x {name}" for name, count in self.kinds.items())
-        return f"Cluster({self.name!r}: {devices}; links {_links(self)})"
+        return f"Cluster({self.name!r}: {self.device_text}; links {_links(self)})"
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
         """Give a row for each kind of device, and below it what the links cost."""
-        kinds = dict.fromkeys(self.devices)
+        names = self.kinds
         rows = [
             [
-                name,
+                names[device],
                 str(count),
                 f"{format_flop(device.flop_per_s)}/s",
                 _speed(device.memory_bandwidth_bytes_per_s),
                 format_seconds(device.operation_overhead_s),
             ]
-            for (name, count), device in zip(self.kinds.items(), kinds, strict=True)
+            for device, count in Counter(self.devices).items()
         ]
         note = f"links: {_links(self)}"
         headings = ["device", "count", "compute", "memory", "overhead of an operation"]

@@ -155,12 +155,6 @@ def kept_of(run: AnyRun) -> KeptPart | None:
     return KeptPart(until_s, float(run.makespan_s), steps, int(run.messages))
 
 
-def devices_of(manifest: Mapping[str, Any]) -> list[str]:
-    """The name of each worker's device; none where the manifest does not say."""
-    groups = manifest.get("cluster", {}).get("groups", ())
-    return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
-
-
 def runs_by_row(forecast: RunTable) -> dict[str, list[Run]]:
     """The runs of each row of the table under the row's label (`row_labels`)."""
     groups: list[list[Run]] = []

@@ -29,6 +29,7 @@ from ampsim.hardware.topology import WORKERS_MAX
 from ampsim.output_folder import MANIFEST, read_table
 from ampsim.runs.folder import FORMAT, KIND, SCHEMAS, SELDOM, TABLES
 from ampsim.study.outages import LOSS_SCHEMA, no_outages, waits_of
+from ampsim.study.provenance import devices_of
 from ampsim.study.read_off import UPKEEP, Occupation, ReadOff, numbered, path_of_tables, path_parts
 from ampsim.text import is_tables, mapping, short
 from ampsim.trace import COMPUTE_LANE, DIRECTIONS, LANES, read_only
@@ -92,8 +93,7 @@ class LoadedRun(ReadOff):
     @property
     def devices(self) -> list[str]:
         """The name of each worker's device."""
-        groups = self.manifest["cluster"]["groups"]
-        return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
+        return devices_of(self.manifest)
 
     @property
     def schedule(self) -> str:

@@ -12,7 +12,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -34,7 +34,6 @@ from ampsim.model_parallel import Schedule
 from ampsim.study.model import Model
 from ampsim.study.process_settings import linear_algebra
 from ampsim.study.read_off import UPKEEP
-from ampsim.text import distinct
 
 WITHOUT_EFFECT: Final = ("cli", "figures.py", "report", "_shipped")
 """Parts that show numbers and decide none; shipped models have hashes of their own."""
@@ -209,8 +208,7 @@ def cluster_origin(cluster: Cluster) -> dict[str, Any]:
 
     `groups` says which workers have which: so many in a row, from worker 0 on.
     """
-    kinds, said = list(dict.fromkeys(cluster.devices)), (*UPKEEP, *REMARKS.values())
-    names = dict(zip(kinds, distinct([one.name for one in kinds]), strict=True))
+    names, said = cluster.kinds, (*UPKEEP, *REMARKS.values())
     return {
         "name": cluster.name,
         "sha256": cluster.digest,
@@ -222,6 +220,12 @@ def cluster_origin(cluster: Cluster) -> dict[str, Any]:
             for one, row in itertools.groupby(cluster.devices)
         ],
     }
+
+
+def devices_of(manifest: Mapping[str, Any]) -> list[str]:
+    """The name of each worker's device; none where the manifest does not say."""
+    groups = manifest.get("cluster", {}).get("groups", ())
+    return [str(one["device"]) for one in groups for _ in range(int(one["workers"]))]
 
 
 def schedule_origin(schedule: Schedule) -> dict[str, Any]:
@@ -244,9 +248,7 @@ def costs(cluster: Cluster, schedules: Iterable[Schedule] = ()) -> list[dict[str
 
     Under schedules of programs, also whether their control flow was.
     """
-    kinds = list(dict.fromkeys(cluster.devices))
-    names = distinct([one.name for one in kinds])
-    taken = [(name, one) for name, of in zip(names, kinds, strict=True) for one in charges(of)]
+    taken = [(name, one) for of, name in cluster.kinds.items() for one in charges(of)]
     rows = [
         {"of": of, "what": charge.what, "kind": charge.kind, "text": charge.text}
         for of, charge in (*taken, *charges_between(cluster))

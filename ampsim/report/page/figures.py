@@ -8,7 +8,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from ampsim.report.frames import DataFrame, devices_of, floats, joined, runs_by_row
+from ampsim.report.frames import DataFrame, floats, joined, runs_by_row
 from ampsim.report.gantt.boxes import ChartRun, chart_of, first_window
 from ampsim.report.gantt.chart import gantt
 from ampsim.report.page.text import Picture
@@ -27,6 +27,7 @@ from ampsim.report.plot.bars import (
 from ampsim.report.plot.convergence import convergence, has_scores, is_blind
 from ampsim.report.plot.plane import has_points, plane
 from ampsim.runs.run import Run, RunTable
+from ampsim.study.provenance import devices_of
 
 _PANELS_MAX = 6  # chosen: more timelines below each other say less than the peaks
 

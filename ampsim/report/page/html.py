@@ -7,7 +7,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ampsim.report.frames import devices_of
 from ampsim.report.gantt.boxes import Charted
 from ampsim.report.gantt.view import gantt_view
 from ampsim.report.page.tables import LEFT, bought, node_tables, tuning_tables
@@ -29,6 +28,7 @@ from ampsim.report.table import answer_cells, answer_titles, columns_folded
 from ampsim.report.verdict import best_rows, verdict
 from ampsim.report.words import plain
 from ampsim.runs.run import RunTable
+from ampsim.study.provenance import devices_of
 from ampsim.text import to_toml
 
 _LONGEST = 400  # chosen: of a user's text; enough for two sentences

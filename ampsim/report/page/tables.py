@@ -8,10 +8,11 @@ from typing import Any, Final, TypeAlias
 
 import pandas as pd
 
-from ampsim.report.frames import DataFrame, Row, devices_of, number, rows, runs_by_row, text
+from ampsim.report.frames import DataFrame, Row, number, rows, runs_by_row, text
 from ampsim.report.table import to_csv
 from ampsim.report.words import listed, plain, told_apart
 from ampsim.runs.run import RunTable, placed_alike
+from ampsim.study.provenance import devices_of
 from ampsim.trace import MEMORY_CATEGORIES
 from ampsim.units import format_bytes, format_change, format_count, format_percent, format_seconds
 
