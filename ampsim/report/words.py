@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from ampsim.text import distinct
+
+IN_FULL: Final = 200  # chosen: of a name or title where there is room for it, as in traces
 
 
 def plain(text: object, longest: int = 48) -> str:

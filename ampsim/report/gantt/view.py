@@ -42,7 +42,7 @@ from ampsim.report.gantt.boxes import (
 )
 from ampsim.report.saving import render
 from ampsim.report.style import DIRECTIONS, TRANSFER
-from ampsim.report.words import plain, told_apart
+from ampsim.report.words import IN_FULL, plain, told_apart
 from ampsim.units import format_percent, format_seconds
 
 TRANSFERS_MAX = 200_000  # chosen: 9 MB of page
@@ -144,8 +144,8 @@ def gantt_view(
         "devices": list(rows.devices),
         "groups": [list(group) for group in rows.groups],
         "closing": rows.closing_line,
-        "nodes": [plain(name, 200) for name in nodes],
-        "states": [plain(state, 200) for state in states],
+        "nodes": [plain(name, IN_FULL) for name in nodes],
+        "states": [plain(state, IN_FULL) for state in states],
         "transfer": TRANSFER,
         "directions": [
             {"label": look.label, "fill": look.fill, "ink": look.ink, "hatch": look.hatch_ink}
@@ -328,6 +328,6 @@ def write_gantt_page(
     if window_s is not None:
         check_window(window_s)
     view = gantt_view(charted, workers=workers, window_s=window_s, devices=devices)
-    heading = plain(title, 200) or "Who works when"
+    heading = plain(title, IN_FULL) or "Who works when"
     write_text(path, render("gantt_page.html", title=heading, view=view))
     return Path(path)

@@ -28,7 +28,7 @@ from ampsim.report.frames import (
     row_name,
     texts,
 )
-from ampsim.report.words import plain
+from ampsim.report.words import IN_FULL, plain
 
 CHUNK_ROWS: Final = 1 << 15  # chosen: 30 MB of lines at most
 LONGEST_S: Final = 9e9
@@ -262,7 +262,7 @@ def update_events(updates: DataFrame, pid: int, versions: dict[str, int]) -> lis
         integers(updates, "staleness_max").tolist(), strict=True,
     ):  # fmt: skip
         versions[node] = versions.get(node, 0) + 1
-        stale, version = (quoted(f"{of} {plain(node, 200)}") for of in ("staleness", "version"))
+        stale, version = (quoted(f"{of} {plain(node, IN_FULL)}") for of in ("staleness", "version"))
         lines.append(_counter(pid, stale, time_us, {"mean": mean, "max": most}))
         lines.append(_counter(pid, version, time_us, {"updates": versions[node]}))
     return lines
@@ -279,7 +279,7 @@ def stash_events(stashes: DataFrame, pid: int, held: dict[str, int]) -> list[str
     for node, time_us, size in zip(texts(stashes, "node"), times, sizes, strict=True):
         total += size - held.get(node, 0)
         held[node] = size
-        name = quoted(f"stashed weights {plain(node, 200)}")
+        name = quoted(f"stashed weights {plain(node, IN_FULL)}")
         lines.append(_counter(pid, name, time_us, {"bytes": size}))
         lines.append(_counter(pid, '"stashed weights"', time_us, {"bytes": total}))
     return lines
@@ -349,11 +349,11 @@ class Links:
         if "operation" in transfers:
             ends = (integers(transfers, f"{end}_worker").tolist() for end in ("source", "target"))
             for name, source, target in zip(texts(transfers, "node"), *ends, strict=True):
-                yield plain(name, 200), self._words(source), self._words(target)
+                yield plain(name, IN_FULL), self._words(source), self._words(target)
             return
         nodes = (texts(transfers, end) for end in ("source", "target"))
         for source, target in zip(*nodes, strict=True):
-            source, target = plain(source, 200), plain(target, 200)
+            source, target = plain(source, IN_FULL), plain(target, IN_FULL)
             yield f"{source} → {target}", source, target
 
     def _words(self, worker: int) -> str:

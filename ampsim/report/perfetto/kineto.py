@@ -37,7 +37,7 @@ from ampsim.report.frames import (
 )
 from ampsim.report.perfetto.events import sliced
 from ampsim.report.perfetto.trace import Trace
-from ampsim.report.words import plain
+from ampsim.report.words import IN_FULL, plain
 
 FILES_AT_ONCE: Final = 64  # chosen: well below what a system lets a process open
 LINK_STREAM: Final = 1000
@@ -79,7 +79,7 @@ def write_kineto(trace: Trace, folder: Path, *, title: str = "") -> tuple[int, f
     unit_s = 10.0 ** math.floor(math.log10(shortest_s / PARTS_OF_SHORTEST))
     head: dict[str, Any] = {
         "schemaVersion": 1,
-        "title": plain(f"{title}: {trace.name}", 200),
+        "title": plain(f"{title}: {trace.name}", IN_FULL),
         "source": "ampsim",
         "time": f"1 us stands for {unit_s:g} s of virtual time",
     }
@@ -160,7 +160,7 @@ def _fill(trace: Trace, files: dict[int, _Profile], unit_s: float, end_s: float)
         for row, (direction, node), start, end in zip(*columns, strict=True):
             owner, lane = owner_of(row), (row + 1) // LANE_STEP
             if owner in files and end > start:
-                name = plain(f"{direction} {node}", 200)
+                name = plain(f"{direction} {node}", IN_FULL)
                 if lane_of(row).startswith("dispatch"):
                     files[owner].dispatch(name, start, end)
                 else:

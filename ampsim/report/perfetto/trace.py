@@ -59,7 +59,7 @@ from ampsim.report.perfetto.events import (
     update_events,
 )
 from ampsim.report.style import DIRECTIONS
-from ampsim.report.words import plain
+from ampsim.report.words import IN_FULL, plain
 
 _BUFFER_BYTES = 1 << 20
 _TIME = "virtual, whole nanoseconds"
@@ -141,7 +141,7 @@ def write_perfetto(traces: Sequence[Trace], path: str | Path, *, title: str = ""
         replacing(path) as temporary,
         open(temporary, "w", encoding="ascii", newline="\n", buffering=_BUFFER_BYTES) as file,
     ):
-        about = {"title": plain(title, 200), "source": "ampsim", "time": _TIME}
+        about = {"title": plain(title, IN_FULL), "source": "ampsim", "time": _TIME}
         file.write(f'{{"displayTimeUnit":"ns","otherData":{arguments(about)},"traceEvents":[\n')
         first_tid, comma = 2 * len(traces) + 1, ""
         link_tids = counted(first_tid + sum(trace.workers for trace in traces))
@@ -245,7 +245,7 @@ def _steps(spans: DataFrame, tracks: _Tracks, flows: Flows) -> list[str]:
 
 def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
     """Write the arguments of each slice, beside its name and times."""
-    said = {one: f'"state":{quoted(plain(one, 200))},' if one else "" for one in set(states)}
+    said = {one: f'"state":{quoted(plain(one, IN_FULL))},' if one else "" for one in set(states)}
     columns = (integers(spans, name).tolist() for name in ("flop", "bytes", "staleness"))
     return [
         f'{of}{said[state]}"flop":{flop},"bytes":{size}'
@@ -256,9 +256,9 @@ def _arguments(spans: DataFrame, states: list[str]) -> list[str]:
 
 def _label(node: str, direction: str) -> str:
     if direction in DIRECTIONS:
-        name = f"{plain(node, 200)} {direction}"
+        name = f"{plain(node, IN_FULL)} {direction}"
     else:
-        operation = plain(node, 200)
+        operation = plain(node, IN_FULL)
         name = f"{direction} {operation}" if direction in ("push", "dispatch") else operation
     return f'"name":{quoted(name)},"cat":{quoted(direction)}'
 
@@ -269,7 +269,7 @@ def _subjects(spans: DataFrame) -> list[str]:
         numbers = integers(spans, "instance").tolist()
         return [f'"instance":{one},' if one >= 0 else "" for one in numbers]
     named = (texts(spans, name) for name in ("waited_for", "variable"))
-    columns = ([quoted(plain(one, 200)) for one in every] for every in named)
+    columns = ([quoted(plain(one, IN_FULL)) for one in every] for every in named)
     return [
         f'"operation":{number},'
         + (f'"waited for":{one},"through":{variable},' if one != '""' else "")
@@ -292,7 +292,7 @@ def _dependencies(trace: Trace, tracks: _Tracks, flows: Flows) -> list[str]:
     for name, tail, head in zip(
         texts(trace.dependencies[chosen], "name"), tails, heads, strict=True
     ):
-        flows.join(lines, plain(name, 200), tail, head)
+        flows.join(lines, plain(name, IN_FULL), tail, head)
     return lines
 
 
