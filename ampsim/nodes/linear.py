@@ -148,6 +148,7 @@ def _ones(rows: int, dtype: np.dtype[Any]) -> np.ndarray:
 FEW_ROWS: Final = 8  # measured: up to about these, nothing is faster than a view of Wᵀ
 FEW_WEIGHTS: Final = 1 << 15  # chosen: of smaller ones a product costs little more than its call
 SMALL_WEIGHT: Final = 1 << 18  # chosen: larger ones cost more to copy than one product gains
+SMALL_PRODUCT: Final = 10**6  # OpenBLAS: so many multiplications use no copy (SkylakeX, permit)
 
 
 class Transposed:
@@ -191,21 +192,30 @@ class Transposed:
 def product_of_few(x: np.ndarray, weight: np.ndarray, *, transposed: bool = False) -> np.ndarray:
     """Return x W, or (W xᵀ)ᵀ, of few rows: of a multiple of four, with which OpenBLAS is faster.
 
-    Two rows of a large W are two products of a vector, which read W twice and are faster too.
+    Two rows of a large W are two products of a vector, which read W twice and are faster too; up to
+    four are a product for each piece of W, small enough that kernels for AVX-512 copy nothing.
     """
     rows = len(x)
-    more = -rows % 4
-    if not more or rows > LARGE_ROWS or rows == 1 or weight.size < FEW_WEIGHTS:
+    if rows == 1 or rows > LARGE_ROWS or weight.size < FEW_WEIGHTS:
         return (weight @ x.T).T if transposed else x @ weight
+    matrix = weight.T if transposed else weight
     if rows == 2 and weight.size > SMALL_WEIGHT:
-        matrix = weight.T if transposed else weight
         product = np.empty((rows, matrix.shape[1]), x.dtype)
         np.dot(x[0], matrix, out=product[0])
         np.dot(x[1], matrix, out=product[1])
         return product
-    padded = np.zeros((rows + more, x.shape[1]), x.dtype)
-    padded[:rows] = x
-    return (weight @ padded.T).T[:rows] if transposed else (padded @ weight)[:rows]
+    if more := -rows % 4:
+        padded = np.zeros((rows + more, x.shape[1]), x.dtype)
+        padded[:rows] = x
+        x = padded
+    pieces = -(-len(x) * weight.size // SMALL_PRODUCT)
+    if len(x) > 4 or pieces == 1:
+        return ((weight @ x.T).T if transposed else x @ weight)[:rows]
+    product = np.empty((len(x), matrix.shape[1]), x.dtype)
+    width = -(-matrix.shape[1] // pieces)
+    for start in range(0, matrix.shape[1], width):
+        np.matmul(x, matrix[:, start : start + width], out=product[:, start : start + width])
+    return product[:rows]
 
 
 def update_work(

@@ -262,9 +262,9 @@ def test_embedding_counts_bytes_moved_and_flop_only_for_the_update():
 
 
 @pytest.mark.parametrize("rows", [*range(1, 10), LARGE_ROWS, LARGE_ROWS + 1])
-@pytest.mark.parametrize("shape", [(40, 64), (200, 170), (520, 512)])
+@pytest.mark.parametrize("shape", [(40, 64), (200, 170), (520, 512), (521, 1000)])
 def test_products_are_the_same_whichever_way_rows_and_weights_are_cut(shape, rows):
-    """A weight below the least that is cut at all, one that is copied, and one that is not."""
+    """A weight below the least that is cut at all, one that is copied, and two in pieces."""
     assert 40 * 64 < FEW_WEIGHTS < 200 * 170 < SMALL_WEIGHT < 520 * 512
     random = np.random.default_rng(rows)
     weight, x = random.normal(size=shape) / shape[0], random.normal(size=(rows, shape[0]))
