@@ -92,8 +92,8 @@ class Task:
         tracker.start()
         plan = self.plan
         options = replace(
-            plan.options, seed=self.seed, spans_kept=SPANS_KEPT, on_items=tracker.on_items,
-            counts_memory=True if plan.options.is_explained else None,
+            plan.options, seed=self.seed, spans_kept=plan.options.spans_kept or SPANS_KEPT,
+            on_items=tracker.on_items, counts_memory=True if plan.options.is_explained else None,
         )  # fmt: skip
         model = plan.rate.applied(plan.model)
         simulation = Simulation(model, plan.cluster, self.schedule, options)
