@@ -280,7 +280,9 @@ class Solver:
 def _fault_of_schedule(solver: Solver, inner: Schedule) -> str | None:
     """Say why a schedule cannot be inside each copy, and what can; None if it can."""
     fault, is_of_gradients = None, solver.decisions.sends == "gradient"
-    if not inner.admission.drains and is_of_gradients:
+    if hasattr(inner, "running"):  # which schedules of programs have
+        fault = f"{inner.name} runs a program, and copies of a model are graphs of messages"
+    elif not inner.admission.drains and is_of_gradients:
         fault = f"{inner.name} never drains, so no rank has a gradient of its whole batch"
     elif inner.order.holds_gradients:
         fault = f"{inner.name} holds gradients until nothing else happens, but other ranks go on"

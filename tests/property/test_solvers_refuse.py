@@ -19,6 +19,14 @@ def refused(make: Callable[[], Any], match: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", [ampsim.Dataflow, ampsim.Unrolled, ampsim.OutOfGraph])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_no_schedule_of_programs_is_inside(name, kind):
+    """Copies ran as under Sequential, and its options went unheeded."""
+    solver: Any = SOLVERS[name]
+    refused(lambda: solver(inner=kind()), f"inner of {name}: {kind.name} runs a program, and .*; ")
+
+
 def test_what_cannot_be_is_refused_in_one_line():
     made, hosts = model(9, 3), cluster([1e9] * 3)
     refused(
