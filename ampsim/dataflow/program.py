@@ -20,6 +20,7 @@ from ampsim.dataflow.operators.rows import matmul
 from ampsim.dataflow.operators.shape import concat, cut, pick
 from ampsim.dataflow.variable import group, variable
 from ampsim.errors import GraphError, SimulationError
+from ampsim.hardware import Cluster, load_cluster
 from ampsim.text import short
 from ampsim.user_code import user_code
 
@@ -123,15 +124,19 @@ class Program:
     train: Callable[[Minimize], Objective] | None = None
 
     @property
-    def workers(self) -> int:
-        """The number of workers it needs: the largest number in its `flow.device`, and one."""
+    def cluster(self) -> Cluster:
+        """The smallest cluster that has each number and each name in its `flow.device`."""
         with FlowGraph() as graph:
             self.built()
             if self.train is not None:
                 self.trained(group)
-        return 1 + max(
-            (one.device for one in graph.nodes if isinstance(one.device, int)), default=0
-        )
+        on = [one.device for one in graph.nodes]
+        count = 1 + max((one for one in on if isinstance(one, int)), default=0)
+        names = dict.fromkeys(one for one in on if isinstance(one, str))
+        alike = load_cluster("tflops-1", workers=count)
+        names = [*(f"worker {number}" for number in range(count)), *names]
+        devices = [alike.devices[0].model_copy(update={"name": name}) for name in names]
+        return alike.model_copy(update={"devices": tuple(devices)})
 
     def built(self) -> Objective:
         """Build the operators of one instance, as `build` does.

@@ -147,10 +147,9 @@ def flop_per_item(model: Model) -> float | None:
     except MissingDataError:
         return None
     workers = [-1, *[0] * (len(graph.nodes) - 1)]
-    schedule, settings, devices = Sequential(), None, 1
+    schedule, settings, cluster = Sequential(), None, load_cluster("tflops-1", workers=1)
     if model.is_program_only:  # whose control flow may read values
-        schedule, settings, devices = Dataflow(), RunSettings(), model.program.workers
-    cluster = load_cluster("tflops-1", workers=devices)
+        schedule, settings, cluster = Dataflow(), RunSettings(), model.program.cluster
     training = Training(model, graph, cluster, workers, schedule, settings=settings)
     training.validate([first])
     training.recorder.flush()

@@ -63,8 +63,8 @@ def try_out(model: ModelLike) -> Trial:
     require_sound(graph.nodes, model.pump, model.make_program, data)
     trainings: list[tuple[Training, Any]] = []
     if model.make_program is not None:
-        cluster = load_cluster("tflops-1", workers=model.program.workers)
-        training = Training(model, graph, cluster, [], Dataflow(), settings=RunSettings())
+        on = model.program.cluster
+        training = Training(model, graph, on, [], Dataflow(), settings=RunSettings())
         has_own = model.program.train is not None
         trainings.append((training, _smallest(model, batches("valid"))[0] if has_own else smallest))
     if not model.is_program_only:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ampsim.dataflow.graph import Tensor
 from ampsim.dataflow.operator import SWITCH
 from ampsim.dataflow.operators.resource import Stack
 from ampsim.errors import GraphError, OptionError
+from ampsim.forecasting.budget import flop_per_item
 from ampsim.hardware import Cluster, Device, Link
 from ampsim.study.model import variables_of
 
@@ -311,7 +313,7 @@ def test_what_bounds_a_run_are_nodes_that_take_time_on_that_worker():
 
 def test_the_program_needs_a_worker_for_each_device_that_it_names():
     model = made("moe_rnn", devices=3)
-    assert (model.program.workers, ampsim.try_out(model).mode) == (3, "numeric")
+    assert (model.program.cluster.workers, ampsim.try_out(model).mode) == (3, "numeric")
     text = r"^filled-.* line \d+\): device must be one of some, workers 0 to 1, got 2$"
     with pytest.raises(OptionError, match=text):
         ampsim.simulate(model, cluster(2), "dataflow")
@@ -322,6 +324,21 @@ def test_the_program_needs_a_worker_for_each_device_that_it_names():
         made("moe_rnn", devices=7)
     with pytest.raises(OptionError, match=r"^moe_rnn: top must be at most experts, 6, got 7$"):
         made("moe_rnn", top=7)
+
+
+def test_a_program_is_tried_on_devices_of_the_names_that_it_gives():
+    """`ampsim check` refused it, as its devices had other names, and a forecast had no cc_ratio."""
+    model = made("moe_rnn", devices=2)
+    program = model.program
+
+    def build() -> flow.Objective:
+        with flow.device("left"):
+            return program.build()
+
+    placed = replace(model, make_program=lambda: replace(program, build=build))
+    assert ampsim.try_out(placed).mode == "numeric"
+    assert flop_per_item(placed) == flop_per_item(model)
+    assert [one.name for one in placed.program.cluster.devices] == ["worker 0", "worker 1", "left"]
 
 
 @pytest.mark.parametrize("broadcast_dead", [False, True])
