@@ -16,7 +16,7 @@ import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of
-from ampsim.exploring.condition import SHORT, TIMED, Condition, condition_of
+from ampsim.exploring.condition import SHORT, Condition, condition_of
 from ampsim.exploring.crossings import Crossings, Root, find
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
@@ -261,7 +261,7 @@ def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
 
     NaN of a run that failed, and an OptionError where nobody says it, as a price that is none.
     """
-    if isinstance(made, str) or (column in TIMED and made.failure):
+    if isinstance(made, str) or made.failure:
         return math.nan
     if isinstance(made, FirstEpoch):
         value = made.columns[column]
@@ -274,8 +274,6 @@ def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:
             return math.inf
     if value is not None and not math.isnan(value):
         return float(value)
-    if made.failure:
-        return math.nan
     raise OptionError(f"until: {row.label} says no {column}; ask for another column")
 
 

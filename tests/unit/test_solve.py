@@ -388,6 +388,19 @@ def test_what_is_to_a_target_is_not_asked_where_there_is_none(until):
         ampsim.solve(model, "tflops-1", "amp", **how, instances=40, max_epochs=1, repeats=1)
 
 
+@pytest.mark.parametrize("until", ["time_s >= 1e-9", "epoch_s >= 1e-9"])
+def test_where_memory_is_too_small_no_condition_holds_though_it_never_arrives(until):
+    model = ampsim.load_model("mlp", hidden=4, data="synthetic", batch=20, valid_images=20)
+    # 3 in flight take 216,640 bytes
+    small = ampsim.Device(name="small", flop_per_s=1e12, memory_bytes=200_000)
+    how: dict[str, Any] = {"instances": 80, "target": 0.01, "max_epochs": 1, "repeats": 1}
+    over = {"max_active_keys": "1..4"}
+    cluster = ampsim.Cluster(name="two", devices=(small,) * 2)
+    found = ampsim.solve(model, cluster, "pipeline", over=over, until=until, **how)
+    assert found.table[["holds", "value"]].to_numpy().tolist() == [["below", 2.0]]
+    assert "At 2 of 4 points tried a run failed, where" in found.sentences[1]
+
+
 @pytest.mark.parametrize("question", ["explore", "search", "solve", "whatif"])
 def test_that_no_run_reaches_the_target_is_told_by_every_question(question, only, tmp_path):
     """Else the answer would be that no hardware is fast enough."""
