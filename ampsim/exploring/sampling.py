@@ -179,17 +179,18 @@ class Proposals:
         told = [(key, found[key] / whole) for key in sorted(found) if whole]
         return dict(sorted(told, key=lambda pair: -pair[1]))
 
-    def start_from_others(self, most: int) -> None:
-        """Let the first points be those that other searches in the journal completed.
+    def start_from_others(self, most: int) -> int:
+        """Let the first points be those that other searches in the journal completed; how many.
 
         Which these are stands in the journal, too, once the search has begun.
         """
         if self._kept is None:
-            return
+            return 0
         if _STARTS not in self._kept.user_attrs:
             self._kept.set_user_attr(_STARTS, self._others()[:most])
         for point in self._kept.user_attrs[_STARTS][len(_trials(self._memory)) :]:
             self._memory.enqueue_trial(point)
+        return len(self._kept.user_attrs[_STARTS])
 
     def _others(self) -> list[dict[str, Value]]:
         """Points of this space that other searches completed, each once."""

@@ -107,14 +107,14 @@ def search(
         raise OptionError(
             f"{setup.model.name} has no target, and what is minimised needs one; give target"
         )
-    searcher, stopped = _Searcher(over, asked, aim), dict[str, Any]()
+    searcher, stopped, given = _Searcher(over, asked, aim), dict[str, Any](), 0
     of_each: dict[str, Proposals] = {}
     with searcher.asked.runs() as runs:
         try:
             for name in dict.fromkeys((sampler, "random") if against_random else (sampler,)):
                 proposals = of_each[name] = searcher.proposals(name, in_flight)
                 if name != "random":
-                    proposals.start_from_others(trials // 2)
+                    given = proposals.start_from_others(trials // 2)
                 searcher.run(proposals, runs, trials, in_flight)
         except KeyboardInterrupt:
             tried = [len(one.known) for one in of_each.values()]
@@ -124,7 +124,8 @@ def search(
     if not stopped and all(one.outcome == "failed" for one in told):
         raise SimulationError(f"none of {len(told)} points can be run; the first: {told[0].note}")
     found = searcher.found(of_each, sampler, told)
-    said = (*sentences_of(found), *runs.said())
+    ahead = f"The first {given} of these points are of another search, none of those at random."
+    said = (*sentences_of(found), *[ahead] * (against_random and given > 0), *runs.said())
     return replace(found, sentences=said, failed=runs.failed, **stopped)
 
 

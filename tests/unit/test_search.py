@@ -303,8 +303,11 @@ def test_a_disk_that_is_full_is_a_line_and_the_same_call_goes_on(
 def test_another_question_starts_from_the_points_of_the_first(setup, tmp_path):
     first = ampsim.search(*setup, **TIMES, trials=8, keeping=RunCache(tmp_path))
     other = {**TIMES, "minimise": "epoch_s", "seed": 1}
-    second = ampsim.search(*setup, **other, trials=8, keeping=RunCache(tmp_path)).table
-    names = [*OVER, "schedule"]
+    cache = RunCache(tmp_path)
+    beside = ampsim.search(*setup, **other, trials=8, keeping=cache, against_random=True)
+    ahead = "The first 4 of these points are of another search, none of those at random."
+    assert [ahead in one.sentences for one in (first, beside)] == [False, True]
+    second, names = beside.table, [*OVER, "schedule"]
     known = first.table.drop_duplicates(names)[names].reset_index(drop=True).astype(str)
     asked = second[names].astype(str)
     assert len(known) > 4
