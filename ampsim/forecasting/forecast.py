@@ -17,7 +17,7 @@ import queue
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final, Literal
 
 import pandas as pd
@@ -394,13 +394,15 @@ def _collect(
     unreached = tuple(f"{label}: not tuned: {why}" for label, why in tuned.untuned.items())
     runs = [run for row in made.rows for run in row]
     is_off = any(not one.plan.options.times_validation for one in entries)
-    named = zip(rows, made.rows, strict=True)
+    named = [*zip(rows, made.rows, strict=True)]
+    each = [{run.seed for run in of} for row, of in named if row["standing"] != "not compared"]
+    shared = {"shared_seeds": len(set[int].intersection(*each))} if each else {}
     labelled = [{**row, "schedule": of[0].label} for row, of in named]
     spread = sentences_of(labelled, made.rows, made.spreads)
     assumed = [*([str(advice)] if advice else []), *unreached, *spread, *([ASSUMPTION] * is_off)]
     manifest = {
         **manifest_of(plan, entries, runs),
-        **({"sure": sureness.sure, "looks": sureness.looks} if len(rows) > 1 else {}),
+        **(asdict(sureness) | shared if len(rows) > 1 else {}),
         **{name: lines for name, lines in told.items() if lines},
         **({"assumptions": assumed} if assumed else {}),
     }

@@ -8,7 +8,7 @@ could call any order: then nothing is ranked.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ampsim.metric import ACCURACY, Goal, Metric
@@ -40,7 +40,7 @@ def verdict(
         table: a row for each schedule.
         target: value of `metric` aimed at, or None.
         metric: what validation measures.
-        manifest: that of the table, which says how `sure` its ranks are, if not as usual.
+        manifest: that of the table: how `sure` its ranks are, and how many seeds all rows share.
     """
     records = labelled_rows(table, 48)
     if not records:
@@ -49,10 +49,10 @@ def verdict(
         return "No run of any row finished an epoch, so there is nothing to compare."
     best, column = _best(records), metric.best_column
     if all(math.isnan(number(row, column)) and not _has_reached(row) for row in records):
-        what = f"No {metric.kind} was computed, so time to a target is unknown."
-        return f"{_speed(records)}. {what}"
+        return f"{_speed(records)}. No {metric.kind} was computed, so time to a target is unknown."
+    known = manifest or {}
     if target is None:
-        return f"{_speed(records)}{_stale(best)}.{_unranked(records, metric)}"
+        return f"{_speed(records)}{_stale(best)}.{_unranked(records, metric, known)}"
     goal = Goal(metric, target)
     if not _has_reached(best):
         return f"{_speed(records)}{_stale(best)}. {_all_missed(records, goal)}"
@@ -60,8 +60,7 @@ def verdict(
         epochs = number(best, "epochs_to_target")
         after = f", after {format_count(epochs)} epoch{'s' * (epochs != 1)}" if epochs >= 0 else ""
         return f"{_speed(records)} and reaches {goal.text} in {_when(best)}{after}{_stale(best)}."
-    asked = {key: one for key, one in (manifest or {}).items() if key in ("sure", "looks")}
-    return _answer(records, best, goal, Sureness(**asked))
+    return _answer(records, best, goal, known)
 
 
 def best_rows(table: DataFrame) -> list[int]:
@@ -116,8 +115,7 @@ def _name(row: Row) -> str:
 def _speed(records: Sequence[Row]) -> str:
     """Compare the fastest row's training with the next and the best pipeline that drains."""
     known = [row for row in records if number(row, "train_per_s") > 0]
-    ordered = sorted(known or records, key=lambda row: -number(row, "train_per_s"))
-    best, others = ordered[0], ordered[1:]
+    best, *others = sorted(known or records, key=lambda row: -number(row, "train_per_s"))
     said = [
         f"{_as_fast(speed_ratio(best, row))} {what}, {_name(row)} ({_rate(row)})"
         for row, what in _rivals(best, others)
@@ -141,14 +139,17 @@ def _rivals(best: Row, others: Sequence[Row]) -> list[tuple[Row, str]]:
     return [(others[0], "the next"), (drained, _DRAINS)]
 
 
-def _unranked(records: Sequence[Row], metric: Metric) -> str:
+def _unranked(records: Sequence[Row], metric: Metric, known: Mapping[str, Any]) -> str:
     """Say that fewer seeds than could call an order rank no rows; empty where there are enough."""
-    count = min(number(row, "repeats") for row in records)
+    count = _shared(records, known)
     if len(records) == 1 or not count < seeds_needed(len(records)):
         return ""
-    return (
-        f" {_seeds(count)} rank{'s' * (count == 1)} none of {len(records)} rows by {metric.kind}."
-    )
+    ranks = f"rank{'s' * (count == 1)} none of {len(records)} rows"
+    return f" {_seeds(count)} {ranks} by {metric.kind}."
+
+
+def _shared(of: Iterable[Row], known: Mapping[str, Any]) -> float:
+    return min(known.get("shared_seeds", math.inf), *(number(row, "repeats") for row in of))
 
 
 def _seeds(count: float) -> str:
@@ -184,9 +185,10 @@ def _when(row: Row) -> str:
     return f"{format_seconds(number(row, 'time_to_target_s'))}{some}"
 
 
-def _answer(records: Sequence[Row], best: Row, goal: Goal, sureness: Sureness) -> str:
+def _answer(records: Sequence[Row], best: Row, goal: Goal, known: Mapping[str, Any]) -> str:
     """One of the three answers, then how far ahead the best is, and who is left out."""
-    count = min(number(row, "repeats") for row in records if _is_compared(row))
+    sureness = Sureness(**{key: known[key] for key in ("sure", "looks") if key in known})
+    count = _shared(filter(_is_compared, records), known)
     seeds = _seeds(count)
     others = [row for row in _in_order(records) if row is not best and _is_compared(row)]
     alike = [row for row in others if text(row, "standing") == text(best, "standing")]
@@ -262,9 +264,7 @@ def _some(told: Sequence[str]) -> list[str]:
 
 
 def _in_order(records: Sequence[Row]) -> list[Row]:
-    times = (number(row, "time_to_target_s") for row in records)
-    known = [math.inf if math.isnan(time_s) else time_s for time_s in times]
-    return [records[place] for place in sorted(range(len(records)), key=known.__getitem__)]
+    return sorted(records, key=lambda row: (not _has_reached(row), number(row, "time_to_target_s")))
 
 
 def _left_out(records: Sequence[Row], goal: Goal) -> list[str]:

@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,7 @@ from ampsim.metric import ACCURACY, Goal
 from ampsim.optim import sgd
 from ampsim.report.frames import row_labels
 from ampsim.report.table import bound_line, to_csv
+from ampsim.report.verdict import verdict
 from ampsim.runs.rows import TEXTS, row_of, table_of
 
 HEAVY = ((10, 20, 5),) * 2
@@ -273,6 +275,23 @@ def test_a_look_at_seeds_that_give_nothing_takes_none_from_those_before(model, c
     assert len(made.lost) == 2 * 11
     with pytest.raises(SimulationError, match=r"^sequential, seed 0: make_data .* no such list"):
         ask(0)
+
+
+def test_a_verdict_counts_the_seeds_that_all_rows_have(model, cluster):
+    """A seed that each row lost is another, so that two fewer are compared than were asked for."""
+    lost, asked = {(1, 1), (2, 2)}, Counter()
+
+    def make_data(seed, count):
+        asked[seed] += 1
+        if (seed, asked[seed]) in lost:
+            raise OSError("no such list")
+        return model.make_data(seed, count)
+
+    mine = replace(model, make_data=make_data)
+    made = forecast(mine, cluster, ALL[:2], repeats=3, target=0.2, max_epochs=1)
+    assert [run.seed for run in made.runs] == [0, 2, 0, 1]
+    assert "1 seed is too few" in verdict(made.table, 0.2, manifest=made.manifest)
+    assert " 1 seed ranks none of 2 rows" in verdict(made.table, None, manifest=made.manifest)
 
 
 def test_progress_counts_every_item_of_every_epoch(model, cluster):
