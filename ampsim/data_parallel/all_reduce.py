@@ -240,7 +240,7 @@ class WeightAllReduce(AllReduce):
         self._rows[number] += batches.rows
         self._steps[number] += 1
         is_due = self._steps[number] % self._period == 0 or batches.is_last
-        if steps_first or not is_due:
+        if not is_due or (steps_first and rank.counts):
             cause = await rank.update_vectors(
                 rank.counts, partial(rank.step, None), batches.at, cause
             )

@@ -87,6 +87,8 @@ class RankGroup(Rank):
         nodes = [SharedWeights(inner.centre, place, members) for place in places]
         super().__init__((number, members[0].first), setting, optimizer, nodes, members)
         self._queue = queue
+        decisions = inner.decisions
+        self._adopts = decisions.steps_first and not decisions.has_outer_step  # at no cost
         self._rounds: AllReduce = all_reduce_of(inner, members, outer, self)
 
     async def compute(self, batches: Assignment, exchange: Exchange, cause: Cause) -> Cause:
@@ -103,7 +105,12 @@ class RankGroup(Rank):
     async def update_vectors(
         self, places: Collection[int], step: VectorStep, at: float, cause: Cause
     ) -> Cause:
-        """Update all copies, each on its own device; the first to come works out the weights."""
+        """Update all copies, each on its own device; the first to come works out the weights.
+
+        Where they have stepped inside, and nothing follows, they have what their last round gave.
+        """
+        if not places and self._adopts and self.assignment is not None and self.assignment.batches:
+            return self.note_adoption(cause)
         charges: dict[int, Charged] = {}
 
         def once(place: int, now_s: float) -> Charged:

@@ -77,12 +77,23 @@ def test_of_ranks_that_exchanged_nothing_is_said(name):
     assert with_period(name, 1).never_met == ""
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_a_run_ends_when_its_last_exchange_has(name):
-    """Six batches for three ranks: two rounds. What comes next is on its way from the host."""
+AVERAGING = [name for name, one in SOLVERS.items() if one.sends == "weights"]
+ENDS = [
+    *((name, ampsim.Sequential(), 2) for name in SOLVERS),
+    *((name, ampsim.LocalSGD(ranks=2), period) for name in AVERAGING for period in (1, 5)),
+]
+
+
+@pytest.mark.parametrize(("name", "inner", "period"), ENDS)
+def test_a_run_ends_when_its_last_exchange_has(name, inner, period):
+    """Six batches for three ranks: two rounds. What comes next is on its way from the host.
+
+    Groups that meet every fifth time end with what each of them reduces by itself.
+    """
     link = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e7)
-    hosts = cluster([1e9] * 4).model_copy(update={"link": link})
-    result = ampsim.simulate(model(18, 3), hosts, solver(name, ranks=3, period=2), epochs=2)
+    chosen = solver(name, ranks=3, period=period, inner=inner)
+    hosts = cluster([1e9] * 7).model_copy(update={"link": link})
+    result = ampsim.simulate(model(18, 3), hosts, chosen, epochs=2)
     end_s = result.epochs["time_s"].iloc[-1]
     assert end_s - link.latency_s * (1 + 1e-9) <= result.makespan_s <= end_s
     assert not result.waits["end_s"].max() > result.makespan_s
