@@ -89,12 +89,8 @@ class AllReduce(Exchange):
 
     def note_unfinished(self, end_s: float) -> None:
         """Record what the end of the run keeps from ranks without a batch of the last round."""
-        if self._began_s > end_s:
-            return
-        for rank in list(self._unrecorded):
+        for rank in list(self._unrecorded) if self._began_s <= end_s else ():
             self._record(rank, end_s)
-        for stream in self.streams:
-            stream.note_unfinished(end_s)
 
     def _record(self, rank: Rank, now_s: float) -> None:
         """Record the exchange of a rank that has all that the round gives it, or is cut now."""

@@ -214,6 +214,8 @@ class SolverEngine:
         """Record transfers under way, as far as later ones are recorded, and exchanges."""
         self._setting.fabric.note_overtaken()
         self._exchange.note_unfinished(self._last_end_s)
+        for note in self._setting.at_end:
+            note(self._last_end_s)
 
     def validate(self, batches: Iterable[Any]) -> PassReport:
         """Measure the centre, off the clock: no virtual time passes."""

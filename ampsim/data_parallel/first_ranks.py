@@ -110,6 +110,15 @@ class FirstRanks(Exchange):
         self._in_round.add(rank.number)
         self._idle.pop(rank.number, None)
 
+    def note_unfinished(self, end_s: float) -> None:
+        """Record steps that are on their way to ranks, or come to ranks that are not free."""
+        for number, rank in enumerate(self._ranks):
+            free_s = self._idle[number].since_s if number in self._idle else end_s
+            here = [(step, came_s) for step, came_s, _cause in self._here[number]]
+            for step, came_s in [*here, *((step, end_s) for step in self._coming[number])]:
+                if step.began_s <= end_s:
+                    self._record(rank, step, free_s, came_s)
+
     # a round
 
     def _wait_for_round(self, rank: ModelCopy, cause: Cause, resume: _Resume) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Final
@@ -78,6 +78,7 @@ class Setting:
         is_abstract: whether no numbers are computed, as in `sleep` mode.
         steps_at_server: whether a server makes the steps, of gradients, here or around a group.
         level: how many solvers are around this one.
+        at_end: called with the time at which the run ends, to record what it cuts.
     """
 
     solver: Solver
@@ -99,6 +100,7 @@ class Setting:
     is_abstract: bool
     steps_at_server: bool
     level: int = 0
+    at_end: list[Callable[[float], None]] = field(default_factory=list[Callable[[float], None]])
 
     def bytes_of(self, place: int) -> int:
         """Size of the vector of one node."""

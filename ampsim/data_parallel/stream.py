@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ampsim.data_parallel.collectives import ALL_GATHER, BROADCAST, COLLECTIVES, Collective, Hop
 from ampsim.data_parallel.rank import Rank, Resume, until
@@ -168,6 +168,9 @@ def buckets_of(places: Sequence[int], setting: Setting) -> list[list[int]]:
     return buckets
 
 
+_Row: TypeAlias = tuple[int, int, float, float, float, float, bool]
+
+
 class Stream:
     """Collectives between the workers that host the same nodes, one of each rank.
 
@@ -193,13 +196,14 @@ class Stream:
         self.whole = self._bucket(BROADCAST, places, sum(map(setting.bytes_of, places)))
         self._waiting: deque[Resume] = deque()
         self._is_busy = False
-        self._under_way: tuple[int, int, float, float] | None = None
+        self._under_way: _Row | None = None
+        setting.at_end.append(self._note_unfinished)
 
-    def note_unfinished(self, end_s: float) -> None:
-        """Record a collective by messages that the end of the run cuts at `end_s`."""
-        if self._under_way is not None:
-            row = (*self._under_way, end_s, math.nan, False)
-            self._setting.recorder.collectives.append(row)
+    def _note_unfinished(self, end_s: float) -> None:
+        """Record a collective that the end of the run cuts at `end_s`."""
+        row = self._under_way
+        if row is not None and row[3] <= end_s:
+            self._setting.recorder.collectives.append((*row[:4], end_s, *row[5:]))
 
     async def perform(
         self, bucket: Bucket, came: Sequence[Resume], first_s: float, cause: Cause, last: int = 0
@@ -220,13 +224,12 @@ class Stream:
         self._is_busy = True
         setting, workers, count = self._setting, self._workers, len(self._workers)
         start_s, formula_s, ranks = setting.clock.now, bucket.formula_s, range(count)
+        end_s, has_formula = start_s + formula_s, self._way is not None
+        row = (count, bucket.size_bytes, first_s, start_s, end_s, formula_s, has_formula)
+        self._under_way = row
         if self._way is None:
-            rank, cause = await until(partial(self._start_hops, bucket, came, first_s, cause))
-            ranks, end_s = (rank,), setting.clock.now
-        else:
-            end_s = start_s + formula_s
-        row = (count, bucket.size_bytes, first_s, start_s, end_s, formula_s, self._way is not None)
-        setting.recorder.collectives.append(row)
+            rank, cause = await until(partial(self._start_hops, bucket, came, cause))
+            ranks, row = (rank,), (*row[:4], setting.clock.now, *row[5:])
         is_event = formula_s > 0  # not NaN
         for place, level in enumerate(bucket.levels if is_event else ()):
             if place:
@@ -242,7 +245,8 @@ class Stream:
             cause = setting.fabric.transfers.add(sent)
             setting.recorder.stand_ins.add(record_of(cause)[1], bucket.kind)
             await until(partial(setting.clock.call_later, level.seconds))
-        self._is_busy = False
+        setting.recorder.collectives.append(row)
+        self._under_way, self._is_busy = None, False
         if self._waiting:
             self._waiting.popleft()(cause)
         for rank in ranks:
@@ -251,11 +255,10 @@ class Stream:
             setting.instant.settle()
 
     def _start_hops(
-        self, bucket: Bucket, came: Sequence[Resume], first_s: float, cause: Cause, resume: Resume
+        self, bucket: Bucket, came: Sequence[Resume], cause: Cause, resume: Resume
     ) -> None:
         """Send message by message; `resume` with the last rank and the cause that it has."""
         left = len(self._workers)
-        self._under_way = (left, bucket.size_bytes, first_s, self._setting.clock.now)
 
         def done(rank: int, cause: Cause) -> None:
             nonlocal left
@@ -263,7 +266,6 @@ class Stream:
             if left:
                 came[rank](cause)
             else:
-                self._under_way = None
                 resume((rank, cause))
 
         hops = bucket.collective.hops(left, self._setting.decisions.ranks_per_group)

@@ -61,16 +61,33 @@ def test_a_link_of_a_ring_carries_all_but_a_part_of_the_vector_twice():
     assert result.bounds.link_share == pytest.approx(carried / result.makespan_s, rel=1e-3)
 
 
+@pytest.mark.parametrize("is_event", [True, False])
 @pytest.mark.parametrize("collective", ["ring", "tree", "star"])
-@pytest.mark.parametrize("kind", [ampsim.SyncSGD, ampsim.LocalSGD, ampsim.DiLoCo, ampsim.SyncEASGD])
-def test_a_collective_that_comes_last_to_a_rank_without_a_batch_is_recorded(kind, collective):
-    """Eight batches are three rounds of three ranks; the way to the last rank is the longest."""
-    ways = {(s, t): Link(latency_s=1e-7 * (1 + 8 * (t == 2))) for s, t in permutations(range(3), 2)}
-    links = tuple(Route(source=s, target=t, link=link) for (s, t), link in ways.items())
+@pytest.mark.parametrize(
+    ("kind", "options", "rounds"),
+    [
+        (ampsim.SyncSGD, {}, 3),
+        (ampsim.SyncSGD, {"backup_ranks": 1}, 4),
+        *((one, {"period": 1}, 3) for one in (ampsim.LocalSGD, ampsim.DiLoCo, ampsim.SyncEASGD)),
+    ],
+)
+def test_a_collective_that_comes_last_to_a_rank_without_a_batch_is_recorded(
+    kind, options, rounds, collective, is_event
+):
+    """Seven batches are rounds of three, or of the first two; the way to the last is the longest.
+
+    Where ways are alike, those without a batch are on the second level of a tree, or a star.
+    """
+    last = 1 if is_event else 9
+    ways = {(s, t): last if t == 2 else 1 for s, t in permutations(range(3), 2)}
+    links = (
+        Route(source=s, target=t, link=Link(latency_s=way * 1e-7)) for (s, t), way in ways.items()
+    )
     fast = DEVICE.model_copy(update={"flop_per_s": 1e12})
-    cluster = Cluster(name="test", devices=(fast,) * 3, links=links)
-    period: dict[str, Any] = {} if kind is ampsim.SyncSGD else {"period": 1}
-    solver: Any = kind(3, collective=collective, **period)
-    found = ampsim.simulate(MODEL, cluster, solver, mode="sleep", instances=160)
-    assert len(found.collectives) == len(found.exchanges) // 3 == 3
+    cluster = Cluster(name="test", devices=(fast,) * 3, links=tuple(links))
+    solver: Any = kind(3, collective=collective, **options)
+    found = ampsim.simulate(MODEL, cluster, solver, mode="sleep", instances=140)
+    assert set(found.collectives["is_event"]) == {is_event}
+    assert len(found.collectives) == len(found.exchanges) / 3 == rounds
     assert found.collectives["end_s"].max() <= found.makespan_s
+    assert found.exchanges["end_s"].max() <= found.makespan_s
