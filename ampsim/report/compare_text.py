@@ -16,7 +16,8 @@ _EPOCHS_MAX = 12  # chosen: likewise; the last one is always there
 
 _SINGULAR = {
     "spans": "span", "transfers": "transfer", "admissions": "admission", "updates": "update",
-    "stashes": "stash", "epochs": "epoch",
+    "stashes": "stash", "epochs": "epoch", "outages": "outage", "memory": "moment in memory",
+    "exchanges": "exchange", "collectives": "collective",
 }  # fmt: skip
 
 

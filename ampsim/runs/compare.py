@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import pandas as pd
 
-from ampsim.runs.folder import TABLES
+from ampsim.runs.folder import SELDOM, TABLES
 from ampsim.runs.loaded_run import LoadedRun
 from ampsim.text import mapping
 
@@ -83,7 +83,7 @@ def compare_runs(a: LoadedRun, b: LoadedRun) -> dict[str, Any]:
     Raises:
         FileFormatError: a table is missing or not the one that was written.
     """
-    tables = [_compared(name, a.table(name), b.table(name)) for name in TABLES]
+    tables = [_compared(name, a.table(name), b.table(name)) for name in (*TABLES, *SELDOM)]
     return {
         "a": _about(a),
         "b": _about(b),

@@ -24,8 +24,8 @@ def test_the_same_run_twice_is_identical(call):
         "A  a: rnn on 16 x tflops-1, amp",
         "B  twin: rnn on 16 x tflops-1, amp",
         "",
-        "Identical to the bit: every span, transfer, admission, update, "
-        "stash, epoch; the same origin.",
+        "Identical to the bit: every span, transfer, admission, update, stash, epoch, "
+        "outage, moment in memory, exchange, collective; the same origin.",
     ]
     assert "transfers: 0 in both, identical" in ended.out
 
@@ -36,7 +36,7 @@ def test_runs_that_differ_are_compared_with_code_0_and_say_where_they_part(call)
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert (
-        "Not identical: different spans, admissions, updates, epochs; the same transfers, "
+        "Not identical: different spans, admissions, updates, epochs, memory; the same transfers, "
         in ended.out
     )
     assert any(line.split() == ["seed", "0", "1"] for line in lines)

@@ -11,6 +11,7 @@ import pytest
 
 import ampsim
 from ampsim.errors import FileFormatError
+from ampsim.report.compare_text import to_text, verdict
 from ampsim.runs import folder as run_dir
 from ampsim.runs.compare import compare_runs, number
 from ampsim.runs.folder import SELDOM, TABLES, run_to_keep, write_run
@@ -65,7 +66,21 @@ def test_the_same_run_twice_is_identical_to_the_bit(keep):
     assert comparison["is_identical"]
     assert comparison["origin"] == []
     assert all(one["difference"] == 0 for one in comparison["numbers"])
-    assert [one["name"] for one in comparison["tables"]] == list(TABLES)
+    assert [one["name"] for one in comparison["tables"]] == [*TABLES, *SELDOM]
+
+
+@pytest.mark.parametrize("table", SELDOM)
+def test_runs_may_differ_in_a_table_that_not_every_run_has(changed, table):
+    def change(frame):
+        if table == "outages":
+            worker = np.zeros(1, np.int32)
+            return pd.DataFrame({"worker": worker, "kind": "slow", "start_s": 0.0, "end_s": 1.0})
+        return frame.iloc[:-1]
+
+    comparison = compare_runs(*changed(table, change, schedule=ampsim.SyncSGD(3)))
+    assert not comparison["is_identical"]
+    assert verdict(comparison).startswith(f"Not identical: different {table}; the same ")
+    assert f"{table}: " in to_text(comparison)
 
 
 def test_the_command_is_no_difference_of_origin_but_everything_else_is(keep):
