@@ -27,7 +27,7 @@ from matplotlib.path import Path
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
-from ampsim.report.frames import DataFrame, Floats, KeptPart, floats, integers, is_worker, texts
+from ampsim.report.frames import DataFrame, Floats, floats, integers, is_worker, texts
 from ampsim.report.gantt.boxes import (
     ARROWS_MAX,
     OUTAGES,
@@ -144,7 +144,7 @@ class Chart:
         scale: of time.
         window_s: start and end of the time shown.
         arrows: all of them, of which every `every`-th is drawn.
-        kept: how much of the run the boxes are of, None for all of it.
+        run: whose boxes they are.
     """
 
     boxes: DataFrame
@@ -153,7 +153,7 @@ class Chart:
     scale: Scale
     window_s: Window
     arrows: DataFrame
-    kept: KeptPart | None
+    run: ChartRun
 
     @property
     def every(self) -> int:
@@ -163,7 +163,7 @@ class Chart:
     @property
     def gap_s(self) -> Window | None:
         """Start and end of the time in the window whose steps were not kept; None if all were."""
-        return None if self.kept is None else self.kept.gap_s(self.window_s)
+        return None if self.run.kept is None else self.run.kept.gap_s(self.window_s)
 
     def x(self, time_s: Floats) -> Floats:
         """Times on the chart's horizontal axis."""
@@ -179,14 +179,14 @@ class Chart:
         return _rectangles(left, right, row, half)
 
     @property
-    def busy_fraction(self) -> float:
-        """Share of the shown workers' time in the window that is spent in boxes."""
-        gap = self.gap_s or (0.0, 0.0)
-        known_s = self.window_s[1] - self.window_s[0] - (gap[1] - gap[0])
-        total_s = sum(map(is_worker, self.rows.numbers)) * known_s or np.nan
+    def busy(self) -> str:
+        """Share of the shown workers' time that is spent in boxes, in the window or the run."""
+        until_s = min(self.window_s[1], whole_window([self.run.spans])[1])
+        total_s = sum(map(is_worker, self.rows.numbers)) * (until_s - self.window_s[0]) or np.nan
         is_own = np.array([is_worker(one) for one in integers(self.boxes, "row").tolist()], bool)
         lengths_s = floats(self.boxes, "end_s") - floats(self.boxes, "start_s")
-        return float(np.sum(lengths_s[is_own])) / total_s
+        of = "of this window" if until_s == self.window_s[1] else "until the run ends"
+        return f"{format_percent(float(np.sum(lengths_s[is_own])) / total_s)} {of}"
 
 
 def _charts(
@@ -197,7 +197,7 @@ def _charts(
     rows = rows_for([one.spans for one in runs], window, workers, devices, ends_of(arrows))
     scale = time_scale(*window)
     return [
-        Chart(each, outages_in(one.outages, window), rows, scale, window, sent, one.kept)
+        Chart(each, outages_in(one.outages, window), rows, scale, window, sent, one)
         for each, sent, one in zip(boxes, arrows, runs, strict=True)
     ]
 
@@ -205,13 +205,13 @@ def _charts(
 def _summary(chart: Chart) -> str:
     """Tell how busy the rows are or how much was kept, and the share of arrows that is drawn."""
     what = "rows" if all(map(is_worker, chart.rows.numbers)) else "workers"
-    parts = [f"{what} shown are busy {format_percent(chart.busy_fraction)} of this window"]
+    parts = [f"{what} shown are busy {chart.busy}"]
     if chart.rows.has_threads:
         parts = []
     if not len(chart.boxes):
         parts = ["no step takes time in this window"]
-    if chart.gap_s and chart.kept:
-        parts = [chart.kept.words]
+    if chart.gap_s and chart.run.kept:
+        parts = [chart.run.kept.words]
     if chart.every > 1:
         arrows = "dependencies" if chart.rows.has_threads else "transfers"
         parts.append(f"one in {chart.every} of {len(chart.arrows):,} {arrows} is drawn")

@@ -196,6 +196,17 @@ def test_the_share_of_busy_time_is_told(figure_1):
     assert axes.get_title("right") == f"rows shown are busy {busy:.1f} % of this window"
 
 
+def test_the_share_of_a_run_that_ends_in_the_window_is_that_of_its_own_time():
+    """It was 30 % of the window of a longer one, where the page says 100 % of the run."""
+    short, long = pd.DataFrame([span(end_s=3e-6)]), pd.DataFrame([span(end_s=10e-6)])
+    figure = gantt_comparison({"short": short, "long": long}, workers=1)
+    said = [axes.get_title("right") for axes in figure.axes]
+    assert said == [
+        "rows shown are busy 100 % until the run ends",
+        "rows shown are busy 100 % of this window",
+    ]
+
+
 def test_a_comparison_stacks_the_schedules_on_one_axis_with_the_same_rows(make_chain):
     spans = make_chain(4, 6)
     figure = gantt_comparison(spans, workers=6, window_s=(0.0, 50e-6))
