@@ -241,13 +241,17 @@ def run(
 
 
 class Session:
-    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`."""
+    """Runs of plans on a cluster, one after the other; floats are shapes if it `is_abstract`.
+
+    What does not fit is refused with the name of a schedule, if it is `of` one.
+    """
 
     def __init__(
         self, cluster: Cluster, clock: Clock, recorder: Recorder, running: Running, *,
-        is_abstract: bool, seed: int, light_is_free: bool = False,
+        is_abstract: bool, seed: int, light_is_free: bool = False, of: str = "",
     ) -> None:  # fmt: skip
         self._cluster, self._clock, self._recorder = cluster, clock, recorder
+        self._whose = f"{of}: " * bool(of)
         self._running = running
         instant = Instant(clock)
         self._fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
@@ -282,24 +286,26 @@ class Session:
         for device in (cluster.devices[worker] for worker in workers):
             for key, value in device.message_numbers.items():
                 raise OptionError(
-                    f"cluster: {key} of {value:g} is of steps that take and send "
+                    f"{self._whose}cluster: {key} of {value:g} is of steps that take and send "
                     "messages, and steps of a graph do neither; give dispatch_s or step_overhead_s"
                 )
             for key in ("memory_bytes", "copy_bandwidth_bytes_per_s"):
                 if self._running.swap_memory and getattr(device, key) is None:
                     raise OptionError(
-                        f"swap_memory needs {key} of the device, and {device.name} has none; add "
-                        "it to its file"
+                        f"{self._whose}swap_memory needs {key} of the device, and {device.name} "
+                        "has none; add it to its file"
                     )
-        if cluster.checkpoints is not None or cluster.memory is not None:
-            raise OptionError(
-                "cluster: checkpoints and memory.remedy are of models, and a graph is none; leave "
-                "them out"
-            )
+        for key, of in {"checkpoints": cluster.checkpoints, "memory": cluster.memory}.items():
+            if of is not None:
+                raise OptionError(
+                    f"{self._whose}cluster: {key} has no effect on a graph, which is no model; "
+                    f"leave {key} out"
+                )
         if cluster.host is not None and not cluster.is_host_free:
             raise OptionError(
-                "cluster: a host that takes time is a controller's, and a graph has none; give "
-                "dispatch_s in the device file, which a step of the graph takes on its host"
+                f"{self._whose}cluster: a host that takes time is a controller's, and a graph has "
+                "none; give dispatch_s in the device file, which a step of the graph takes on its "
+                "host"
             )
 
     def run(self, plan: Plan, feeds: Mapping[str, Any], instance: int = 0) -> FlowResult:

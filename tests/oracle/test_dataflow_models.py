@@ -385,7 +385,9 @@ def test_each_device_that_takes_part_must_be_able_to_swap():
     first = Device(name="first", copy_bandwidth_bytes_per_s=1e9, **numbers)
     second = Device(name="second", **numbers)
     model = ampsim.load_model("dynamic_lstm", layers=2, devices=2, hidden=8, length=3)
-    with pytest.raises(OptionError, match=r"^swap_memory needs copy_.* and second has none; add"):
+    with pytest.raises(
+        OptionError, match=r"^dataflow: swap_memory needs copy_.* and second has none; add"
+    ):
         ampsim.simulate(
             model, Cluster(name="two", devices=(first, second)),
             ampsim.Dataflow(swap_memory=True), instances=50, mode="sleep",

@@ -163,7 +163,7 @@ def test_programs_run_under_all_options_and_learn_alike(case):
     keys = DEVICES[device] | (MEMORY if has_memory else {})
     cluster = cluster_of(keys, LINKS[link])
     if is_swapping and not has_memory:
-        with pytest.raises(OptionError, match=r"^swap_memory needs memory_bytes of the"):
+        with pytest.raises(OptionError, match=r"^dataflow: swap_memory needs memory_bytes of the"):
             made(name, schedule, mode, cluster, placement)
         return
     result = made(name, schedule, mode, cluster, placement)
@@ -190,11 +190,12 @@ def test_programs_run_under_all_options_and_learn_alike(case):
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a swap without an end of memory": (
-        {}, {"swap_memory": True}, "^swap_memory needs memory_bytes of the device, and test has",
+        {}, {"swap_memory": True},
+        "^dataflow: swap_memory needs memory_bytes of the device, and test has",
     ),
     "a swap without copies": (
         {"memory_bytes": 10**7}, {"swap_memory": True},
-        "^swap_memory needs copy_bandwidth_bytes_per_s of the device, and test has none",
+        "^dataflow: swap_memory needs copy_bandwidth_bytes_per_s of the device, and test has none",
     ),
     "a threshold without a swap": (
         {}, {"swap_threshold": 0.5}, "^swap_threshold of 0.5 has no effect without swap_memory=",
@@ -204,7 +205,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         MEMORY, {"swap_memory": True, "swap_threshold": 1.0}, "^swap_threshold must be below 1",
     ),
     "overheads of messages": (
-        {"message_overhead_s": 1e-6}, {}, "^cluster: message_overhead_s of 1e-06 is of steps that",
+        {"message_overhead_s": 1e-6}, {},
+        "^dataflow: cluster: message_overhead_s of 1e-06 is of steps that",
     ),
     "a launch charged twice": (
         {"dispatch_s": 1e-7, "operation_overhead_s": 1e-7}, {},

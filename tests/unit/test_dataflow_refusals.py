@@ -13,7 +13,7 @@ import pytest
 from ampsim import flow
 from ampsim.dataflow.rendezvous import Rendezvous
 from ampsim.errors import AmpsimError, GraphError, OptionError, SimulationError
-from ampsim.hardware import Checkpoints, Cluster, Device
+from ampsim.hardware import Checkpoints, Cluster, Device, MemoryRemedy
 
 HERE = r"\(.*test_dataflow_refusals\.py, line \d+\)"
 
@@ -475,7 +475,11 @@ def test_keys_that_mean_nothing_here_are_refused(x, keys, text):
     [
         (
             {"checkpoints": Checkpoints(every_s=1.0, takes_s=0.1)},
-            r"^cluster: checkpoints and memory.remedy are of models",
+            r"^cluster: checkpoints has no effect on a graph, .*; leave checkpoints out",
+        ),
+        (
+            {"memory": MemoryRemedy(remedy="recompute")},
+            r"^cluster: memory has no effect on a graph, .*; leave memory out",
         ),
         (
             {"host": Device(name="host", flop_per_s=1.0, step_overhead_s=1.0)},
@@ -484,13 +488,9 @@ def test_keys_that_mean_nothing_here_are_refused(x, keys, text):
     ],
 )
 def test_a_cluster_with_keys_that_mean_nothing_here_is_refused(x, keys, text):
-    device = Device(name="test", flop_per_s=1.0)
-    cluster = Cluster(name="test", devices=(device,), **keys)
-    refused(
-        OptionError,
-        text,
-        lambda: flow.run(flow.sum(x), {"x": np.ones((2, 3))}, cluster=cluster),
-    )
+    cluster = Cluster(name="test", devices=(Device(name="test", flop_per_s=1.0),), **keys)
+    feeds = {"x": np.ones((2, 3))}
+    refused(OptionError, text, lambda: flow.run(flow.sum(x), feeds, cluster=cluster))
 
 
 def test_arguments_of_the_wrong_type_are_refused(x):
