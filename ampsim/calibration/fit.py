@@ -398,12 +398,13 @@ def calibrate(table: Table, on_run: OnRun | None = None) -> Calibration:
     The error is the sum of squares of the logarithm of simulated over published throughput.
 
     Raises:
-        FileFormatError: a row names no model, or the rows do not decide the parameters.
+        FileFormatError: a row cannot run, or the rows do not decide the parameters.
         MissingDataError: a data file that a model needs is not there.
     """
     rows = make_rows(table)
-    seen = [row for row in rows if row.entry.is_fitted]
-    measured = Measured(table, seen, on_run)
+    first = make_device(table, {key: one.start for key, one in table.file.fit.items()})
+    predict([row for row in rows if not row.entry.is_fitted], first, on_run)  # or none is fitted
+    measured = Measured(table, [row for row in rows if row.entry.is_fitted], on_run)
     solution = _solve(table, measured)
     fitted = tuple(_fitted(table, solution, place) for place in range(len(table.file.fit)))
     device = make_device(table, {one.key: one.value for one in fitted})
@@ -428,8 +429,7 @@ def predict(rows: Sequence[TableRow], device: Device, on_run: OnRun | None = Non
 
 
 def _solve(table: Table, measured: Measured) -> Solution:
-    keys = list(table.file.fit)
-    parameters = [table.file.fit[key] for key in keys]
+    keys, parameters = [*table.file.fit], [*table.file.fit.values()]
     try:
         return least_squares(
             measured,

@@ -194,8 +194,10 @@ def test_a_row_that_cannot_run_is_named_and_memory_has_an_end(own, line, file):
     text = row("whole", *SETTINGS[1], train_per_s=1.0).replace("max_active_keys = 2\n", "")
     path = file.with_name("cannot.toml")
     path.write_text(f"{file.read_text()}{text}{own}\n")
+    ran: list[str] = []
     with pytest.raises(FileFormatError, match=rf"cannot\.toml: rows\[3\]: {line}"):
-        make_rows(read_table_file(path))[3].run(TRUE.model_copy(update={"name": "found"}), None)
+        calibrate(read_table_file(path), ran.append)
+    assert ran == ["row 2", "whole"], "it is told after the fit"
 
 
 @pytest.mark.slow
