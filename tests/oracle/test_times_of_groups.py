@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from solver_cases import Link, cluster, model
+from solver_cases import Link, cluster, model, require_whole_path, solver
 
 import ampsim
 from ampsim.data_parallel import SOLVERS
@@ -105,6 +105,24 @@ def test_groups_under_local_sgd_meet_others_once_a_period(period):
     local_s = gradient_s + ring_s(each, NEAR_S, NEAR) + update_s
     meeting_s = ring_s(groups, FAR_S, FAR) + tree_down_s(each, NEAR_S, NEAR)
     assert result.makespan_s == pytest.approx(2 * (period * local_s + meeting_s), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["local-sgd", "diloco", "sync-easgd", "easgd", "ea-wild"])
+def test_a_run_that_ends_with_the_mean_of_a_group_lasts_until_the_group_has_it(name):
+    """Within a period of the solver around, a group's step of local-sgd is all: C + update + ring.
+
+    The host is NEAR_S away: a batch goes there and back, and so does an update.
+    """
+    groups, each = 2, 4
+    inner = ampsim.LocalSGD(each, period=1)
+    chosen = solver(name, ranks=groups, period=2, inner=inner)
+    hosts = two_levels(groups, each, chosen.server_count)
+    hosts = hosts.model_copy(update={"link": Link(latency_s=NEAR_S)})
+    result = ampsim.simulate(model(groups * each, 1), hosts, chosen, mode="sleep")
+    step_s = 4 * NEAR_S + sum(compute_s(result)) + ring_s(each, NEAR_S, NEAR)
+    assert result.makespan_s == pytest.approx(step_s, rel=1e-9)
+    assert result.makespan_s == result.epochs["time_s"].iloc[-1]
+    require_whole_path(result)
 
 
 def test_groups_take_turns_at_a_server_as_single_ranks_do():
