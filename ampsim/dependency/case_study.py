@@ -138,7 +138,8 @@ class CaseStudy:
         uses_sum: whether the update uses the sum of all gradients; otherwise GPU 0's alone, as the
             source writes it.
         seed: of the first weights and of the data.
-        dtype: of all arrays.
+        dtype: of all arrays but labels, which are whole numbers of as many bytes, or of more where
+            there are more classes.
         is_numeric: whether numbers are computed, or only time and memory counted.
 
     Raises:
@@ -217,6 +218,8 @@ class _Program:
             return arrays.new(*(form.format(layer) for layer in layers))
 
         self._data, self._label = arrays.new("data", "label")
+        least = np.min_scalar_type(-study.widths[-1])
+        self._whole = np.promote_types(f"i{arrays.dtype.itemsize}", least)
         self.weight, self._output = named("fc{}_weight"), named("fc{}")
         self._ograd, self._wgrad = named("fc{}_ograd"), named("fc{}_wgrad")
         for weight, first in zip(self.weight, study.first_weights(), strict=True):
@@ -226,7 +229,7 @@ class _Program:
     def push_iteration(self, data: np.ndarray, label: np.ndarray) -> None:
         """Push the passes and updates of one batch."""
         study, share = self._study, self._study.batch // self._study.gpus
-        self._data[CPU], self._label[CPU] = data, label
+        self._data[CPU], self._label[CPU] = data, label.astype(self._whole)
         for gpu in range(study.gpus):
             self._data[gpu].copyfrom(self._data[gpu * share : (gpu + 1) * share])
         for gpu in range(study.gpus):

@@ -62,6 +62,26 @@ def test_weights_are_those_of_one_device_on_the_whole_batch(policy, has_overlap,
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("classes", [2_000, 3_000, 40_000])
+def test_labels_are_those_of_the_data_in_every_precision(dtype, classes):
+    """Half precision has no 2049: a label became its neighbour."""
+    seen = []
+
+    class Seen(CaseStudy):
+        def first_weights(self) -> list[np.ndarray]:
+            return [np.zeros(pair) for pair in zip(self.widths[:-1], self.widths[1:], strict=True)]
+
+        def data(self, iteration: int) -> tuple[np.ndarray, np.ndarray]:
+            rows, label = super().data(iteration)
+            seen.append(label)
+            return np.ones_like(rows), label
+
+    study = Seen((1, classes), gpus=1, batch=20, learning_rate=1.0, dtype=dtype)
+    (weight,) = study.run(ampsim.DependencyEngine(cluster_of(1)), 1)
+    assert {*np.flatnonzero(weight[0] > 0)} == {*seen[0].astype(int)}
+
+
 def test_with_the_gradient_of_one_gpu_as_printed_they_are_not():
     engine = ampsim.DependencyEngine(cluster_of(2))
     study = CaseStudy((8, 6, 4), batch=12, learning_rate=0.05, uses_sum=False)
