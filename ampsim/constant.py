@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ampsim.errors import OptionError
+
 
 @lru_cache(maxsize=64)
 def constant(value: float, dtype: np.dtype[Any]) -> np.ndarray:
@@ -17,3 +19,19 @@ def constant(value: float, dtype: np.dtype[Any]) -> np.ndarray:
     array = np.full((), value, dtype)
     array.flags.writeable = False
     return array
+
+
+def unmasked(what: str, given: Any) -> Any:
+    """What a user gives for an array, as it is; NumPy would take what is masked for numbers.
+
+    Raises:
+        OptionError: it has masked numbers; begins with `what`.
+    """
+    parts: Any = given if isinstance(given, list | tuple) else (given,)
+    count = sum(int(one.mask.sum()) for one in parts if isinstance(one, np.ma.MaskedArray))
+    if count:
+        raise OptionError(
+            f"{what} must have a number at every place, got a masked array with {count} masked; "
+            "leave rows out that have none, or say what they are, such as x.filled(0.0)"
+        )
+    return given

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ampsim.constant import unmasked
 from ampsim.data.dataset import Split, chunks, limit, pick
 from ampsim.data.vocabulary import frozen
 from ampsim.errors import OptionError
@@ -136,7 +137,7 @@ def _arrays(split: str, given: Any, dtype: str) -> tuple[np.ndarray, ...]:
 
 def _array(split: str, given: Any, dtype: str) -> np.ndarray:
     try:
-        array = np.asarray(given)
+        array = np.asarray(unmasked(f"an array of {split}", given))
     except (TypeError, ValueError) as error:  # rows of different lengths
         raise OptionError(f"{split} must hold arrays of numbers: {error}") from None
     if array.dtype.kind not in "fiub" or not array.ndim:

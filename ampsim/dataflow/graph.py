@@ -19,6 +19,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.constant import unmasked
 from ampsim.dataflow import operator as op
 from ampsim.errors import GraphError, OptionError
 from ampsim.ir import Direction
@@ -309,7 +310,7 @@ class FlowGraph:
             OptionError: it is no array of numbers.
         """
         try:
-            array = np.asarray(value, dtype)
+            array = np.asarray(unmasked("a constant", value), dtype)
         except (ValueError, TypeError):  # of rows of several lengths, or no number
             array = np.asarray(None)
         if array.dtype.kind not in "fib":

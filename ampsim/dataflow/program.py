@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.constant import unmasked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.graph import FlowGraph, Operand, Tensor, tensors_of
 from ampsim.dataflow.operators.elements import sigmoid, tanh
@@ -168,7 +169,11 @@ class Program:
                 f"feed of a program must return values by the names of inputs, got {short(given)}"
             )
         with user_code("feed of a program gave no arrays"):
-            return {name: np.asarray(one) for name, one in cast("Mapping[str, Any]", given).items()}
+            items = cast("Mapping[str, Any]", given).items()
+            return {
+                name: np.asarray(unmasked(f"feed of a program: input {name!r}", one))
+                for name, one in items
+            }
 
 
 def _objective(what: str, make: Callable[[], Any]) -> Objective:

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.constant import unmasked
 from ampsim.dataflow import operator as op
 from ampsim.dataflow.gradient import gradients
 from ampsim.dataflow.graph import (
@@ -107,7 +108,7 @@ def array_of(what: str, value: Any, dtype: Any = None) -> np.ndarray:
             the type does not hold; begins with `what`.
     """
     try:
-        array = np.asarray(value)
+        array = np.asarray(unmasked(what, value))
     except ValueError:
         raise OptionError(f"{what} must have one shape, got {shown(value)}") from None
     if dtype is not None and not np.can_cast(array.dtype, dtype, "same_kind"):

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ampsim.arguments import checked
+from ampsim.constant import unmasked
 from ampsim.dependency.engine import DependencyEngine
 from ampsim.dependency.operation import Variable
 from ampsim.dependency.places import ARRAYS, Place
@@ -198,7 +199,7 @@ class Array:
             given.copyto(self)
             return
         if isinstance(given, np.ndarray):
-            own = np.array(given) if self.arrays.is_numeric else given
+            own = np.array(unmasked(self.name, given)) if self.arrays.is_numeric else given
             if given.dtype.kind not in "biufc":
                 raise OptionError(f"{self.name} must be given numbers, got {given.dtype}")
             item_bytes = None if given.dtype.kind == "f" else given.itemsize
@@ -346,7 +347,9 @@ class Array:
                     raise _written_to(inputs, error) from error
                 raise
             require_ended(given)
-            self._value = None if given is None else self._checked(np.asarray(given))
+            self._value = (
+                None if given is None else self._checked(np.asarray(unmasked(self.name, given)))
+            )
 
     def _checked(self, value: np.ndarray) -> np.ndarray:
         """Numbers of its shape; fractions in the type of all arrays, others as they are.

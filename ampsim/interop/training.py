@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.constant import unmasked
 from ampsim.data import ArrayDataset, Split
 from ampsim.data.arrays import ArrayBatch
 from ampsim.data.dataset import limit, order, pick
@@ -75,9 +76,8 @@ class BatchList:
 def dataset_of(data: Any, batch: int | None, dtype: str, rows: int) -> ArrayDataset | BatchList:
     """The data set of (train, valid), in batches of `batch` items, or `rows`, if they come in none.
 
-    Each is a tuple of tensors or arrays with a row for each item, a map-style
-    `torch.utils.data.Dataset`, or a list or loader of batches of such tuples; else that is an
-    OptionError. Floating-point arrays become `dtype`.
+    Each is a tuple of tensors or arrays with a row an item, a map-style `torch.utils.data.Dataset`,
+    or a list or loader of batches of such tuples; else that is an OptionError. Floats get `dtype`.
     """
     splits: Any = data
     if not isinstance(data, tuple | list) or len(splits) != 2:
@@ -108,8 +108,7 @@ def dataset_of(data: Any, batch: int | None, dtype: str, rows: int) -> ArrayData
 
 def _batches(given: Any) -> Arrays | list[Arrays]:
     """The arrays of a split, or those of each of its batches."""
-    kind = cast("type[Any]", type(given))
-    reason = ""
+    kind, reason = cast("type[Any]", type(given)), ""
     is_one = hasattr(given, "shape") or kind in (str, dict)
     try:
         if kind is tuple:
@@ -128,7 +127,8 @@ def _batches(given: Any) -> Arrays | list[Arrays]:
 
 
 def _array(given: Any) -> np.ndarray:
-    return np.array(given.detach().cpu().numpy() if hasattr(given, "detach") else given)
+    given = given.detach().cpu().numpy() if hasattr(given, "detach") else given
+    return np.array(unmasked("an array of data", given))
 
 
 def examples(data: ArrayDataset | BatchList) -> list[Arrays]:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
+from ampsim.constant import unmasked
 from ampsim.errors import AmpsimError, OptionError, SimulationError
 from ampsim.ir import Node, Sends, Standin, State
 from ampsim.text import short
@@ -51,8 +52,13 @@ def misfit_of(sends: Sends, element_bytes: int) -> str | None:
 
     NumPy would compute with it, in the wider of the two precisions, and every message that
     follows from it would be charged so.
+
+    Raises:
+        OptionError: an array has masked numbers.
     """
     for port, _state, payload in sends:
+        if isinstance(payload, np.ma.MaskedArray):
+            unmasked("a payload of the model's pump", payload)
         dtype = getattr(payload, "dtype", None)
         is_float = isinstance(dtype, np.dtype) and dtype.kind == "f"
         if not is_float and not isinstance(payload, Standin):

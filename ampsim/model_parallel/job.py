@@ -6,11 +6,12 @@ import contextlib
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ampsim.clock import Clock, SimClock
+from ampsim.constant import unmasked
 from ampsim.errors import LOWER_RATE, DivergenceError, OptionError
 from ampsim.ir import Graph, LossReport, Node, ParameterizedNode, Pumped, Standin
 from ampsim.metric import Metric
@@ -48,7 +49,7 @@ def without_numbers(pump: Pump) -> Pump:
 def _standin(payload: Any) -> Any:
     if not isinstance(payload, np.ndarray):
         return payload
-    array = cast("np.ndarray[Any, np.dtype[Any]]", payload)
+    array: np.ndarray[Any, np.dtype[Any]] = unmasked("a payload of the model's pump", payload)
     return Standin(array.shape, array.itemsize) if array.dtype.kind == "f" else array
 
 

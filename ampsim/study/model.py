@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ampsim.arguments import as_float, check_fields, checked
+from ampsim.constant import unmasked
 from ampsim.data import Dataset
 from ampsim.dataflow.program import Program
 from ampsim.errors import FileFormatError, GraphError, OptionError, one_of
@@ -442,7 +443,7 @@ def _adopt(graph: Graph, parameters: Mapping[str, Any], dtype: str) -> None:
 def _fitting(name: str, value: Any, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     try:
         with np.errstate(over="ignore"):  # what overflows becomes infinite, and is refused
-            array = np.array(value, dtype=dtype)
+            array = np.array(unmasked(f"parameter {name!r}", value), dtype=dtype)
     except (TypeError, ValueError) as error:
         raise OptionError(f"parameter {name!r} must be an array of numbers: {error}") from None
     if array.shape != shape:

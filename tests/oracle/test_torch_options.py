@@ -361,3 +361,10 @@ def test_a_loss_with_parameters_of_its_own_is_refused():
             net, x, loss=LearningLoss(), data=((x, LABELS), (x, LABELS)),
             optimizer=torch.optim.SGD(net.parameters(), 0.1),
         )  # fmt: skip
+
+
+def test_data_with_masked_numbers_are_refused():
+    net, x = nn.Linear(4, 3), ITEMS["rows"]
+    split = (np.ma.masked_less(x.numpy(), 0.0), LABELS)
+    with pytest.raises(OptionError, match=r"^an array of data must have a number at every place"):
+        imported(net, x, data=(split, split))

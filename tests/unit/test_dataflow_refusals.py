@@ -112,11 +112,13 @@ def test_shapes_must_fit(x):
 
 
 def test_constants_and_inputs_are_checked(x):
-    refused(
-        OptionError,
-        r"^a constant must be numbers or truth values, got 'text'",
-        lambda: flow.constant("text"),
-    )
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    for value, told in (
+        ("text", "be numbers or .*, got 'text'"),
+        (masked, "have a number at every"),
+    ):
+        refused(OptionError, f"^a constant must {told}", lambda value=value: flow.constant(value))
+    refused(OptionError, "^variable 'v' must have a number", lambda: flow.variable("v", masked))
     refused(OptionError, r"^input 'x' is there already; give another name", lambda: flow.input("x"))
 
 

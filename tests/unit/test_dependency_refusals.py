@@ -16,6 +16,7 @@ from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import Cluster, Device
 
 SECOND = ampsim.Work(flop=1)
+MASKED = np.ma.masked_array([1.0, 2.0], [True, False])
 
 
 def cluster() -> Cluster:
@@ -94,6 +95,9 @@ REFUSED: dict[str, Any] = {
     ),
     r"a\[gpu0\] has 8 bytes an element, got 1; give a new name": lambda e, a: assigned(
         e, np.zeros(2), np.zeros(2, bool)
+    ),
+    r"a\[gpu0\] must have a number at every place, got a masked array with 1": (
+        lambda e, a: assigned(e, MASKED)
     ),
     r"a\[gpu0\] must be given numbers, got <U1": lambda e, a: assigned(e, np.array(["a"])),
     r"a\[gpu0\]: rows must be whole numbers start:stop .* got slice\(0, 1, None\) of shape \(\)": (
@@ -239,6 +243,7 @@ def test_an_array_that_came_from_another_shares_no_numbers_that_can_be_written(e
     ("function", "text"),
     [
         (lambda x: x[:1], r"has shape \(4,\), its function gave \(1"),
+        (lambda x: np.ma.masked_less(x, 1.0), "must have a number at every place, got a masked"),
         (lambda x: x > 0, r"has 8 bytes an element, its operation gave bool; give numbers that"),
     ],
 )

@@ -120,6 +120,14 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         {"pump": lambda instance, batch: None},
         "pump failed for instance 0: expected a list of .* got NoneType",
     ),
+    "pump gives what is masked": (
+        {
+            "pump": lambda instance, batch: [
+                (0, Instance(instance), np.ma.masked_less(batch.arrays[0], np.inf))
+            ]
+        },
+        "a payload of the model's pump must have a number at every place, got a masked",
+    ),
     "pump gives no state": (
         {"pump": lambda instance, batch: [(0, instance, batch.arrays[0])]},
         "pump failed for instance 0: expected a state that is a NamedTuple",

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ampsim
@@ -30,6 +31,10 @@ def raising(*_: Any) -> Any:
         ({"train": raising}, f"^train of a program failed: ZeroDivisionError: so{PLACE}"),
         ({"train": lambda step: None}, "^train of a program must return a flow.Objective, got"),
         ({"feed": raising}, f"^feed of a program failed: ZeroDivisionError: so{PLACE}"),
+        (
+            {"feed": lambda batch: {"x": np.ma.masked_array(np.zeros(2), [True, False])}},
+            "^feed of a program: input 'x' must have a number at every place, got a masked",
+        ),
         ({"feed": lambda batch: None}, "^feed of a program must return values by .*, got None$"),
     ],
 )  # fmt: skip

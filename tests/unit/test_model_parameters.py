@@ -98,6 +98,11 @@ def test_a_parameter_that_is_missing_or_unknown_is_named(model):
         (0.0, "must have shape (2,), got ()"),
         ([1.0, np.nan], "must be finite in float64, got NaN or infinity"),
         ([1.0, -np.inf], "must be finite in float64, got NaN or infinity"),
+        (
+            np.ma.masked_array([1.0, 2.0], [False, True]),
+            "must have a number at every place, got a masked array with 1 masked; leave rows out "
+            "that have none, or say what they are, such as x.filled(0.0)",
+        ),
     ],
 )
 def test_a_parameter_that_does_not_fit_is_refused_and_changes_nothing(model, value, text):

@@ -79,6 +79,9 @@ def points(rows, width=2):
     return np.arange(rows * width, dtype=np.float64).reshape(rows, width)
 
 
+MASKED = np.ma.masked_array(points(2), [[True, False], [False, False]])
+
+
 @pytest.mark.parametrize("count", [None, 7])
 def test_every_item_comes_once_and_validation_keeps_its_order(count):
     labels = np.arange(10)
@@ -115,6 +118,8 @@ def test_batches_are_pumped_one_array_a_port():
         ((["a"],), (["a"],), {}, "train must hold arrays of numbers with a row for each item"),
         ((3.0,), (3.0,), {}, "train must hold arrays of numbers with a row for each item"),
         (([[1], [1, 2]],), ([1],), {}, "train must hold arrays of numbers"),
+        ((points(2),), (MASKED,), {}, "an array of valid must have a number at every place, got a"),
+        (([*MASKED],), (points(2),), {}, "an array of train must have a number at every place"),
         ((points(3),), (points(3),), {"batch": 0}, "batch must be a whole number >= 1"),
         ((points(3),), (points(3),), {"dtype": "int8"}, "dtype must be float32 or float64"),
     ],
@@ -123,6 +128,11 @@ def test_arrays_that_do_not_fit_are_refused(train, valid, options, told):
     with pytest.raises(OptionError, match=re.escape(told)) as caught:
         ArrayDataset(train, valid, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_an_array_with_a_mask_that_masks_nothing_is_taken():
+    given = np.ma.masked_array(points(3), False)
+    assert type(ArrayDataset((given,), (given,)).train[0]) is np.ndarray
 
 
 def test_more_items_than_there_are_are_refused():
