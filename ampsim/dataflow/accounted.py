@@ -106,8 +106,7 @@ class CountingHost(Host):
         threshold: float | None, **how: Any,
     ) -> None:  # fmt: skip
         super().__init__(worker, cluster, clock, recorder, **how)
-        assert self.device.memory_bytes is not None, f"{self.device.name} has no end of memory"
-        self._capacity_bytes = self.device.memory_bytes
+        self._capacity_bytes = self.device.memory_bytes or math.inf
         self.memory = Memory(self.device.name, CATEGORIES, clock, None)
         self.swapper: Swapper | None = None  # None where nobody asked for it
         self.made: list[Owner] = []  # what the step holds that was run just now: it has made it
@@ -329,7 +328,7 @@ class CountingHost(Host):
             f"{device.name} is out of memory at {format_seconds(self._clock.now)}: "
             f"{node.told}{f' in {state.tag}' if state.tag else ''} asks for "
             f"{buffer.size_bytes:,} bytes, and {memory.total_bytes:,} of "
-            f"{self._capacity_bytes:,} are taken ({held or 'by nothing'}); try {remedy}, a "
+            f"{device.memory_bytes:,} are taken ({held or 'by nothing'}); try {remedy}, a "
             "smaller parallel_iterations, or a device with more memory_bytes"
         )
 

@@ -71,7 +71,8 @@ class ProgramEngine:
         self._cluster, self._recorder, self._settings = cluster, recorder, settings
         self._session = Session(
             cluster, settings.clock, recorder, running, is_abstract=settings.is_abstract,
-            seed=settings.seed or 0, light_is_free=settings.light_is_free, of=schedule.name,
+            counts_memory=settings.counts_memory, seed=settings.seed or 0,
+            light_is_free=settings.light_is_free, of=schedule.name,
         )  # fmt: skip
         self._session.require_fit([0])
         self._values, self._named = values, dict[str, int]()

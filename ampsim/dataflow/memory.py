@@ -278,7 +278,7 @@ class Swapper:
     """
 
     def __init__(
-        self, memory: Memory, capacity_bytes: int, lanes: CopyLanes,
+        self, memory: Memory, capacity_bytes: float, lanes: CopyLanes,
         after: Callable[[Cause], None],
     ) -> None:  # fmt: skip
         self._memory, self._capacity_bytes = memory, capacity_bytes

@@ -113,7 +113,7 @@ class FlowResult:
         """Bytes in the device's memory: worker, time_s, bytes, stacks, activations, ...
 
         One row for the fullest moment of each stretch of time, of which there are some hundreds:
-        `bytes` in all, and then those of each category. Empty where the device has no
+        `bytes` in all, and then those of each category. Empty where no device has
         `memory_bytes`.
         """
         rows = [row for host in self._counting for row in host.memory_rows]
@@ -124,7 +124,7 @@ class FlowResult:
         """The most bytes that lay in the device's memory at once, by worker.
 
         Raises:
-            OptionError: nobody counted, as the device has no `memory_bytes`.
+            OptionError: nobody counted, as no device has `memory_bytes`.
         """
         if not len(self.memory):
             raise OptionError(
@@ -233,7 +233,10 @@ def run(
     clock = SimClock() if clock is None else clock
     has_lanes = swap_memory or any(cluster.devices[one].dispatch_s for one in plan.roots)
     recorder = Recorder(plan.names, 1 + max(plan.roots, default=0), has_lanes=has_lanes)
-    session = Session(cluster, clock, recorder, running, is_abstract=mode == "sleep", seed=seed)
+    session = Session(
+        cluster, clock, recorder, running, is_abstract=mode == "sleep",
+        counts_memory=cluster.limits_memory, seed=seed,
+    )  # fmt: skip
     result = session.run(plan, feeds or {})
     assert not any(one is DEAD for one in result.values), "nothing is dead outside of branches"
     recorder.flush()
@@ -248,7 +251,8 @@ class Session:
 
     def __init__(
         self, cluster: Cluster, clock: Clock, recorder: Recorder, running: Running, *,
-        is_abstract: bool, seed: int, light_is_free: bool = False, of: str = "",
+        is_abstract: bool, counts_memory: bool, seed: int, light_is_free: bool = False,
+        of: str = "",
     ) -> None:  # fmt: skip
         self._cluster, self._clock, self._recorder = cluster, clock, recorder
         self._whose = f"{of}: " * bool(of)
@@ -256,6 +260,7 @@ class Session:
         instant = Instant(clock)
         self._fabric = Fabric(cluster, clock, recorder, instant.settle, seed=seed)
         self._is_abstract = is_abstract
+        self._counts_memory = counts_memory or running.swap_memory
         self._how: dict[str, Any] = {
             "instant": instant, "transfers": self._fabric.transfers, "asked": deque(),
             "is_abstract": is_abstract, "seed": seed, "round_trip_s": running.round_trip_s,
@@ -267,10 +272,10 @@ class Session:
 
     def _host(self, worker: int) -> Host:
         if worker not in self.hosts:
-            counts = self._cluster.devices[worker].memory_bytes is not None
-            running = self._running
-            threshold = running.swap_threshold if running.swap_memory else None
-            kind = partial(CountingHost, threshold=threshold) if counts else Host
+            running, device = self._running, self._cluster.devices[worker]
+            is_swapping = running.swap_memory and device.memory_bytes is not None
+            threshold = running.swap_threshold if is_swapping else None
+            kind = partial(CountingHost, threshold=threshold) if self._counts_memory else Host
             self.hosts[worker] = kind(
                 worker, self._cluster, self._clock, self._recorder, **self._how
             )

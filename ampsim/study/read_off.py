@@ -228,8 +228,7 @@ class ReadOff(WithRates, ABC):
         memory = self.memory
         if not len(memory):
             raise OptionError(
-                "peak_bytes: memory was not counted in this run; run it with counts_memory=True, "
-                "or a program on devices with memory_bytes"
+                "peak_bytes: memory was not counted in this run; run it with counts_memory=True"
             )
         return memory.groupby("worker")["bytes"].max().rename("peak_bytes")
 

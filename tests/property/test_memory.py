@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from short_runs import LINKS, PAIRS, RUNS, cluster_of, schedule_of, small_model
 
-from ampsim import Amp, Dataflow, LocalSGD, simulate
+from ampsim import Amp, Dataflow, LocalSGD, OutOfGraph, Unrolled, simulate
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.ir import Direction, Partition
 from ampsim.model_parallel.worker import Worker
@@ -205,20 +205,35 @@ def run_with_memory(schedule: str, model: str, capacity_bytes: list[int]) -> Any
     return simulate(small_model(model), cluster, schedule_of(schedule), mode="sleep")
 
 
-def test_memory_that_nobody_counted_is_not_zero():
-    what = small_model("mlp"), cluster_of(2, 0.0, None), Amp(2)
+@pytest.mark.parametrize("schedule", [Amp(2), Dataflow()], ids=str)
+@pytest.mark.parametrize("memory_bytes", [None, 10**12])
+def test_memory_that_nobody_counted_is_not_zero(schedule, memory_bytes):
+    cluster = cluster_of(2, 0.0, None)
+    devices = [one.model_copy(update={"memory_bytes": memory_bytes}) for one in cluster.devices]
+    what = small_model("mlp"), cluster.model_copy(update={"devices": (*devices,)}), schedule
     result = simulate(*what, mode="sleep", counts_memory=False)
     assert len(result.memory) == 0
     assert len(result.peak_memory) == 0
-    with pytest.raises(OptionError, match=r"^peak_bytes: memory was not counted in this run; "):
+    with pytest.raises(OptionError, match=r"^peak_bytes: memory was not counted in this run; run"):
         _ = result.peak_bytes
 
 
-def test_a_program_is_told_that_its_memory_is_counted_on_devices_with_an_end_of_it():
-    what = small_model("mlp"), cluster_of(1, 0.0, None), Dataflow()
-    result = simulate(*what, mode="sleep", counts_memory=True)
-    with pytest.raises(OptionError, match=r", or a program on devices with memory_bytes$"):
-        _ = result.peak_bytes
+@pytest.mark.parametrize("kind", [Dataflow, Unrolled, OutOfGraph])
+@pytest.mark.parametrize("mode", ["numeric", "sleep"])
+@pytest.mark.parametrize("counts", [True, None])
+def test_memory_of_a_program_is_counted_also_where_it_has_no_end(kind, mode, counts):
+    """It was only on devices that name their memory, whatever was asked for."""
+    cluster = cluster_of(1, 0.0, None)
+    (device,) = cluster.devices
+    large = device.model_copy(update={"memory_bytes": 10**12})
+    wanted, found = (
+        simulate(small_model("mlp"), one, kind(), mode=mode, counts_memory=counts)
+        for one in (cluster.model_copy(update={"devices": (large,)}), cluster)
+    )
+    assert found.memory.equals(wanted.memory)
+    assert found.peak_bytes[0] > 0
+    uncounted = simulate(small_model("mlp"), cluster, kind(), mode=mode, counts_memory=False)
+    assert found.spans.equals(uncounted.spans)
 
 
 @pytest.mark.parametrize("mode", ["numeric", "sleep"])
