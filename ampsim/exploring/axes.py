@@ -118,28 +118,29 @@ _PLAIN: Final = ("workers", "latency_s", "device.flop_per_s")
 """Keys of which the unit says enough."""
 
 
-def point_words(point: Mapping[str, Any]) -> str:
-    """A point in words, numbers with their units.
+def point_words(point: Mapping[str, Any], over: Mapping[str, Sequence[Any]]) -> str:
+    """A point in words, numbers with their units; names are told apart from those `over` its keys.
 
-    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.memory_bytes": 2**20})
+    >>> point_words({"workers": 4, "cluster": "./a.toml", "device.memory_bytes": 2**20}, {})
     '4 workers, a, memory 1.05 MB'
     """
-    return ", ".join(named_words(key, value) for key, value in point.items())
+    return ", ".join(named_words(key, value, over.get(key, ())) for key, value in point.items())
 
 
-def named_words(key: str, value: Any) -> str:
+def named_words(key: str, value: Any, among: Sequence[Any]) -> str:
     """A value of a key, with the key's name where that is needed."""
-    said = value_words(key, value)
+    said = value_words(key, value, among)
     if key in _PLAIN or isinstance(value, str):
         return said
     name = key.rpartition(".")[2].removesuffix(f"_{unit_of(key).replace('/', '_per_')}".lower())
     return f"{name.replace('_', ' ')} {said}"
 
 
-def value_words(key: str, value: Any) -> str:
-    """A value of a key, with its unit."""
+def value_words(key: str, value: Any, among: Sequence[Any] = ()) -> str:
+    """A value of a key, with its unit; names are told apart from others `among` its values."""
     if isinstance(value, str):
-        return cluster_words(value) if key in ("cluster", "device") else plain(value, 32)
+        every = [*among, value]
+        return cluster_words(every)[value] if key in ("cluster", "device") else plain(value, 32)
     if key == "workers":
         return f"{value} worker{'s' * (value != 1)}"
     return format_as(unit_of(key), value)
@@ -166,7 +167,7 @@ def place_words(cluster: str, over: Mapping[str, Sequence[Value]]) -> str:
     """
     names = over.get("cluster") or over.get("device")
     if names:
-        return ", ".join(cluster_words(str(one)) for one in names)
+        return ", ".join(cluster_words(map(str, names)).values())
     return re.sub(r"^[0-9]+ x ", "", cluster) if "workers" in over else cluster
 
 

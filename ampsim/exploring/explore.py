@@ -316,7 +316,7 @@ class Exploration(Finding):
         for best, lead in self.ahead:
             name = "" if best is None else plain(str(best["schedule"]), LONGEST)
             if best and most.get(name, (0.0, []))[0] < lead < math.inf:
-                where = point_words({key: best[key] for key in self.over})
+                where = point_words({key: best[key] for key in self.over}, self.over)
                 most[name] = (lead, [name, f"{lead:.2f} times", where, str(best["basis"])])
         headings = ["ahead", "sooner than the next", "where", "its time is"]
         return headings, [line for _lead, line in most.values()]
@@ -336,8 +336,8 @@ class Exploration(Finding):
         )  # fmt: skip
         return {
             "keys": [
-                {"name": key, "values": list(of), "ticks": [value_words(key, one) for one in of],
-                 "words": [named_words(key, one) for one in of]}
+                {"name": key, "values": [*of], "ticks": [value_words(key, one, of) for one in of],
+                 "words": [named_words(key, one, of) for one in of]}
                 for key, of in self.over.items()
             ],
             "methods": [

@@ -127,13 +127,13 @@ def map_tables(found: Exploration) -> list[str]:
     parts = ["## Who is ahead where"]
     for panel in product(*(found.over[key] for key in rest)):
         if rest:
-            parts.append(f"### {point_words(dict(zip(rest, panel, strict=True)))}")
+            parts.append(f"### {point_words(dict(zip(rest, panel, strict=True)), found.over)}")
         lines = [
-            [point_words(dict(zip(down, line, strict=True))) or "ahead"]
+            [point_words(dict(zip(down, line, strict=True)), found.over) or "ahead"]
             + [words[(one, *line, *panel)] for one in found.over[across]]
             for line in product(*(found.over[key] for key in down))
         ]
-        headings = ["", *(point_words({across: one}) for one in found.over[across])]
+        headings = ["", *(point_words({across: one}, found.over) for one in found.over[across])]
         parts.append(markdown.table(headings, lines, left=headings).rstrip("\n"))
     legend = (
         "How many times as soon as the next, by medians. A tie: within 5 %. Open: seeds are too "

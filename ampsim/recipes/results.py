@@ -168,7 +168,7 @@ class Results(RunTable, Reported):
     def _page(self, pictures: list[Picture]) -> str:
         """The page in Markdown; the recipe's own text is taken as it is."""
         file, model, own = self.recipe.file, escape(self.model), self.recipe.file.schedules
-        named = dict.fromkeys(cluster_words(one.cluster) for one in own if one.cluster is not None)
+        named = cluster_words(one.cluster for one in own if one.cluster is not None).values()
         is_apart = all(one.cluster is not None for one in own)
         cluster = escape(listed([*named]) if is_apart else self.cluster)
         if file.grid is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -21,11 +22,12 @@ from ampsim.cli.option_table import REPEATS
 from ampsim.errors import OptionError
 from ampsim.exploring import explore as library
 from ampsim.exploring import making
-from ampsim.exploring.axes import Setup, setup_at
+from ampsim.exploring.axes import Setup, place_words, setup_at
 from ampsim.exploring.cells import Estimate, LeftOut, call
 from ampsim.exploring.explore import sentences_of
 from ampsim.exploring.predicting import Guess
 from ampsim.hardware import Cluster, Device, Event, Link, Messages
+from ampsim.recipes.explored import map_tables
 from ampsim.runs import RunCache
 from ampsim.runs.store import TIMINGS
 
@@ -370,3 +372,17 @@ def test_what_is_saved_is_known_as_its_own(whole, tmp_path: Path):
     first = whole.save(tmp_path / "map")
     assert whole.save(tmp_path / "map") == first
     assert [one.name for one in first] == ["index.html", "explore.csv", "manifest.toml"]
+
+
+@pytest.mark.parametrize("key", ["cluster", "device"])
+def test_files_of_one_name_are_told_apart_wherever_a_map_names_them(whole, key):
+    """On axes, in sentences and in tables both were "dev"."""
+    files = [f"{place}/dev.toml" for place in range(len(whole.by_point))]
+    names = ["dev", *(f"dev ({place + 1})" for place in range(1, len(files)))]
+    table = whole.table.assign(**{key: np.repeat(files, len(whole.evidence.labels))})
+    found = replace(whole, over={key: tuple(files)}, table=table)
+    (told,) = found._data()["keys"]
+    assert (told["ticks"], told["words"], told["values"]) == (names, names, files)
+    assert {line[2] for line in found.cells[1]} <= {*names} - {"dev"}
+    assert map_tables(found)[1].splitlines()[0].split(" | ")[1:-1] == names[:-1]
+    assert place_words("", found.over) == ", ".join(names)

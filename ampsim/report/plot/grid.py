@@ -6,7 +6,7 @@ The figure has a panel a measure, in it a line a schedule.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,20 +18,22 @@ from matplotlib.patches import Rectangle
 
 from ampsim.report.frames import DataFrame, Floats, Row, number, rows
 from ampsim.report.style import FAINT_INK, IDLE, INK, LINES, Axes, new_figure, styled
-from ampsim.report.words import plain, told_apart
+from ampsim.report.words import told_apart
 from ampsim.text import distinct
 from ampsim.units import format_count, format_percent, format_rate, format_seconds
 
 NOTHING: Final = "Nothing was run that can be compared."
 
 
-def cluster_words(cluster: str) -> str:
-    """A cluster's name; of a file, that without its folder.
+def cluster_words(clusters: Iterable[str]) -> dict[str, str]:
+    """The name of each cluster; of files those without their folders, told apart.
 
-    >>> cluster_words("./a.toml")
-    'a'
+    >>> cluster_words(["./a.toml", "b/a.toml"])
+    {'./a.toml': 'a', 'b/a.toml': 'a (2)'}
     """
-    return plain(cluster.rpartition("/")[2].removesuffix(".toml"), 32)
+    every = dict.fromkeys(clusters)
+    names = distinct(one.rpartition("/")[2].removesuffix(".toml") for one in every)
+    return dict(zip(every, told_apart(names, 32).values(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,7 @@ def grid_costs(table: DataFrame, cells: Sequence[Any]) -> list[Costs]:
             [number(at.get((label, point), {}), measure.column) for point in points]
             for label in labels
         ]
-        columns = distinct(map(cluster_words, points))  # files of two folders may be alike
-        known = DataFrame(values, index=labels, columns=columns).dropna(how="all")
+        known = DataFrame(values, labels, [*cluster_words(points).values()]).dropna(how="all")
         if len(known):
             found.append(Costs(measure, known))
     return found
