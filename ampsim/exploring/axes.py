@@ -249,7 +249,7 @@ def _unknown(key: str, known: Sequence[str]) -> str:
         f"nothing named {short(key)} can vary; {hint} schedule, cluster, device, topology, "
         f"workers, {', '.join(LINKS)}, device.NUMBER such as device.flop_per_s, host.NUMBER, "
         f"ports.NUMBER, model.OPTION ({', '.join(options) or 'the model has none'}), and options "
-        "of schedules"
+        "of shipped schedules; give one of your own once for each value of its options"
     )
 
 

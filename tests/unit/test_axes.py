@@ -171,6 +171,7 @@ def test_values_that_fit_together_alone_are_axes_together(setup):
 WRONG = {
     "latency_s": "an axis must be KEY=A,B,... or KEY=A..B[:log], such as",
     "latency=1": "nothing named 'latency' can vary; did you mean 'latency_s'? there are schedule",
+    "own_option=1": "options of shipped schedules; give one of your own once for each value of its",
     "model.hiden=1": "did you mean 'model.hidden'?",
     "device.efficiency=1": "nothing named 'device.efficiency' can vary",
     "latency_s=3..1": "latency_s must be a range A..B from a number to a larger one",
