@@ -222,14 +222,8 @@ class _Builder:
         """A `cond` on the same predicate, of the gradients of each branch."""
         inputs = unit.inputs  # what follows may capture more
         seeded = [(place, one) for place, one in enumerate(given) if one is not None]
-        leading = set[Tensor | None]()
-        for branch in unit.branches:
-            leading |= _leads_to(branch, [branch.outputs[place] for place, _one in seeded])
-        asked = [
-            one
-            for one in inputs
-            if one in wanted and any(each.captures.get(one) in leading for each in unit.branches)
-        ]
+        seen = _inputs_of(unit, {unit.outputs[place] for place, _one in seeded})
+        asked = [one for one in seen if one in wanted]
 
         def side(branch: Branch) -> Callable[[], Any]:
             def build() -> Any:
@@ -392,8 +386,27 @@ def _leads_to(context: Context, ys: Iterable[Tensor]) -> set[Tensor]:
     reached = set(ys)
     for unit in reversed(context.units):
         if any(one in reached for one in unit.outputs):
-            reached.update(unit.inputs)
+            reached.update(_inputs_of(unit, reached))
     return reached
+
+
+def _inputs_of(unit: Unit, outputs: set[Tensor]) -> Sequence[Tensor]:
+    """The inputs of a unit along which gradients of some of its outputs go."""
+    if isinstance(unit, Node):
+        return unit.inputs
+    places = [place for place, one in enumerate(unit.outputs) if one in outputs]
+    if isinstance(unit, Loop):
+        numbers = _grown({*places}, partial(_feeding, unit))
+        within = _leads_to(unit, [unit.given[one] for one in numbers])
+        constants = [one for one, inner in unit.captures.items() if inner in within]
+        return [*(unit.first[one] for one in numbers), *constants]
+    leading = set[Tensor | None]()
+    for branch in unit.branches:
+        leading |= _leads_to(branch, [branch.outputs[place] for place in places])
+    return [
+        one for one in unit.inputs
+        if any(branch.captures.get(one) in leading for branch in unit.branches)
+    ]  # fmt: skip
 
 
 def _relevant(
@@ -409,14 +422,19 @@ def _relevant(
         return {number for number in range(count) if loop.given[number] in reached}
 
     def feeding(numbers: set[int]) -> set[int]:
-        leading = _leads_to(loop, [loop.given[one] for one in numbers])
-        return {number for number in dependent if loop.taken[number] in leading}
+        return dependent & _feeding(loop, numbers)
 
     dependent = _grown({number for number in range(count) if loop.first[number] in wanted}, fed_by)
     needed = _grown({number for number in dependent if given[number] is not None}, feeding)
     leading = _leads_to(loop, [loop.given[one] for one in needed])
     constants = [one for one in constants if loop.captures[one] in leading]
     return sorted(needed), constants
+
+
+def _feeding(loop: Loop, numbers: set[int]) -> set[int]:
+    """The variables that these follow from, one iteration before."""
+    leading = _leads_to(loop, [loop.given[one] for one in numbers])
+    return {number for number, one in enumerate(loop.taken) if one in leading}
 
 
 def _grown(numbers: set[int], more_of: Callable[[set[int]], set[int]]) -> set[int]:

@@ -154,6 +154,41 @@ def test_what_saves_nothing_for_a_gradient_has_no_stack():
     assert flow.run(loop(5), EYE, cluster=cluster_of(1.0)).stack_depth_max == 0
 
 
+def both_of(n: Any, x: Any, y: Any) -> Any:
+    """What follows from x, and beside it, for nobody, what follows from y."""
+    return flow.cond(n > 2, lambda: (x * 2.0, y * y), lambda: (x * x, y * 3.0))[0]
+
+
+def of_loop(n: Any, x: Any, y: Any) -> Any:
+    return flow.while_loop(lambda i, *_: i < n, lambda i, a, b: (i + 1, a * x, b * y), (0, x, y))[1]
+
+
+INSIDE: dict[str, Any] = {
+    "a cond in a cond": lambda n, x, y: flow.cond(n > 1, lambda: both_of(n, x, y), lambda: x),
+    "a loop in a cond": lambda n, x, y: flow.cond(n > 1, lambda: of_loop(n, x, y), lambda: x),
+    "a cond in a loop": lambda n, x, y: flow.while_loop(
+        lambda i, _a: i < n, lambda i, a: (i + 1, both_of(i, a, y)), (0, x)
+    )[1],
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_along_an_output_that_nobody_uses_no_gradient_goes_back(inside):
+    """Of a construct in another: zeros went back through both, in all iterations."""
+    device = Device(name="test", flop_per_s=1.0, memory_bandwidth_bytes_per_s=1.0)
+    runs: list[flow.FlowResult] = []
+    for count in (1, 2):
+        with flow.FlowGraph():
+            x, y, n = flow.input("x", (2,)), flow.input("y", (2,)), flow.input("n", (), "int64")
+            z = flow.sum(INSIDE[inside](n, x, y)) + flow.sum(y)
+            asked = [z, *flow.gradients(z, [x, y][:count])]
+        feeds = {"x": np.full(2, 2.0), "y": np.ones(2), "n": 3}
+        runs.append(flow.run(asked, feeds, cluster=Cluster(name="test", devices=(device,))))
+    assert (runs[1].values[1] == runs[0].values[1]).all()
+    assert (runs[1].values[2] == 1).all()
+    assert len(runs[1].spans) == len(runs[0].spans) + 1  # the sum's
+
+
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_a_loop_has_the_window_that_it_asks_for_and_so_has_its_gradient(window):
     """Whatever the run says; loops of maps, folds and scans likewise."""
