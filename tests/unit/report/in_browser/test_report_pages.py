@@ -72,6 +72,27 @@ def test_what_each_column_is_stands_within_a_wide_page(drawn):
         assert drawn.browser.execute_script(wide, table) == 0
 
 
+DEFAULT_ANSWER = """
+<thead><tr><th>schedule</th><th>in flight</th><th>training lists/s</th><th>epochs</th>
+<th>time to target [98 % CI]</th><th>speed-up</th><th>first or tie</th></tr></thead>
+<tr><th>sequential</th><td>1</td><td>7.88&nbsp;M</td><td>7</td>
+<td>4.58&nbsp;ms [3.29,&nbsp;5.25]</td><td>1.0×</td><td>behind</td></tr>
+<tr class="best"><th>amp</th><td>8</td><td>30.9&nbsp;M</td><td>7</td>
+<td>1.17&nbsp;ms [1.01,&nbsp;1.37]</td><td>3.9×</td><td>first</td></tr>
+"""
+"""The table of `ampsim forecast`."""
+
+
+def test_the_answer_fits_a_phone_whose_letters_are_wide(drawn):
+    """Two letters of the last column were cut until one scrolled."""
+    with drawn.shown(390):
+        drawn.browser.execute_script("document.body.style.fontFamily = 'DejaVu Sans'")
+        table = drawn.find(".schedules")
+        drawn.browser.execute_script("arguments[0].innerHTML = arguments[1]", table, DEFAULT_ANSWER)
+        wider = "const of = arguments[0].parentElement; return of.scrollWidth - of.clientWidth"
+        assert drawn.browser.execute_script(wider, table) == 0
+
+
 def test_the_page_of_a_run_fits_a_phone_and_asks_for_nothing(
     open_page, chain, make_cluster, tmp_path
 ):
