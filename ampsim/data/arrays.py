@@ -96,7 +96,7 @@ class ArrayDataset:
         Raises:
             OptionError: there are fewer.
         """
-        count = limit("train_count", train_count, self.count("train"))
+        count = limit("instances", train_count, self.count("train"))
         return replace(self, train=[array[:count] for array in self.train])
 
     def count(self, split: Split) -> int:

@@ -88,7 +88,7 @@ def drawn(
         OptionError: a count is no whole number >= 1, or so many items would not fit into memory.
     """
     return (
-        draw("train", require_room("train_count", train_count, item_bytes)),
+        draw("train", require_room("instances", train_count, item_bytes)),
         draw("valid", require_room("valid_count", valid_count, item_bytes)),
     )
 
@@ -164,6 +164,6 @@ class SplitFiles(ItemDataset[T]):
         whole = cls.read(*(find_file(cls.name, split, folder) for split in ("train", "valid")))
         return replace(
             cast("Any", whole),
-            train=whole.train[: limit("train_count", train_count, len(whole.train))],
+            train=whole.train[: limit("instances", train_count, len(whole.train))],
             valid=whole.valid[: limit("valid_count", valid_count, len(whole.valid))],
         )

@@ -152,7 +152,7 @@ class Mnist(Registered):
             for part in ("train", "valid")
         )
         return cls(
-            _first(train, limit("train_count", train_count, len(train.labels))),
+            _first(train, limit("instances", train_count, len(train.labels))),
             _first(valid, limit("valid_count", valid_count, len(valid.labels))),
             batch,
             dtype,

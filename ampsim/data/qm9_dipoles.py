@@ -179,7 +179,7 @@ class Qm9Dipoles(ItemDataset[Any]):
         return cls(
             molecules,
             molecules,
-            frozen(train[: limit("train_count", train_count, len(train))]),
+            frozen(train[: limit("instances", train_count, len(train))]),
             frozen(valid[: limit("valid_count", valid_count, len(valid))]),
             mean_debye,
             std_debye,

@@ -52,7 +52,7 @@ class BatchList:
         Raises:
             OptionError: there are fewer.
         """
-        left, kept = limit("train_count", train_count, self.count("train")), list[Arrays]()
+        left, kept = limit("instances", train_count, self.count("train")), list[Arrays]()
         for arrays in self.train:
             if left > 0:
                 kept.append(tuple(array[:left] for array in arrays))

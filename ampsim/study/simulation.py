@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -171,10 +170,7 @@ class Simulation:
         self._model, self.workers, self._schedule = model, cluster.workers, schedule
         self._seed, self._cluster, self._graph = seed, cluster, model.graph(seed)
         start = digest_of_graph(model, self._graph)
-        try:
-            self._data = model.data(seed, options.instances)
-        except OptionError as error:  # of a loader, which calls them otherwise
-            raise OptionError(re.sub("^train_count ", "instances ", str(error))) from error
+        self._data = model.data(seed, options.instances)
         self._error_scale = model.error_scale_of(self._data.given)
         data = self._data if seed == PROBE_SEED else None
         self._trials = Trials(model, cluster, options.instances, epochs, self._graph, data=data)

@@ -139,7 +139,7 @@ def test_batches_of_a_list_stay_as_they_are(train, valid):
     for count in (1, sum(train) - 1):  # of which the last batch is cut, as of `ArrayDataset`
         result = ampsim.simulate(model, "tflops-1", "sequential", instances=count)
         assert result.epochs["instances"].tolist() == [count]
-    with pytest.raises(OptionError, match=rf"^train_count must be at most {sum(train)}, all that"):
+    with pytest.raises(OptionError, match=rf"^instances must be at most {sum(train)}, all that"):
         model.data(0, sum(train) + 1)
 
 

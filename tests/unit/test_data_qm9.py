@@ -253,7 +253,7 @@ def test_the_split_follows_from_its_own_seed_and_the_targets_from_the_whole_of_i
 
 def test_more_than_there_is_cannot_be_asked_for(tmp_path: Path) -> None:
     write(tmp_path, **repeated(100))
-    with pytest.raises(OptionError, match="train_count must be at most 45, all that there are"):
+    with pytest.raises(OptionError, match="instances must be at most 45, all that there are"):
         Qm9Dipoles.load(tmp_path, train_count=46)
 
 

@@ -137,7 +137,7 @@ def test_an_array_with_a_mask_that_masks_nothing_is_taken():
 
 def test_more_items_than_there_are_are_refused():
     data = ArrayDataset((points(3),), (points(3),))
-    with pytest.raises(OptionError, match=r"^train_count must be at most 3, all that there are"):
+    with pytest.raises(OptionError, match=r"^instances must be at most 3, all that there are"):
         data.for_run(0, 4)
 
 
