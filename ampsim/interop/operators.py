@@ -328,11 +328,11 @@ def _mean(given: Arguments, factor: Callable[[int], float] | None = None) -> Val
 
 
 def _averaged(given: Arguments, wire: Ref, factor: Callable[[int], float] | None = None) -> Ref:
-    """The mean, axis by axis, of a payload of the first argument's shape.
-
-    It comes times a factor, which is by how many numbers the mean is of.
-    """
+    """The mean of a payload of the first argument's shape, times a factor of how many it is of."""
     axes = given.axes(f"a {short(given.operation)} is over the batch", REMEDIES["mean"])
+    if axes and len(axes) == len(given.shape_of()):
+        what = f"{given.low.said} is over all axes of a parameter w"
+        raise given.refused(what, "take w.reshape(-1, 1), and axis 0 alone")
     for axis in reversed(axes):
         wire = given.light(nodes.Mean, wire, axis=axis)
     if factor is not None:

@@ -368,3 +368,33 @@ def test_data_with_masked_numbers_are_refused():
     split = (np.ma.masked_less(x.numpy(), 0.0), LABELS)
     with pytest.raises(OptionError, match=r"^an array of data must have a number at every place"):
         imported(net, x, data=(split, split))
+
+
+class Scaled(nn.Module):
+    def __init__(self, reduced: Callable[[Any], Any]):
+        super().__init__()
+        self.w, self.last, self.reduced = nn.Parameter(torch.randn(4)), nn.Linear(4, 3), reduced
+
+    def forward(self, x):
+        return self.last(x) * self.reduced(self.w)
+
+
+@pytest.mark.parametrize(
+    "reduced",
+    [
+        lambda w: w.sum(),
+        lambda w: w[:3].sum(0),
+        lambda w: w.mean(0, keepdim=True),
+        lambda w: w.reshape(2, 2).sum(),
+    ],
+)
+def test_a_parameter_that_is_reduced_to_one_number_is_refused_with_what_to_try(reduced):
+    """The sum was left out, and hooks were to blame for another loss."""
+    told = r"Scaled: \w+ is over all axes of a parameter w .*, line \d+.*; take w.reshape\(-1, 1\)"
+    with pytest.raises(GraphError, match=told):
+        imported(Scaled(reduced), ITEMS["rows"])
+
+
+def test_what_is_to_be_tried_instead_is_imported():
+    made = imported(Scaled(lambda w: w[:3].reshape(-1, 1).sum(0)), ITEMS["rows"])
+    assert len(made.parameters()) == 3
