@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ampsim.errors import OptionError
+
+_MASKED: Any = np.ma.MaskedArray
 
 
 @lru_cache(maxsize=64)
@@ -27,11 +29,11 @@ def unmasked(what: str, given: Any) -> Any:
     Raises:
         OptionError: it has masked numbers; begins with `what`.
     """
-    parts: Any = given if isinstance(given, list | tuple) else (given,)
-    count = sum(int(one.mask.sum()) for one in parts if isinstance(one, np.ma.MaskedArray))
+    parts = cast("list[Any]", given) if isinstance(given, list | tuple) else [given]
+    count = sum(int(one.mask.sum()) for one in parts if isinstance(one, _MASKED))
     if count:
         raise OptionError(
             f"{what} must have a number at every place, got a masked array with {count} masked; "
             "leave rows out that have none, or say what they are, such as x.filled(0.0)"
         )
-    return given
+    return cast("Any", given)

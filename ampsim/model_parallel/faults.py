@@ -57,8 +57,7 @@ def misfit_of(sends: Sends, element_bytes: int) -> str | None:
         OptionError: an array has masked numbers.
     """
     for port, _state, payload in sends:
-        if isinstance(payload, np.ma.MaskedArray):
-            unmasked("a payload of the model's pump", payload)
+        unmasked("a payload of the model's pump", payload)
         dtype = getattr(payload, "dtype", None)
         is_float = isinstance(dtype, np.dtype) and dtype.kind == "f"
         if not is_float and not isinstance(payload, Standin):
