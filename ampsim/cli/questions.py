@@ -321,7 +321,7 @@ def whatif(
 def solve(model: str, *, over: list[str], until: str, question: Question, making: Making) -> Code:
     """Find how fast, or how many, something must be until a condition on MODEL's runs holds.
 
-    What follows from timing, such as epoch_s or train_per_s, is exact; what is learned, such as
+    What is timed alike with each seed, as epoch_s may be, is exact; what is learned, such as
     time_s, has a root for each seed, and their median an interval. Writes the table, a figure and a
     page to --out (solve-MODEL unless told). Until that is whole, finished runs are kept there, and
     the same command goes on where it was. The object of --json: ampsim, model, cluster, seed,
@@ -329,11 +329,8 @@ def solve(model: str, *, over: list[str], until: str, question: Question, making
     """
     from ampsim.exploring.condition import condition_of
 
-    is_timed, why = not condition_of(until).is_learned, f"on {until!r}, which follows from timing"
-    if is_timed:
-        question.require_learned([], why, varies=True)
+    if not condition_of(until).is_learned:
+        question.require_learned([], f"on {until!r}, which follows from timing", varies=True)
     setup, varies = question.setup(model, ONE if question.tuning.given() else None, over)
-    if is_timed and not (setup[1].varies or any(key.endswith("_cv") for key in varies)):
-        question.require_learned([], f"{why}, the same with every seed")
     find = partial(ampsim.solve, *setup, over=varies, until=until, **question.given())
     return making.answered(ampsim.Solved, f"solve-{setup[0].name}", find)

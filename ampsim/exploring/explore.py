@@ -47,14 +47,9 @@ from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
 from ampsim.units import format_percent
 
-POINTS: Final = 8
-"""Points of a range, unless told otherwise (chosen: eight of three decades are a factor of 2.7)."""
-
-REPEATS: Final = 8
-"""Seeds of each learning (chosen: two methods are told apart by five at least)."""
-
-POINTS_MAX: Final = 4096
-"""Most points of a map (chosen: more are not timed in a day, and fill no page)."""
+POINTS: Final = 8  # of a range, unless told otherwise (chosen: a factor of 2.7 in three decades)
+REPEATS: Final = 8  # seeds of each learning (chosen: five at least tell two methods apart)
+POINTS_MAX: Final = 4096  # of a map (chosen: more are not timed in a day, and fill no page)
 
 NOT_TUNED: Final = (
     "Nothing is tuned: learning rates are the model's own, raised by rule where an update takes "

@@ -1,6 +1,6 @@
 """The inverse question: how fast, or how many, must something be until a condition holds?
 
-What follows from timing alone is exact: its root is a bracket, as narrow as asked for. What is
+What is timed alike with each seed is exact: its root is a bracket, as narrow as asked for. What is
 learned, or varies, differs with the seed: each has a root of its own, and their median an interval.
 """
 
@@ -10,8 +10,10 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Final, NamedTuple, Unpack
 
+import numpy as np
 import pandas as pd
 
 from ampsim.errors import OptionError, SimulationError
@@ -35,14 +37,9 @@ from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.study.simulation import schedules_of as schedules_like
 from ampsim.units import UNKNOWN, format_as, unit_of
 
-EXACT: Final = 1e-3
-"""Width of a bracket over its higher end, of what is exact (chosen: no device is known better)."""
-
-LEARNED: Final = 1e-2
-"""The same of a seed's root (chosen: seeds differ by more)."""
-
-REPEATS: Final = 6
-"""Seeds unless told otherwise: the least of which smallest to largest covers a median at 95 %."""
+EXACT: Final = 1e-3  # share of its higher end that a bracket has (chosen: none is known better)
+LEARNED: Final = 1e-2  # the same of what is learned (chosen: seeds differ by more)
+REPEATS: Final = 6  # seeds: the least of which smallest to largest covers a median at 95 %
 
 COLUMNS: Final = (
     "schedule", "value", "low", "high", "unit", "holds", "coverage", "seeds", "seeds_below",
@@ -71,7 +68,7 @@ def solve(
             of `ampsim.exploring.axes`. From 0 on steps are even, else in the logarithm.
         until: the condition, such as "time_s <= 0.5" or "time_s(pipeline:4) >= 2 * time_s(amp:4)";
             columns are those of `ampsim.exploring.condition`.
-        repeats: seeds, from `seed` on, of what is learned, or timed where that varies.
+        repeats: seeds, from `seed` on, of what is learned, or timed where two seeds differ in that.
         how: as of `forecast`.
 
     Raises:
@@ -96,17 +93,18 @@ def solve(
     require_open(condition.schedules, [axis])
     mode: Mode = "numeric" if is_learned else "sleep"
     beside = tuple(one for own in topics.values() for one in own)
-    varies = is_learned or setup.cluster.varies or axis.key.endswith("_cv")
-    asked = Query(setup=setup, beside=beside, repeats=repeats if varies else 1, mode=mode, **how)
+    asked = Query(setup=setup, beside=beside, repeats=repeats, mode=mode, **how)
     if asked.aimed_at is None and {*SHORT.values()} & {column for column, _of in condition.values}:
         raise OptionError(f"{setup.model.name} has no target, and {until!r} needs one; give target")
-    width = LEARNED if is_learned else EXACT
     with asked.runs() as runs:
         about = list[_Points]()
         for label, own in topics.items():
             of = replace(asked, setup=setup._replace(schedules=own))
             about.append(_Points(condition, axis, of, runs, label))
-        found = [tried.rows(find(axis, asked.seeds, tried.holds, width)) for tried in about]
+        if not (is_learned or setup.cluster.varies or any(one.differ() for one in about)):
+            asked = replace(asked, repeats=1)
+        narrow = partial(find, axis, asked.seeds, tolerance=LEARNED if is_learned else EXACT)
+        found = [one.rows(narrow(one.holds)) for one in about]
     rows, reasons = [*itertools.chain(*found)], [tried.failure for tried in about]
     if all(reasons):
         raise SimulationError(reasons[0])
@@ -188,6 +186,13 @@ class _Points:
             )  # fmt: skip
         return [known[one].is_held for one in wanted]
 
+    def differ(self) -> bool:
+        """Tell whether two seeds differ at an end of the range, as where data come in an order."""
+        axis, seeds = self.axis, (self.asked.seeds[0], self.asked.seeds[-1])
+        self.holds([(seed, x) for seed in seeds for x in (axis.low, axis.high)])
+        two = ([self.known[seed, x][:2] for x in (axis.low, axis.high)] for seed in seeds)
+        return not np.allclose(*two, rtol=EXACT, atol=0, equal_nan=True)
+
     def _rows_at(self, x: float) -> list[Any] | str:
         """The rows at a value, or why one of them does not fit."""
         key, value = self.axis.key, int(x) if self.axis.is_whole else x
@@ -229,29 +234,29 @@ class _Points:
         ]  # fmt: skip
 
     def rows(self, found: Crossings) -> list[dict[str, Any]]:
+        seeds = len(found.holds)
         if roots := found.roots():
-            return list(map(self._row, roots))
+            return [self._row(root, seeds) for root in roots]
         sides = [side for one in self.known.values() for side in (one.left, one.right)]
         if not any(map(math.isfinite, sides)):
-            return [self._record("unknown")]
-        return [self._record("everywhere" if found.most[0] else "nowhere")]
+            return [self._record("unknown", seeds)]
+        return [self._record("everywhere" if found.most[0] else "nowhere", seeds)]
 
-    def _row(self, root: Root) -> dict[str, Any]:
+    def _row(self, root: Root, seeds: int) -> dict[str, Any]:
         below, above = nearest(self.axis.key, root.value)
         more = {**root._asdict(), "bound_by": self._bound_at(root.value)}
         more |= {"device_below": below, "device_above": above}
-        return self._record("above" if more.pop("rises") else "below", **more)
+        return self._record("above" if more.pop("rises") else "below", seeds, **more)
 
-    def _record(self, holds: str, **more: Any) -> dict[str, Any]:
+    def _record(self, holds: str, seeds: int, **more: Any) -> dict[str, Any]:
         known = {"schedule": self.label, "unit": unit_of(self.axis.key), "holds": holds}
-        return {**dict.fromkeys(COLUMNS), **known, "seeds": self.asked.repeats, **more}
+        return {**dict.fromkeys(COLUMNS), **known, "seeds": seeds, **more}
 
     def _bound_at(self, value: float) -> str | None:
         """Name what binds the run at the point tried that is nearest to a value."""
-        known = {key: one.made for key, one in self.known.items() if one.made is not None}
-        near = min(known, key=lambda key: (abs(key[1] - value), key[0]))
-        made = known[near]
-        run: Run | Result = traced(made, near[0]) if isinstance(made, Row) else made
+        known = [(key, one.made) for key, one in self.known.items() if one.made is not None]
+        (seed, _x), made = min(known, key=lambda one: (abs(one[0][1] - value), one[0][0]))
+        run: Run | Result = traced(made, seed) if isinstance(made, Row) else made
         name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
         return named(name, run.bound_at) if name else None
 

@@ -271,6 +271,24 @@ def test_where_steps_vary_what_is_timed_has_a_root_for_each_seed():
     assert (row["seeds"], row["coverage"]) == (6, 1 - 2 / 2**6)
 
 
+def test_where_the_order_of_data_decides_what_is_timed_has_a_root_for_each_seed():
+    """Lists of unlike lengths come in another order with each seed; work over time is the root."""
+    model = ampsim.load_model("rnn", hidden=4, replicas=1)
+    device = ampsim.Device(name="d", flop_per_s=1e9)
+    cluster = ampsim.Cluster(name="c", devices=(device,))
+    runs = (ampsim.simulate(model, cluster, "sequential", mode="sleep", instances=200, seed=one)
+            for one in range(3))  # fmt: skip
+    roots = sorted(1e9 * float(one.epochs["time_s"].iloc[0]) / 0.01 for one in runs)
+    found = ampsim.solve(
+        model, cluster, "sequential", over={"flop_per_s": "1e7..1e9"}, until="epoch_s <= 0.01",
+        instances=200, repeats=3,
+    )  # fmt: skip
+    (row,) = found.table.to_dict("records")
+    assert roots[-1] > 1.002 * roots[0]
+    assert (row["low"], row["value"], row["high"]) == pytest.approx(roots, rel=1e-3)
+    assert (row["seeds"], found.manifest["seeds"]) == (3, [0, 1, 2])
+
+
 def test_the_root_of_a_chain_is_where_latency_takes_as_long_as_work():
     device = ampsim.Device(name="d", flop_per_s=1e9)
     cluster = ampsim.Cluster(name="c", devices=(device,) * 4)
