@@ -154,7 +154,8 @@ class NodePlaces:
             if node in self._named:
                 return self._named[node]
         for node in group:
-            if not node.inputs and isinstance(node.device, int | str):
+            is_maker = all(one.dtype != RESOURCE for one in node.inputs)
+            if is_maker and isinstance(node.device, int | str):
                 return worker_of(node.device, self._cluster, node.told)
         saved = [node.inputs[1] for node in group if node.operator.name == "push"]
         for one in saved:

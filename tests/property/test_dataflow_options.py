@@ -66,6 +66,24 @@ def model_of(name: str) -> Any:
 
 
 WITH_PROGRAM = [name for name in MODELS if model_of(name).make_program is not None]
+WORKERS = (0, 1)
+SAYS_ITS_WORKERS = ("dynamic_lstm",)
+"""Models whose program is moved by nobody else."""
+
+
+@cache
+def on(name: str, worker: int) -> Any:
+    """A model whose program is on a worker, of which nothing is said where it is the first."""
+    whole = model_of(name)
+    return replace(whole, make_program=lambda: moved(whole.make_program(), worker))
+
+
+def moved(program: flow.Program, worker: int) -> flow.Program:
+    def build() -> flow.Objective:
+        with flow.device(worker):
+            return program.build()
+
+    return replace(program, build=build) if worker else program
 
 
 def ways() -> list[Any]:
@@ -84,10 +102,11 @@ def told(schedule: Any) -> str:
     return "-".join([schedule.name, *values])
 
 
-def made(name: str, schedule: Any, mode: Any, cluster: Cluster, placement: Any = None) -> Any:
-    return ampsim.simulate(
-        model_of(name), cluster, schedule, epochs=2, mode=mode, placement=placement
-    )
+def made(
+    name: str, schedule: Any, mode: Any, cluster: Cluster, placement: Any = None, *, worker: int = 0
+) -> Any:
+    model = on(name, worker)
+    return ampsim.simulate(model, cluster, schedule, epochs=2, mode=mode, placement=placement)
 
 
 def cluster_of(keys: dict[str, Any], link: Link = LINKS["free"]) -> Cluster:
@@ -140,11 +159,13 @@ class Case(NamedTuple):
     link: str
     placement: str | None
     mode: Any
+    worker: int
 
 
 def cases() -> list[Case]:
     """Every two values that may meet meet in one, also of two options of a schedule."""
-    rest = [*product(WITH_PROGRAM, DEVICES, [False, True], LINKS, PLACEMENTS, MODES)]
+    every = product(WITH_PROGRAM, DEVICES, [False, True], LINKS, PLACEMENTS, MODES, WORKERS)
+    rest = [one for one in every if not one[-1] or one[0] not in SAYS_ITS_WORKERS]
     by_option = {(way.name, *(getattr(way, one, None) for one in EVERY)): way for way in ways()}
     found = among([(*key, *others) for key in by_option for others in rest])
     return [Case(by_option[one[: -len(rest[0])]], *one[-len(rest[0]) :]) for one in found]
@@ -158,27 +179,31 @@ CASES = cases()
 )
 def test_programs_run_under_all_options_and_learn_alike(case):
     """The FLOP and the weights of messages; times of the other mode and of a second run."""
-    schedule, name, device, has_memory, link, placement, mode = case
+    schedule, name, device, has_memory, link, placement, mode, worker = case
     is_swapping = getattr(schedule, "swap_memory", False)
     keys = DEVICES[device] | (MEMORY if has_memory else {})
     cluster = cluster_of(keys, LINKS[link])
     if is_swapping and not has_memory:
         with pytest.raises(OptionError, match=r"^dataflow: swap_memory needs memory_bytes of the"):
-            made(name, schedule, mode, cluster, placement)
+            made(name, schedule, mode, cluster, placement, worker=worker)
         return
-    result = made(name, schedule, mode, cluster, placement)
-    other = made(name, schedule, MODES[mode == MODES[0]], cluster)
+    result = made(name, schedule, mode, cluster, placement, worker=worker)
+    other = made(name, schedule, MODES[mode == MODES[0]], cluster, worker=worker)
     columns = [one for one in result.spans if one != "state"]
     assert result.spans[columns].equals(other.spans[columns])
-    assert set(result.spans["worker"]) == {0}
+    computed = result.spans[result.spans.get("lane", "compute") == "compute"]
+    assert set(computed["worker"]) == {worker}
     assert result.makespan_s >= result.spans["flop"].sum() / 1e9 / (2 if "jitter" in device else 1)
-    assert (len(result.transfers) > 0) == (schedule.name == "out-of-graph" and name != "mlp")
+    ends = result.transfers[["source_worker", "target_worker"]]
+    asked = result.transfers[(ends < 0).any(axis=1)]
+    assert (len(asked) > 0) == (schedule.name == "out-of-graph" and name != "mlp")
+    assert worker or len(asked) == len(result.transfers)
     if schedule.running.window is not None and "dispatch" in device:
         most = under_way(result.spans)
         assert max(most.values(), default=0) <= schedule.running.window
         assert (len(most) > 0) == (name != "mlp")
     if has_memory:
-        assert 0 < result.peak_bytes[0] <= MEMORY["memory_bytes"]
+        assert 0 < result.peak_bytes[worker] <= MEMORY["memory_bytes"]
         assert result.memory.equals(other.memory)
     learned = result if mode == "numeric" else other
     if name not in ONE_GRADIENT_MORE:
