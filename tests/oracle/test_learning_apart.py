@@ -16,9 +16,20 @@ from covering import among, pairwise
 from short_runs import MODELS, PAIRS, schedule_of, small_model
 
 import ampsim
-from ampsim.hardware import Checkpoints, Cluster, Device, Event, Failures, Link, Messages
+from ampsim.hardware import (
+    HOST,
+    Checkpoints,
+    Cluster,
+    Device,
+    Event,
+    Failures,
+    Link,
+    Messages,
+    Ports,
+    Route,
+)
 from ampsim.learning import LearningStore, batches
-from ampsim.model_parallel import SCHEDULES, PassOrder, PassTotals
+from ampsim.model_parallel import SCHEDULES, PassOrder, PassTotals, Settled, needs_chain
 from ampsim.model_parallel.order import OrderLog
 from ampsim.runs import task as tasks
 from ampsim.runs.task import RunPlan, Task
@@ -35,7 +46,13 @@ STOPS = (
 VARIES: dict[str, dict[str, Any]] = {
     "free links": {},
     "links": {"link": Link(latency_s=1e-7, bandwidth_bytes_per_s=1e9)},
-    "slow": {"events": (SLOW,), "link": Link(latency_s=1e-8)},
+    "slow and unlike": {
+        "events": (SLOW,),
+        "link": Link(latency_s=1e-8),
+        "links": (Route(source=HOST, target=1, link=Link(latency_s=3e-7)),),
+        "ports": Ports(egress_bytes_per_s=2e9, ingress_bytes_per_s=1e9),
+        "sharing": "first-come",
+    },
     "stops": {"events": STOPS},
     "chance": {"failures": Failures(mean_time_between_s=2e-6, mean_time_to_repair_s=1e-7)},
     "lost messages": {
@@ -46,16 +63,17 @@ VARIES: dict[str, dict[str, Any]] = {
 }
 DEVICES: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "jitter": {"jitter_cv": 0.5},
+    "namesakes that jitter": {"jitter_cv": 0.5},
     "light work": {"step_overhead_s": 1e-9, "memory_bandwidth_bytes_per_s": 1e11},
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "within": {"validate_every": 30},
     "off the clock": {"times_validation": False},
-    "counted": {"counts_memory": True},
+    "counted anywhere": {"counts_memory": True},
     "balanced": {"placement": "balanced"},
 }
+"""With "anywhere" the host of each node is drawn; a stage under turns keeps a worker of its own."""
 PAIRWISE = [
     case
     for case in pairwise(SCHEDULES, MODELS, VARIES, DEVICES, OPTIONS)
@@ -69,7 +87,18 @@ CASES = among([(*case, keeps) for case in PAIRWISE for keeps in KEEPS])
 
 def cluster_of(varies: str, device: str = "as it is", workers: int = 4, rate: float = 1e12) -> Any:
     one = Device(name="one", flop_per_s=rate, **DEVICES[device])
-    return Cluster(name="some", devices=(one,) * workers, **VARIES[varies])
+    rates = [rate / (1 + worker * ("namesakes" in device)) for worker in range(workers)]
+    devices = tuple(one.model_copy(update={"flop_per_s": each}) for each in rates)
+    return Cluster(name="some", devices=devices, **VARIES[varies])
+
+
+def anywhere(model: Any, schedule: Any, workers: int = 4) -> Settled:
+    """A worker for each node, the loss among them."""
+    places, graph = random.Random(model.name), model.graph()
+    own = [one.name for one in graph.parameterized] if needs_chain(schedule) else []
+    drawn = {node.name: places.randrange(workers) for node in graph.nodes[1:]}
+    stages = dict(zip(own, places.sample(range(workers), len(own)), strict=True))
+    return Settled(drawn | stages, {"name": "anywhere"})
 
 
 def result_of(model: Any, cluster: Any, schedule: Any, epochs: int = 2, **options: Any) -> Any:
@@ -89,6 +118,8 @@ def test_what_is_learned_apart_is_what_is_learned_live(case, tmp_path):
     """The order is learned from, or found: by who learned it, and where kept by a run like that."""
     schedule, model = schedule_of(case[0]), small_model(case[1])
     cluster, options = cluster_of(case[2], case[3]), OPTIONS[case[4]]
+    if "anywhere" in case[4]:
+        options = {**options, "placement": anywhere(model, schedule)}
     live = told(result_of(model, cluster, schedule, **options))
     for folder in (None,) if case[5] == "not kept" else (tmp_path, tmp_path):
         found = result_of(model, cluster, schedule, learning="apart", learnings=folder, **options)

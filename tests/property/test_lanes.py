@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import cycle, permutations
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 from covering import pairwise
 from short_runs import schedule_of
 
-from ampsim.hardware import Cluster, Device, Link, MemoryRemedy
-from ampsim.model_parallel import SCHEDULES
+from ampsim import simulate
+from ampsim.hardware import HOST, Cluster, Device, Link, MemoryRemedy, Ports, Route
+from ampsim.model_parallel import SCHEDULES, Settled
 from ampsim.study import Simulation
 from ampsim.trace import LANES
 from ampsim.trace.kinds import record_of
@@ -36,14 +38,34 @@ KINDS: dict[str, Any] = {
 }
 """What devices name, and what the cluster does."""
 
-WAYS = {"free": Link(), "slow": Link(latency_s=0.5, bandwidth_bytes_per_s=64.0)}
+WAYS: dict[str, Any] = {
+    "free": {"link": Link()},
+    "slow": {"link": Link(latency_s=0.5, bandwidth_bytes_per_s=64.0)},
+    "unlike": {
+        "ports": Ports(egress_bytes_per_s=96.0, ingress_bytes_per_s=80.0),
+        "links": tuple(
+            Route(source=one, target=other, link=Link(latency_s=0.7 + 0.2 * one - 0.1 * other))
+            for one, other in permutations((HOST, *range(STAGES)), 2)
+        ),
+    },
+}  # fmt: skip
+"""On "unlike" ways devices are namesakes, and stages and loss are not where they are by default."""
 USUAL: Any = ({}, {})
+MOVED = {"stage-1": 2, "stage-2": 0, "stage-3": 3, "stage-4": 1, "loss": 2}
 
 
 def cluster_of(kind: str, way: str, workers: int = STAGES) -> Cluster:
     device, cluster = KINDS.get(kind, USUAL)
-    devices = (Device(name="test", flop_per_s=1.0, **device),) * workers
-    return Cluster(name="test", devices=devices, link=WAYS[way], **cluster)
+    slower = 0.25 if way == "unlike" else 0.0
+    devices = tuple(
+        Device(name="test", flop_per_s=1.0 / (1.0 + slower * worker), **device)
+        for worker in range(workers)
+    )
+    return Cluster(name="test", devices=devices, **WAYS[way], **cluster)
+
+
+def placement_of(way: str) -> Settled | None:
+    return Settled(MOVED, {"name": "moved"}) if way == "unlike" else None
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +77,8 @@ def train(chain):
         model = chain(COSTS, instances=6, valid=2, rows=3).model()
         counts = True if mode == "numeric" else None
         what = model, cluster_of(kind, way), schedule_of(schedule)
-        simulation = Simulation(*what, mode=mode, counts_memory=counts)
+        how: Any = {"mode": mode, "counts_memory": counts, "placement": placement_of(way)}
+        simulation = Simulation(*what, **how)
         simulation.run_epoch()
         simulation.run_epoch()
         return simulation
@@ -153,3 +176,31 @@ def test_what_is_left_in_memory_after_an_epoch_is_what_learning_needs(train, sch
         for placed in engine.placed_nodes:
             assert not getattr(placed.footprint, "_copies", None)
         assert engine.memories or (mode == "sleep" and "memory" not in KINDS[kind][1])
+
+
+ALIKE = list(zip(SCHEDULES, cycle(kind for kind in KINDS if kind != "all"), strict=False))
+
+
+@pytest.mark.parametrize(("schedule", "kind"), ALIKE)
+def test_which_worker_is_which_decides_nothing(chain, schedule, kind):
+    """Devices, links and nodes go to other numbers together, where nothing is drawn by these."""
+    model, given = chain(COSTS, instances=6, valid=2, rows=3).model(), cluster_of(kind, "unlike")
+    to = {HOST: HOST, 3: 0, 2: 1, 0: 2, 1: 3}
+    links = tuple(
+        Route(source=to[one.source], target=to[one.target], link=one.link) for one in given.links
+    )
+    devices = tuple(given.devices[worker] for worker in (3, 2, 0, 1))
+    moved = given.model_copy(update={"devices": devices, "links": links})
+    found: list[Any] = []
+    for cluster, places in ((given, MOVED), (moved, {node: to[at] for node, at in MOVED.items()})):
+        how: Any = {"placement": Settled(places, {"name": "moved"}), "counts_memory": True}
+        found.append(simulate(model, cluster, schedule_of(schedule), mode="sleep", **how))
+    one, other = found
+    assert (one.makespan_s, one.learning_digest) == (other.makespan_s, other.learning_digest)
+    for name in ("spans", "transfers", "memory"):
+        table, rows = (getattr(each, name).drop(columns="cause", errors="ignore") for each in found)
+        moves = {key: table[key].map(to) for key in table if key.endswith("worker")}
+        expected, got = (
+            sorted(map(str, each.itertuples(index=False))) for each in (table.assign(**moves), rows)
+        )
+        assert expected == got, name

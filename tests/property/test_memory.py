@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from short_runs import LINKS, PAIRS, RUNS, cluster_of, schedule_of, small_model
 from ampsim import Amp, Dataflow, LocalSGD, OutOfGraph, Unrolled, simulate
 from ampsim.errors import OptionError, OutOfMemoryError
 from ampsim.ir import Direction, Partition
+from ampsim.machine import Fabric
+from ampsim.model_parallel import Settled, needs_chain
 from ampsim.model_parallel.worker import Worker
 from ampsim.study import Simulation
 from ampsim.trace import MEMORY_CATEGORIES
@@ -68,15 +72,40 @@ def bytes_of_messages(messages: Iterable[Any]) -> int:
     return sum(0 if message[3] is None else message[3].nbytes for message in messages)
 
 
+class Counted:
+    """A channel whose messages under way are added up with who sent them."""
+
+    def __init__(self, channel: Any, worker: int, flying: Counter[int]) -> None:
+        self._channel, self._worker, self._flying = channel, worker, flying
+
+    def send(self, size_bytes: int, nodes: Any, cause: Any, arrive: Any) -> None:
+        self._flying[self._worker] += size_bytes
+
+        def arrived(cause: Any) -> None:
+            self._flying[self._worker] -= size_bytes
+            arrive(cause)
+
+        self._channel.send(size_bytes, nodes, cause, arrived)
+
+
 class Recount:
     """Counts anew, before each step that takes time, what lies with each worker.
 
     A step that is going on has taken its message from the queue, and changed the caches of its
-    node at once, where a device would do so when it ends: until then it counts as before.
+    node at once, where a device would do so when it ends: until then it counts as before. A message
+    that is under way lies with its sender.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine: Any = None
+        self.flying = Counter[int]()
+        channel_of = Fabric.channel
+
+        def channel(fabric: Any, source: int, target: int) -> Any:
+            channel = channel_of(fabric, source, target)
+            return channel and Counted(channel, source, self.flying)
+
+        monkeypatch.setattr(Fabric, "channel", channel)
         self.going_on: dict[int, tuple[Any, int, int]] = {}
         self.moments = 0
         begin, end = Worker.begin, Worker.end
@@ -122,7 +151,7 @@ class Recount:
                 if self.engine.placed_nodes[source].worker == worker.index
             ]
             lying += bytes_of_messages(sent_here)
-        return lying + size
+        return lying + size + self.flying[worker.index]
 
 
 def simulation_of(schedule: str, model: str, links: str = "free", **options: Any) -> Simulation:
@@ -132,10 +161,16 @@ def simulation_of(schedule: str, model: str, links: str = "free", **options: Any
     )
 
 
-@pytest.mark.parametrize(("schedule", "model"), PAIRS)
-def test_what_is_counted_are_the_arrays_that_are_there(schedule, model, monkeypatch):
+@pytest.mark.parametrize(("schedule", "model", "links"), RUNS)
+def test_what_is_counted_are_the_arrays_that_are_there(schedule, model, links, monkeypatch):
+    """Also where nodes and loss are anywhere; a stage under turns has a worker of its own."""
     recount = Recount(monkeypatch)  # before the workers start
-    simulation = simulation_of(schedule, model)
+    graph, places = small_model(model).graph(), Random(f"{schedule} {model}")
+    own = [one.name for one in graph.parameterized] if needs_chain(schedule_of(schedule)) else []
+    anywhere = {node.name: places.randrange(WORKERS) for node in graph.nodes[1:]}
+    stages = dict(zip(own, places.sample(range(WORKERS), len(own)), strict=True))
+    placed = Settled(anywhere | stages, {"name": "anywhere"})
+    simulation = simulation_of(schedule, model, links, placement=placed)
     training: Any = simulation._training
     recount.engine = training._method._engine
     simulation.run_epoch()
