@@ -82,6 +82,7 @@ class Operator:
     missing: Callable[..., list[Callable[[], None]] | None] | None = None
     reads_shapes: bool = False  # whether the kernel needs no more of floats than their shapes
     is_stateful: bool = False  # whether it reads or changes a resource, and runs in every mode
+    only_waits: bool = False  # whether its inputs must have come, and are not read
     needs_tag: bool = False  # whether the kernel's first argument is (node's number, tag's path)
 
 

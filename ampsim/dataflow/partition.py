@@ -191,13 +191,13 @@ class Cut:
         for one in asked:
             self.local(one, self.home(one))
         for node, worker in placed:  # which grows
-            for one in node.inputs:
+            for one in () if node.operator.only_waits else node.inputs:
                 self.local(one, worker)
         for node, worker in placed:
             for one in node.controls:
                 self.local(one, worker, is_signal=True)
             for one in node.inputs:
-                self.local(one, worker)
+                self.local(one, worker, is_signal=node.operator.only_waits)
         placed.sort(key=lambda one: (one[0].index, one[1]))
 
     def home(self, tensor: Tensor) -> int:

@@ -192,10 +192,11 @@ class Plan:
             self._note_decision(node.inputs[1])
         for place, tensor in enumerate(node.inputs):
             shared = node.operator is op.MERGE
-            self._aim(tensor, step, step.first + (0 if shared else place))
+            slot = step.first + (0 if shared else place)
+            self._aim(tensor, step, slot, is_signal=node.operator.only_waits)
         behind = max(step.reads.stop, step.first + 1)
         for place, tensor in enumerate(node.controls):
-            self._aim(tensor, step, behind + place, is_signal=True)
+            self._aim(tensor, step, behind + place, is_signal=True, is_read=False)
         if node in self._cut.peers:
             step.peer = self._steps[self._cut.peers[node]]
             step.peer.peer = step
@@ -207,12 +208,15 @@ class Plan:
         if tensor.node.operator is not op.CONSTANT:
             self._steps[tensor.node, self._cut.home(tensor)].is_decision = True
 
-    def _aim(self, tensor: Tensor, target: Step, slot: int, *, is_signal: bool = False) -> None:
+    def _aim(
+        self, tensor: Tensor, target: Step, slot: int, *, is_signal: bool = False,
+        is_read: bool = True,
+    ) -> None:  # fmt: skip
         worker = target.frame.worker
         found = self._cut.local(tensor, worker, is_signal=is_signal)
         targets = self._steps[found.node, worker].targets[found.output]
         targets.append((target, slot, target.number, target.is_merge))
-        targets.readers += not is_signal
+        targets.readers += is_read
 
 
 def needed(asked: Sequence[Tensor]) -> list[Node]:

@@ -267,11 +267,14 @@ def _grouped(*_tensors: Any) -> Any:
     return np.True_
 
 
-GROUP = op.Operator("group", _grouped, op.scalar, op.truth, is_stateful=True)
+GROUP = op.Operator("group", _grouped, op.scalar, op.truth, is_stateful=True, only_waits=True)
 
 
 def group(*tensors: Tensor) -> Tensor:
-    """A truth value that is there when all of these are, to be asked for in their place."""
+    """A truth value that is there when all of these are, to be asked for in their place.
+
+    What is on another worker is signalled, in a message of one byte, and not sent.
+    """
     return build(GROUP, tensors, {})
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ampsim import flow
 from ampsim.clock import WallClock
 from ampsim.hardware import Cluster, Device, Link
+from ampsim.optim import sgd
 
 PRODUCT_S = 1.0
 PRODUCT_FLOP = 2 * 2 * 2 * 2
@@ -46,6 +47,19 @@ def test_two_products_over_a_link_take_both_and_the_way_between():
     assert result.spans["worker"].tolist() == [0, 1]
     assert result.sent == {"tensors": 1, "predicates": 0, "signals": 0, "dead": 0}
     assert result.transfers["bytes"].tolist() == [MATRIX_BYTES]  # y once, though it is read twice
+
+
+def test_a_step_of_variables_on_another_worker_is_signalled_and_their_weights_stay_there():
+    with flow.FlowGraph():
+        with flow.device(1):
+            x, w = flow.input("x", (2, 2)), flow.variable("w", np.ones((2, 2)))
+            loss = flow.sum(flow.matmul(x, w))
+        step = flow.minimize(loss, sgd(0.1))
+        result = flow.run([step, loss], {"x": np.eye(2)}, cluster=pair())
+    assert (result.values[0], w.node.attributes["held"].value.tolist()) == (True, [[0.9] * 2] * 2)
+    assert result.sent == {"tensors": 0, "predicates": 0, "signals": 1, "dead": 0}
+    assert result.transfers["bytes"].tolist() == [1]
+    assert result.makespan_s == result.spans["end_s"].max() > 2 * PRODUCT_S  # not the signal's end
 
 
 @pytest.mark.parametrize("trips", [1, 2, 5])
