@@ -40,7 +40,9 @@ class Choosing(nn.Module):
         return torch.cond(x.sum() > 0, self.one, lambda h: torch.relu(self.other(h)), (h,))
 
     def plain(self, x):
-        return self(x)  # where the head that is not chosen has a gradient, of zeros
+        """The head that is not chosen has a gradient of zeros, as a branch has."""
+        h = torch.tanh(self.first(x))
+        return torch.where(x.sum() > 0, self.one(h), torch.relu(self.other(h)))
 
 
 class Sharing(Choosing):
@@ -105,7 +107,7 @@ class Scanning(nn.Module):
 
 
 MODULES: tuple[Any, ...] = (Choosing, Sharing, Repeating, Scanning)
-"""Loops also with Python's own: those of PyTorch are compiled again for each batch."""
+"""Also with Python's own branches and loops: those of PyTorch are compiled for each batch."""
 
 
 @cache
