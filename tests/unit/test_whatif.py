@@ -70,7 +70,8 @@ def test_where_nothing_is_beside_anything_all_changes_follow_from_shares():
     assert by_what["device ampnet-core", 2.0]["share"] == pytest.approx(1.0, abs=1e-9)
 
 
-def test_links_of_a_hierarchy_are_made_faster_in_each_of_its_levels():
+def test_links_of_a_hierarchy_are_made_faster_in_each_of_its_levels(only):
+    only(what="latency of links")
     slow = ampsim.load_cluster("tflops-1", workers=4, latency_s=1e-6, topology="hierarchy:2x2")
     free = ampsim.load_cluster("tflops-1", workers=4, topology="hierarchy:2x2")
     row = rows(ampsim.whatif(MODEL, slow, "sequential", **HOW))["latency of links", math.inf]
@@ -82,7 +83,10 @@ def test_links_of_a_hierarchy_are_made_faster_in_each_of_its_levels():
 @pytest.mark.parametrize(
     "keys", [{"delay_cv": 0.5}, {"loss_probability": 0.1, "retry_after_s": 0.0}]
 )
-def test_messages_that_are_late_alone_do_not_keep_a_latency_from_becoming_nothing(keys, topology):
+def test_messages_that_are_late_alone_do_not_keep_a_latency_from_becoming_nothing(
+    only, keys, topology
+):
+    only(what="latency of links")
     slow, free = (
         ampsim.load_cluster("tflops-1", workers=4, latency_s=latency_s, topology=topology)
         for latency_s in (1e-6, 0.0)
@@ -151,7 +155,8 @@ def test_what_varies_and_what_is_light_can_only_be_left_out():
     }
 
 
-def test_light_work_is_left_out_as_well_where_messages_cost_something():
+def test_light_work_is_left_out_as_well_where_messages_cost_something(only):
+    only(what="no light work")
     plain, charged = (
         Device(name="a", flop_per_s=1e12, step_overhead_s=1e-5, message_overhead_s=overhead_s)
         for overhead_s in (0.0, 1e-12)
@@ -166,7 +171,8 @@ def test_light_work_is_left_out_as_well_where_messages_cost_something():
     assert changes[1] == pytest.approx(changes[0], rel=1e-5)
 
 
-def test_a_host_that_varies_is_steady_without_stragglers():
+def test_a_host_that_varies_is_steady_without_stragglers(only):
+    only(what="no stragglers")
     host = Device(name="h", flop_per_s=1e9, step_overhead_s=3e-5, jitter_cv=0.5)
     cluster = Cluster(name="c", devices=(Device(name="a", flop_per_s=1e9),), host=host)
     found = rows(ampsim.whatif(MODEL, cluster, "sequential", **HOW))["no stragglers", math.inf]
@@ -175,8 +181,9 @@ def test_a_host_that_varies_is_steady_without_stragglers():
     assert found["epoch_s"] == run.epochs["time_s"].iloc[0]
 
 
-def test_shares_are_said_to_move_outages_where_a_small_change_does_less():
+def test_shares_are_said_to_move_outages_where_a_small_change_does_less(only):
     """What comes before a stop ends with it, however fast; a share is whose time that was."""
+    only(factor=2.0)
     device = Device(name="a", flop_per_s=1e9, step_overhead_s=1e-6)
     stop = Event(kind="stop", worker=0, from_s=1e-3, until_s=2e-3)
     one = Cluster(name="c", devices=(device,), events=(stop,))
