@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -94,7 +93,7 @@ class Contender:
             AmpsimError: the row's control flow reads values.
         """
         self.label, self.time_s, self._items = label, time_s, items
-        self._short = short.having(spans_kept=sys.maxsize)  # shares are of all that it does
+        self._short = short.having(spans_kept=1 << 60)  # shares are of all that it does
         self._result = self._run_on(short.plan.cluster)
         self.base = rated(self._result, None)[0]
 

@@ -24,13 +24,12 @@ _SINGULAR = {
 def to_text(compared: Mapping[str, Any]) -> str:
     """Format what `compare_runs` gives; names that users chose are plain text."""
     whole = [one for one in compared["numbers"] if one["epoch"] is None]
-    epochs = compared["numbers"][len(whole) :]
     blocks = [
         _aligned([["A", _about(compared["a"])], ["B", _about(compared["b"])]]),
         verdict(compared),
         _origin(compared["origin"]),
         _aligned([["number", "A", "B", "B - A", "B / A"], *map(_cells, whole)], left=1),
-        _epochs(epochs),
+        _epochs(compared["numbers"][len(whole) :]),
         "\n".join(line for table in compared["tables"] for line in _table(table)),
     ]
     return "\n\n".join(block for block in blocks if block)
