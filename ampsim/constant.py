@@ -1,4 +1,4 @@
-"""Numbers as arrays."""
+"""Numbers as arrays, and what a user gives for one."""
 
 from __future__ import annotations
 
