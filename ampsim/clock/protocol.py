@@ -19,6 +19,9 @@ class Signal(Protocol):
         Whatever ends or arrives at the same instant (`sleep`, `call_later`) comes first.
         """
 
+    def fire_first(self) -> None:
+        """Wake them before whoever awaits other signals of the instant, even those fired before."""
+
     def __await__(self) -> Generator[Any, Any, None]:
         """Wait until the signal fires."""
         ...

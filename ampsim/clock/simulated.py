@@ -21,8 +21,8 @@ from ampsim.clock.protocol import OVER, Signal
 
 TICKS_PER_SECOND: Final = 10**18
 SECONDS_PER_TICK: Final = 1e-18
-SETTLED: Final = cast("EventPriority", 2)
-"""Priority of signals: after SimPy's own urgent (0) and normal (1) events of the same instant."""
+FIRST_SETTLED, SETTLED = (cast("EventPriority", priority) for priority in (2, 3))
+"""Priorities of signals: after SimPy's own urgent (0) and normal (1) events of the same instant."""
 
 
 class SimSignal(Event):
@@ -37,6 +37,10 @@ class SimSignal(Event):
         environment = self.env
         entry = (environment._now, SETTLED, next(environment._eid), self)  # pyright: ignore[reportPrivateUsage]  # see above
         heappush(environment._queue, entry)  # pyright: ignore[reportPrivateUsage]  # see above
+
+    def fire_first(self) -> None:
+        """Wake them before whoever awaits other signals of the instant, even those fired before."""
+        self.env.schedule(self, FIRST_SETTLED)
 
     def __await__(self) -> Generator[Event, Any, None]:
         """Wait until the signal fires."""

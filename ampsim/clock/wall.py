@@ -38,7 +38,7 @@ CLOSE_S: Final = 1.0
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
 """What interrupts a program, by names on any system."""
 
-_START, _TIMER, _SIGNAL = range(3)
+_START, _TIMER, _FIRST_SIGNAL, _SIGNAL = range(4)
 """What comes first within an instant, as SimPy has it."""
 
 _Event: TypeAlias = "tuple[int, int, int, Callable[[], None]]"
@@ -83,6 +83,10 @@ class WallSignal(_Once):
     def fire(self) -> None:
         """Wake whoever awaits this when the present instant has settled."""
         self._clock.put(0, _SIGNAL, self.come)
+
+    def fire_first(self) -> None:
+        """Wake them before whoever awaits other signals of the instant, even those fired before."""
+        self._clock.put(0, _FIRST_SIGNAL, self.come)
 
 
 class WallClock:

@@ -209,7 +209,7 @@ class DependencyEngine:
     def wait_for(self, variable: Variable) -> None:
         """Let time pass until everything has ended that was pushed before and mutates a variable.
 
-        What is pushed from then on is pushed at that time.
+        What is pushed from then on is pushed at that time, before idle threads take up more.
 
         Raises:
             SimulationError: an operation failed that the variable's value depends on; the message
@@ -220,7 +220,7 @@ class DependencyEngine:
         """
         self._execution.require_outside()
         signal = self._clock.signal()
-        operation = self._operation(signal.fire, [variable], (), self._places.engine, Wait)
+        operation = self._operation(signal.fire_first, [variable], (), self._places.engine, Wait)
         operation.given_name = f"wait for {variable.name}"
         self._execution.push(operation)
         self._execution.run(signal)

@@ -92,7 +92,7 @@ def test_an_instant_is_settled_once_nothing_else_can_happen_in_it(clock):
 
 def test_within_an_instant_starts_come_first_then_timers_then_signals(clock):
     seen = []
-    signals = [clock.signal() for _ in range(2)]
+    signals = [clock.signal() for _ in range(3)]
 
     async def waiter(place):
         await signals[place]
@@ -105,16 +105,17 @@ def test_within_an_instant_starts_come_first_then_timers_then_signals(clock):
 
     async def first():
         await clock.sleep(LONG_S)
-        for signal in signals:
+        for signal in signals[:2]:
             signal.fire()
+        signals[2].fire_first()
         clock.call_later(0.0, lambda: seen.append("timer"))
         clock.start(late(), "late")
 
-    for place in range(2):
+    for place in range(3):
         clock.start(waiter(place), f"waiter {place}")
     clock.start(first(), "first")
     clock.run()
-    ends = ["signal 0", "after signal 0", "signal 1", "after signal 1"]
+    ends = [f"{word} {place}" for place in (2, 0, 1) for word in ("signal", "after signal")]
     assert seen == ["started", "timer", *ends]
 
 

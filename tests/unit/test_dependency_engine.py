@@ -158,6 +158,26 @@ def test_a_wait_lets_no_more_time_pass_than_it_must(engine):
     assert engine.result.critical_path["end_s"].iloc[-1] == 5
 
 
+@pytest.mark.parametrize("stretch", [None, 0.001])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_wait_returns_before_any_worker_takes_up_more(place, stretch):
+    """Only the worker whose operation had ended left its next turn to what is more urgent."""
+    clock = None if stretch is None else WallClock(stretch=stretch)
+    engine = ampsim.DependencyEngine(cluster(3), clock=clock)
+    a = engine.new_variable("A")
+    engine.push(None, mutates=[a], on=place, work=SECOND)
+    for priority in (0, 1):
+        for worker in range(3):
+            name = f"{priority} on {worker}"
+            engine.push(None, [a], on=worker, work=SECOND, priority=priority, name=name)
+        engine.wait_for(a)
+    engine.wait_for_all()
+    starts = engine.result.operations.set_index("name")["start_s"]
+    assert [starts[f"1 on {worker}"] for worker in range(3)] == [1.0] * 3
+    if clock is not None:
+        clock.close()
+
+
 def test_a_wait_does_not_wait_for_what_reads(engine):
     a = engine.new_variable("A")
     engine.push(None, reads=[a], work=seconds(7))
