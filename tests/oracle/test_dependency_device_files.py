@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ampsim
-from ampsim.dependency import Arrays, fullc_backward, fullc_forward
+from ampsim.dependency import Arrays, fullc_backward, fullc_forward, loss_gradient
 from ampsim.errors import OptionError, SimulationError
 from ampsim.hardware import (
     Cluster,
@@ -234,6 +234,20 @@ def test_operations_that_differ_in_passes_or_functions_alone_take_their_own_time
     engine.wait_for_all()
     times = engine.result.operations[["start_s", "end_s"]]
     assert (times["end_s"] - times["start_s"]).tolist() == pytest.approx([1 + 3, 1 + 7])
+
+
+def test_a_loss_takes_a_function_of_each_element_where_its_device_names_their_rate():
+    """They were free: no operation of the case study took any."""
+    fast = cluster().devices[0]
+    slow = fast.model_copy(update={"functions_per_s": 2.0})
+    engine = ampsim.DependencyEngine(Cluster(name="c", devices=(fast, slow)))
+    output, label, gradient = Arrays(engine).new(*"abc")
+    for worker in range(2):
+        output[worker], label[worker] = np.ones((4, 3)), np.zeros(4)
+        gradient[worker] = loss_gradient(output[worker], label[worker])
+    engine.wait_for_all()
+    busy = engine.result.busy.query("kind == 'compute' and place >= 0")
+    assert busy["busy_s"].tolist() == [0, 4 * 3 / 2]
 
 
 def test_products_reach_the_fraction_of_forward_or_backward_steps_of_the_device_file():
