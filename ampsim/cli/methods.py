@@ -69,7 +69,8 @@ _WORDED: Final = {
     "max_active_keys": _of_schedules(
         SEVERAL,
         "Instances in flight at most; for schedules that drain, those of a group. sequential "
-        "always has 1. Several (2,4,8) make a row of each; run and search take one.  [default: 8]",
+        "always has 1. Several (2,4,8) make a row of each; run and search take one.  [default: 8; "
+        "pipedream and pipedream-2bw: as many as there are stages]",
     ),
     "min_update_interval": _of_schedules(
         SEVERAL,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
-from ampsim.cli.methods import REGISTRIES, Option, listed, own_options
+from ampsim.cli.methods import OPTIONS, REGISTRIES, Option, listed, own_options
+from ampsim.study.schedule_names import METHODS
 
 MINE = '''
 from dataclasses import dataclass, field
@@ -70,3 +73,22 @@ def test_a_class_without_a_name_is_said(package):
     file.write_text(MINE.replace('name: ClassVar[str] = "mine"', "name: ClassVar[str]"))
     with pytest.raises(AssertionError, match="name is assigned no value in Mine"):
         listed(package)
+
+
+def default_told(option: str, method: str) -> str:
+    """Read off help what an option is under a method where nobody gives it."""
+    (said,) = re.findall(r"\[default: (.*)\]", OPTIONS[option].text) or [""]
+    usual, *others = said.split("; ")
+    of_others = {name: told for one in others for names, told in [one.split(": ")]
+                 for name in names.split(" and ")}  # fmt: skip
+    return of_others.get(method, usual)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_default_that_help_tells_of_an_option_is_that_of_each_method(method):
+    for field in dataclasses.fields(METHODS[method]):
+        told = default_told(field.name, method) if field.name in OPTIONS else ""
+        if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+            assert float(told) == field.default, field.name
+        elif field.default is None:
+            assert not re.fullmatch(r"[\d.]+", told), (field.name, told)
