@@ -55,7 +55,7 @@ Here ranks under Async SGD say by how much each gradient is late. Of 40 updates 
 rest the mean over a thousand starts is fitted with a momentum and a pull. Where steps vary much
 (a coefficient of variation of 2) the momentum is `foretold` within 0.1. Where they do not vary
 it is not: that of two ranks is the rate itself, 0.1 or 0.3 in place of 0.5, that of four rises
-with the rate, and the fit misses up to an eighth of a step (`missed`). **AMP's queues keep their
+with the rate, and the fit misses up to 0.13 of a step (`missed`). **AMP's queues keep their
 order, so that its delays are regular**: with four in flight, 97 of 100 gradients of a chain's
 first layer are three updates late. The bounds above hold for it, and no momentum can be
 subtracted from it.

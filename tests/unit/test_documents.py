@@ -10,7 +10,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -115,6 +115,45 @@ def test_ratios_in_texts_of_reports_are_those_of_their_tables():
     )
     readme = (ROOT / "reports" / "README.md").read_text("utf-8")
     assert f"a loop takes up to {most:.1f} times as long as its unrolled" in readme
+
+
+def span_of(row: dict[str, str]) -> str:
+    """The median time to the target of a row, and its interval, as pages say them."""
+    middle, low, high = (
+        1e3 * float(row[f"time_to_target_{end}s"]) for end in ("", "low_", "high_")
+    )
+    return f"{middle:.0f} ms ({low:.0f} to {high:.0f})"
+
+
+def quoted_numbers() -> Iterator[tuple[str, str]]:
+    """Pages, and what each must say by the tables of the reports that it speaks of."""
+    momentum = "docs/staleness-and-momentum.md"
+    yield from ((momentum, span_of(row)) for row in table("staleness-momentum", "report.csv"))
+    implied = table("delayed-descent", "implied.csv")
+    two, four = (
+        " or ".join(f"{float(row['momentum']):.2f}" for row in implied
+                    if float(row["jitter"]) == 2 and row["ranks"] == ranks)
+        for ranks in ("2", "4")
+    )  # fmt: skip
+    yield momentum, f"a momentum of {two} fits two of them, of {four} four"
+    missed = max(float(row["missed"]) for row in implied)
+    yield "reports/delayed-descent/report.md", f"misses up to {missed:.2f} of a step"
+    (sync,) = (row for row in table("one-table", "report.csv") if row["schedule"][:7] == "SyncSGD")
+    said = f"in the median {float(sync['time_ratio']):.2f} times as soon as Sync SGD on eight"
+    yield "reports/one-table/report.md", said
+    best = {
+        (row["schedule"], row["repeat"]): float(row["accuracy"])
+        for row in sorted(table("solvers-mnist", "epochs.csv"), key=lambda row: row["accuracy"])
+        if row["schedule"].startswith("sync")
+    }
+    of_seeds = [[best[name, seed] for name, of in best if of == seed] for seed in ("1", "2", "3")]
+    most = max(max(of_seed) - min(of_seed) for of_seed in of_seeds)
+    yield "reports/solvers-mnist/report.md", f"its best by as much as {100 * most:.2f} points"
+
+
+@pytest.mark.parametrize(("page", "said"), [*quoted_numbers()])
+def test_numbers_of_a_page_are_those_of_the_reports_that_it_speaks_of(page, said):
+    assert said in " ".join((ROOT / page).read_text("utf-8").replace("**", "").split())
 
 
 def test_every_option_that_a_page_or_a_message_names_is_one():
