@@ -230,3 +230,20 @@ def test_a_notebook_runs_from_first_to_last_cell_and_shows_what_it_keeps(path):
     assert moved(kept, notebook) == []
     if kernels is None:
         pytest.skip(f"linear algebra here has none of the kernels {', '.join(OTHER_KERNELS)}")
+
+
+def test_notebook_4_says_what_another_placement_would_gain():
+    """Of a forecast that names its placement nobody warns."""
+    path = FOLDER / "04-your-own-model-and-device.ipynb"
+    body = code(path).body
+    last = next(place for place, one in enumerate(body) if "forecast = " in ast.unparse(one))
+    made: dict[str, Any] = {}
+    exec(compile(ast.Module(body[:last], []), "notebook", "exec"), made)
+
+    def seconds(schedule: Any, placement: str) -> float:
+        words = {"mode": "sleep", "instances": 1000, "placement": placement}
+        return ampsim.simulate(made["model"], made["cluster"], schedule, **words).makespan_s
+
+    gains = [seconds(one, "paper") / seconds(one, "balanced") for one in made["schedules"]]
+    told = f"`balanced` trains {min(gains):.1f} to {max(gains):.1f} times as fast"
+    assert told in path.read_text("utf-8")
