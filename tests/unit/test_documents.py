@@ -423,6 +423,15 @@ def test_each_decision_has_a_number_of_its_own():
         assert page.read_text("utf-8").startswith(f"# {int(page.name[:4])}. "), page.name
 
 
+def test_a_forecast_that_a_decision_quotes_says_how_much_is_run():
+    """With a budget it tunes, and its numbers are not those of one run of each row."""
+    text = "".join(page.read_text("utf-8") for page in (ROOT / "docs" / "decisions").glob("*.md"))
+    quoted_here = re.findall(r"`(ampsim forecast \w+ --[^`]+)`", text)
+    said = re.compile(r"--(quick|repeats|budget|mode sleep)\b")
+    assert quoted_here
+    assert [command for command in quoted_here if not said.search(command)] == []
+
+
 def test_every_report_is_listed_on_their_page():
     text = (ROOT / "reports" / "README.md").read_text("utf-8")
     reports = {page.parent.name for page in (ROOT / "reports").glob("*/report.md")}
