@@ -169,9 +169,9 @@ class Forecast(RunTable, Saveable):
         model, cluster: their names; `workers` is how many there are.
         manifest: command, versions, seeds, hashes, costs, and the placement of the first run.
         interrupted: what was left out when Ctrl-C ended it; None otherwise.
-        trials: one row a trial of a learning rate, those of one rate beside each other: schedule,
-            learning_rate, factor (of the rate around which was tried), seed, epochs_to_target,
-            time_to_target_s, best_accuracy, best_error, is_chosen, note. Empty without tuning.
+        trials: one row a trial, those of one rate beside each other: schedule, learning_rate,
+            factor (of the rate tried around), seed, epochs_to_target, time_to_target_s, is_chosen,
+            best_accuracy, best_error, note; setting, optimizer where tried. Empty without tuning.
         lost: one sentence for each run that gave nothing: its process died, or the model gave no
             data for its seed; what the others gave is here.
         unreached: one sentence for each row that is not tuned, as no trial reached the target.

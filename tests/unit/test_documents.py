@@ -23,6 +23,7 @@ from ampsim.cli.option_table import TABLE
 from ampsim.data_parallel import SOLVERS
 from ampsim.dataflow import PROGRAMS
 from ampsim.errors import AmpsimError
+from ampsim.forecasting.tuning import COLUMNS as TRIAL_COLUMNS
 from ampsim.hardware import (
     Checkpoints,
     Device,
@@ -294,6 +295,11 @@ def test_every_public_name_is_described_in_the_reference():
         and not any(getattr(ampsim, name) is thing for thing in things)
     ]
     assert missing == []
+
+
+def test_the_reference_names_every_column_of_the_trials_of_a_forecast():
+    told = str(ampsim.Forecast.__doc__).partition(" trials: ")[2].partition(" lost: ")[0]
+    assert {*TRIAL_COLUMNS, "setting", "optimizer"} <= set(re.findall(r"\w+", told))
 
 
 def keys_and_defaults(heading: str) -> dict[str, str]:
