@@ -240,7 +240,8 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "scale_rate": Option(
             None,
             "How a schedule's learning rate grows with the gradients of which its updates take "
-            "the mean.  [default: linear for sgd and momentum, sqrt for adam and adagrad]",
+            "the mean.  [default: linear for sgd, momentum, nesterov and lars, sqrt for adam and "
+            "adagrad]",
         ),
         "tune": Option(
             None,

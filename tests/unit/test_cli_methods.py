@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ampsim import optim
 from ampsim.cli.methods import OPTIONS, REGISTRIES, Option, listed, own_options
+from ampsim.cli.option_table import EVERY
 from ampsim.study.schedule_names import METHODS
 
 MINE = '''
@@ -92,3 +94,10 @@ def test_the_default_that_help_tells_of_an_option_is_that_of_each_method(method)
             assert float(told) == field.default, field.name
         elif field.default is None:
             assert not re.fullmatch(r"[\d.]+", told), (field.name, told)
+
+
+@pytest.mark.parametrize("name", ["sgd", "momentum", "nesterov", "lars", "adam", "adagrad"])
+def test_help_tells_of_each_optimizer_by_which_rule_its_rate_grows(name):
+    (said,) = re.findall(r"\[default: (.*)\]", EVERY["scale_rate"].text)
+    rules = dict(re.findall(r"(linear|sqrt) for ([\w, ]+?)(?=, sqrt|$)", said))
+    assert name in re.findall(r"\w+", rules[getattr(optim, name)(0.1).scaling])
