@@ -28,10 +28,9 @@ from ampsim.model_parallel import Schedule
 from ampsim.output_folder import Kind
 from ampsim.report.plot.whatif import both_sides
 from ampsim.runs.rows import row_of
-from ampsim.runs.run import Run
+from ampsim.runs.run import Run, run_of
 from ampsim.runs.task import Row
-from ampsim.study.bound_words import named
-from ampsim.study.result import Result
+from ampsim.study.bound_words import behind_messages, named
 from ampsim.study.schedule_names import labels_of, schedules_of
 from ampsim.study.simulation import ClusterLike, Mode, ModelLike, SchedulesLike
 from ampsim.study.simulation import schedules_of as schedules_like
@@ -256,9 +255,9 @@ class _Points:
         """Name what binds the run at the point tried that is nearest to a value."""
         known = [(key, one.made) for key, one in self.known.items() if one.made is not None]
         (seed, _x), made = min(known, key=lambda one: (abs(one[0][1] - value), one[0][0]))
-        run: Run | Result = traced(made, seed) if isinstance(made, Row) else made
-        name = run.bound_by if isinstance(run, Run) else run.bounds.bound_by
-        return named(name, run.bound_at) if name else None
+        run = run_of(traced(made, seed)) if isinstance(made, Row) else made
+        at = behind_messages(run.bound_by, run.bound_at, run.path_parts)
+        return named(run.bound_by, at) if run.bound_by else None
 
 
 def column_of(column: str, row: Row, made: Run | FirstEpoch | str) -> float:

@@ -26,7 +26,7 @@ from ampsim.metric import Goal, Metric
 from ampsim.model_parallel import Schedule
 from ampsim.runs.ranking import Ranking, Sureness, Times, columns_of, rank
 from ampsim.runs.run import SHARES, Run
-from ampsim.study.bound_words import bound_by
+from ampsim.study.bound_words import behind_messages, bound_by
 from ampsim.study.learning_rates import is_fair
 from ampsim.text import finite
 from ampsim.trace import MEMORY_CATEGORIES
@@ -198,7 +198,7 @@ def row_of(schedule: str, goal: Goal, runs: Sequence[Run]) -> dict[str, Any]:
         "bound_by": bound_by(runs[0].bound_by, (getattr(runs[0], name) for name in SHARES)),
         **{name: finite(getattr(runs[0], name)) for name in SHARES},
         "note": _note(goal, runs),
-        "bound_at": runs[0].bound_at,
+        "bound_at": behind_messages(runs[0].bound_by, runs[0].bound_at, runs[0].path_parts),
         "time_to_target_coverage": time_s.coverage or None,
         "items": runs[0].items,
         "bound_largest": runs[0].bound_by,

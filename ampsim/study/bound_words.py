@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ampsim.units import format_percent
 
@@ -66,6 +67,15 @@ def named(name: str, at: str) -> str:
     if kind == "worker":
         return some_nodes(at)
     return f"link {some_nodes(at)}" if kind == "link" else f"{name} ({some_nodes(at)})"
+
+
+def behind_messages(name: str | None, at: str, parts: Any) -> str:
+    """The nodes at a bound, behind "messages" at a path on which these take longer than steps."""
+    if name != "critical path":
+        return at
+    sign = parts["kind"].map({"transfer": 1, "compute": -1, "dispatch": -1, "copy": -1})
+    is_moving = (sign.astype(float) * parts["seconds"]).sum() > 0
+    return ", ".join(filter(None, ("messages", at))) if is_moving else at
 
 
 def bound_words(name: str, at: str, share: float, longest: int = _LONGEST) -> str:

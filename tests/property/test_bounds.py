@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from short_runs import RUNS, run_of, schedule_of
 
@@ -17,7 +17,10 @@ from ampsim import Amp, AmpBudget, Pipeline, Sequential, load_model, simulate
 from ampsim.data import ListReduction
 from ampsim.errors import OptionError
 from ampsim.hardware import Link
+from ampsim.metric import Goal
 from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.runs.rows import row_of
+from ampsim.runs.run import run_of as run_of_result
 from ampsim.trace import START
 from ampsim.trace.kinds import record_of
 
@@ -171,15 +174,26 @@ def test_shares_are_what_the_trace_says(random_cluster, case):
     ),
     latency_s=st.sampled_from([0.0, 3.0]),
 )
+@example(costs=[(1, 2, 1), (2, 1, 0)], latency_s=3.0)
+@example(costs=[(9, 2, 1), (2, 9, 0)], latency_s=3.0)
 def test_sequential_training_of_a_chain_is_all_work_and_transfers(
     chain, make_cluster, costs, latency_s
 ):
-    """A stage a worker: nothing is ever in the way, and no instance is kept out but by updates."""
+    """A stage a worker: nothing is ever in the way, and no instance is kept out but by updates.
+
+    Where messages take longer than all steps, no stage is said to take the path's time.
+    """
     model = chain(tuple(costs), instances=4).model()
     cluster = make_cluster(len(costs), link=Link(latency_s=latency_s))
     result = simulate(model, cluster, Sequential())
     assert set(result.critical_path["kind"]) <= {"compute", "transfer", "admission"}
     assert result.bounds.path_share == pytest.approx(1.0)
+    if result.bounds.bound_by == "critical path":
+        spent_s = result.critical_path_parts.groupby("kind", observed=False)["seconds"].sum()
+        said = row_of("sequential", Goal(result.model.measure, None), [run_of_result(result)])
+        is_behind = said["bound_at"] == f"messages, {result.bound_at}"
+        assert is_behind == (spent_s["transfer"] > spent_s["compute"])
+        assert is_behind or said["bound_at"] == result.bound_at
 
 
 @SETTINGS
