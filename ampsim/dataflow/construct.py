@@ -193,10 +193,13 @@ def _variables(inits: Any, given: Any, where: str) -> list[Tensor]:
     """
     given = cast("Any", given if isinstance(given, tuple | list) else (given,))
     require_alike(inits, given, f"{where}: the body must give its variables")
-    return [
-        apply("identity", one) if one.node.operator is op.ENTER_CONSTANT else one
-        for one in leaves_of(given, where)
-    ]
+    leaves = leaves_of(given, where)
+    for place, one in enumerate(leaves):
+        if one.node.operator is op.ENTER_CONSTANT:
+            leaves[place] = again = apply("identity", one)
+            if again.node.device is None:
+                again.node.device = one.node  # where that is
+    return leaves
 
 
 def begun(graph: FlowGraph, loop: Loop, first: Tensor, shape: Shape | None) -> Tensor:

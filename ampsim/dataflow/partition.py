@@ -59,11 +59,12 @@ class NodePlaces:
     """The worker of each node.
 
     A node is where the user says, by its name or by the `flow.device` in which it was built; what
-    is built for the gradient of one is where that is; all others are on worker 0. What assigns a
-    variable is where that is. What uses a stack or an array is where that is: an array where it was
-    made, a stack where what is saved was computed. Control flow follows what it forwards: a Switch,
-    an Exit and the Merge of a `cond` are where that is computed, Enter, Merge and NextIteration of
-    a loop variable where the body computes it. Without a cluster all is on worker 0.
+    is built for the gradient of one is where that is; all others are on worker 0. What assigns or
+    steps a variable is where that is. What uses a stack or an array is where that is: an array
+    where it was made, a stack where what is saved was computed. Control flow follows what it
+    forwards: a Switch, an Exit and the Merge of a `cond` are where that is computed, Enter, Merge
+    and NextIteration of a loop variable where the body computes it, or where it starts if the body
+    hands it on as it is. Without a cluster all is on worker 0.
 
     Raises:
         OptionError: a device is none of the cluster, or a name none of a node that has a place.
@@ -95,7 +96,10 @@ class NodePlaces:
     def _found(self, node: Node) -> int | None:
         if node not in self._worker:
             self._worker[node] = None  # a variable that is handed round in a loop comes back to it
-            self._worker[node] = self._look_up(node)
+            found = self._worker[node] = self._look_up(node)
+            if found is None:  # and is then looked up again, from where it starts
+                del self._worker[node]
+            return found
         return self._worker[node]
 
     def _look_up(self, node: Node) -> int | None:
@@ -111,7 +115,8 @@ class NodePlaces:
             found = self._found(back)
             return self._found(enter) if found is None else found
         if operator is op.MERGE:
-            return self._found(node.inputs[1].node)
+            false, true = (self._found(one.node) for one in node.inputs)
+            return false if true is None else true
         if operator in (op.SWITCH, op.EXIT, op.ENTER_CONSTANT):
             return self._found(node.inputs[0].node)
         if operator is not op.VARIABLE and node.attributes.get("held") in self._variable:

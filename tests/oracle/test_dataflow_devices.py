@@ -62,6 +62,45 @@ def test_a_step_of_variables_on_another_worker_is_signalled_and_their_weights_st
     assert result.makespan_s == result.spans["end_s"].max() > 2 * PRODUCT_S  # not the signal's end
 
 
+def right(y: flow.Tensor) -> flow.Tensor:
+    with flow.device(1):
+        return flow.tanh(y)
+
+
+def twice(y: flow.Tensor) -> flow.Tensor:
+    return flow.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, y), (0, y))[1]
+
+
+ROUNDS: dict[str, Any] = {
+    "as it is": lambda i, y, z, a: (i + 1, y, right(z)),
+    "as each other": lambda i, y, z, a: (i + 1, z, y),
+    "through a loop": lambda i, y, z, a: (i + 1, twice(y), z),
+    "through a branch": lambda i, y, z, a: (i + 1, flow.cond(i < 1, lambda: y, lambda: y), z),
+    "through one branch": lambda i, y, z, a: (
+        i + 1, flow.cond(i < 1, lambda: y, lambda: right(y)), z
+    ),
+    "as what is outside": lambda i, y, z, a: (i + 1, a, right(z)),
+}  # fmt: skip
+"""What a body gives of two variables, and of what both start from."""
+
+
+@pytest.mark.parametrize("body", ROUNDS.values(), ids=ROUNDS)
+def test_what_goes_round_as_it_is_stays_on_its_worker_and_its_gradient_too(body):
+    with flow.FlowGraph():
+        x = flow.input("x", (2, 2))
+        a = right(x)
+        _, y, z = flow.while_loop(
+            lambda i, y, z: i < 3, lambda i, y, z: body(i, y, z, a), (0, a, a)
+        )
+        with flow.device(1):
+            total = flow.sum(y + z)
+        asked = [total, *flow.gradients(total, [a])]
+    result = flow.run(asked, {"x": np.eye(2)}, cluster=pair())
+    sizes = result.transfers["bytes"].tolist()
+    assert [one for one in sizes if one > 8] == [MATRIX_BYTES]  # x; others are counts and signals
+    np.testing.assert_equal(result.values, flow.run(asked, {"x": np.eye(2)}).values)
+
+
 @pytest.mark.parametrize("trips", [1, 2, 5])
 def test_an_iteration_of_a_cut_loop_takes_both_products_and_both_ways(trips):
     """w and the first predicate, a byte, take the link before what the first iteration sends."""
