@@ -26,6 +26,9 @@ from ampsim.hardware import Cluster
 _EVERYWHERE: Final = (op.CONSTANT, op.ENTER_CONSTANT)
 """What has no place: there is one on each worker that reads it."""
 
+_OF_VARIABLE: Final = ("assign", "assign_rows", op.STEP)
+"""What is on the worker of the variable that it changes, and of what an optimizer keeps of it."""
+
 Placement = Mapping[str, "int | str"]
 """Devices of nodes, by name; a device is the number of a worker, or the name of its device."""
 
@@ -67,7 +70,8 @@ class NodePlaces:
     hands it on as it is. Without a cluster all is on worker 0.
 
     Raises:
-        OptionError: a device is none of the cluster, or a name none of a node that has a place.
+        OptionError: a device is none of the cluster, or a name none of a node that has a place, or
+            of what changes a variable.
     """
 
     def __init__(
@@ -80,9 +84,6 @@ class NodePlaces:
             for node in nodes
             if node.operator is op.MERGE and "loop" in node.attributes
             for one in node.inputs
-        }
-        self._variable = {
-            node.attributes["held"]: node for node in nodes if node.operator is op.VARIABLE
         }
         self._named = self._checked(nodes, placement)
         self._home = self._homes(nodes)
@@ -119,8 +120,6 @@ class NodePlaces:
             return false if true is None else true
         if operator in (op.SWITCH, op.EXIT, op.ENTER_CONSTANT):
             return self._found(node.inputs[0].node)
-        if operator is not op.VARIABLE and node.attributes.get("held") in self._variable:
-            return self._found(self._variable[node.attributes["held"]])
         if operator is op.CONSTANT or node.device is None:
             return 0
         if isinstance(node.device, Node):
@@ -128,15 +127,23 @@ class NodePlaces:
         return worker_of(node.device, self._cluster, node.told)
 
     def _checked(self, nodes: Sequence[Node], placement: Placement) -> dict[Node, int]:
+        changed = {
+            node: node.device
+            for node in nodes
+            if node.operator.name in _OF_VARIABLE and isinstance(node.device, Node)
+        }
         known = {
             node.name: node
-            for node in nodes
+            for node in (*nodes, *changed.values())
             if node.operator not in _EVERYWHERE and node not in self._merge
         }
         found: dict[Node, int] = {}
         for name, device in placement.items():
             if name not in known:
                 raise OptionError(f"placement: {one_of('operator', name, known)}")
+            if known[name] in changed:
+                owner = changed[known[name]].name
+                raise OptionError(f"placement: {name} is where its variable is; place {owner!r}")
             found[known[name]] = worker_of(device, self._cluster, f"placement of {name}")
         return found
 

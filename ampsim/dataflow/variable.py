@@ -221,7 +221,7 @@ def assign(target: Tensor, value: Operand) -> Tensor:
             f"assign: {target.node.told} must stay {target.dtype} of shape {target.shape}, got "
             f"{tensor.dtype} of shape {tensor.shape}"
         )
-    return build(ASSIGN, (tensor,), {"held": target.node.attributes["held"]})
+    return _changed(target, ASSIGN, tensor)
 
 
 @checked
@@ -246,7 +246,14 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
             f"int64 places (count,) and rows like its own, got {places.dtype} of shape "
             f"{places.shape} and {rows.dtype} of shape {rows.shape}"
         )
-    return build(ASSIGN_ROWS, (rows, places), {"held": target.node.attributes["held"]})
+    return _changed(target, ASSIGN_ROWS, rows, places)
+
+
+def _changed(target: Tensor, operator: op.Operator, *given: Tensor) -> Tensor:
+    """Build what changes a variable, where that is."""
+    made = build(operator, given, {"held": target.node.attributes["held"]})
+    made.node.device = target.node
+    return made
 
 
 def _require_assignable(target: Tensor, what: str) -> None:

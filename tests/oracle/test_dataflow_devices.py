@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ampsim import flow
 from ampsim.clock import WallClock
+from ampsim.errors import OptionError
 from ampsim.hardware import Cluster, Device, Link
 from ampsim.optim import sgd
 
@@ -99,6 +100,42 @@ def test_what_goes_round_as_it_is_stays_on_its_worker_and_its_gradient_too(body)
     sizes = result.transfers["bytes"].tolist()
     assert [one for one in sizes if one > 8] == [MATRIX_BYTES]  # x; others are counts and signals
     np.testing.assert_equal(result.values, flow.run(asked, {"x": np.eye(2)}).values)
+
+
+def test_what_changes_a_variable_is_where_that_is_also_where_nothing_reads_it():
+    with flow.FlowGraph():
+        w = flow.variable("w", np.ones((2, 2)))
+        with flow.device(1):
+            copy = flow.variable("copy", np.zeros((2, 2)))
+        asked = flow.assign(copy, w)
+    for placement, there in (({}, [MATRIX_BYTES]), ({"w": 1}, [])):
+        result = flow.run(asked, cluster=pair(), placement=placement)
+        assert result.transfers["bytes"].tolist() == there
+
+
+@pytest.mark.parametrize("name", ["assign-1", "assign_rows-1", "update-1"])
+def test_what_changes_a_variable_is_not_placed_apart_from_it(name):
+    with flow.FlowGraph():
+        w, v = flow.variable("w", np.ones((1, 2))), flow.variable("v", np.ones((1, 2)))
+        changed = {
+            "assign-1": lambda: flow.assign(w, v),
+            "assign_rows-1": lambda: flow.assign_rows(w, np.zeros(1, int), v),
+            "update-1": lambda: flow.minimize(flow.sum(w), sgd(0.1), by=[w]),
+        }[name]()
+    with pytest.raises(OptionError, match=rf"^placement: {name} is where its .*; place 'w'$"):
+        flow.run(changed, cluster=pair(), placement={name: 1})
+    flow.run(changed, cluster=pair(), placement={"w": 1})  # also where nothing reads it
+
+
+def test_what_is_drawn_in_a_device_is_drawn_there():
+    """The number of runs before is one number, and what is drawn many."""
+    with flow.FlowGraph():
+        dice = flow.Generator("dice", 1)
+        with flow.device(1):
+            asked = flow.sum(dice.random((2, 2)))
+    result = flow.run(asked, cluster=pair())
+    assert result.transfers["bytes"].tolist() == [8]
+    assert set(result.spans["worker"]) == {1}
 
 
 @pytest.mark.parametrize("trips", [1, 2, 5])

@@ -93,8 +93,16 @@ def test_a_client_decides_what_the_graph_decides_and_seeds_differ():
 
 
 def spread(asked: list[flow.Tensor], seed: int) -> dict[str, int]:
-    """A place at random for each operator that computes, of three."""
-    names = [one.name for one in needed(asked) if one.operator.kernel is not None]
+    """A place at random, of three, for each variable and each operator that computes.
+
+    What changes a variable is where that is.
+    """
+    names = [
+        one.name
+        for one in needed(asked)
+        if one.operator.name not in ("assign", "assign_rows", "update")
+        and (one.operator.kernel is not None or one.operator.name == "variable")
+    ]
     where = np.random.default_rng(seed).integers(0, 3, len(names)).tolist()
     return dict(zip(names, where, strict=True))
 
