@@ -26,11 +26,11 @@ file says of a launch, which the device is then not charged for. Nothing is fitt
 
 **What is found.**
 
-* With batches of 512 eight devices are 6.3 times as fast as one, four 3.8 times. Were there nothing
+* With batches of 512 eight devices are 6.5 times as fast as one, four 3.8 times. Were there nothing
   but products and the wait until the last layer has something to do, N steps on n devices with at
   most m layers on one would be 8 N / (m (N + n - 1)) times as fast (`bound`): 7.5 times. Where
   links and hosts take no time, 7.4 times come out.
-* Where links take no time and hosts do, eight devices are 6.3 times as fast: a copy of 1 MB, 0.1 ms
+* Where links take no time and hosts do, eight devices are 6.5 times as fast: a copy of 1 MB, 0.1 ms
   and a tenth of a forward step of a layer, goes beside the products of other iterations, and is
   waited for only where the next layer has nothing else to do.
 * With batches of 128 hosts are what all wait for, and eight devices are 2.8 times as fast as one.
