@@ -146,18 +146,18 @@ def _affine(at: TorchOperation, x: Any, weight: Any, bias: Any = None) -> flow.T
 
 
 def _arithmetic(of: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def rule(at: TorchOperation, *pair: Any) -> Any:
-        x, y = (
+    def rule(at: TorchOperation, x: Any, y: Any) -> Any:
+        return of(*(
             flow.cast(one, at.dtype)
             if at.dtype.startswith("float") and getattr(one, "is_float", True) is False else one
-            for one in pair
-        )  # fmt: skip
-        return of(x, y)
+            for one in (x, y)
+        ))  # fmt: skip
 
     return rule
 
 
 def _total(at: TorchOperation, x: Any, axes: Any = None, keep: bool = False) -> flow.Tensor:
+    x = flow.cast(x, at.dtype) if x.is_float and x.dtype != at.dtype else x  # before it is summed
     for axis in sorted(at.axes(axes), reverse=True):
         x = flow.sum(x, axis)
     return _shaped(at, x) if keep else x
@@ -194,9 +194,9 @@ def _permuted(at: TorchOperation, x: Any, axes: Any) -> flow.Tensor:
 
 
 def _exchanged(at: TorchOperation, x: Any, *pair: int) -> flow.Tensor:
-    axes, (first, second) = at.axes(), at.axes(pair or (0, 1))
-    axes[first], axes[second] = second, first
-    return flow.permute(x, tuple(axes))
+    moved = at.axes(pair or None)  # without a pair all are turned round
+    turned = dict(zip(moved, reversed(moved), strict=True))
+    return flow.permute(x, tuple(turned.get(axis, axis) for axis in at.axes()))
 
 
 def _parts(count: int, gates: Any) -> list[flow.Tensor]:
@@ -306,6 +306,8 @@ class Builder:
         rule = one.rule
         if rule in (*CONSTRUCTS, "cross_entropy_loss"):
             return getattr(self, f"_{rule}")(*arguments, **options)
+        if rule.startswith(("bitwise", "__")) and one.dtype != "bool":
+            raise one.refused("is of the bits of whole numbers")
         if rule in FILLED:
             return self._filled(one, FILLED[rule])
         if rule in FUNCTIONS:
@@ -315,8 +317,7 @@ class Builder:
         return RULES[rule](one, *arguments, **options)
 
     def _filled(self, one: TorchOperation, value: float) -> flow.Tensor:
-        lengths = [flow.length(self.rows) if length is None else length for length in one.shape]
-        parts = [flow.reshape(length, (1,)) for length in lengths]
+        parts = [flow.reshape(flow.length(self.rows) if n is None else n, (1,)) for n in one.shape]
         shape = flow.concat(parts, axis=0) if parts else np.zeros(0, np.int64)
         return filled(shape, value, one.dtype, one.shape)
 
@@ -336,10 +337,7 @@ class Builder:
             given = self.run(goes_on, *carried, *others)
             return flow.reshape(given[0] if type(given) is tuple else given, ())  # pyright: ignore[reportUnknownArgumentType]  # of any type
 
-        def repeated(*carried: Any) -> tuple[Any, ...]:
-            return tuple(self.run(body, *carried, *others))
-
-        return flow.while_loop(decided, repeated, inits)
+        return flow.while_loop(decided, lambda *one: tuple(self.run(body, *one, *others)), inits)
 
     def _scan(self, combine: Recorded, inits: Any, xs: Any, others: Any = ()) -> list[Any]:
         rows, states = [flow.TensorArray().unstack(one) for one in xs], len(inits)

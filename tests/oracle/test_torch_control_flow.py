@@ -253,6 +253,52 @@ def test_what_cannot_be_is_told_in_a_line():
     assert re.match(r"Choosing: cross_entropy_loss cannot be: .*; take it out, or write", said)
 
 
+class Calculating(Choosing):
+    """An operation in the branch that is taken where an input's sum is below 0."""
+
+    def __init__(self, made: Any):
+        super().__init__()
+        self.scale, self.made = nn.Parameter(torch.rand(6)), made
+
+    def forward(self, x):
+        h, made = torch.tanh(self.first(x)) * self.scale, self.made
+        return torch.cond(x.sum() > 0, self.one, lambda h: self.other(made(self, h)), (h,))
+
+
+UNLIKE: dict[str, tuple[Any, str]] = {
+    "bitwise_not": (lambda self, h: h * ~SIX, "is of the bits of whole numbers ("),
+    "__and__": (lambda self, h: h * (SIX & 3), "is of the bits of whole numbers ("),
+    "rsub": (lambda self, h: torch.rsub(h, 2, alpha=3), "cannot be: it has an option that is not"),
+}
+SIX = torch.tensor(6)
+
+
+@pytest.mark.parametrize("rule", UNLIKE)
+def test_what_is_no_logic_or_has_a_factor_is_refused(rule):
+    """Also in a branch that the comparison with PyTorch does not take."""
+    x, y = torch.rand(6, 4, dtype=torch.float64), torch.arange(6) % 3
+    made, said = UNLIKE[rule]
+    told = refused(Calculating(made), nn.CrossEntropyLoss(), y, x)
+    assert told.startswith(f"Calculating: {rule} {said}")
+
+
+def turned_and_cut(self: Any, h: Any) -> Any:
+    """Axes of one and three turned round; numbers that are cut before they are summed."""
+    sums = (h.detach() * 1.7).sum(dtype=torch.int64)
+    return h * self.scale.t() * self.scale.view(3, 1, 2).T.reshape(6) * sums
+
+
+def test_a_branch_calculates_as_pytorch_does():
+    rng = np.random.default_rng(0)
+    x = -torch.from_numpy(rng.random((6, 4)))
+    module, y = Calculating(turned_and_cut).double(), torch.arange(6) % 3
+    model = ampsim.from_torch(
+        module, x, loss=nn.CrossEntropyLoss(), data=((x, y), (x, y)),
+        optimizer=torch.optim.SGD(module.parameters(), 0.1),
+    )  # fmt: skip
+    assert model.is_program_only
+
+
 def test_a_digit_of_a_long_fixed_array_is_in_the_digest():
     arrays = [np.full(5000, 0.1) for _ in range(2)]
     arrays[1][2500] = np.nextafter(0.1, 1)
