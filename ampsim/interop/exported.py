@@ -239,9 +239,9 @@ def require_trainable(module: Any) -> None:
                 f"{parameter} does not require a gradient, and ampsim trains every parameter",
                 "let it learn, make a matrix a buffer, or look words up in the data",
             )
-        if values._post_accumulate_grad_hooks:
+        if values._backward_hooks or values._post_accumulate_grad_hooks:
             what = f"{parameter} has a hook on its gradient, which is not taken over"
-            raise Refusal(what, "leave register_post_accumulate_grad_hook out")
+            raise Refusal(what, "leave register_post_accumulate_grad_hook and register_hook out")
         if str(values.device) != "cpu":
             raise Refusal(f"{parameter} is on {values.device}", "call module.cpu() first")
 

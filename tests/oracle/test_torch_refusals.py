@@ -205,7 +205,7 @@ class OwnGradient(Base):
 class Hooked(Base):
     def __init__(self):
         super().__init__()
-        self.first.weight.register_hook(lambda gradient: gradient * 3)
+        self.first.weight.register_hook(lambda gradient: gradient.clamp(-1e3, 1e3))
 
     def forward(self, x):
         return self.last(self.first(x))
@@ -368,7 +368,7 @@ REFUSED: dict[type, str] = {
     Masked: "gt is by numbers that learn (HERE); choose by the data, or multiply",
     Grouped: "a convolution has dilation or groups, or is transposed (HERE); take nn.Conv2d with",
     OwnGradient: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
-    Hooked: "the gradient of first.weight of a batch of 20 is not PyTorch's in evaluation;",
+    Hooked: "first.weight has a hook on its gradient, which is not taken over; leave register_",
     OtherwiseInEvaluation: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     BySizeOfBatch: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
     AlwaysDropping: "the loss of a batch of 20 is not PyTorch's in evaluation; torch.export",
