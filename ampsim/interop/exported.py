@@ -228,11 +228,13 @@ def _is_in_place(operation: Any) -> bool:
 
 
 def require_trainable(module: Any) -> None:
-    """Refuse parameters that are not trained here, and a state that is no tensor."""
-    for name, value in module.state_dict().items():
+    """Refuse parameters that are not trained here, and a state that is no tensor of numbers."""
+    for name, value in {**dict(module.named_buffers()), **module.state_dict()}.items():
         if not hasattr(value, "detach"):
             what = f"{name} in the state_dict is no tensor, but {type(value).__name__}"
             raise Refusal(what, "leave get_extra_state out")
+        if "float8" in str(value.dtype) or value.dtype == the_torch().bfloat16:
+            raise Refusal(f"buffer {name} is of {value.dtype}", "let it be of float32")
     for parameter, values in module.named_parameters():
         if not values.requires_grad:
             raise Refusal(

@@ -98,9 +98,9 @@ def from_torch(
         ['controller', '0', '1.relu', '2', 'loss']
     """
     torch = the_torch()
-    if not isinstance(module, torch.nn.Module):
+    if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
         raise OptionError(
-            f"module must be a torch.nn.Module, got {type(module).__name__}; try Net(), not Net"
+            f"module must be a torch.nn.Module, got {type(module).__name__}; try Net(), no jit"
         )
     is_one = not isinstance(example_inputs, tuple)
     inputs = (example_inputs,) if is_one else cast("tuple[Any, ...]", example_inputs)

@@ -284,6 +284,31 @@ def test_a_state_that_is_no_tensor_is_refused():
         imported(WithMore(4, 3), ITEMS["rows"])
 
 
+class WithBuffer(nn.Linear):
+    def __init__(self, *, is_kept: bool):
+        super().__init__(4, 3)
+        self.register_buffer("mask", torch.ones(4, dtype=torch.bfloat16), persistent=is_kept)
+
+    def forward(self, x):
+        return super().forward(x * self.mask)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_buffer_of_a_type_that_numpy_lacks_is_refused(is_kept):
+    said = r"^WithBuffer: buffer mask is of torch\.bfloat16; let it be of float32$"
+    with pytest.raises(GraphError, match=said):
+        imported(WithBuffer(is_kept=is_kept), ITEMS["rows"])
+
+
+@pytest.mark.filterwarnings("ignore")  # that torch.jit is deprecated
+@pytest.mark.parametrize(
+    "made", [torch.jit.script, lambda net: torch.jit.trace(net, ITEMS["rows"])]
+)
+def test_what_torch_jit_made_is_told(made):
+    with pytest.raises(OptionError, match=r"^module .*, got \w+Module; try Net\(\), no jit$"):
+        imported(made(nn.Linear(4, 3)), ITEMS["rows"])
+
+
 class Recursive(nn.Module):
     """A cell over a tree of tuples."""
 
