@@ -21,11 +21,8 @@ from typing import Final, NamedTuple, TypeAlias
 from ampsim.exploring.axes import Axis
 from ampsim.runs.rows import median_interval
 
-POINTS: Final = 9
-"""Points at which each function is asked first (chosen: in three decades a factor of 2.4 apart)."""
-
-WANTED: Final = 0.95
-"""Coverage aimed at by the interval of a median root."""
+POINTS: Final = 9  # asked of each function first (chosen: a factor of 2.4 in three decades)
+WANTED: Final = 0.95  # coverage aimed at by the interval of a median root
 
 Ask: TypeAlias = "Callable[[Sequence[tuple[int, float]]], Sequence[bool]]"
 """Says for each seed and value whether the condition holds there."""
@@ -113,13 +110,17 @@ class Crossings:
         return -math.inf if has_crossed else math.inf
 
 
+def points_of(axis: Axis) -> tuple[float, ...]:
+    """Points asked first: even in the logarithm where the range begins above 0."""
+    return tuple(float(one) for one in replace(axis, is_log=axis.low > 0).points(POINTS))
+
+
 def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossings:
     """Ask each seed's function at points of a range, and narrow each of its crossings.
 
-    Points lie evenly in the logarithm where the range begins above 0. A bracket is narrow where its
-    ends differ by the `tolerance`'s share; of whole numbers, by 1.
+    A bracket is narrow where its ends differ by the `tolerance`'s share; of whole numbers, by 1.
     """
-    points = tuple(float(one) for one in replace(axis, is_log=axis.low > 0).points(POINTS))
+    points = points_of(axis)
     held = iter(ask([(seed, point) for seed in seeds for point in points]))
     holds = {seed: tuple(next(held) for _point in points) for seed in seeds}
     brackets = {seed: between(points, holds[seed]) for seed in seeds}

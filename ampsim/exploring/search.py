@@ -42,14 +42,9 @@ from ampsim.study.provenance import code_digest, data_files
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
 from ampsim.units import format_percent, unit_of
 
-TRIALS: Final = 100
-"""Points tried unless told otherwise (chosen: ten times what starts at random)."""
-
-REPEATS: Final = 3
-"""Seeds of each point (chosen: two of them decide a median)."""
-
-IN_FLIGHT: Final = 8
-"""Points under way at a time (chosen: not the cores, so that every machine finds the same)."""
+TRIALS: Final = 100  # points tried, unless told otherwise (chosen: ten times what is at random)
+REPEATS: Final = 3  # seeds of each point (chosen: two of them decide a median)
+IN_FLIGHT: Final = 8  # points under way (chosen: not the cores: every machine finds the same)
 
 
 @question

@@ -289,6 +289,24 @@ def test_where_the_order_of_data_decides_what_is_timed_has_a_root_for_each_seed(
     assert (row["seeds"], found.manifest["seeds"]) == (3, [0, 1, 2])
 
 
+def test_seeds_that_differ_only_within_the_range_have_roots_of_their_own():
+    """At one and at eight in flight the largest staleness is the same with each of the lists."""
+    model = ampsim.load_model("rnn", hidden=4, replicas=1)
+    how: dict[str, Any] = {"cluster": ampsim.load_cluster("tflops-1", workers=2), "instances": 200}
+    largest = [
+        [ampsim.simulate(model, schedule=ampsim.Amp(count), mode="sleep", seed=seed, **how)
+         .staleness_max for count in (1, *range(2, 6), 8)]
+        for seed in range(3)
+    ]  # fmt: skip
+    found = ampsim.solve(
+        model, over={"max_active_keys": "1..8"}, until="staleness_max <= 5", repeats=3, **how,
+    )  # fmt: skip
+    (row,) = found.table.to_dict("records")
+    assert len({(of[0], of[-1]) for of in (largest[0], largest[2])}) == 1
+    roots = sorted(sum(one <= 5 for one in of if one is not None) for of in largest)
+    assert (row["low"], row["value"], row["high"], row["seeds"]) == (*roots, 3)
+
+
 def test_the_root_of_a_chain_is_where_latency_takes_as_long_as_work():
     device = ampsim.Device(name="d", flop_per_s=1e9)
     cluster = ampsim.Cluster(name="c", devices=(device,) * 4)
