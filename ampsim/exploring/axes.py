@@ -210,8 +210,7 @@ def axes_over(given: Over, setup: Setup) -> tuple[Axis, ...]:
     return tuple(found.values())
 
 
-_TRIED_MAX: Final = 1000
-"""Sets of values of other keys that one is tried with at most (chosen: a second)."""
+_TRIED_MAX: Final = 1000  # sets of values of others that one is tried with (chosen: a second)
 
 
 def require_open(names: Iterable[str], axes: Iterable[Axis]) -> None:

@@ -29,8 +29,7 @@ Basis: TypeAlias = Literal["learned", "shared", "predicted", "failed", "unfit", 
 Timed: TypeAlias = dict[int, dict[int, FirstEpoch]]
 Times: TypeAlias = dict[int, dict[int, float]]
 
-COVERED: Final = 0.9
-"""Coverage aimed at by intervals, as elsewhere in a forecast."""
+COVERED: Final = 0.9  # coverage aimed at by intervals, as elsewhere in a forecast
 
 LEARNED_MIN: Final = 3
 """Learned cells of a method at least, before others of it are predicted (chosen: of fewer their

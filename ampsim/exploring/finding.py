@@ -20,8 +20,7 @@ from ampsim.runs.rows import plain_row
 from ampsim.study.provenance import own_version
 from ampsim.text import html_table, to_toml
 
-LONGEST: Final = 80
-"""Characters of a name on a page (chosen)."""
+LONGEST: Final = 80  # characters of a name on a page (chosen)
 
 _WHOLE: Final = (
     "trial", "seeds", "seeds_agree", "learning", "workers", "max_active_keys",

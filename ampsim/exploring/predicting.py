@@ -28,8 +28,7 @@ PRIOR_SPREAD: Final = 0.4
 """Standard deviation of the logarithm of epochs before anything is known (chosen: a method takes
 half as many or twice as many within two of them, as in the paper's Table 1)."""
 
-_PRIOR_FREEDOM: Final = 2
-"""How many known points that counts for (chosen: so few that three known ones outweigh it)."""
+_PRIOR_FREEDOM: Final = 2  # known points that it counts for (chosen: three known ones outweigh it)
 
 LENGTHS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Lengths tried, times the median distance of all points."""

@@ -31,8 +31,7 @@ JOURNAL: Final = "search.journal"
 _TRIAL: Final = "ampsim"
 _STARTS: Final = "starts"
 
-IMPORTANCES_MIN: Final = 30
-"""Complete trials at least for importances (chosen: three of them are the best tenth)."""
+IMPORTANCES_MIN: Final = 30  # complete trials (chosen: three of them are the best tenth)
 
 
 def optuna_here() -> Any:

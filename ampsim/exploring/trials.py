@@ -24,8 +24,7 @@ from ampsim.text import finite
 
 Outcome: TypeAlias = Literal["complete", "pruned", "infeasible", "not reached", "failed"]
 
-Values: TypeAlias = tuple[float, ...]
-"""A value of each objective."""
+Values: TypeAlias = tuple[float, ...]  # one of each objective
 
 SPENT: Final[Mapping[str, Callable[[Run], float]]] = {
     "time_to_target_s": lambda run: run.makespan_s, "cost_to_target_usd": lambda run: run.cost_usd,

@@ -48,8 +48,7 @@ Basis: TypeAlias = Literal["learned", "shared", "timing"]
 """Whether a row was learned again, learns what the first row does, or is taken to."""
 
 NOW: Final = Change("now", None)
-CURVES_MAX: Final = 3
-"""Things whose curve is drawn, and that are said in words (chosen)."""
+CURVES_MAX: Final = 3  # things whose curve is drawn, and that are said in words (chosen)
 OUTAGES_MOVE: Final = (
     "Shares are as if outages moved with the work: whose time it is now. In the runs of half, "
     "twice and no time they come when they come, so that these may differ much from shares; what "
@@ -165,7 +164,8 @@ class _Question:
         said[:0] = [few] * (bool(there) and 2 * sum(there) <= len(there))
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
-        return table, self._curves(first, tried), elastic, [*said, *self._anomalies(tried, base)]
+        said += [*self._anomalies(tried, base), *self._unlike()]
+        return table, self._curves(first, tried), elastic, said
 
     def _tried(self, change: Change, factor: float) -> _Tried:
         cluster, schedule = change.on(self.row.plan.cluster, self.row.schedule, factor)
@@ -226,6 +226,16 @@ class _Question:
                 f"{self.row.label}: {said} makes an epoch {way}, an anomaly of order: "
                 f"{parting(base, traced(one.row, seed))}."
             )
+
+    def _unlike(self) -> Iterator[str]:
+        """Say whose numbers there are, where another seed takes another time."""
+        seed, found = self.asked.seed, [*self.now.epochs.values()]
+        whose = "shares are those" if len(found) > 1 else "all is"
+        found += self.runs.time([(self.row, seed + 1)]) if len(found) == 1 else []
+        times_s = [one.epoch_s for one in found if one.epoch_s > 0]
+        if (by := max(times_s) / min(times_s) - 1) > NO_CHANGE:
+            told = f"seeds differ, epochs by {format_percent(by)}: {whose} of seed {seed}"
+            yield f"{self.row.label}: {told}."
 
     def _ratios(self, one: _Tried) -> dict[int, float]:
         """The time of an epoch over that of now, by seed, where it is known."""

@@ -27,6 +27,7 @@ from ampsim.runs import RunCache
 from ampsim.runs.rows import times_of
 from ampsim.study import Simulation
 from ampsim.study.elasticity import Elasticities, elasticities
+from ampsim.units import format_percent
 
 MODEL = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_images=40)
 CLUSTER = ampsim.load_cluster("ampnet-core", workers=4, latency_s=1e-6)
@@ -491,6 +492,27 @@ def test_where_no_seed_reaches_the_target_that_is_told_too(only, mode):
     found = ampsim.whatif(MODEL, cluster, "pipeline:2", instances=100, **how)
     few = "pipeline: 0 of 2 seeds reach the target now."
     assert (few in found.sentences) is (mode == "numeric"), found.sentences
+
+
+@pytest.mark.parametrize(
+    ("seeds", "whose"), [(1, "all is"), (3, "shares are those")], ids=["alone", "medians"]
+)
+def test_where_seeds_are_timed_unlike_it_is_said_whose_the_numbers_are(only, seeds, whose):
+    """Lists of unlike lengths come in another order with each seed; images are all alike."""
+    only(factor=2.0)
+    how: dict[str, Any] = {"instances": 100, "target": 0.05, "max_epochs": 1, "learn": 0}
+    how = how | {"repeats": seeds} if seeds > 1 else {"instances": 100, "mode": "sleep"}
+    model = ampsim.load_model("rnn", hidden=4, replicas=1)
+    runs = (ampsim.simulate(model, CLUSTER, "pipeline", mode="sleep", instances=100, seed=seed)
+            for seed in range(5, 5 + max(seeds, 2)))  # fmt: skip
+    times = [float(run.epochs["time_s"].iloc[0]) for run in runs]
+    (said,) = [
+        one for of in (model, MODEL)
+        for one in ampsim.whatif(of, CLUSTER, "pipeline", seed=5, **how).sentences
+        if "seeds differ" in one
+    ]  # fmt: skip
+    by = format_percent(max(times) / min(times) - 1)
+    assert said == f"pipeline: seeds differ, epochs by {by}: {whose} of seed 5."
 
 
 @pytest.mark.thorough
