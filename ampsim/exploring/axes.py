@@ -46,8 +46,7 @@ from ampsim.study.simulation import schedules_of as schedules_like
 from ampsim.text import short
 from ampsim.units import format_as, unit_of
 
-Value: TypeAlias = float | int | str
-"""A value of an axis."""
+Value: TypeAlias = float | int | str  # of an axis
 
 Point: TypeAlias = Mapping[str, Value]
 """A value of each axis, by key."""

@@ -35,9 +35,7 @@ LEARNED_MIN: Final = 3
 """Learned cells of a method at least, before others of it are predicted (chosen: of fewer their
 spread is a guess; a map whose only learned cell did not arrive called all of that method so)."""
 
-_NEVER: Final = 2.0
-"""A method that does not arrive counts as so many times the most epochs (chosen: for its
-neighbours, of which the logarithm must be finite)."""
+_NEVER: Final = 2.0  # times the most epochs, where none arrives (chosen: its logarithm is finite)
 
 
 @dataclass(frozen=True, slots=True)

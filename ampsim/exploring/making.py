@@ -52,8 +52,7 @@ from ampsim.study.simulation import Mode, PlacementLike, RunOptions
 from ampsim.text import finite, mapping
 from ampsim.units import format_seconds
 
-Many: TypeAlias = Annotated[int, Ge(1), Le(REPEATS_MAX)]
-"""A number of seeds, points or processes."""
+Many: TypeAlias = Annotated[int, Ge(1), Le(REPEATS_MAX)]  # seeds, points or processes
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -299,9 +298,12 @@ class PointRuns:
         left = [place for place in range(len(tasks)) if place not in found]
 
         def keep(index: int, made: FirstEpoch) -> None:
-            found[left[index]] = made
-            self._keep(keys[left[index]], made)
-            take(left[index], made)
+            place = left[index]
+            if made.failure is not None and made.failure not in self.lost:  # others may end
+                made = replace(made, failure=f"with seed {wanted[place][1]}: {made.failure}")
+            found[place] = made
+            self._keep(keys[place], made)
+            take(place, made)
 
         def lose(index: int, sentence: str) -> None:
             self.lost[sentence] = None

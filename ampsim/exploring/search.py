@@ -80,10 +80,10 @@ def search(
         subject_to: conditions such as "peak_bytes <= 16e9" on columns, as of `solve`.
         trials: points to try.
         budget_s: seconds after which it ends; None for none.
-        repeats: seeds of each point, `seed`, `seed` + 1, …; values are medians over them.
+        repeats: seeds of each point, of which values are medians; what is timed is of the first.
         in_flight: points that are asked for before any of them is told.
         sampler: "tpe", or "random".
-        prunes: whether a point is left as soon as it is dominated; the front stays the same.
+        prunes: whether a point is left as soon as it is dominated (`ampsim.exploring.trials`).
         against_random: also try as many points at random, and say how both compare.
         how: as of `forecast`; `seed` is also that of what is proposed, a `placement` is found anew
             at each point, and `keeping` keeps the journal of trials, too.

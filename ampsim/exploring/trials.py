@@ -2,8 +2,9 @@
 
 Virtual time, dollars and joules only grow while a run goes on. So a run that has not arrived says
 by what it has spent what it will spend at least, and a point of which the medians over all seeds
-are at least what another point has is left: exactly, without any statistics. More than half of the
-seeds, in epochs that suffice for that, run first; the rest only where it did not suffice.
+are at least what another point has is left: exactly, without any statistics, as long as none of its
+runs diverges at a rate raised by rule, so that all are made again at the rate as given. More than
+half of the seeds, in epochs that suffice for that, run first; the rest where it did not suffice.
 """
 
 from __future__ import annotations
