@@ -50,29 +50,20 @@ from ampsim.study.process_settings import fixed_settings
 from ampsim.study.training import Training
 from ampsim.units import format_seconds
 
-RUN_S: Final = 0.05
-"""Of a processor for a run, whatever it is of (tests/benchmark/bench_default_forecast.py)."""
+RUN_S: Final = 0.05  # of a processor for a run (tests/benchmark/bench_default_forecast.py)
+MESSAGE_S: Final = 8e-6  # for each message that is served in it, likewise
+FLOP_S: Final = 2e-11  # for each FLOP of the network, likewise
+PROCESSORS: Final = 2  # a second of the budget is one of each (chosen: as CI's least machine has)
 
-MESSAGE_S: Final = 8e-6
-"""For each message that is served in it, likewise."""
-
-FLOP_S: Final = 2e-11
-"""For each FLOP of the network, likewise."""
-
-PROCESSORS: Final = 2
-"""Of which a second of the budget is one each (chosen: of the least machine that CI has)."""
-
-SHARE: Final = 0.7
-"""Of the budget for runs; the rest is for the start, the page and its figures (measured there)."""
+SHARE: Final = (
+    0.7  # of the budget for runs; the rest is for start, page and figures (measured there)
+)
 
 TUNING: Final = 0.5
 """Of what is for runs, the share after which no further round of trials begins (chosen)."""
 
-STARTS: Final = (4, 8, 16, 32)
-"""With how many settings a row may begin, the least first (chosen)."""
-
-SEEDS_MAX: Final = 200
-"""Seeds of a row at most (chosen: what they leave open is a tie, or nearly one)."""
+STARTS: Final = (4, 8, 16, 32)  # with how many settings a row may begin, the least first (chosen)
+SEEDS_MAX: Final = 200  # of a row at most (chosen: what they leave open is a tie, or nearly one)
 
 _LOST: Final = "the budget is not spent on more, for the first run of a row gave nothing"
 

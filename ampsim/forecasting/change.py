@@ -47,20 +47,11 @@ from ampsim.study.elasticity import elasticities
 from ampsim.study.result import Result
 from ampsim.units import format_seconds
 
-LATENCIES_S: Final = tuple(10.0**power for power in range(-9, 1))
-"""Between which a latency is looked for (chosen: from a wire of a foot to a second)."""
-
-FACTORS: Final = (0.01, 0.1, 10.0, 100.0)
-"""Times the FLOP rate, likewise."""
-
-DIGITS: Final = 1.1
-"""Up to which factor a place is found (chosen: the epochs that are held are no more exact)."""
-
-STEP: Final = 1.1
-"""Times a number, to see what hangs on it."""
-
-STILL: Final = 0.005
-"""Share of the ratio below which rows that learn the same are as soon, and nothing hangs."""
+LATENCIES_S: Final = tuple(10.0**power for power in range(-9, 1))  # chosen: from a wire of a foot
+FACTORS: Final = (0.01, 0.1, 10.0, 100.0)  # times the FLOP rate, likewise
+DIGITS: Final = 1.1  # up to which factor a place is found (chosen: epochs held are no more exact)
+STEP: Final = 1.1  # times a number, to see what hangs on it
+STILL: Final = 0.005  # of the ratio: below it rows that learn the same are as soon, nothing hangs
 
 OF_LINK: Final = {
     "latency_s": ("latency_s",),
@@ -75,6 +66,11 @@ PARTS_STAY: Final = (
     "several workers meet, a small change may do something else"
 )
 """What is to be known of shares where messages have fair shares of a bandwidth."""
+
+SEEDS_DIFFER: Final = (
+    "short runs have one seed for each row: others take other times, so that shares differ, and "
+    "another row may be ahead elsewhere"
+)
 
 _WHOSE: Final = {
     "worker": "", "link": " of links", "host": " of the host", "schedule": " of the schedule",
@@ -107,6 +103,15 @@ class Contender:
         ratio = rated(made, None)[0].time_s(*self._items) / self.base.time_s(*self._items)
         digest = made.learning_digest
         return self.time_s * ratio, digest is not None and digest == self._result.learning_digest
+
+    @cached_property
+    def differs(self) -> bool:
+        """Whether another seed's short run takes another time."""
+        with contextlib.suppress(AmpsimError):  # as where it has no data
+            made = rated(replace(self._short, seed=self._short.seed + 1).run(None)[0], None)[0]
+            ratio = made.time_s(*self._items) / self.base.time_s(*self._items)
+            return abs(ratio - 1) > STILL
+        return False
 
     @cached_property
     def _shares(self) -> Mapping[tuple[str, str], float]:

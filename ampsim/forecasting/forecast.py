@@ -27,7 +27,13 @@ from ampsim.arguments import checked
 from ampsim.data_parallel import Solver
 from ampsim.errors import AmpsimError, OptionError, UnknownNameError, one_of
 from ampsim.forecasting.budget import Allowance, Spending, Spent, flop_per_item, placed_alike
-from ampsim.forecasting.change import PARTS_STAY, contenders, what_each_buys, what_would_change
+from ampsim.forecasting.change import (
+    PARTS_STAY,
+    SEEDS_DIFFER,
+    contenders,
+    what_each_buys,
+    what_would_change,
+)
 from ampsim.forecasting.intervals import sentences_of, with_devices
 from ampsim.forecasting.making import (
     ASSUMPTION,
@@ -151,8 +157,7 @@ def manifest_of(plan: RunPlan, entries: Sequence[Row], runs: Sequence[Run]) -> d
 
 MAX_EPOCHS: Final = 40
 _FORMAT: Final = 1
-BUDGET_S_MAX: Final = 1e7
-"""Largest budget, four months (chosen: nobody waits longer)."""
+BUDGET_S_MAX: Final = 1e7  # four months (chosen: nobody waits longer)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -376,6 +381,7 @@ def _changes(tuned: Tuned, made: ForecastRuns) -> tuple[list[str], pd.DataFrame]
     try:
         rows = contenders(tuned.entries, {of[0].label: of for of in made.rows})
         said, buys = what_would_change(tuned.entries, rows, tuned.trials), what_each_buys(rows)
+        said += [SEEDS_DIFFER] * any(row.differs for row in rows)
     except KeyboardInterrupt:  # the answer is there
         return ["what would change it was not asked: interrupted"], pd.DataFrame()
     except AmpsimError as error:

@@ -46,11 +46,8 @@ from ampsim.runs.run import Run
 from ampsim.runs.task import Row, RunPlan
 from ampsim.text import short
 
-BUDGET: Final = 8
-"""Rates that a row tries unless told otherwise (chosen: from a sixteenth to sixteen times)."""
-
-BUDGET_MAX: Final = 64
-"""Most rates (chosen: neighbours are then a fifth apart)."""
+BUDGET: Final = 8  # rates that a row tries, unless told otherwise (chosen: a sixteenth to 16 times)
+BUDGET_MAX: Final = 64  # most rates (chosen: neighbours are then a fifth apart)
 
 
 def require_budget(budget: object) -> int:
@@ -67,8 +64,9 @@ def require_budget(budget: object) -> int:
     )
 
 
-SEEDS: Final = 1_000_000
-"""From the first seed of the runs to the first of the trials (chosen: more than there are runs)."""
+SEEDS: Final = (
+    1_000_000  # from a run's first seed to the trials' (chosen: more than there are runs)
+)
 
 COLUMNS: Final = (
     "schedule", "learning_rate", "factor", "seed", "epochs_to_target", "time_to_target_s",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,15 @@ import pandas as pd
 import pytest
 
 import ampsim
-from ampsim.forecasting.change import Contender, _axes, contenders, what_would_change
-from ampsim.forecasting.making import entries_of, short_task
+from ampsim.forecasting.change import (
+    SEEDS_DIFFER,
+    Contender,
+    _axes,
+    contenders,
+    what_would_change,
+)
+from ampsim.forecasting.making import ForecastRuns, entries_of, short_task
+from ampsim.forecasting.tuning import Tuned, no_trials
 from ampsim.hardware import Cluster, Device, Failures, Link
 from ampsim.model_parallel import placement_of
 from ampsim.runs import task
@@ -20,6 +28,7 @@ from ampsim.study.simulation import RunOptions
 
 SMALL = {"data": "synthetic", "hidden": 16, "batch": 20}
 CLUSTER = ampsim.load_cluster("tflops-1", workers=4)
+forecasting = importlib.import_module("ampsim.forecasting.forecast")
 
 
 def rows_of(count: int = 1, placement: str = "paper", **settings: Any) -> list[Row]:
@@ -67,6 +76,20 @@ def test_rows_that_are_as_soon_here_are_not_told_to_be_so_right_beside(time_s, c
     rows = [Contender(one.label, it, (400.0, 0.0), short_task(one, 0)) for one, it in times]
     told = what_would_change(entries, rows, pd.DataFrame())
     assert sum("what would change it" in one for one in told) == count
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("rnn", True), ("mlp", False)])
+def test_where_seeds_are_timed_unlike_it_is_said_that_short_runs_have_one(
+    name, is_told, monkeypatch
+):
+    """Lists of unlike lengths come in another order with each seed; images are all alike."""
+    (mlp,) = rows_of()
+    model = ampsim.load_model("rnn", hidden=4, replicas=1, batch=20) if name == "rnn" else None
+    row = mlp if model is None else replace(mlp, plan=replace(mlp.plan, model=model))
+    contender = Contender("one", 1.0, (400.0, 0.0), short_task(row, 3))
+    monkeypatch.setattr(forecasting, "contenders", lambda *_told: [contender])
+    said, buys = forecasting._changes(Tuned((row,), no_trials()), ForecastRuns((), None, ()))
+    assert len(buys) and (SEEDS_DIFFER in said) == is_told
 
 
 @pytest.mark.parametrize("valid_images", [100, 6000])
