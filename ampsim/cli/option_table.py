@@ -136,7 +136,7 @@ TABLE: Final[dict[str, dict[str, Option]]] = {
         "in_flight": Option("N", "Points asked for before any of them is told."),
         "prunes": Option(
             None,
-            "Leave a point as soon as it is dominated for sure; the front stays the same.",
+            "Leave a point as soon as what its runs have spent is dominated.",
             names=("--prune/--no-prune",),
         ),
         "against_random": Option(

@@ -244,7 +244,7 @@ def search(
 
     A recipe with a table "search" says all that in a file; options of the search itself go before
     what it says. Optuna proposes points (pip install 'ampsim[search]'); each is trained until it is
-    dominated for sure. Writes a page, the table of trials and a manifest to --out (search-MODEL
+    dominated so far. Writes a page, the table of trials and a manifest to --out (search-MODEL
     unless told, or search- and the name of the recipe's folder). The journal of trials and finished
     runs are kept there: the same command goes on where it was. The object of --json: ampsim, model,
     cluster, seed, verdict, objectives, hypervolume, hypervolume_random, importances, interrupted,

@@ -68,7 +68,7 @@ def search(
     """Search a space for the points that no other one beats in all that is minimised.
 
     Points are proposed by Optuna, and told back in the order in which they were asked for, so that
-    the same call finds the same. A point is left as soon as it is dominated for sure. Ctrl-C and
+    the same call finds the same. A point is left as soon as what it spent is dominated. Ctrl-C and
     the end of the budget keep what has finished; with `keeping`, the same call goes on.
 
     Args:
