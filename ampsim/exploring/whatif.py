@@ -233,7 +233,7 @@ class _Question:
         whose = "shares are those" if len(found) > 1 else "all is"
         found += self.runs.time([(self.row, seed + 1)]) if len(found) == 1 else []
         times_s = [one.epoch_s for one in found if one.epoch_s > 0]
-        if (by := max(times_s) / min(times_s) - 1) > NO_CHANGE:
+        if times_s and (by := max(times_s) / min(times_s) - 1) > NO_CHANGE:
             told = f"seeds differ, epochs by {format_percent(by)}: {whose} of seed {seed}"
             yield f"{self.row.label}: {told}."
 
