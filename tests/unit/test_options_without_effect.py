@@ -27,7 +27,6 @@ REFUSED = {
     "whatif profile --repeats 2": "--repeats has no effect without a target",
     f"solve mlp {SMALL} {ONCE} --target 0.9": "--target has no effect on 'epoch_s<=1', which follo",
     f"solve mlp {SMALL} {ONCE} --max-epochs 2": "--max-epochs has no effect on 'epoch_s<=1'",
-    f"solve mlp {SMALL} {ONCE} --repeats 6": "--repeats has no effect on 'epoch_s<=1', which f",
     f"explore mlp {SMALL} --for latency_s=0,1 --points 3": "--points has no effect where --for nam",
     "report --jobs 2": "--jobs has no effect where recipes are listed; leave it out",
     "report --out there": "--out has no effect where recipes are listed",
