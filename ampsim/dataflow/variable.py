@@ -251,9 +251,8 @@ def assign_rows(target: Tensor, index: Operand, value: Operand) -> Tensor:
 
 def _changed(target: Tensor, operator: op.Operator, *given: Tensor) -> Tensor:
     """Build what changes a variable, where that is."""
-    made = build(operator, given, {"held": target.node.attributes["held"]})
-    made.node.device = target.node
-    return made
+    with open_graph().building(placed=target.node):
+        return build(operator, given, {"held": target.node.attributes["held"]})
 
 
 def _require_assignable(target: Tensor, what: str) -> None:
