@@ -110,7 +110,7 @@ class Crossings:
         return -math.inf if has_crossed else math.inf
 
 
-def points_of(axis: Axis) -> tuple[float, ...]:
+def first_points(axis: Axis) -> tuple[float, ...]:
     """Points asked first: even in the logarithm where the range begins above 0."""
     return tuple(float(one) for one in replace(axis, is_log=axis.low > 0).points(POINTS))
 
@@ -120,7 +120,7 @@ def find(axis: Axis, seeds: Sequence[int], ask: Ask, tolerance: float) -> Crossi
 
     A bracket is narrow where its ends differ by the `tolerance`'s share; of whole numbers, by 1.
     """
-    points = points_of(axis)
+    points = first_points(axis)
     held = iter(ask([(seed, point) for seed in seeds for point in points]))
     holds = {seed: tuple(next(held) for _point in points) for seed in seeds}
     brackets = {seed: between(points, holds[seed]) for seed in seeds}

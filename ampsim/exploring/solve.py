@@ -19,7 +19,7 @@ import pandas as pd
 from ampsim.errors import OptionError, SimulationError
 from ampsim.exploring.axes import Axis, axes_over, place_words, require_open, setup_of
 from ampsim.exploring.condition import SHORT, Condition, condition_of
-from ampsim.exploring.crossings import Crossings, Root, find, points_of
+from ampsim.exploring.crossings import Crossings, Root, find, first_points
 from ampsim.exploring.finding import Figures, Finding, Lines
 from ampsim.exploring.making import FirstEpoch, How, Many, PointRuns, Query, question, rows_at
 from ampsim.forecasting.making import traced
@@ -187,7 +187,7 @@ class _Points:
 
     def differ(self) -> bool:
         """Tell whether two seeds differ anywhere at first, as where data come in an order."""
-        points, seeds = points_of(self.axis), (self.asked.seeds[0], self.asked.seeds[-1])
+        points, seeds = first_points(self.axis), (self.asked.seeds[0], self.asked.seeds[-1])
         self.holds([(seed, x) for seed in seeds for x in points])
         two = ([self.known[seed, x][:2] for x in points] for seed in seeds)
         return not np.allclose(*two, rtol=EXACT, atol=0, equal_nan=True)
