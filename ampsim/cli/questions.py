@@ -243,12 +243,12 @@ def search(
     """Search hardware and schedules for the points that no other one beats on MODEL.
 
     A recipe with a table "search" says all that in a file; options of the search itself go before
-    what it says. Optuna proposes points (pip install 'ampsim[search]'); each is trained until it is
-    dominated so far. Writes a page, the table of trials and a manifest to --out (search-MODEL
-    unless told, or search- and the name of the recipe's folder). The journal of trials and finished
-    runs are kept there: the same command goes on where it was. The object of --json: ampsim, model,
-    cluster, seed, verdict, objectives, hypervolume, hypervolume_random, importances, interrupted,
-    rows (one a trial, columns as in search.csv).
+    what it says. Optuna proposes points (pip install 'ampsim[search]'); each is trained until what
+    it has spent is dominated. Writes a page, the table of trials and a manifest to --out
+    (search-MODEL unless told, or search- and the name of the recipe's folder). The journal of
+    trials and finished runs are kept there: the same command goes on where it was. The object of
+    --json: ampsim, model, cluster, seed, verdict, objectives, hypervolume, hypervolume_random,
+    importances, interrupted, rows (one a trial, columns as in search.csv).
     """
     from ampsim.exploring.sampling import optuna_here
 
