@@ -50,17 +50,17 @@ DRAWS: Final = 4000
 class Draws:
     """Draws of seeds with replacement."""
 
-    counts: np.ndarray  # how often each seed was drawn, (draws, seeds)
+    counts: np.ndarray  # how often each seed was drawn, (seeds, draws)
     weights: np.ndarray  # the probability of each draw, (draws,); they add up to 1
 
     def medians(self, values: Sequence[float]) -> np.ndarray:
         """The median of each draw, (draws,)."""
         found = np.asarray(values, dtype=float)
         order = np.argsort(found, kind="stable")
-        ordered, drawn = found[order], np.cumsum(self.counts[:, order], axis=1)
+        ordered, drawn = found[order], np.cumsum(self.counts[order], axis=0, dtype=np.int32)
         seeds = len(found)
-        lower = np.sum(drawn < (seeds + 1) // 2, axis=1)
-        upper = np.sum(drawn < seeds // 2 + 1, axis=1)
+        lower = np.count_nonzero(drawn < (seeds + 1) // 2, axis=0)
+        upper = np.count_nonzero(drawn < seeds // 2 + 1, axis=0)
         return (ordered[lower] + ordered[upper]) / 2
 
     def interval(self, values: np.ndarray, covered: float) -> tuple[float, float]:
@@ -73,18 +73,17 @@ class Draws:
         return 0.0 if unknown >= tail else low, math.inf if math.isnan(high) else high
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def draws_of(seeds: int) -> Draws:
     """Return all draws of so many seeds, or `DRAWS` of them, the same each time."""
     assert seeds >= 1, f"there must be a seed to draw, got {seeds}"
     if seeds > EXACT_UP_TO:
-        counts = stream(0, f"bootstrap of {seeds} seeds").multinomial(
-            seeds, [1 / seeds] * seeds, size=DRAWS
-        )
-        return Draws(counts, np.full(DRAWS, 1 / DRAWS))
-    counts = np.array(list(_shares(seeds, seeds)))
-    ways = [math.factorial(seeds) / math.prod(map(math.factorial, one)) for one in counts.tolist()]
-    return Draws(counts, np.array(ways) / seeds**seeds)
+        random = stream(0, f"bootstrap of {seeds} seeds")
+        drawn = random.multinomial(seeds, [1 / seeds] * seeds, size=DRAWS)
+        return Draws(np.array(drawn.T, np.int32, order="C"), np.full(DRAWS, 1 / DRAWS))
+    shares = list(_shares(seeds, seeds))
+    ways = [math.factorial(seeds) / math.prod(map(math.factorial, one)) for one in shares]
+    return Draws(np.array(shares, np.int32).T, np.array(ways) / seeds**seeds)
 
 
 def _shares(drawn: int, seeds: int) -> Iterator[tuple[int, ...]]:
@@ -296,7 +295,7 @@ def _pair(
 def _flip(draws: Draws, is_flipped: np.ndarray, seeds: int) -> float | None:
     """The probability of draws, (draws,), no less than a coin's of so many; None of one seed."""
     found = min(float(draws.weights[is_flipped].sum()), 1.0)  # but for rounding
-    return max(found, coin(seeds)) if draws.counts.shape[1] > 1 else None
+    return max(found, coin(seeds)) if len(draws.counts) > 1 else None
 
 
 def _stand(pairs: Mapping[int, Pair], never: Collection[int], tail: float) -> dict[int, Pair]:
