@@ -100,9 +100,9 @@ def cc_ratio(model: Model) -> float | None:
     Raises:
         OptionError, SimulationError: as of `flop_per_item`.
     """
-    flop = flop_per_item(model)
-    counts = {node.seed_name: node.parameter_count for node in model.graph().parameterized}
-    count = sum(counts.values())  # of replicas, through one of which an item goes, once
+    flop, graph = flop_per_item(model), model.graph()
+    others = {copy for copies in graph.replica_groups for copy in copies[1:]}  # an item meets one
+    count = sum(one.parameter_count for one in graph.parameterized if one not in others)
     return None if flop is None or not count else flop / count
 
 

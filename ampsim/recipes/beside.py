@@ -65,9 +65,8 @@ def read_outlines(folder: Path) -> Outlines:
 def _outlines(content: Any) -> tuple[Outlines, str]:
     """Outlines, and the text that says the same; where it is none, any error of an operation."""
     metric = Metric(content["metric"]["kind"], content["metric"]["unit"])
-    spreads = {
-        str(label): spread_from_plain(one) for label, one in content.get("at_ends", {}).items()
-    }
+    of_rows = content.get("at_ends", {}).items()
+    spreads = {str(label): spread_from_plain(one) for label, one in of_rows}
     runs = tuple(
         from_plain(
             one,

@@ -21,6 +21,7 @@ from ampsim.assets import locate
 from ampsim.data import MissingDataError, data_folder
 from ampsim.errors import AmpsimError, FileFormatError
 from ampsim.files import read_regular, sha256_of
+from ampsim.forecasting.forecast import copies_of
 from ampsim.output_folder import MANIFEST
 from ampsim.recipes.beside import OUTLINES_FILE as OUTLINES
 from ampsim.recipes.beside import WITNESS_FILE as WITNESS
@@ -262,9 +263,9 @@ def _cell_that_differs(head: str, before: str, now: str, drawn: Drawn) -> str | 
         columns, old, new = (next(iter(csv.reader([one, "-"]))) for one in (head, before, now))
     except csv.Error:
         return None
-    if not len(columns) == len(old) == len(new) or columns == old:
-        return None
-    apart = first_apart(old, new, partial(are_alike, tolerance=drawn.tolerance))
+    is_a_row = len(columns) == len(old) == len(new) and columns != old
+    is_same = partial(are_alike, tolerance=drawn.tolerance)
+    apart = first_apart(old, new, is_same) if is_a_row else None
     if apart is None:
         return None
     first, second = old[apart.place][:60], new[apart.place][:60]
@@ -313,8 +314,7 @@ def _drawn_once(
         contents = draw_again(results, runs)
     except odd as error:
         return Verdict((f"{OUTLINES} cannot be drawn: {told(error)}",))
-    beside = {WITNESS: None, OUTLINES: None}
-    drawn = Drawn({**contents, **beside}, f"what {OUTLINES} draws to")
+    drawn = Drawn({**contents, WITNESS: None, OUTLINES: None}, f"what {OUTLINES} draws to")
     unseen = [name for name, content in contents.items() if content is None]
     notes = [f"{name} is not compared, for tiny runs of all rows would draw it" for name in unseen]
     faults = tuple(differences(folder, manifest, drawn, skipped))
@@ -340,15 +340,12 @@ def skipped_pictures(manifest: Mapping[str, Any]) -> str | None:
 
 @dataclass(slots=True)
 class _TinyRuns:
-    """Tiny runs of all rows: who behaves otherwise, who was not compared, runs.
-
-    `are_all` tells whether every row has a run, and none behaves otherwise.
-    """
+    """Tiny runs of all rows: who behaves otherwise, who was not compared, runs."""
 
     faults: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
     runs: tuple[Run, ...] = ()
-    are_all: bool = False
+    are_all: bool = False  # whether every row has a run, and none behaves otherwise
 
 
 def _tuned_rows(recipe: Recipe, manifest: Mapping[str, Any]) -> Rows:
@@ -358,7 +355,7 @@ def _tuned_rows(recipe: Recipe, manifest: Mapping[str, Any]) -> Rows:
 
 
 def _tiny_runs(
-    recipe: Recipe, manifest: Mapping[str, Any], before: Mapping[str, Witness], tolerance: float
+    recipe: Recipe, manifest: Mapping[str, Any], kept: Mapping[str, Witness], tolerance: float
 ) -> _TinyRuns:
     found, seed = _TinyRuns(), recipe.file.seeds[0]
     try:
@@ -369,14 +366,14 @@ def _tiny_runs(
     except AmpsimError as error:
         found.faults.append(str(error))
         return found
-    said = sequence(manifest.get("costs"))
-    if any(one not in said for one in costs_of(recipe, rows)):
+    if any(one not in sequence(manifest.get("costs")) for one in costs_of(recipe, rows)):
         found.faults.append(f"{MANIFEST} tells other costs than are charged; make the report again")
+    found.faults += _other_copies(rows, manifest, tolerance)
     labels = [row.label for row in rows.rows]
-    found.faults += [f"{WITNESS} says nothing of {one}" for one in labels if one not in before]
-    found.faults += [f"{WITNESS} has a row {one}" for one in before if one not in labels]
+    found.faults += [f"{WITNESS} says nothing of {one}" for one in labels if one not in kept]
+    found.faults += [f"{WITNESS} has a row {one}" for one in kept if one not in labels]
     unheard: dict[str, list[str]] = {}
-    for row in (row for row in rows.rows if row.label in before):
+    for row in (row for row in rows.rows if row.label in kept):
         try:
             now = tiny_run(row, rows.goal, seed)
         except MissingDataError as error:
@@ -385,7 +382,7 @@ def _tiny_runs(
         except AmpsimError as error:
             found.faults.append(f"{row.label}: {error}")
             continue
-        difference = now.difference(before[row.label], tolerance)
+        difference = now.difference(kept[row.label], tolerance)
         if difference is not None:
             found.faults.append(f"{row.label} behaves otherwise: {difference}")
         found.runs += (now.run,)
@@ -396,12 +393,22 @@ def _tiny_runs(
     return found
 
 
+def _other_copies(rows: Rows, manifest: Mapping[str, Any], tolerance: float) -> Iterator[str]:
+    """Find what a manifest says of a row's copies, which no run tells, and what is not so now."""
+    told_before = sequence(manifest.get("schedules"))
+    for row, now, said in zip(rows.rows, copies_of(rows.rows), told_before, strict=False):
+        before = mapping(mapping(said).get("copies") or {})
+        for key in (one for one in now if None not in (now[one], before.get(one))):
+            if not is_close(before[key], now[key], tolerance):
+                yield f"{key} of {row.label} was {before[key]:.6g}, and is {now[key]:.6g}"
+
+
 # Hashes
 
 
 def _changes(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
     """Name all that the report rests on and that has changed."""
-    if _at(manifest, "recipe", "sha256") != recipe.sha256:
+    if manifest.get("recipe", {}).get("sha256") != recipe.sha256:
         yield "the recipe has changed"
     yield from dict.fromkeys(_changed_clusters(recipe, manifest))
     for file, is_same in _data(manifest):
@@ -424,7 +431,7 @@ def _changed_clusters(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]
             if index is None:
                 return
             continue
-        if _at(origin, "cluster", "sha256") != now:
+        if origin.get("cluster", {}).get("sha256") != now:
             yield f"the device or cluster file of {name} has changed"
 
 
@@ -433,7 +440,7 @@ def _changed_code(recipe: Recipe, manifest: dict[str, Any]) -> Iterator[str]:
     if manifest.get("code") != source_digest():
         yield "ampsim's code has changed"
     model = locate("models", recipe.beside(recipe.file.model, ".py"))
-    if _at(manifest, "model", "sha256") != sha256_of(model):
+    if manifest.get("model", {}).get("sha256") != sha256_of(model):
         yield f"the model file of {recipe.file.model} has changed"
 
 
@@ -450,7 +457,3 @@ def _data(manifest: dict[str, Any]) -> Iterator[tuple[str, bool | None]]:
     for entry in sequence(manifest.get("data")):
         path = data_folder() / str(entry["file"])
         yield entry["file"], sha256_of(path) == entry["sha256"] if os.path.isfile(path) else None
-
-
-def _at(manifest: dict[str, Any], table: str, key: str) -> Any:
-    return mapping(manifest.get(table) or {}).get(key)

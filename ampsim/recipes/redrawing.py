@@ -99,11 +99,7 @@ _LAST: Final = (
 
 
 def read_results(recipe: Recipe, folder: Path) -> Results | Explored:
-    """The results that a report was made of.
-
-    Args:
-        recipe: what the report was made from.
-        folder: where it lies.
+    """The results that the report in `folder` was made of, by what it was made from.
 
     Raises:
         FileFormatError: there are no outlines, they were edited, or they do not fit the recipe.
@@ -167,9 +163,8 @@ def _require_fit(recipe: Recipe, runs: Sequence[Run]) -> None:
         for repeat, seed in enumerate(recipe.file.seeds, 1)
     ]
     if [(run.schedule, run.repeat, run.seed) for run in runs] != wanted:
-        raise FileFormatError(
-            f"{OUTLINES_FILE} has other runs than the recipe asks for; run it again"
-        )
+        other = f"{OUTLINES_FILE} has other runs than the recipe asks for"
+        raise FileFormatError(f"{other}; run it again")
 
 
 def _as_made(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import ampsim
 from ampsim.forecasting.forecast import cc_ratio, to_json
+from ampsim.recipes.checking import check_report
 from ampsim.recipes.recipe import read_recipe
 from ampsim.recipes.redrawing import read_results
 from ampsim.recipes.results import Results
@@ -58,6 +60,15 @@ def test_an_item_goes_through_one_replica_so_that_a_cc_ratio_hangs_on_no_other()
     one, other = (cc_ratio(ampsim.load_model("rnn", replicas=count)) for count in (1, 4))
     assert one is not None and one > 1
     assert other == pytest.approx(one, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["ggnn", "tree_lstm"])
+def test_every_product_of_a_cell_by_gate_has_parameters_of_its_own(name):
+    """They draw their first weights from one stream, as replicas do."""
+    cells = ("fused", "composed", "by-gate")
+    found = {cc_ratio(ampsim.load_model(name, data="synthetic", cell=cell)) for cell in cells}
+    assert len(found) == 1
+    assert None not in found
 
 
 def test_without_its_data_a_model_has_no_cc_ratio_and_json_says_null():
@@ -126,6 +137,17 @@ def test_a_report_has_the_columns_and_has_them_when_it_is_redrawn(tmp_path, make
     again = results.table
     assert again[COLUMNS].equals(table[COLUMNS])
     assert "| cc\\_ratio |" in (tmp_path / "report.md").read_text()
+
+
+def test_a_check_counts_copies_and_works_again(tmp_path, make_report):
+    """No run tells of them: a report had the CC ratio of a rule that is no more, and followed."""
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    make_report(tmp_path)
+    recipe, manifest = read_recipe(tmp_path), tmp_path / "manifest.toml"
+    assert not check_report(recipe, tmp_path).faults
+    manifest.write_text(re.sub(r"(cc_ratio = )(.*)", r"\g<1>2\2", manifest.read_text(), count=1))
+    faults = check_report(recipe, tmp_path).faults
+    assert any(re.match(r"cc_ratio of async-sgd was 2(.*), and is \1", one) for one in faults)
 
 
 def test_what_a_page_says_of_a_solver_is_in_the_order_in_which_its_manifest_is_read(

@@ -209,7 +209,8 @@ def test_a_changed_flop_formula_makes_its_rows_stale_and_only_those_are_run_agai
     make_dearer(monkeypatch, GRUCell)
     said = verdict(cells)
     assert said.notes[0] == "ampsim's code has changed"
-    (fault,) = said.faults
+    ratio, fault = said.faults
+    assert ratio.startswith("cc_ratio of fused was ")
     assert fault.startswith("fused behaves otherwise: ")
     assert " of spans" in fault
     assert make(cells) == ["composed, seed 0: kept from before"]
