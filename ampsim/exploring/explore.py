@@ -56,8 +56,8 @@ NOT_TUNED: Final = (
     "the mean of several gradients."
 )
 EPOCHS_VARY: Final = (
-    "With outages, losses or stages of an optimizer epochs differ: no cell is shared, joules are "
-    "unknown."
+    "With outages, losses, stages of an optimizer or a period of a solver epochs differ: no cell "
+    "is shared, joules are unknown."
 )
 
 
@@ -168,7 +168,7 @@ class Explorer:
     @property
     def said(self) -> list[str]:
         """Notes on the cells' clusters."""
-        return [EPOCHS_VARY] * any(row.plan.epochs_differ for row in self._rows.values())
+        return [EPOCHS_VARY] * any(row.epochs_differ for row in self._rows.values())
 
     @property
     def learnings(self) -> int:
@@ -207,7 +207,7 @@ class Explorer:
 
         def take(index: int, found: FirstEpoch) -> None:
             point, place, seed = left[index]
-            if self._rows[point, place].plan.epochs_differ:
+            if self._rows[point, place].epochs_differ:
                 found = replace(found, digest="", power_w=None)
             self.methods[place].timed.setdefault(point, {})[seed] = found
 

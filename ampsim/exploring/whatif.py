@@ -107,7 +107,7 @@ def whatif(
         missed, failed = runs.said(), runs.failed
     *frames, said = zip(*answers, strict=True)
     table, curves, elastic = (pd.concat(of, ignore_index=True) for of in frames)
-    differ = asked.rows[0].plan.epochs_differ
+    differ = any(row.epochs_differ for row in asked.rows)
     missed += [OUTAGES_MOVE] if setup.cluster.has_outages else [AS_FIRST] * differ
     missed += [f"{PARTS_STAY[0].upper()}{PARTS_STAY[1:]}."] if setup.cluster.shares_fairly else []
     return WhatIf(
@@ -164,6 +164,7 @@ class _Question:
         said[:0] = [few] * (bool(there) and 2 * sum(there) <= len(there))
         elastic = shares.table
         elastic.insert(0, "schedule", row.label)
+        said += [f"{row.label}, first epoch: {base.never_met}."] * bool(base.never_met)
         said += [*self._anomalies(tried, base), *self._unlike()]
         return table, self._curves(first, tried), elastic, said
 

@@ -195,6 +195,11 @@ class Row:
         return replace(self, plan=replace(self.plan, rate=rate))
 
     @property
+    def epochs_differ(self) -> bool:
+        """Tell whether later epochs may take another time, also as ranks meet in some alone."""
+        return self.plan.epochs_differ or getattr(self.schedule, "assignments_per_exchange", 1) > 1
+
+    @property
     def origin(self) -> dict[str, Any]:
         """Return as plain values what ran."""
         schedule = schedule_origin(self.schedule)
@@ -222,15 +227,9 @@ class Row:
             origin["config"].pop("folder", None)
         origin["sha256"] = self.code
         return {
-            "numpy": np.__version__,
-            "model": origin,
-            "cluster": self.plan.cluster.digest,
-            "schedule": schedule_origin(self.schedule),
-            "placement": options.placed.origin,
-            "mode": options.mode,
-            "instances": options.instances,
-            "epochs": options.epochs,
-            "stop_at": options.target,
-            "data": self.data,
+            "numpy": np.__version__, "model": origin, "cluster": self.plan.cluster.digest,
+            "schedule": schedule_origin(self.schedule), "placement": options.placed.origin,
+            "mode": options.mode, "instances": options.instances, "epochs": options.epochs,
+            "stop_at": options.target, "data": self.data,
             **{name: value for name, (value, usual) in seldom.items() if value != usual},
-        }
+        }  # fmt: skip

@@ -145,6 +145,19 @@ def test_where_stages_of_an_optimizer_take_unlike_times_each_cell_is_trained():
     assert library.EPOCHS_VARY not in kept.sentences
 
 
+def test_where_ranks_meet_in_some_epochs_alone_power_is_unknown():
+    """Of three steps each, the first epoch has no all-reduce, and the second has one."""
+    upkeep = {"idle_power_w": 11.0, "busy_power_w": 297.0}
+    cluster = Cluster(name="c", devices=(Device(name="a", flop_per_s=1e9, **upkeep),) * 2)
+    model = ampsim.load_model("mlp", hidden=4, data="synthetic", batch=20, valid_images=20)
+    how: dict[str, Any] = {"target": 0.01, "max_epochs": 2, "instances": 120, "repeats": 1}
+    methods = [ampsim.SyncSGD(ranks=2), ampsim.LocalSGD(ranks=2, period=4)]
+    found = ampsim.explore(model, cluster, methods, over={"latency_s": [1e-6]}, **how)
+    assert library.EPOCHS_VARY in found.sentences
+    assert found.table["time_to_target_s"].notna().all()
+    assert found.table["energy_to_target_j"].isna().tolist() == [False, True]
+
+
 class Stopped:
     """Ctrl-C after so many epochs have ended."""
 

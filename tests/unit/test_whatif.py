@@ -253,6 +253,15 @@ def test_nothing_is_shared_where_stages_of_an_optimizer_take_unlike_times(only):
     assert AS_FIRST in found.sentences
 
 
+def test_epochs_in_which_ranks_meet_now_and_then_are_not_as_the_first(only):
+    only(factor=2.0)
+    rows = ampsim.SyncSGD(ranks=2), ampsim.LocalSGD(ranks=2, period=4)  # of three steps an epoch
+    how: dict[str, Any] = {"cluster": LATE, "mode": "sleep", "instances": 120}
+    each, seldom = (ampsim.whatif(MODEL, schedules=[row], **how).sentences for row in rows)
+    assert AS_FIRST in seldom and AS_FIRST not in each
+    assert any(said.startswith("local-sgd, first epoch: ranks never ex") for said in seldom)
+
+
 LATE = ampsim.load_cluster("ampnet-core", workers=4, latency_s=3e-5)
 """On it AMP is slower where worker 2 is twice as fast; found by trying latencies."""
 
