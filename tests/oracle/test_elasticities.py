@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ampsim
+from ampsim.data_parallel import SOLVERS
 from ampsim.data_parallel.inside import inner_named
 from ampsim.exploring.changes import EVERYTHING, changes_of
 from ampsim.hardware import (
@@ -21,7 +22,7 @@ from ampsim.hardware import (
     Route,
     Topology,
 )
-from ampsim.model_parallel import SCHEDULES, Schedule
+from ampsim.model_parallel import SCHEDULES, Schedule, Settled
 from ampsim.study import Result, Simulation
 from ampsim.study.elasticity import HOST_PLACE, WAITS, elasticities
 from ampsim.study.simulation import RunOptions
@@ -32,8 +33,10 @@ CHAIN = ampsim.load_model("mlp", hidden=8, data="synthetic", batch=20, valid_ima
 LOOP = ampsim.load_model("rnn", hidden=4, batch=20, replicas=2)
 
 
-def timed(model: Any, cluster: Cluster, schedule: Schedule, instances: int = 100) -> Result:
-    options = RunOptions(seed=1, mode="sleep", instances=instances)
+def timed(
+    model: Any, cluster: Cluster, schedule: Schedule, instances: int = 100, **more: Any
+) -> Result:
+    options = RunOptions(**{"seed": 1, "mode": "sleep", "instances": instances, **more})
     simulation = Simulation(model, cluster, schedule, options)
     simulation.run_epoch()
     return simulation.result()
@@ -86,9 +89,14 @@ def of_free_messages(seed: int) -> Cluster:
 
 
 def assert_is_derivative(
-    model: Any, cluster: Cluster, schedule: Schedule, waits: float = 0.0, instances: int = 100
+    model: Any,
+    cluster: Cluster,
+    schedule: Schedule,
+    waits: float = 0.0,
+    instances: int = 100,
+    **more: Any,
 ) -> None:
-    result = timed(model, cluster, schedule, instances)
+    result = timed(model, cluster, schedule, instances, **more)
     shares = elasticities(result, cluster)
     assert sum(shares.by_constant.values()) == pytest.approx(1.0, abs=1e-9)
     assert shares.of(WAITS) <= waits
@@ -96,7 +104,7 @@ def assert_is_derivative(
     assert len(changes) > WORKERS
     for change in changes:
         faster, slower = (
-            time_s(timed(model, *change.on(cluster, schedule, factor), instances))
+            time_s(timed(model, *change.on(cluster, schedule, factor), instances, **more))
             for factor in (1 + STEP, 1 / (1 + STEP))
         )
         found = (slower - faster) / time_s(result) / (2 * STEP)
@@ -107,7 +115,10 @@ def assert_is_derivative(
 def test_each_is_what_a_small_change_does_under_every_schedule(name):
     several = {"max_active_keys": 4} if hasattr(SCHEDULES[name], "max_active_keys") else {}
     kind: Any = SCHEDULES[name]
-    assert_is_derivative(CHAIN, uneven(len(name)), kind(**several))
+    usual = timed(CHAIN, uneven(0), kind(**several)).origin["placement"]["workers"]
+    behind = {node: (worker + 1) % WORKERS for node, worker in usual.items()}
+    how = {"seed": len(name), "placement": Settled(behind, {"name": "one behind"})}
+    assert_is_derivative(CHAIN, uneven(len(name)), kind(**several), **how)
 
 
 def test_the_last_message_to_the_host_is_a_part_of_the_time():
@@ -254,6 +265,18 @@ def test_each_is_what_a_small_change_does_under_solvers(name):
     link = Link(latency_s=1.3e-6, bandwidth_bytes_per_s=1.1e9)
     cluster = Cluster(name="c", devices=devices(np.random.default_rng(2)), link=link)
     assert_is_derivative(CHAIN, cluster, inner_named(name))
+
+
+@pytest.mark.parametrize(("name", "seed"), [("sync-sgd", 3), ("async-sgd", 4), ("local-sgd", 5)])
+def test_each_is_what_a_small_change_does_under_solvers_of_jittery_pairs(name, seed):
+    """Layers and what lies between are on a copy's two workers in turn, the first on the second."""
+    link = Link(latency_s=1.3e-6, bandwidth_bytes_per_s=1.1e9)
+    hosts = devices(np.random.default_rng(2), jitter_cv=0.2)
+    cluster = Cluster(name="c", devices=(*hosts, hosts[1]), link=link)
+    place = {node.name: (index + 1) % 2 for index, node in enumerate(CHAIN.graph().nodes[1:])}
+    how = {"seed": seed, "placement": Settled(place, {"name": "in turn"})}
+    solver = SOLVERS[name](ranks=2, workers_per_rank=2)
+    assert_is_derivative(CHAIN, cluster, solver, **how)
 
 
 def test_each_is_what_a_small_change_does_to_a_program():

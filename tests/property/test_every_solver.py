@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from covering import pairwise
 from solver_cases import (
     CASES,
     Link,
@@ -31,6 +32,7 @@ from ampsim.data_parallel import SOLVERS
 from ampsim.errors import AmpsimError
 from ampsim.hardware import Cluster
 from ampsim.hardware.topology import Ports
+from ampsim.model_parallel import Settled
 
 SLOW = Link(latency_s=1e-8, bandwidth_bytes_per_s=1e10)
 SPEEDS = [1e9, 2e9, 0.6e9, 1.3e9]
@@ -51,7 +53,7 @@ CLUSTERS: dict[str, Callable[[], Cluster]] = {
 
 def short(name: str, on: str = "jitter", **options: Any) -> ampsim.Result:
     made = model(33, 3, layers=2)
-    options = {"epochs": 2, **options}
+    options = {"epochs": 2, "seed": len(on), **options}
     return ampsim.simulate(made, CLUSTERS[on](), solver(name, ranks=3, period=2), **options)
 
 
@@ -225,16 +227,26 @@ def test_several_servers_share_the_weights_and_each_merges_what_came_to_it(name,
     assert (path["start_s"].iloc[1:].to_numpy() == path["end_s"].iloc[:-1].to_numpy()).all()
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_ranks_of_two_workers_share_ports_and_links_and_end(name):
+HOSTED = ("linear-1", "linear-2", "linear-3", "loss")
+PLACES: dict[str, Any] = {
+    "paper": "paper",
+    "first second": Settled(dict(zip(HOSTED, (1, 0, 0, 1), strict=True)), {"name": "a"}),
+    "second alone": Settled(dict.fromkeys(HOSTED, 1), {"name": "b"}),
+}
+
+
+@pytest.mark.parametrize(("name", "where", "seed"), pairwise(CASES, PLACES, [0, 3]))
+def test_ranks_of_two_workers_share_ports_and_links_and_end(name, where, seed):
     ports = Ports(ingress_bytes_per_s=1e10, egress_bytes_per_s=1e10)
     hosts = cluster([*SPEEDS, 1e9, 1.5e9, 1e9], jitter_cv=0.2).model_copy(update={"ports": ports})
     chosen = solver(name, ranks=3, workers_per_rank=2, period=2)
+    how: dict[str, Any] = {"epochs": 2, "placement": PLACES[where], "seed": seed}
     numeric, sleep = (
-        ampsim.simulate(model(25, 2, layers=3), hosts, chosen, epochs=2, mode=mode)
+        ampsim.simulate(model(25, 2, layers=3), hosts, chosen, mode=mode, **how)
         for mode in ("numeric", "sleep")
     )
     assert numeric.spans.equals(sleep.spans)
+    require_whole_path(numeric)
     assert numeric.epochs["instances"].tolist() == [25, 25]
     for side in ("source_worker", "target_worker"):
         ended = numeric.transfers[numeric.transfers["end_s"] <= numeric.makespan_s]

@@ -14,7 +14,7 @@ from ampsim import Sequential, load_cluster, load_model, simulate
 from ampsim.data import ListReduction, Mnist
 from ampsim.errors import OptionError
 from ampsim.ir import Graph, Send
-from ampsim.model_parallel import SCHEDULES, needs_chain
+from ampsim.model_parallel import SCHEDULES, Settled, needs_chain
 from ampsim.nodes import Linear, ReLU, SoftmaxCrossEntropy
 
 TABLES = ("spans", "transfers", "updates")
@@ -96,11 +96,24 @@ CLUSTERS = {
 """In "roofline" light steps cost, too; in "efficiency" rows decide the rate."""
 
 
-@pytest.mark.parametrize(("name", "replicas", "cluster"), pairwise(SCHEDULES, [1, 4], CLUSTERS))
-def test_every_schedule_on_every_kind_of_cluster_gives_the_same_trace(name, replicas, cluster):
-    hardware = CLUSTERS[cluster]
+def moved(*args: Any) -> Settled:
+    """Each node on the worker behind its usual one."""
+    usual = simulate(*args, mode="sleep")
+    hosts = usual.origin["placement"]["workers"].items()
+    return Settled({node: (one + 1) % usual.workers for node, one in hosts}, {"name": "moved"})
+
+
+@pytest.mark.parametrize(
+    ("name", "replicas", "cluster", "seed", "is_moved"),
+    pairwise(SCHEDULES, [1, 4], CLUSTERS, [0, 6], [False, True]),
+)
+def test_every_schedule_on_every_kind_of_cluster_gives_the_same_trace(
+    name, replicas, cluster, *, seed, is_moved
+):
+    hardware, schedule = CLUSTERS[cluster], schedule_of(name, 5)
     model = tiny(name, hardware.workers, replicas)
-    require_same_trace(model, hardware, schedule_of(name, 5), epochs=2)
+    place = moved(model, hardware, schedule) if is_moved else "paper"
+    require_same_trace(model, hardware, schedule, epochs=2, seed=seed, placement=place)
 
 
 @pytest.mark.parametrize("name", ["amp", "amp-budget"])
