@@ -141,6 +141,11 @@ class Solver:
         return [] if group is None else [(self.ranks or 1, self.groups), *group.levels]
 
     @property
+    def draws_groups(self) -> bool:
+        """True where a run's seed decides which copies make a group."""
+        return any(how != FIXED for _ranks, how in self.levels)
+
+    @property
     def copies(self) -> int | None:
         """Copies of the model in all ranks; None for as many as the workers have room for."""
         return None if self.ranks is None else self.ranks * self.copies_per_rank

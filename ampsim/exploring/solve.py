@@ -166,31 +166,30 @@ class _Points:
     asked: Query
     runs: PointRuns
     label: str
-    known: dict[tuple[int, float], _TriedPoint] = field(
-        default_factory=dict[tuple[int, float], _TriedPoint]
-    )
+    known: dict[tuple[int, float], _TriedPoint] = field(default_factory=dict[Any, Any])
 
     def holds(self, wanted: Sequence[tuple[int, float]]) -> list[bool]:
         """Tell whether the condition holds with these seeds at these values."""
-        known = self.known
-        new = [one for one in dict.fromkeys(wanted) if one not in known]
+        new = [one for one in dict.fromkeys(wanted) if one not in self.known]
         rows: dict[float, Any] = {x: self._rows_at(x) for x in {x: None for _seed, x in new}}
         unfit = {x: one for x, one in rows.items() if isinstance(one, str)}
         pairs = [(row, seed) for seed, x in new if x not in unfit for row in rows[x]]
         made = iter((self.runs.learn if self.condition.is_learned else self.runs.time)(pairs))
         for seed, x in new:
-            known[seed, x] = (
+            self.known[seed, x] = (
                 _TriedPoint(failure=unfit[x]) if x in unfit
                 else self._tried([(row, next(made)) for row in rows[x]])
             )  # fmt: skip
-        return [known[one].is_held for one in wanted]
+        return [self.known[one].is_held for one in wanted]
 
     def differ(self) -> bool:
-        """Tell whether two seeds differ anywhere at first, as where data come in an order."""
-        points, seeds = first_points(self.axis), (self.asked.seeds[0], self.asked.seeds[-1])
+        """Tell whether two seeds, of groups that are drawn all, differ anywhere at first."""
+        points, seeds = first_points(self.axis), self.asked.seeds
+        if not any(getattr(one, "draws_groups", False) for one in self.asked.setup.schedules):
+            seeds = seeds[:: max(1, len(seeds) - 1)]  # two of which data come in unlike orders
         self.holds([(seed, x) for seed in seeds for x in points])
-        two = ([self.known[seed, x][:2] for x in points] for seed in seeds)
-        return not np.allclose(*two, rtol=EXACT, atol=0, equal_nan=True)
+        each = [[self.known[seed, x][:2] for x in points] for seed in seeds]
+        return not np.allclose(each, each[:1], rtol=EXACT, atol=0, equal_nan=True)
 
     def _rows_at(self, x: float) -> list[Any] | str:
         """The rows at a value, or why one of them does not fit."""

@@ -17,9 +17,11 @@ import pytest
 import ampsim
 from ampsim.errors import AmpsimError
 from ampsim.exploring.axes import Axis
+from ampsim.exploring.changes import changes_of
 from ampsim.exploring.condition import condition_of
 from ampsim.exploring.crossings import Crossings, find
 from ampsim.exploring.solve import nearest
+from ampsim.hardware import Cluster, Device
 from ampsim.runs import RunCache
 from ampsim.units import unit_of
 
@@ -466,3 +468,17 @@ def test_that_no_run_reaches_the_target_is_told_by_every_question(question, only
     only(factor=2.0)
     found = ask(**how | {"target": 0.02})
     assert not any("No run reached" in one for one in found.sentences)
+
+
+def test_groups_that_each_seed_draws_are_looked_at_with_more_than_two_seeds(monkeypatch):
+    """Of four devices there are three pairs of groups: seeds 0, 1 and 5 draw one, 2 another."""
+    devices = [Device(name=f"d{rate}", flop_per_s=rate * 1e9) for rate in (1, 2, 3, 4)]
+    cluster = Cluster(name="c", devices=tuple(devices))
+    model = ampsim.load_model("mlp", data="synthetic", hidden=4, batch=20, valid_images=20)
+    drawn = ampsim.LocalSGD(ranks=2, inner="local-sgd:2", groups="random")
+    asked: dict[str, Any] = {"over": {"period": "1..2"}, "until": "epoch_s >= 1"}
+    (root,) = ampsim.solve(model, cluster, [drawn], instances=160, **asked).rows
+    assert root["seeds"] == 6
+    monkeypatch.setattr("ampsim.exploring.whatif.changes_of", lambda *what: changes_of(*what)[:1])
+    said = ampsim.whatif(model, cluster, [drawn], mode="sleep", instances=160).sentences
+    assert any("seeds differ" in one for one in said)
