@@ -100,7 +100,8 @@ class Task:
         if options.mode == "sleep" and simulation.batches_grow:
             raise OptionError(
                 "mode 'sleep' runs the first epoch alone, of which batches are smaller than of "
-                "later ones; take mode 'numeric', or leave the warm-up of the batch out"
+                "later ones; leave the warm-up of the batch out, or take mode 'numeric' where it "
+                "can be chosen"
             )
         return simulation
 
