@@ -354,10 +354,8 @@ def stated_wrong(cells: Cells, left_out: LeftOut) -> float:
     left out than these said of themselves, each counted with one more, never fewer; and one more
     besides, for points are whole.
     """
-    called = [
-        cells.calls[point].wrong for point, of in cells.estimates.items()
-        if any(one.basis == "predicted" for one in of)
-    ]  # fmt: skip
+    is_open = {p: any(one.basis == "predicted" for one in of) for p, of in cells.estimates.items()}
+    called = [cells.calls[point].wrong for point, is_so in is_open.items() if is_so]
     if not called:
         return 0.0
     more = max((left_out.wrong + 1) / (left_out.expected + 1), 1.0)

@@ -169,8 +169,7 @@ class Predictor:
 
     def told(self, by: Sequence[int], of: Sequence[int]) -> np.ndarray:
         """See `Process.told`; the mean of all."""
-        shares = np.array([one.told(by, of) for one in self._all])
-        return np.tensordot(self._weights, shares, axes=1)
+        return np.tensordot(self._weights, [one.told(by, of) for one in self._all], axes=1)
 
     def without(self, place: int) -> Predictor:
         """A predictor that knows one point less."""

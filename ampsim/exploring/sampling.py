@@ -166,8 +166,7 @@ class Proposals:
         Largest first; empty where too few are complete, or nothing tells them. The best are those
         that others dominate least. Source: Watanabe, Bansal and Hutter, "PED-ANOVA", 2023.
         """
-        frozen = _trials(self._memory)
-        complete = [one for one in frozen if _outcome(one).outcome == "complete"]
+        complete = [one for one in _trials(self._memory) if _outcome(one).outcome == "complete"]
         if len(complete) < IMPORTANCES_MIN:
             return {}
         study = self._optuna.create_study(directions=self._memory.directions)
@@ -266,5 +265,4 @@ def _outcome(frozen: Any) -> PointOutcome:
     if text is None:
         return PointOutcome("failed", (), note="it was told by something else than ampsim")
     content: dict[str, Any] = json.loads(text)
-    content["values"] = tuple(content["values"])
-    return PointOutcome(**content)
+    return PointOutcome(values=tuple(content.pop("values")), **content)

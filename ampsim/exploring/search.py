@@ -321,8 +321,7 @@ def sentences_of(found: Searched) -> tuple[str, ...]:
         why = "reaches the target" if set(table["outcome"]) == {"not reached"} else "is complete"
         said = [f"None of {points} points tried {why}, so that {of} cannot be compared."]
     said += [f"Of all trials: {told}."] if told else []
-    failed = table[table["outcome"] == "failed"]["note"]
-    said += [f"Where one failed: {note}." for note in failed[:1]]
+    said += [f"Where one failed: {one}." for one in table[table["outcome"] == "failed"]["note"][:1]]
     own, chance = found.hypervolume, found.hypervolume_random
     if chance is not None:
         more = f", {own / chance:.3g} times as much" if chance else ""

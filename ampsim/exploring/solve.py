@@ -39,6 +39,7 @@ from ampsim.units import UNKNOWN, format_as, unit_of
 EXACT: Final = 1e-3  # share of its higher end that a bracket has (chosen: none is known better)
 LEARNED: Final = 1e-2  # the same of what is learned (chosen: seeds differ by more)
 REPEATS: Final = 6  # seeds: the least of which smallest to largest covers a median at 95 %
+ALONE: Final = "All is of seed {} alone, and others may differ: no bracket is exact."
 
 COLUMNS: Final = (
     "schedule", "value", "low", "high", "unit", "holds", "coverage", "seeds", "seeds_below",
@@ -100,14 +101,15 @@ def solve(
         for label, own in topics.items():
             of = replace(asked, setup=setup._replace(schedules=own))
             about.append(_Points(condition, axis, of, runs, label))
-        if not (is_learned or setup.cluster.varies or any(one.differ() for one in about)):
-            asked = replace(asked, repeats=1)
+        differ = is_learned or setup.cluster.varies or any(one.differ() for one in about)
+        asked = asked if differ else replace(asked, repeats=1)
         narrow = partial(find, axis, asked.seeds, tolerance=LEARNED if is_learned else EXACT)
         found = [one.rows(narrow(one.holds)) for one in about]
     rows, reasons = [*itertools.chain(*found)], [tried.failure for tried in about]
     if all(reasons):
         raise SimulationError(reasons[0])
     failed = [*itertools.chain(*(tried.failed() for tried in about)), *runs.said()]
+    failed += [ALONE.format(asked.seed)] if differ and repeats == 1 else []
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     curve = pd.DataFrame([*itertools.chain(*(tried.curve() for tried in about))])
     return Solved(
@@ -184,9 +186,10 @@ class _Points:
 
     def differ(self) -> bool:
         """Tell whether two seeds, of groups that are drawn all, differ anywhere at first."""
-        points, seeds = first_points(self.axis), self.asked.seeds
-        if not any(getattr(one, "draws_groups", False) for one in self.asked.setup.schedules):
-            seeds = seeds[:: max(1, len(seeds) - 1)]  # two of which data come in unlike orders
+        points, first, own = first_points(self.axis), self.asked.seed, self.asked.setup.schedules
+        draws = any(getattr(one, "draws_groups", False) for one in own)
+        count = max(REPEATS if draws else 2, self.asked.repeats)
+        seeds = range(first, first + count, 1 if draws else count - 1)  # data in unlike orders
         self.holds([(seed, x) for seed in seeds for x in points])
         each = [[self.known[seed, x][:2] for x in points] for seed in seeds]
         return not np.allclose(each, each[:1], rtol=EXACT, atol=0, equal_nan=True)

@@ -152,8 +152,7 @@ class Evaluator:
             OptionError: an objective or a condition is unknown, as devices have no price or power.
         """
         aim, fit = self.aim, [row for row in rows if isinstance(row, Row)]
-        timed = self.runs.time([(row, aim.seeds.start) for row in fit])
-        points = list(map(_Candidate, fit, timed))
+        points = list(map(_Candidate, fit, self.runs.time([(row, aim.seeds.start) for row in fit])))
         for one in points:
             if one.timed.failure is not None:
                 one.trial = self._failed(one.timed.failure)

@@ -20,7 +20,7 @@ from ampsim.exploring.axes import Axis
 from ampsim.exploring.changes import changes_of
 from ampsim.exploring.condition import condition_of
 from ampsim.exploring.crossings import Crossings, find
-from ampsim.exploring.solve import nearest
+from ampsim.exploring.solve import ALONE, nearest
 from ampsim.hardware import Cluster, Device
 from ampsim.runs import RunCache
 from ampsim.units import unit_of
@@ -281,10 +281,13 @@ def test_where_the_order_of_data_decides_what_is_timed_has_a_root_for_each_seed(
     runs = (ampsim.simulate(model, cluster, "sequential", mode="sleep", instances=200, seed=one)
             for one in range(3))  # fmt: skip
     roots = sorted(1e9 * float(one.epochs["time_s"].iloc[0]) / 0.01 for one in runs)
-    found = ampsim.solve(
-        model, cluster, "sequential", over={"flop_per_s": "1e7..1e9"}, until="epoch_s <= 0.01",
-        instances=200, repeats=3,
+    ask = partial(
+        ampsim.solve, model, cluster, "sequential", over={"flop_per_s": "1e7..1e9"},
+        until="epoch_s <= 0.01", instances=200,
     )  # fmt: skip
+    found, alone = ask(repeats=3), ask(repeats=1, seed=2)
+    assert ALONE.format(2) in alone.sentences and alone.table["seeds"].tolist() == [1]
+    assert not any(one.startswith(ALONE[:13]) for one in found.sentences)
     (row,) = found.table.to_dict("records")
     assert roots[-1] > 1.002 * roots[0]
     assert (row["low"], row["value"], row["high"]) == pytest.approx(roots, rel=1e-3)
@@ -436,7 +439,8 @@ def test_where_memory_is_too_small_no_condition_holds_though_it_never_arrives(un
     cluster = ampsim.Cluster(name="two", devices=(small,) * 2)
     found = ampsim.solve(model, cluster, "pipeline", over=over, until=until, **how)
     assert found.table[["holds", "value"]].to_numpy().tolist() == [["below", 2.0]]
-    assert "At 2 of 4 points tried a run failed, where" in found.sentences[1]
+    tried = "2 of 4" if until.startswith("time_s") else "4 of 8"  # of another seed, too
+    assert f"At {tried} points tried a run failed, where" in found.sentences[1]
 
 
 @pytest.mark.parametrize("question", ["explore", "search", "solve", "whatif"])
@@ -479,6 +483,8 @@ def test_groups_that_each_seed_draws_are_looked_at_with_more_than_two_seeds(monk
     asked: dict[str, Any] = {"over": {"period": "1..2"}, "until": "epoch_s >= 1"}
     (root,) = ampsim.solve(model, cluster, [drawn], instances=160, **asked).rows
     assert root["seeds"] == 6
+    (root,) = ampsim.solve(model, cluster, [drawn], instances=160, repeats=2, **asked).rows
+    assert root["seeds"] == 2  # which draw the same, and a third does not
     monkeypatch.setattr("ampsim.exploring.whatif.changes_of", lambda *what: changes_of(*what)[:1])
     said = ampsim.whatif(model, cluster, [drawn], mode="sleep", instances=160).sentences
     assert any("seeds differ" in one for one in said)
