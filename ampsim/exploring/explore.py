@@ -45,7 +45,7 @@ from ampsim.runs.run import Run
 from ampsim.runs.task import Row
 from ampsim.study.schedule_names import labels_of
 from ampsim.study.simulation import ClusterLike, ModelLike, SchedulesLike
-from ampsim.units import format_percent
+from ampsim.units import NO_CHANGE, format_percent
 
 POINTS: Final = 8  # of a range, unless told otherwise (chosen: a factor of 2.7 in three decades)
 REPEATS: Final = 8  # seeds of each learning (chosen: five at least tell two methods apart)
@@ -59,6 +59,7 @@ EPOCHS_VARY: Final = (
     "With outages, losses, stages of an optimizer or a period of a solver epochs differ: no cell "
     "is shared, joules are unknown."
 )
+SEEDS_DIFFER: Final = "Seeds differ, epochs by up to {}: timings and predictions are of seed {}."
 
 
 @question
@@ -167,8 +168,11 @@ class Explorer:
 
     @property
     def said(self) -> list[str]:
-        """Notes on the cells' clusters."""
-        return [EPOCHS_VARY] * any(row.epochs_differ for row in self._rows.values())
+        """Notes on the cells' clusters, and on seeds, as far as several were timed anywhere."""
+        each = [[o.epoch_s for o in of.values()] for m in self.methods for of in m.timed.values()]
+        by = max((max(of) / min(of) - 1 for of in each if min(of) > 0), default=0.0)  # NaN is none
+        told = [SEEDS_DIFFER.format(format_percent(by), self._seeds[0])] * (by > NO_CHANGE)
+        return [EPOCHS_VARY] * any(row.epochs_differ for row in self._rows.values()) + told
 
     @property
     def learnings(self) -> int:

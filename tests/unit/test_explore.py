@@ -379,6 +379,10 @@ def test_sentences_say_on_what_a_map_rests(whole):
     assert "Nothing is tuned" in said
     assert f"{whole.learnings} were trained" in said
     assert isinstance(whole.left_out, LeftOut)
+    (entrant, *_others), seed = whole.evidence.methods, HOW["seed"]
+    ratios = [of[seed + 1].epoch_s / of[seed].epoch_s for of in entrant.timed.values()]
+    assert max(ratios + [1 / one for one in ratios]) > 1.01
+    assert re.search(r"epochs by up to [\d.]+ %: .* of seed 1\.", said)
 
 
 def test_what_is_saved_is_known_as_its_own(whole, tmp_path: Path):
